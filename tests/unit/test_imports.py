@@ -22,6 +22,7 @@ CORE = (
         "core.result",
         "core.schema",
         "core.sizes",
+        "providers.payload",
     ),
     *("providers.postmark", "http", "errors"),
 )

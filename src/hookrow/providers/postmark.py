@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from hmac import compare_digest
 
 import msgspec
@@ -25,12 +25,10 @@ from hookrow.core.notification import (
 )
 from hookrow.errors import ConfigurationError
 from hookrow.http import SECRET_HEADER, Request, RequestHead
+from hookrow.providers.payload import LONGEST_TEXT, text_of, utc
 
 MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
-
-LONGEST_TEXT = 1000
-"""In characters; a longer address or message id, which no row can contain, is truncated."""
 
 
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
@@ -88,10 +86,10 @@ def parse(body: bytes) -> Notification | None:
         message_id = message_id[:LONGEST_TEXT]
     match payload.record_type:
         case "Delivery":
-            delivered = _utc(payload.delivered_at)
+            delivered = utc(payload.delivered_at)
             return Delivered(recipient, message_id, delivered) if delivered else None
         case "Open":
-            opened = _utc(payload.received_at)
+            opened = utc(payload.received_at)
             return Opened(recipient, message_id, opened) if opened else None
         case "SubscriptionChange":
             return _subscription_change(payload, recipient, message_id)
@@ -148,7 +146,7 @@ def _decode_leniently(body: bytes) -> _Payload:
 def _subscription_change(
     payload: _Payload, recipient: str | None, message_id: str | None
 ) -> Notification | None:
-    changed_at, reason = _utc(payload.changed_at), payload.suppression_reason
+    changed_at, reason = utc(payload.changed_at), payload.suppression_reason
     if payload.suppress_sending is False:
         return Reactivated(recipient, message_id, changed_at)
     if not payload.suppress_sending or reason is None or not reason.strip() or "\0" in reason:
@@ -158,20 +156,6 @@ def _subscription_change(
 
 def _is_header_value(secret: str) -> bool:
     return all("!" <= letter <= "~" for letter in secret)
-
-
-def _text(value: object) -> str | None:
-    return value[:LONGEST_TEXT] if isinstance(value, str) else None
-
-
-def _utc(at: datetime | None) -> datetime | None:
-    """Return a time in UTC, or None if it is out of range. A time without an offset is UTC."""
-    if at is None or at.tzinfo is UTC:
-        return at
-    try:
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except OverflowError:
-        return None
 
 
 class Postmark:
@@ -254,5 +238,5 @@ def _summarize(body: bytes) -> Unsupported:
         summary = _decode_summary(body)
     except (ValueError, RecursionError):
         return Unsupported()
-    recipient = _text(summary.recipient) or _text(summary.email)
-    return Unsupported(_text(summary.record_type), recipient, _text(summary.message_id))
+    recipient = text_of(summary.recipient) or text_of(summary.email)
+    return Unsupported(text_of(summary.record_type), recipient, text_of(summary.message_id))

@@ -1,0 +1,189 @@
+"""Resend: verifies its signatures and reads its events.
+
+The events are those of https://resend.com/docs/webhooks/event-types. Each request has one event; an
+email may have several recipients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from email.utils import parseaddr
+from time import time
+from types import MappingProxyType
+
+import msgspec
+
+from hookrow.core.notification import (
+    Delivered,
+    Notification,
+    Opened,
+    Part,
+    Reactivated,
+    Refusal,
+    Suppressed,
+    Unsupported,
+)
+from hookrow.http import Request, RequestHead, Response, plain
+from hookrow.providers.payload import text_of, utc
+from hookrow.providers.standard_webhooks import SignatureVerifier
+
+REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
+"""Postmark's names for the origins of suppressions, which `Schema.reasons` and figures use. Any
+other origin is stored unchanged."""
+
+MOST_RECIPIENTS = 50
+"""Resend's limit for an email (https://resend.com/docs/api-reference/emails/send-email)."""
+
+_IGNORED = plain(200, "Ignored\n")
+
+
+class _Data(msgspec.Struct, gc=False):
+    email_id: object = None
+    to: object = None
+    email: object = None
+    origin: object = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    """The relevant fields of an event."""
+
+    type: object = None
+    created_at: object = None
+    data: _Data | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+class Resend:
+    """Authenticates requests by their signature, and reads Resend's events.
+
+    `email.delivered` and `email.opened` set the two times of a dispatch, whose message id is the
+    email's id. `suppression.added` and `suppression.removed` suppress and reactivate a subscriber:
+    Resend posts them after each hard bounce and each complaint. Other events get a 200 and are
+    logged as unsupported, because Resend would repeat them for a day after any other response, and
+    disable a webhook that keeps refusing (https://resend.com/docs/webhooks/retries-and-replays).
+
+    The secret begins with `whsec_`; several are accepted, the newest first, so that it can be
+    rotated. `clock` returns the time in seconds since 1970. Raises `ConfigurationError` if a secret
+    is missing or not valid.
+    """
+
+    name = "resend"
+    responses: Mapping[Refusal, Response] = MappingProxyType({Refusal.UNSUPPORTED: _IGNORED})
+
+    def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:
+        self._verifier = SignatureVerifier(*secrets, clock=clock)
+        self.accept = self._verifier.accept
+        """Accepts other secrets from now on. Raises `ConfigurationError`."""
+
+    @property
+    def matched(self) -> Mapping[int, int]:
+        """The number of requests by the position of the secret; 0 is the newest."""
+        return self._verifier.matched
+
+    def admit(self, head: RequestHead) -> str | None:
+        """Return None if the head has a signature and a current time, otherwise a challenge."""
+        return self._verifier.admit(head)
+
+    def read(self, request: Request) -> Sequence[Part]:
+        """Return the event, once for each recipient of an email. Raises `Unauthentic`."""
+        id_ = self._verifier.verify(request)
+        bodies = _split(request.body)
+        one = len(bodies) == 1
+        return [
+            msgspec.structs.replace(
+                self.parse(body), event_id=id_ if one else f"{id_} {number}", trace_id=id_
+            )
+            for number, body in enumerate(bodies)
+        ]
+
+    @staticmethod
+    def parse(body: bytes) -> Part:
+        """Return the event in a body with at most one recipient. Never raises."""
+        event = _read(body)
+        if event is None:
+            return Part(None, body)
+        notification, type_ = _notification(event), text_of(event.type)
+        if notification is None:
+            data = event.data or _Data()
+            unsupported = Unsupported(type_, _recipient(data), text_of(data.email_id))
+            return Part(None, body, unsupported)
+        return Part(notification, body, record_type=type_)
+
+    @staticmethod
+    def explain(body: bytes) -> str | None:
+        """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
+        event = _read(body)
+        if event is None:
+            return "The body is not an event in JSON and UTF-8."
+        if _notification(event) is not None:
+            return None
+        if event.type not in KINDS:
+            return f"The type {event.type} is not supported." if event.type else "type is missing."
+        return "created_at is not an RFC 3339 time, data.origin is missing, or data.to is too long."
+
+
+def _read(body: bytes) -> _Event | None:
+    try:
+        body.decode()  # msgspec does not check strings that it skips
+        return _decode(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _notification(event: _Event) -> Notification | None:
+    """Return the notification of an event, which has at most one recipient."""
+    data, at = event.data or _Data(), _time(event.created_at)
+    recipient, message_id = _recipient(data), text_of(data.email_id)
+    match event.type:
+        case _ if isinstance(data.to, list) and len(data.to) > 1:
+            return None
+        case "email.delivered" if at:
+            return Delivered(recipient, message_id, at)
+        case "email.opened" if at:
+            return Opened(recipient, message_id, at)
+        case "suppression.added" if reason := _reason(data):
+            return Suppressed(recipient, None, at, reason)
+        case "suppression.removed":
+            return Reactivated(recipient, None, at)
+        case _:
+            return None
+
+
+def _reason(data: _Data) -> str | None:
+    origin = data.origin
+    if not isinstance(origin, str) or not origin.strip() or "\0" in origin:
+        return None
+    return REASONS.get(origin, origin)
+
+
+KINDS = {"email.delivered", "email.opened", "suppression.added", "suppression.removed"}
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        return utc(msgspec.convert(value, datetime))
+    except msgspec.ValidationError:
+        return None
+
+
+def _recipient(data: _Data) -> str | None:
+    """Return the address of the first recipient, without a name, or of the subscriber."""
+    to = data.to[0] if isinstance(data.to, list) and data.to else data.email
+    text = text_of(to)
+    return text and (parseaddr(text)[1] or text)
+
+
+def _split(body: bytes) -> Sequence[bytes]:
+    """Return the body with each recipient alone, or unchanged if it has at most one."""
+    event = _read(body)
+    to = event.data.to if event is not None and event.data is not None else None
+    if not isinstance(to, list) or not 1 < len(to) <= MOST_RECIPIENTS:
+        return [body]
+    try:
+        fields = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return [body]
+    return [msgspec.json.encode(fields | {"data": fields["data"] | {"to": [each]}}) for each in to]

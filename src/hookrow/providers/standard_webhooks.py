@@ -1,0 +1,100 @@
+"""Standard Webhooks: verifies the signatures of requests, as Svix sends them for many providers.
+
+The specification is https://github.com/standard-webhooks/standard-webhooks (spec, version 1.0.0).
+Svix's own names of the headers begin with `svix-` (https://docs.svix.com/receiving/verifying-payloads).
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Callable
+from hmac import compare_digest, digest
+from time import time
+
+from hookrow.errors import ConfigurationError
+from hookrow.http import Request, RequestHead
+from hookrow.providers import Unauthentic
+
+TOLERANCE = 300
+"""In seconds; how far the time of a request may be from ours, in either direction."""
+
+PREFIX = "whsec_"
+"""The beginning of a secret; the rest is the key in base64."""
+
+_NAMES = ("id", "timestamp", "signature")
+
+_LONGEST_TIMESTAMP = 12
+"""In digits; that of the present has 10."""
+
+
+class SignatureVerifier:
+    """Verifies HMAC-SHA256 signatures of requests by one of several secrets, the newest first.
+
+    `matched` counts the requests by the position of the secret. `clock` returns the time in seconds
+    since 1970. Raises `ConfigurationError` if a secret is missing, or is not `whsec_` and base64.
+    """
+
+    def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:
+        self._clock = clock
+        self.accept(*secrets)
+
+    def accept(self, *secrets: str) -> None:
+        """Accept these secrets from now on, and no others. Raises `ConfigurationError`."""
+        if not secrets or not all(secrets):
+            raise ConfigurationError(
+                "The signing secret is missing or empty: copy it from the webhook at the provider."
+            )
+        self._keys = [_key(secret) for secret in secrets]
+        self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
+
+    def admit(self, head: RequestHead) -> str | None:
+        """Return None if the head has a signature and a current time, otherwise a challenge."""
+        signed = _signed_headers(head)
+        if signed is None:
+            return 'Signature error="missing"'
+        _, timestamp, _ = signed
+        if not timestamp.isdigit() or len(timestamp) > _LONGEST_TIMESTAMP:
+            return 'Signature error="wrong"'
+        return 'Signature error="expired"' if self._is_expired(int(timestamp)) else None
+
+    def verify(self, request: Request) -> str:
+        """Return the id of a signed request. Raises `Unauthentic` if no signature is valid."""
+        signed = _signed_headers(request.head)
+        if signed is None:
+            raise Unauthentic('Signature error="missing"')
+        id_, timestamp, signatures = signed
+        content = b"%b.%b.%b" % (id_, timestamp, request.body)
+        given = [each[3:] for each in signatures.split(b" ") if each.startswith(b"v1,")]
+        for position, key in enumerate(self._keys):
+            expected = b64encode(digest(key, content, "sha256"))
+            if any([compare_digest(expected, each) for each in given]):  # noqa: C419 - all of them
+                self.matched[position] += 1
+                return id_.decode("latin-1")
+        raise Unauthentic('Signature error="wrong"')
+
+    def _is_expired(self, timestamp: int) -> bool:
+        return abs(self._clock() - timestamp) > TOLERANCE
+
+
+def _signed_headers(head: RequestHead) -> tuple[bytes, bytes, bytes] | None:
+    """Return the id, the time and the signatures, or None if one of them is missing."""
+    for prefix in ("webhook", "svix"):
+        id_, timestamp, signatures = [head.header(f"{prefix}-{name}") for name in _NAMES]
+        if id_ and timestamp and signatures:
+            return id_, timestamp, signatures
+    return None
+
+
+def _key(secret: str) -> bytes:
+    encoded = secret.removeprefix(PREFIX).rstrip("=")
+    try:
+        key = b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not key:
+        raise ConfigurationError(
+            f"The signing secret is not valid: it is {PREFIX} and a key in base64."
+        )
+    return key

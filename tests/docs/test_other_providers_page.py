@@ -1,0 +1,48 @@
+"""The page about other providers: its provider works, and its events are Resend's."""
+
+import json
+import re
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from hookrow import Receiver, Request, RequestHead
+from hookrow.http import ENDPOINT
+from hookrow.providers import resend
+from hookrow.stores.memory import MemoryStore
+from session import ROOT, read_files
+
+PAGE = "docs/how-to/other-providers.md"
+
+
+@pytest.fixture
+def courier() -> Any:  # noqa: ANN401 - defined on the page
+    code = read_files(PAGE)["courier.py"]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return names["Courier"]("a-token")
+
+
+def post(receiver: Receiver, body: bytes, token: bytes = b"a-token") -> int:
+    request = Request(RequestHead("POST", ENDPOINT, [(b"x-courier-token", token)]), body)
+    return (receiver.admit(request.head) or receiver(request)).status
+
+
+def test_the_provider_of_the_page(courier: Any) -> None:  # noqa: ANN401 - as above
+    sent = {"provider_message_id": "m-1", "subscriber_id": 1, "list_id": None}
+    store = MemoryStore(subscribers={1: {"email": "ada@example.com"}}, dispatches={1: sent})
+    event = {"id": "e-1", "to": "ada@example.com", "message": "m-1", "time": 1_772_600_000}
+    with closing(Receiver(courier, store)) as receiver:
+        assert post(receiver, json.dumps([event, event]).encode()) == 200
+        assert post(receiver, b"[]") == 200
+        assert post(receiver, json.dumps([event | {"to": "nobody@x"}]).encode()) == 404
+        for body in (b"{", b'["x"]', b'[{"time": 1e300}]', b"[{}]"):
+            assert post(receiver, body) == 422
+        assert post(receiver, b"[]", b"wrong") == 401
+    assert store.dispatches[1]["delivered_at"].timestamp() == event["time"]
+
+
+def test_the_events_of_resend() -> None:
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    assert {*re.findall(r"^\| `([a-z.]+)` \|", text, re.MULTILINE)} == resend.KINDS

@@ -1,0 +1,270 @@
+"""Resend's signatures and events."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from receiving import people
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from hookrow import (
+    ConfigurationError,
+    Delivered,
+    Opened,
+    Part,
+    Reactivated,
+    Receiver,
+    Request,
+    RequestHead,
+    Response,
+    Suppressed,
+    Unsupported,
+)
+from hookrow.providers import Unauthentic
+from hookrow.providers.resend import MOST_RECIPIENTS, Resend
+from hookrow.providers.standard_webhooks import TOLERANCE
+from wire import ENDPOINT
+
+AT = datetime(2026, 11, 22, 8, 30, 15, 126000, tzinfo=UTC)
+NOW = datetime.now(UTC).replace(microsecond=0)
+SECRET = f"whsec_{b64encode(b'a key of the webhook').decode()}"
+OLD = f"whsec_{b64encode(b'the key before it').decode()}"
+ID = "msg_1"
+ADAS = ("ada@example.com", "m-ada")
+
+
+def event(type_: str = "email.delivered", **data: object) -> dict[str, Any]:
+    given = {"email_id": "m-ada", "to": ["ada@example.com"], "subject": "Hello", **data}
+    return {"type": type_, "created_at": "2026-11-22T08:30:15.126Z", "data": given}
+
+
+def signed(
+    body: bytes,
+    *secrets: str,
+    at: datetime = NOW,
+    prefix: str = "svix",
+    changed: Mapping[str, str] = MappingProxyType({}),
+) -> Request:
+    """Return a request with a signature by each secret, which the reference library makes."""
+    signatures = [
+        Webhook(each).sign(ID, at.replace(tzinfo=None), body.decode()) for each in secrets
+    ]
+    headers = {"id": ID, "timestamp": f"{at.timestamp():.0f}", "signature": " ".join(signatures)}
+    given = {**headers, **changed}
+    pairs = [(f"{prefix}-{name}".encode(), value.encode()) for name, value in given.items()]
+    return Request(RequestHead("POST", ENDPOINT, pairs, request_id="r-1"), body)
+
+
+def provider(*secrets: str) -> Resend:
+    return Resend(*(secrets or (SECRET,)), clock=NOW.timestamp)
+
+
+def read(*secrets: str, request: Request) -> Sequence[Part]:
+    """Authenticate a request as a receiver does, and return its events."""
+    resend = provider(*secrets)
+    if challenge := resend.admit(request.head):
+        raise Unauthentic(challenge)
+    return resend.read(request)
+
+
+# -- signatures ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["svix", "webhook", "Svix"])
+def test_a_signature_of_the_reference_library(prefix: str) -> None:
+    body = json.dumps(event()).encode()
+    [part] = read(request=signed(body, SECRET, prefix=prefix))
+    assert part.notification == Delivered("ada@example.com", "m-ada", AT)
+    assert (part.event_id, part.trace_id, part.record_type) == (ID, ID, "email.delivered")
+
+
+def test_the_reference_library_accepts_and_rejects_the_same() -> None:
+    body = json.dumps(event()).encode()
+    for request in (
+        signed(body, SECRET),
+        signed(body, OLD, SECRET),
+        signed(body, OLD),
+        signed(body, SECRET, at=NOW - timedelta(seconds=TOLERANCE + 60)),
+        signed(body, SECRET, at=NOW + timedelta(seconds=TOLERANCE + 60)),
+        signed(body, SECRET, changed={"timestamp": "soon"}),
+        signed(body, SECRET, changed={"id": "msg_2"}),
+    ):
+        headers = {
+            key.decode().replace("svix", "webhook"): value.decode()
+            for key, value in request.head.headers
+        }
+        try:
+            Webhook(SECRET).verify(request.body, headers)
+        except WebhookVerificationError:
+            with pytest.raises(Unauthentic):
+                read(request=request)
+        else:
+            assert read(request=request)
+
+
+def test_several_secrets_are_counted_by_position() -> None:
+    resend = provider(SECRET, OLD)
+    for secrets in ((OLD,), (OLD, SECRET), (OLD,)):
+        assert resend.read(signed(b"{}", *secrets))
+    assert resend.matched == {0: 1, 1: 2}
+    resend.accept(SECRET)
+    with pytest.raises(Unauthentic):
+        resend.read(signed(b"{}", OLD))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"signature": ""}, "missing"),
+        ({"id": ""}, "missing"),
+        ({"timestamp": ""}, "missing"),
+        ({"timestamp": "1e9"}, "wrong"),
+        ({"timestamp": "9" * 5000}, "wrong"),
+        ({"timestamp": "-1"}, "wrong"),
+        ({"timestamp": "0"}, "expired"),
+        ({"signature": "v2,abc"}, "wrong"),
+        ({"signature": "v1"}, "wrong"),
+        ({"signature": "v1,é"}, "wrong"),
+        ({"signature": "v1, v1,"}, "wrong"),
+    ],
+)
+def test_headers_that_are_not_valid(changed: dict[str, str], error: str) -> None:
+    with pytest.raises(Unauthentic) as raised:
+        read(request=signed(b"{}", SECRET, changed=changed))
+    assert raised.value.challenge == f'Signature error="{error}"'
+
+
+def test_another_body_is_refused() -> None:
+    request = signed(b"{}", SECRET)
+    with pytest.raises(Unauthentic):
+        read(request=Request(request.head, b"{ }"))
+
+
+@pytest.mark.parametrize("seconds", [-TOLERANCE, TOLERANCE])
+def test_the_tolerance_is_five_minutes(seconds: int) -> None:
+    assert read(request=signed(b"{}", SECRET, at=NOW + timedelta(seconds=seconds)))
+    beyond = NOW + timedelta(seconds=seconds + (1 if seconds > 0 else -1))
+    with pytest.raises(Unauthentic, match="expired"):
+        read(request=signed(b"{}", SECRET, at=beyond))
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_%%%", "whsec_é", "whsec_abcde"])
+def test_a_secret_that_is_not_valid(secret: str) -> None:
+    for secrets in ((secret,), (SECRET, secret), ()):
+        with pytest.raises(ConfigurationError, match="signing secret"):
+            Resend(*secrets)
+
+
+# -- events ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payload", "notification"),
+    [
+        (event("email.opened"), Opened("ada@example.com", "m-ada", AT)),
+        (event(to=["Ada <ada@example.com>"]), Delivered("ada@example.com", "m-ada", AT)),
+        (
+            event("suppression.added", to=None, email="a@x", origin="bounce"),
+            Suppressed("a@x", None, AT, "HardBounce"),
+        ),
+        (
+            event("suppression.added", to=None, email="a@x", origin="other"),
+            Suppressed("a@x", None, AT, "other"),
+        ),
+        (event("suppression.removed", to=None, email="a@x"), Reactivated("a@x", None, AT)),
+        (
+            event(to=[]) | {"created_at": "2026-11-22T09:30:15.126+01:00"},
+            Delivered(None, "m-ada", AT),
+        ),
+    ],
+)
+def test_events(payload: dict[str, Any], notification: object) -> None:
+    part = Resend.parse(json.dumps(payload).encode())
+    assert (part.notification, part.record_type) == (notification, payload["type"])
+
+
+@pytest.mark.parametrize(
+    ("body", "unsupported"),
+    [
+        (event("email.bounced"), Unsupported("email.bounced", *ADAS)),
+        (event("domain.created", to=None), Unsupported("domain.created", None, "m-ada")),
+        (
+            event() | {"created_at": "soon"},
+            Unsupported("email.delivered", *ADAS),
+        ),
+        (event() | {"created_at": 5}, Unsupported("email.delivered", *ADAS)),
+        (
+            event("suppression.added", origin=" "),
+            Unsupported("suppression.added", *ADAS),
+        ),
+        ({"type": 1, "data": {"to": 1, "email_id": []}}, Unsupported(None, None, None)),
+        ({}, Unsupported()),
+        ([], Unsupported()),
+        ({"type": "email.opened", "data": 5}, Unsupported()),
+    ],
+)
+def test_unsupported_events(body: object, unsupported: Unsupported) -> None:
+    encoded = json.dumps(body).encode()
+    assert Resend.parse(encoded) == Part(None, encoded, unsupported)
+    assert Resend.explain(encoded)
+
+
+@settings(deadline=None)
+@given(st.binary() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps).map(str.encode))
+def test_no_body_raises(body: bytes) -> None:
+    part = Resend.parse(body)
+    assert (part.notification is None) is (Resend.explain(body) is not None)
+
+
+def test_each_recipient_is_an_event() -> None:
+    body = json.dumps(event(to=["a@x", "B <b@x>"])).encode()
+    parts = read(request=signed(body, SECRET))
+    assert [each.notification for each in parts] == [
+        Delivered("a@x", "m-ada", AT),
+        Delivered("b@x", "m-ada", AT),
+    ]
+    assert [each.event_id for each in parts] == ["msg_1 0", "msg_1 1"]
+    for part in parts:  # the body in the log has one recipient
+        assert Resend.parse(part.body).notification == part.notification
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(event(to=["a@x"] * (MOST_RECIPIENTS + 1))).encode(),
+        json.dumps(event(to=["a@x", "b@x"], subject="@")).encode().replace(b'@"}', b'\\ud800"}'),
+    ],
+)
+def test_events_that_cannot_be_split(body: bytes) -> None:
+    [part] = read(request=signed(body, SECRET))
+    assert (part.notification, part.body) == (None, body)
+
+
+def post(receiver: Receiver, payload: object) -> Response:
+    request = signed(json.dumps(payload).encode(), SECRET)
+    return receiver.admit(request.head) or receiver(request)
+
+
+def test_a_receiver_of_resend() -> None:
+    database = people("ada")
+    with closing(Receiver(provider(), database)) as receiver:
+        for payload, expected in (
+            (event(), (200, b"")),
+            (event(), (200, b"")),
+            (event("email.clicked"), (200, b"Ignored\n")),
+            (event(to=["nobody@x"]), (404, b"Engine::Subscriber not found")),
+            ([], (200, b"Ignored\n")),
+        ):
+            response = post(receiver, payload)
+            assert (response.status, response.body) == expected
+        unsigned = signed(b"{}", OLD)
+        assert receiver(unsigned).status == 401
+    assert database.dispatches[1]["delivered_at"] == AT
+    assert {each.provider for each in database.logged()} == {"resend"}
