@@ -91,8 +91,8 @@ def test_the_reference_library_accepts_and_rejects_the_same() -> None:
         signed(body, SECRET),
         signed(body, OLD, SECRET),
         signed(body, OLD),
-        signed(body, SECRET, at=NOW - timedelta(seconds=TOLERANCE + 60)),
-        signed(body, SECRET, at=NOW + timedelta(seconds=TOLERANCE + 60)),
+        signed(body, SECRET, at=NOW - timedelta(hours=1)),
+        signed(body, SECRET, at=NOW + timedelta(hours=1)),
         signed(body, SECRET, changed={"timestamp": "soon"}),
         signed(body, SECRET, changed={"id": "msg_2"}),
     ):
