@@ -42,7 +42,7 @@ SERVERS = {"httptools", "uvicorn", "uvloop"}
 
 
 class Commands(click.Group):
-    """Commands that print mistakes, missing extras and a full disk without a traceback."""
+    """Commands that report wrong settings, missing extras and a full disk without a traceback."""
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's own
         """Run a command and exit. Its exit status is 1 if its output cannot be written."""
@@ -73,7 +73,7 @@ class Commands(click.Group):
 def _discard_output() -> bool:
     """Return whether nothing more can be written to the output; if so, discard the rest.
 
-    Otherwise, the interpreter would try to write it again at exit, and print a traceback.
+    Otherwise, the interpreter would try to write the rest at exit, and print a traceback.
     """
     try:
         sys.stdout.write("\n")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_PROVIDER: BodyParser = Postmark
-"""The parser of bodies without a receiver."""
+"""Parses bodies if there is no receiver."""
 
 
 class App(Protocol):
@@ -40,7 +40,7 @@ class App(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StandaloneApp:
-    """hookrow without a host application: the tables of a schema, in the database of a URL."""
+    """The tables of a schema in the database of a URL, without a host application."""
 
     schema: Schema
 

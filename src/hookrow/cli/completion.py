@@ -15,8 +15,9 @@ ZSH_START = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that completes commands and options in a shell.
 
-    For bash and zsh, add this line to ~/.bashrc or ~/.zshrc: eval "$(hookrow completion bash)", or
-    zsh. For fish, add this line to config.fish: hookrow completion fish | source
+    For bash, add this line to ~/.bashrc: eval "$(hookrow completion bash)". For zsh, add this line
+    to ~/.zshrc: eval "$(hookrow completion zsh)". For fish, add this line to config.fish: hookrow
+    completion fish | source
     """
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - for mypy: click has these shells

@@ -92,7 +92,7 @@ class HostApp:
 
     @property
     def store(self) -> SQLStore:
-        """The store. Raises `ConfigurationError` if it is not in a database of hookrow's kind."""
+        """The store. Raises `ConfigurationError` if it is not an `SQLStore`."""
         from hookrow.stores.memory import MemoryStore
         from hookrow.stores.sql import SQLStore
 
@@ -154,7 +154,7 @@ class HostApp:
         )
 
     def _refuse_other_settings(self) -> None:
-        """Raise `ConfigurationError` if a flag or the file sets the database or the mapping, too.
+        """Raise `ConfigurationError` if a flag or the file also sets the database or the mapping.
 
         Variables are ignored, because the application itself may read them.
         """

@@ -1,4 +1,4 @@
-"""Imports the object that `--app` names, and states the cause and the remedy if that fails."""
+"""Imports the object that `--app` names; an error states the cause and the remedy."""
 
 from __future__ import annotations
 

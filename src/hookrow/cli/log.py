@@ -38,7 +38,7 @@ _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 _HEADER = _COLUMNS.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
 
 _CHANGES = 1000
-"""How many of the subscriber's latest changes `show` searches for a newer one."""
+"""How many of the subscriber's latest changes `show` searches for one that supersedes an entry."""
 
 
 _NO_UUID = (
@@ -77,7 +77,7 @@ def filters(command: F) -> F:
     "--follow",
     "follows",
     is_flag=True,
-    help="List the newest, oldest first, and then new ones as they are committed, until Ctrl-C.",
+    help="List the newest in ascending order, then new ones as they are committed, until Ctrl-C.",
 )
 @JSON
 @DATABASE_URL

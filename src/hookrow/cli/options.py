@@ -74,9 +74,9 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - 
 
 @contextmanager
 def repeated_options(root: click.Context) -> Iterator[None]:
-    """Add --config and --app, if they are typed, to the commands that messages recommend.
+    """Add --config and --app, if they were given, to the commands that messages recommend.
 
-    Without them, the commands would create tables elsewhere.
+    Without them, a recommended command could create tables in another database.
     """
     typed = [
         f"--{name} {quote(str(root.params[name]))}"

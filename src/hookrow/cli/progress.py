@@ -1,4 +1,4 @@
-"""Long commands: a progress bar with an estimate, and Ctrl-C, which ends them after a step."""
+"""The progress bar of long commands, which Ctrl-C ends after the current step."""
 
 from __future__ import annotations
 

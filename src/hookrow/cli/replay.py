@@ -57,7 +57,7 @@ def replay(
     one, and changes a suppression only if it has not changed since.
 
     It does not run if the log was written for other tables than those mapped now. After renaming a
-    table, run it with --accept-mapping, which needs no notifications.
+    table, run it with --accept-mapping; selecting notifications is then optional.
 
     The exit status is 1 if an ID does not exist, and 130 after Ctrl-C, which completes the
     transaction in progress.
@@ -134,9 +134,9 @@ def prune(
 
 
 def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:
-    """Raise `ConfigurationError` if the log was written for other tables, unless it is accepted.
+    """Raise `ConfigurationError` if the log was written for other tables, unless `accept` is set.
 
-    If it is accepted, record the tables that are mapped now, except in a dry run.
+    With `accept`, record the tables that are mapped now, except in a dry run.
     """
     from hookrow.stores.sql import SQLStore, mapping_record
 

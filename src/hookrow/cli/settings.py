@@ -152,7 +152,7 @@ def choose_secrets(
 
 
 def ignored_secrets(context: click.Context) -> Collection[str]:
-    """Return the settings of secrets that another one, from a stronger source, overrides.
+    """Return the settings of secrets that a setting from a stronger source overrides.
 
     A previous secret alone never overrides a secret file: the newest secret would be rejected.
     """

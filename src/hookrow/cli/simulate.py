@@ -1,4 +1,4 @@
-"""`hookrow simulate`: posts notifications as the provider would, also those that get a 422."""
+"""`hookrow simulate`: posts notifications as the provider would, including unsupported ones."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     for 3 seconds. The exit status is 0 if every response is 200, and 130 after Ctrl-C.
     """
     if (notification["email"] is None) != (notification["kind"] == "test"):
-        raise click.UsageError("An EMAIL is needed for each KIND except test, which has its own.")
+        raise click.UsageError("EMAIL is required, except for test, which has a fixed address.")
     total = notification["count"] * repeat
     if total > MAX_POSTS:
         raise click.UsageError(

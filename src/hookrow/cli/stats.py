@@ -28,7 +28,7 @@ from hookrow.statistics import (
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .:-=+*#@"
-"""Nine heights, from none to the highest; the last one also makes bars."""
+"""The nine heights of a chart, from zero to the maximum; bars consist of the last one."""
 
 _BAR = 30
 """In characters; the longest bar."""
