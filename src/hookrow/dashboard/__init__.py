@@ -1,4 +1,4 @@
-"""The dashboard: a handler that renders pages, mounted apart from the receiver.
+"""The dashboard: a handler that renders pages, and is mounted separately from the receiver.
 
 For example, `ASGI(Dashboard(store, authorize=basic("ada", password)))`.
 """

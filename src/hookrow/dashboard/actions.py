@@ -1,4 +1,4 @@
-"""The actions of users. `record()` records each of them, like any notification."""
+"""The actions of users, which `record()` records like any notification."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ _CACHED = {"Cache-Control": "private, max-age=3600"}
 
 
 class Dashboard:
-    """Pages about the store and its log; mount it in any host, apart from the receiver.
+    """Serves pages about the store and its log; any host mounts it separately from the receiver.
 
     `authorize` authenticates users: `basic(user, password)`, or a function of the host. Omit
     `mount_path` if the host reports where the handler is mounted, as all supported hosts do.

@@ -33,7 +33,8 @@ thread runs at a time, and it runs for up to 5 ms.
 """
 
 PAUSE = 2.0
-"""How long a download pauses after each query, as a multiple of its duration, for that reason."""
+"""How long a download pauses after each query, as a multiple of the query's duration, so that
+notifications are not delayed."""
 
 COLUMNS = ("email", "reason", "suppressed_at", "notification", "message_id")
 """The header of the CSV."""
@@ -48,8 +49,8 @@ https://owasp.org/www-community/attacks/CSV_Injection
 class Download:
     """The suppressed subscribers as CSV, oldest first.
 
-    A subscriber who is suppressed again meanwhile moves to the end: nobody is missing who is
-    suppressed from the beginning to the end.
+    A subscriber who is suppressed again during the download moves to the end. The file therefore
+    contains everyone who is suppressed throughout the download.
     """
 
     def __init__(self, context: Context, fields: Fields) -> None:

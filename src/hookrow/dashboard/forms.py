@@ -35,7 +35,7 @@ class BadRequest(Exception):
 
 
 class Forbidden(BadRequest):
-    """The user may not do this."""
+    """The user lacks the permission."""
 
     status = 403
 

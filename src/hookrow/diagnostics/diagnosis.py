@@ -26,7 +26,7 @@ class Reply:
     """A response to a probe. If there is none, the status is 0, and `text` is the reason.
 
     `header` is WWW-Authenticate or, if that is missing, Location. `certificate` is the server's, as
-    `ssl.SSLSocket.getpeercert` returns it. `name` is that of the header for the secret.
+    `ssl.SSLSocket.getpeercert` returns it. `name` is the name of the header for the secret.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""Finds lookups that read a whole table, and creates the statement that adds an index."""
+"""Finds lookups that read a whole table, and returns the statement that adds an index."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def missing_indexes(database: Database, queries: Queries) -> Iterator[str]:
     """
     with database.reading() as connection:
         if queries.dialect.name == "postgresql":
-            # It would scan a small table even if an index exists.
+            # Otherwise, it would scan a small table even if an index exists.
             connection.execute("SET LOCAL enable_seqscan = off")
         for lookup in _lookups(queries):
             if not _is_served(connection, queries, lookup):

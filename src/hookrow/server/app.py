@@ -47,10 +47,10 @@ DRAIN_TIMEOUT = 11
 
 RECORD_TIMEOUT = 7.0
 """In seconds; how long a stopping server records queued notifications before it spools the rest.
-The group in progress is spooled, too: by then, a database that stopped responding is given up."""
+The group in progress is spooled, too, because the database has probably stopped responding."""
 
 TASK_TIMEOUT = 0.5
-"""In seconds; how long a stopping server waits for a task whose work the next start continues."""
+"""In seconds; how long a stopping server waits for a task that the next start can continue."""
 
 
 class Server:
@@ -122,10 +122,10 @@ class Server:
 
     def _metrics(self) -> Observer:
         """Return an observer that counts, and add the page with its counts."""
-        from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra of its own
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra
 
-        from hookrow.observability.endpoint import MetricsEndpoint  # noqa: PLC0415 - as above
-        from hookrow.observability.metrics import Metrics  # noqa: PLC0415 - as above
+        from hookrow.observability.endpoint import MetricsEndpoint  # noqa: PLC0415 - an extra
+        from hookrow.observability.metrics import Metrics  # noqa: PLC0415 - an extra
 
         registry = CollectorRegistry()
         self._pages["/metrics"] = ASGI(MetricsEndpoint(registry))
@@ -195,7 +195,7 @@ def _sweeps(settings: Settings) -> bool:
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
     """Build the dashboard. Raises `ConfigurationError` if it would be open to all."""
-    from hookrow.dashboard import Dashboard, auth  # noqa: PLC0415 - an extra of its own
+    from hookrow.dashboard import Dashboard, auth  # noqa: PLC0415 - an extra
 
     password, path = settings.dashboard_password, settings.dashboard_path
     auth.require_password(password, host=settings.host)

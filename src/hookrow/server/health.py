@@ -55,7 +55,7 @@ class Readiness:
         """Admit every request."""
 
     def __call__(self, request: Request) -> Response:
-        """Respond with the result of the check in progress, of the last one or of a new one."""
+        """Respond with the last result while it is valid, otherwise with that of a new check."""
         del request
         try:
             with self._lock:
@@ -63,7 +63,7 @@ class Readiness:
                     self._response = self._thread.submit(self._respond)
                 response = self._response
             return response.result(self._deadline)
-        except (TimeoutError, RuntimeError):  # RuntimeError: the system has no thread left
+        except (TimeoutError, RuntimeError):  # RuntimeError: no thread can be started
             return _SILENT
 
     def close(self) -> None:

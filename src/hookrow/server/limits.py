@@ -170,7 +170,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._resume()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Leave closing to the sweep: uvicorn's timer may belong to an earlier request."""
+        """Let the sweep close the connection: uvicorn's timer may belong to an earlier request."""
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a request at which the parser stopped because it is too long or malformed."""
@@ -227,7 +227,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return not self._is_answered() and self._running.response_started
 
     def _limit_rest(self) -> None:
-        """Limit the rest of a body after its response, the next head, or the wait for it."""
+        """Limit the rest of a body after its response; otherwise, limit the next request head."""
         if self._in_body:
             self._bytes_allowed = MAX_DISCARDED
         if self._in_body or self._in_head:

@@ -1,4 +1,4 @@
-"""Checks before the server starts. A mistake that would make every notification fail stops it."""
+"""Checks that run before the server starts. A wrong setting or table prevents the start."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def warn_of_secret(settings: Settings) -> None:
 
 
 def _warn_of_password(password: str) -> None:
-    from hookrow.dashboard.auth import MIN_PASSWORD_LENGTH  # noqa: PLC0415 - an extra of its own
+    from hookrow.dashboard.auth import MIN_PASSWORD_LENGTH  # noqa: PLC0415 - an extra
 
     if len(password) < MIN_PASSWORD_LENGTH:
         log.warning(

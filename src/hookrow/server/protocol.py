@@ -65,7 +65,7 @@ def check_uvicorn() -> None:
     )
     with closing(asyncio.new_event_loop()) as loop:
         protocol = HttpToolsProtocol(config, ServerState(), {}, loop)
-    # A connection and a request would create these objects, which only keep their arguments.
+    # Each connection and request would create these objects, which only keep their arguments.
     nothing: Any = None
     protocol.flow = FlowControl(nothing)
     protocol.cycle = RequestResponseCycle(

@@ -50,7 +50,7 @@ def run_workers(config: uvicorn.Config, listener: socket.socket, *, share_counts
     workers = _Workers(config, [listener])
     with ExitStack() as stack:
         if share_counts:
-            from hookrow.observability import endpoint  # noqa: PLC0415 - an extra of its own
+            from hookrow.observability import endpoint  # noqa: PLC0415 - an extra
 
             workers.ended = endpoint.forget_process
             stack.enter_context(endpoint.shared_counts())
@@ -93,7 +93,7 @@ class _Workers(Multiprocess):
         super().handle_signals()
 
     def handle_hup(self) -> None:
-        """Make each worker reload its secrets; one that is still starting does so once it has."""
+        """Make each worker reload its secrets, or do so when it has started."""
         for process in self.processes:
             if process.pid is not None and process.exitcode is None:
                 os.kill(process.pid, signal.SIGHUP)

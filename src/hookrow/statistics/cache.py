@@ -22,10 +22,11 @@ T = TypeVar("T")
 log = logging.getLogger("hookrow")
 
 FRESH = 4.0
-"""In seconds; how long figures are cached at least. Open pages request them every five seconds."""
+"""In seconds; the minimum time for which figures are cached. Open pages request them every five
+seconds."""
 
 STALE = 30.0
-"""In seconds; how much longer it is returned while another thread reads the next one."""
+"""In seconds; how much longer a result is returned while another thread reads a new one."""
 
 RECOUNT_AFTER = 300.0
 """In seconds; the shortest time between two counts of the tables."""
@@ -34,10 +35,10 @@ SHARE = 1 / 100
 """The largest share of the time for reading overviews, of all periods together."""
 
 SHARE_OF_ERRORS = 1 / 2
-"""The same for a query that failed: most often it waited for a lock."""
+"""The largest share of the time for queries that fail, most often because they wait for a lock."""
 
 RECOUNT_SHARE = 1 / 20
-"""The same for counting the tables."""
+"""The largest share of the time for counting the tables."""
 
 FIRST_WAIT = 0.5
 """In seconds; how long a caller waits for the first count of the tables."""
@@ -92,7 +93,7 @@ class Statistics:
         return self._counts
 
     def close(self, timeout: float | None = None) -> None:
-        """Start no further count; wait up to `timeout` seconds for one that is in progress."""
+        """Start no more counts; wait up to `timeout` seconds for a count in progress."""
         self._closed = True
         if (thread := self._thread) is not None:
             thread.join(timeout)

@@ -11,10 +11,10 @@ from hookrow.core.log_entry import StoredEntry
 from hookrow.stores.log import LogReader, Query, id_range
 
 BUDGET = 0.25
-"""In seconds; after this time no further statement begins."""
+"""In seconds; a search begins no statement after this time."""
 
 COUNT_BUDGET = 0.08
-"""In seconds; the same for counting."""
+"""In seconds; counting begins no statement after this time."""
 
 MOST_RESULTS = 10_000
 """The number up to which entries are counted."""

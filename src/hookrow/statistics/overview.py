@@ -81,7 +81,7 @@ class Rate(NamedTuple):
     """Recorded suppressions for a reason in a period, divided by its recorded deliveries.
 
     `previous` is the rate of the period of the same length before it. A rate is None if no delivery
-    was counted; the previous one, also if notifications are missing from the counts.
+    was counted. The previous rate is also None if notifications are missing from the counts.
     """
 
     current: float | None
@@ -169,7 +169,7 @@ class Overview:
 
     @property
     def why_incomplete(self) -> str:
-        """Why figures may be incomplete: an hour has no hourly counts."""
+        """Why the counts may be incomplete; those of the last hour do not use hourly counts."""
         more = f"More than {MOST_COUNTED:,} notifications"
         return more if self.period is Period.HOUR else "Counting"
 
