@@ -36,7 +36,7 @@ Messages: TypeAlias = list[CheckMessage]
 
 _SETTINGS = f"The settings are {', '.join(NAMES)}."
 _WITH_OTHER_IDS = {"SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG"}
-"""Settings whose mistakes are reported by other checks."""
+"""The settings that other checks examine."""
 
 
 def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
@@ -113,7 +113,7 @@ def _spool() -> Iterator[CheckMessage]:
 
 
 def _spool_fault(path: Path) -> str | None:
-    """Return why this user cannot use the spool, or None; does not create the spool."""
+    """Return why this user cannot use the spool, or None if it can. Does not create the spool."""
     from hookrow.receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3 only if there is a spool
 
     if not os.access(path, os.F_OK):

@@ -117,7 +117,7 @@ def check_value(field: AnyField, value: object) -> None:
 def check_fold(email: AnyField, fold: Fold, connection: BaseDatabaseWrapper) -> None:
     """Raise `SchemaMismatch` for the fold `citext` if PostgreSQL compares the column by case.
 
-    Otherwise, in a group, a notification could find the rows of another one.
+    Otherwise, a notification could find the rows of another notification in the same group.
     """
     if fold != "citext" or connection.vendor == "sqlite":
         return

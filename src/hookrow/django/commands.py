@@ -36,7 +36,8 @@ RUNSERVER = "http://127.0.0.1:8000"
 _APPS = ("hookrow", "hookrow_tables")
 
 _SUBJECTS = ("clock", "encoding", "mapping", "counts", "emails", "indexes")
-"""The weaknesses that system checks and migrations do not cover: they read only the models."""
+"""The weaknesses that system checks and migrations cannot find, because they read only the
+models."""
 
 
 class Project:

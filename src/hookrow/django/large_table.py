@@ -26,7 +26,7 @@ MAX_ROWS = 10_000
 
 
 class LimitedPaginator(Paginator):  # type: ignore[type-arg] # generic in the stubs only
-    """Counts no more rows than it shows."""
+    """A paginator that counts no more rows than it shows."""
 
     @cached_property
     def count(self) -> int:

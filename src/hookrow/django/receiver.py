@@ -54,9 +54,9 @@ class SyncReceiver(Receiver):
             send(arrival, outcome)
 
     def on_unauthentic(self) -> None:
-        """Count a request, unless it is in a transaction of a test, which another thread waits for.
+        """Count a request without a valid secret, except in a transaction such as a `TestCase`'s.
 
-        The threads of a count would use the test's connection, or outlive its database.
+        There, the thread that counts would use the test's connection, or outlive its database.
         """
         if not connections[self._using].in_atomic_block:
             super().on_unauthentic()

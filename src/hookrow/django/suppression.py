@@ -85,7 +85,7 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
         return None
 
     def _finds_itself(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
-        """Return whether notifications for the row's address apply to it; warn if not."""
+        """Return whether notifications for the row's address apply to this row; warn if not."""
         key = _find(_value(row, "email"))
         if key in {None, _value(row, "id")}:
             return True

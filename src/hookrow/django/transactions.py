@@ -188,7 +188,7 @@ def _connections_watched(connection: Any) -> Iterator[None]:
 
 
 def _connect_in_time(connection: Any, connect: Callable[[], Any]) -> Any:
-    """Connect within the remaining time. Raises `Unavailable` if that is too short.
+    """Connect within the remaining time. Raises `Unavailable` if the time is too short.
 
     The driver's own limit is in whole seconds and applies to each address of the server separately.
     Therefore, a thread connects; it is abandoned if it takes too long.

@@ -4,7 +4,7 @@ The scripts of each database are named by a revision and a branch: "tables" (the
 rows) or "log" (also for hosts with their own tables). Each script runs once, in order and in a
 separate transaction, and its revision is recorded in `hookrow_migrations`. Version 0.1.0 recorded
 its two revisions in `hookrow_version`. These are recognised, and while that table exists, they are
-recorded in it as well, so that version 0.1.0 runs on the result.
+recorded in it as well, so that version 0.1.0 runs on the upgraded tables.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _CREATE = {
 
 
 def current(database: str | URL | Engine | Database) -> Sequence[str]:
-    """Return the revisions of a database; none if it has no tables of hookrow's.
+    """Return the revisions of a database; none if hookrow's tables do not exist.
 
     Raises `Unavailable` if the database cannot be reached, and `SchemaMismatch` if the revisions
     may not be read.

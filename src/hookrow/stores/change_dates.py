@@ -1,7 +1,7 @@
 """When the suppression of a row last changed, if the host's table has no column for that date.
 
-One of hookrow's tables, beside the log, holds these dates by role and key. Without a log, there are
-no dates, and the last change to arrive wins.
+The table `hookrow_suppression_changes`, which accompanies the log, holds these dates by role and
+key. Without a log, there are no dates, and the change that arrives last wins.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ _REMEDIES = {
     "with the sqlite3 shell's .recover.",
     sqlite3.SQLITE_NOTADB: "Name another file, or restore this one from a backup.",
 }
-"""What to do about errors of SQLite that concern the file."""
+"""The remedies for errors of SQLite that concern the file."""
 
 UNWRITABLE = (UnicodeError, OverflowError)
 """Errors of a driver that cannot encode a value as a parameter."""

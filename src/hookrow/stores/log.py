@@ -227,9 +227,9 @@ class LogReader(Protocol):
         """Return a summary of the newest entries."""
 
     def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
-        """Return when messages were delivered, by their ids.
+        """Return the times at which messages were delivered, by message id.
 
-        They are those of the newest recorded deliveries that arrived since then, among the newest
+        These are from the newest recorded deliveries that arrived since then, among the newest
         `MOST_COUNTED` entries.
         """
 

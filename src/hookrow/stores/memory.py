@@ -69,7 +69,7 @@ class MemoryStore:
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
-        """Begin a transaction once all others have ended: there are no locked rows to skip."""
+        """Begin a transaction when all others have ended, so there are no locked rows to skip."""
         del skip_locked
         with self._lock:
             transaction = MemoryTransaction(self)

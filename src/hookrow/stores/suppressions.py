@@ -50,9 +50,9 @@ class Position(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A part of the order: after a position, up to and including another, or without an end.
+    """A range in the order: from after one position to the end position, which is included.
 
-    The order is newest first, or oldest first if `oldest` is set.
+    None leaves that side open. The order is newest first, or oldest first if `oldest` is set.
     """
 
     after: Position | None = None
@@ -64,9 +64,9 @@ class Span(NamedTuple):
 class Filter:
     """Selects suppressed subscribers by every condition that is not None.
 
-    `reason` is the text of the stored reason, empty for subscribers without one. `list` selects
-    the subscribers of a list, and `since` those who have been suppressed since that time or later.
-    `direct` is set by `SuppressionReader.plan`.
+    `reason` is the text of the stored reason, empty for subscribers without one. `list` selects the
+    subscribers of a list, and `since` those who were suppressed at that time or later. `direct` is
+    set by `SuppressionReader.plan`.
     """
 
     reason: str | None = None
@@ -110,9 +110,9 @@ class SuppressionReader(Protocol):
         """
 
     def step(self, span: Span, rows: int, since: datetime | None) -> Position | None:
-        """Return the position a number of rows after the start of a span, or None past the end.
+        """Return the position `rows` rows after the start of a span; None if the span is shorter.
 
-        Hidden rows count, too.
+        Hidden rows are counted, too.
         """
 
     def read(self, span: Span, selected: Filter, *, limit: int) -> Sequence[Suppression]:
@@ -122,7 +122,7 @@ class SuppressionReader(Protocol):
         """Count the suppressions of a span, up to a limit."""
 
     def lists(self, *, limit: int) -> Mapping[Key, str]:
-        """Return the names of lists, in their order, or their keys where hookrow knows no names.
+        """Return the names of lists, in order, or their keys if hookrow does not know the names.
 
         Returns nothing if the schema has no subscriptions.
         """
@@ -140,7 +140,7 @@ class SuppressionReader(Protocol):
 def find_causes(
     reader: SuppressionReader, found: Sequence[Suppression]
 ) -> Mapping[Position, LoggedChange]:
-    """Find the notifications that suppressed these subscribers, as far as the log has them.
+    """Find the notifications that suppressed these subscribers, if the log has them.
 
     A suppression has the time of its event or, if the event has none, of its arrival.
     """

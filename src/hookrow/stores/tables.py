@@ -234,13 +234,13 @@ _BESIDE_LOG: _Definitions = {
 
 
 def attach(to: sa.MetaData, schema: Schema = Schema()) -> Sequence[sa.Table]:  # noqa: B008 - frozen
-    """Add the hookrow tables that the schema needs to a host's metadata; return them.
+    """Add the hookrow tables that the schema needs to a host's metadata, and return them.
 
-    These are the four tables of rows if the schema names no other, as for `hookrow db upgrade`, and
-    the log with the tables that accompany it. Their types are SQLAlchemy's own, so that Alembic's
-    migrations do not import hookrow. A naming convention of the metadata does not apply: on
-    PostgreSQL, constraints and indexes have the same names as those of `hookrow db upgrade`. A
-    table that the metadata already has is left unchanged.
+    These are the same as for `hookrow db upgrade`: the four tables of rows, unless the schema names
+    the host's own, and the log with the tables that accompany it. Their types are SQLAlchemy's,
+    so that Alembic's migrations do not import hookrow. A naming convention of the metadata does not
+    apply: on PostgreSQL, constraints and indexes have the same names as those of `hookrow db
+    upgrade`. A table that the metadata already has is left unchanged.
 
     Raises `ConfigurationError` if the metadata would move them to another schema.
     """

@@ -70,7 +70,7 @@ class ConnectionWatchdog:
                     self._deadlines[duplicate] = outer
 
     def reset(self) -> None:
-        """Start with no connections to watch."""
+        """Forget all connections; see `reset_after_fork`."""
         self._changed = Condition(Lock())
         self._deadlines = {}
         self._next_check = 0.0

@@ -13,7 +13,10 @@ def _column(name: str, length: int, verbose_name: str | None = None) -> migratio
 
 
 class Migration(migrations.Migration):
-    """The same as script 0005; initial, so that `--fake-initial` accepts tables that it created."""
+    """The same as hookrow's SQL script 0005.
+
+    It is initial, so that `--fake-initial` accepts tables that the script created.
+    """
 
     initial = True
     dependencies = (("hookrow", "0001_initial"),)

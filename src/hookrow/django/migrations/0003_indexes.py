@@ -8,7 +8,7 @@ from hookrow.django.operations import BuildIndex
 
 
 class Migration(migrations.Migration):
-    """The same as scripts 0006 and 0007."""
+    """The same as hookrow's SQL scripts 0006 and 0007."""
 
     atomic = False
     dependencies = (("hookrow", "0002_more"),)

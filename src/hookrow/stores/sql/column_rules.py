@@ -202,7 +202,7 @@ _LOG_TYPES = {
 """For each column of the log, its types on PostgreSQL, and the kinds rejected on SQLite."""
 
 _DATE_TYPES = {"role": _TEXT, "row_key": _TEXT, "changed_at": _INSTANT}
-"""The same for the table of the dates of changes."""
+"""The types and rejected kinds for each column of the table of the dates of changes."""
 
 _LONGEST = {
     "record_type": LONGEST_RECORD_TYPE,

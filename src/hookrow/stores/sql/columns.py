@@ -177,7 +177,7 @@ SELECT name, type, NOT "notnull", hidden IN (2, 3), dflt_value IS NOT NULL OR (p
     AND NOT EXISTS (SELECT 1 FROM pragma_index_list(%s, %s) WHERE origin = 'pk'))
 FROM pragma_table_xinfo(%s, %s)
 """
-"""SQLite assigns a value to a primary key that has no index of its own, because it is the rowid."""
+"""SQLite assigns a value to a primary key without a separate index, because it is the rowid."""
 
 _SQLITE_UNIQUE = """
 SELECT name FROM pragma_index_list(%s, %s) WHERE "unique" AND NOT partial

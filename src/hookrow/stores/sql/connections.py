@@ -24,7 +24,7 @@ SESSIONS = 8
 """The largest number of connections that hookrow opens to one database."""
 
 READERS = SESSIONS - 2
-"""How many of them readers may use, so that readers waiting for a lock do not block writers."""
+"""How many connections readers may use, so that readers waiting for a lock do not block writers."""
 
 NOT_A_URL = (
     "This is not a database URL: write, for example, sqlite:///hookrow.db "

@@ -124,7 +124,7 @@ class PostgreSQL(PostgresParameters, Dialect):
         return f"CAST(floor(date_part('epoch', {time})) AS bigint)"
 
     def rows(self, types: Mapping[str, str]) -> str:
-        """Return the rows of parallel arrays, a parameter each."""
+        """Return the rows of parallel arrays, each of which is one parameter."""
         arrays = ", ".join(f"%s::{type_}[]" for type_ in types.values())
         return f"unnest({arrays}) AS given({', '.join(types)})"
 

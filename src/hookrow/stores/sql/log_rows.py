@@ -16,7 +16,7 @@ ALL = ", ".join(_FIELDS)
 """All columns of an entry."""
 
 BODILESS = ", ".join("NULL" if name == "body" else name for name in _FIELDS)
-"""The same, without the body."""
+"""All columns of an entry except the body."""
 
 _READ: Mapping[str, Callable[[Any], Any]] = {
     **{name: utc for name in _FIELDS if name.endswith("_at")},

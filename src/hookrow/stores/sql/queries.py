@@ -122,7 +122,7 @@ class Queries:
         return f"coalesce(CAST({self.column('subscribers', 'suppression_reason')} AS text), '')"
 
     def list_id(self) -> str | None:
-        """Return the column with a dispatch's list, its own or its message's, for SELECT."""
+        """Return the column with the list of a dispatch or of its message, for SELECT."""
         role = "messages" if self.has("messages") else "dispatches"
         return self.key(role, "list_id") if self.has(role, "list_id") else None
 

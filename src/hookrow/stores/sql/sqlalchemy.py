@@ -61,7 +61,7 @@ class _Connection(Connection):
 class EngineDatabase:
     """The database of an engine, which is never closed; see `connections.Database`.
 
-    Raises `ConfigurationError` for an async engine, and for any other database than PostgreSQL or
+    Raises `ConfigurationError` for an async engine, and for databases other than PostgreSQL and
     SQLite.
     """
 
@@ -168,7 +168,7 @@ def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
     had written since the first read. BEGIN IMMEDIATE waits for the write lock first.
     """
     if connection.dialect.driver == "psycopg":
-        # The driver then sends no BEGIN of its own, which would be another round trip. It still
+        # The driver then does not send BEGIN, which would be another round trip. It still
         # ends our transaction, because it checks the server's state; psycopg2, for one, would not.
         connection.execution_options(isolation_level="AUTOCOMMIT")
         connection.exec_driver_sql(f"BEGIN; {limits}")

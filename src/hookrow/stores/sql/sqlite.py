@@ -1,4 +1,4 @@
-"""SQLite through the standard library's module, in a mode that begins no transaction by itself."""
+"""SQLite through the standard library's module, in its mode without implicit transactions."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class SQLSuppressions:
         return int(count)
 
     def lists(self, *, limit: int) -> Mapping[Key, str]:
-        """See `SuppressionReader`. It takes one search of an index for each list."""
+        """See `SuppressionReader`. It searches an index once for each list."""
         queries = self._queries()
         if not queries.has("subscriptions"):
             return {}

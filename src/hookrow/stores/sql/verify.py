@@ -57,7 +57,7 @@ _UNUSABLE_SEQUENCE = (
 def verify(database: Database, schema: Schema, *, writes: bool = True) -> Queries:
     """Verify every table and column; return the SQL for them.
 
-    Without `writes`, the user needs no other privilege than SELECT.
+    Without `writes`, the user needs no privilege except SELECT.
 
     Raises `SchemaMismatch` for the first table or column that is missing or cannot work,
     `ConfigurationError` if the database's version is too old, and `Unavailable`.
@@ -129,7 +129,7 @@ def _check_version(connection: Connection, dialect: Dialect) -> None:
 
 
 class _OwnTable(NamedTuple):
-    """A table of hookrow's own and its requirements. `name` is the name in the migrations."""
+    """One of hookrow's own tables, and its requirements. `name` is the name in the migrations."""
 
     name: str
     purpose: str

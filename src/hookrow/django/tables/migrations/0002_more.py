@@ -15,7 +15,10 @@ def _column(
 
 
 class Migration(migrations.Migration):
-    """The same as script 0003; initial, so that `--fake-initial` accepts tables that it changed."""
+    """The same as hookrow's SQL script 0003.
+
+    It is initial, so that `--fake-initial` accepts tables that the script changed.
+    """
 
     initial = True
     dependencies = (("hookrow_tables", "0001_initial"),)

@@ -8,7 +8,7 @@ from hookrow.django.operations import BuildIndex
 
 
 class Migration(migrations.Migration):
-    """The same as script 0004."""
+    """The same as hookrow's SQL script 0004."""
 
     atomic = False
     dependencies = (("hookrow_tables", "0002_more"),)

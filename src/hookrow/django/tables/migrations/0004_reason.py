@@ -10,7 +10,7 @@ from hookrow.django.operations import BuildIndex
 
 
 class Migration(migrations.Migration):
-    """The same as script 0008."""
+    """The same as hookrow's SQL script 0008."""
 
     atomic = False
     dependencies = (("hookrow_tables", "0003_suppressed"),)
