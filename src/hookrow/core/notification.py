@@ -51,7 +51,7 @@ class Suppressed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reactivated(msgspec.Struct, frozen=True, gc=False):
-    """The provider sends to the recipient again; `at` as for `Suppressed`."""
+    """The provider sends to the recipient again; `at` (UTC) may be None, as in `Suppressed`."""
 
     recipient: str | None
     message_id: str | None

@@ -45,7 +45,7 @@ class RateLimitFilter(logging.Filter):
         reset_after_fork(self)
 
     def reset(self) -> None:
-        """Forget all messages, and replace the lock, which a fork may have copied locked."""
+        """Forget all messages; replace the lock, which may have been locked during a fork."""
         # Reentrant, because a signal handler may log while its thread holds the lock.
         self._lock: AbstractContextManager[object] = RLock()
         self._limited_until: dict[tuple[int, str], float] = {}

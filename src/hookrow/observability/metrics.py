@@ -270,7 +270,7 @@ class Metrics(Observer):
         )
         self._recovered = gauge(
             "hookrow_log_recovered",
-            "The ones among these that were refused at first and recorded later.",
+            "Notifications that the log has counted, refused at first and recorded later.",
             labels,
             multiprocess_mode="mostrecent",
         )

@@ -114,7 +114,7 @@ class Observers(Observer):
     def begin_group(
         self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
     ) -> GroupEnd:
-        """Notify each observer with its own contexts, and of the end in reverse order."""
+        """Notify each observer with its own contexts; notify them of the end in reverse order."""
         ends = []
         for position, observer in enumerate(self._observers):
             own = [each[position] if isinstance(each, list) else None for each in contexts]

@@ -27,7 +27,7 @@ class EventLoop:
             raise
 
     def run(self, awaitable: Awaitable[object]) -> None:
-        """Run an awaitable, and wait for its end. Raises its exception, which may be any."""
+        """Run an awaitable, and wait for its end. Raises any exception that it raises."""
         error = run_coroutine_threadsafe(_catch(awaitable), self._loop).result()
         if error is not None:
             raise error

@@ -114,7 +114,7 @@ class Hooks:
         return [None]
 
     def _await(self, awaitable: Awaitable[object]) -> None:
-        """Run an awaitable in the event loop, which the first one starts, and wait for it."""
+        """Run an awaitable in the event loop, and wait for it. The first one starts the loop."""
         if self._event_loop is None:
             from hookrow.receiver.event_loop import EventLoop  # noqa: PLC0415 - loads asyncio
 
@@ -123,7 +123,7 @@ class Hooks:
 
 
 def _check(hook: object, name: str) -> None:
-    """Raise `ConfigurationError` if nothing could call a hook, or run it."""
+    """Raise `ConfigurationError` for a hook that is no function, or an async generator function."""
     if not callable(hook) or isclass(hook):
         raise ConfigurationError(f"{name} must be a function, not {hook!r:.80}.")
     if isasyncgenfunction(hook) or isasyncgenfunction(hook.__call__):

@@ -259,7 +259,7 @@ class _LargeArrivals:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Wait until no other thread is writing one. Raises `Locked` after the lock timeout."""
+        """Wait until no thread writes a large arrival. Raises `Locked` after the lock timeout."""
         lock = self._lock  # `reset` replaces it in a child process
         if not lock.acquire(timeout=max(min(left(), LOCK_TIMEOUT), 0)):
             raise Locked("Another large notification is being written.")
@@ -269,7 +269,7 @@ class _LargeArrivals:
             lock.release()
 
     def reset(self) -> None:
-        """Replace the lock, which a fork may have copied locked."""
+        """Replace the lock, because a fork may have copied it while it was locked."""
         self._lock = Lock()
 
 
