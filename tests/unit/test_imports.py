@@ -47,7 +47,7 @@ ORDER = (
     *("stores", "observability", "providers"),
     *("metrics", "tracing", "receiver"),
     *("describe", "statistics", "migrations"),
-    *("diagnostics", "asgi", "wsgi", "fastapi", "flask"),
+    *("diagnostics", "postmark_api", "asgi", "wsgi", "fastapi", "flask"),
     *("testing", "pytest_plugin", "dashboard"),
     *("server", "demo", "cli", "__main__", "django"),
 )

@@ -1,0 +1,1 @@
+"""Postmark's API: hookrow's webhooks at the provider, and what they missed."""

@@ -1,0 +1,202 @@
+"""A client of Postmark's API (https://postmarkapp.com/developer/api/overview)."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from http.client import HTTPException, HTTPMessage
+from ipaddress import ip_address
+from socket import gaierror
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from hookrow import __version__
+from hookrow.errors import ConfigurationError
+from hookrow.postmark_api.errors import APIError, Unconfirmed, error_of
+
+ADDRESS = "https://api.postmarkapp.com"
+
+TIMEOUT = 30.0
+"""In seconds, for each read and write."""
+
+WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""In seconds, before each repetition after a temporary error that states no other wait."""
+
+MAX_SKEW = timedelta(minutes=5)
+"""The largest difference between our clock and the provider's."""
+
+LONGEST_MESSAGE = 500
+"""In characters; a longer text of the provider is truncated."""
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Follow no redirect, because it might take the token to another host."""
+
+
+class PostmarkAPI:
+    """Sends requests to Postmark's API, one at a time.
+
+    `hidden` are texts besides the token, such as secrets, that no message of an error may contain.
+    `timeout` is in seconds, for each read and write. Temporary errors are repeated after `WAITS`.
+
+    Raises `ConfigurationError` if the token cannot be sent, or if the address is not an https URL;
+    on this machine's loopback interface, http is accepted.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        address: str = ADDRESS,
+        *,
+        hidden: Sequence[str] = (),
+        timeout: float = TIMEOUT,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        if not token or not all("!" <= letter <= "~" for letter in token):
+            raise ConfigurationError(
+                "The provider's token is empty or has a character that a header cannot contain: "
+                "set HOOKROW_PROVIDER_TOKEN or the token file to the API token of the server."
+            )
+        self.address = _check_address(address)
+        self._token, self._hidden = token, (token, *filter(None, hidden))
+        self._timeout, self._sleep = timeout, sleep
+        # With plain http, a proxy would see the token.
+        proxies = ProxyHandler(None if self.address.startswith("https") else {})
+        self._open = build_opener(_NoRedirects(), proxies).open
+
+    def hide(self, *texts: str) -> None:
+        """Show these texts, too, in no message from now on."""
+        self._hidden = (*self._hidden, *texts)
+
+    def get(self, path: str, **query: object) -> dict[str, Any]:
+        """Return a resource. Raises `APIError`."""
+        return self._request("GET", f"{path}?{urlencode(query)}" if query else path)
+
+    def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+        """Create a resource, and return it. Raises `APIError`; see `Unconfirmed`."""
+        return self._request("POST", path, body)
+
+    def put(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+        """Change a resource, and return it. Raises `APIError`; see `Unconfirmed`."""
+        return self._request("PUT", path, body)
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> dict[str, Any]:
+        """Send a request, again after temporary errors."""
+        for wait in WAITS:
+            try:
+                return self._send(method, path, body)
+            except APIError as error:
+                if not error.temporary:
+                    raise
+                self._sleep(error.wait or wait)
+        return self._send(method, path, body)
+
+    def _send(self, method: str, path: str, body: Mapping[str, object] | None) -> dict[str, Any]:
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": f"hookrow/{__version__}",
+            "X-Postmark-Server-Token": self._token,
+        }
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(f"{self.address}{path}", data, headers, method=method)  # noqa: S310
+        try:
+            try:
+                response = self._open(request, timeout=self._timeout)
+            except HTTPError as error:
+                response = error
+            with response:
+                status, head, text = response.status, response.headers, response.read()
+        except (OSError, HTTPException) as error:
+            raise self._no_response(error, changes=data is not None) from error
+        _check_clock(head)
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and status == HTTPStatus.OK:
+            return found
+        raise error_of(status, head, self.clean(found), changes=data is not None)
+
+    def _no_response(self, error: Exception, *, changes: bool) -> APIError:
+        cause = error.reason if isinstance(error, URLError) else error
+        text = self.clean(str(cause) or type(cause).__name__)
+        if isinstance(cause, ConnectionRefusedError | gaierror | ssl.SSLCertVerificationError):
+            return APIError(
+                f"The provider's API at {self.address} cannot be reached ({text}): check the "
+                "network, and HOOKROW_PROVIDER_API if it is set."
+            )
+        text = f"The provider's API at {self.address} did not respond ({text}): try again later."
+        return Unconfirmed(text) if changes else APIError(text, temporary=True)
+
+    def clean(self, value: Any) -> Any:  # noqa: ANN401 - a value of JSON
+        """Return a decoded body whose texts can be printed: without the token and the secrets."""
+        match value:
+            case dict():
+                return {key: self.clean(each) for key, each in value.items()}
+            case list():
+                return [self.clean(each) for each in value]
+            case str():
+                for hidden in self._hidden:
+                    value = value.replace(hidden, "***")
+                printable = (each if each.isprintable() else " " for each in value)
+                return "".join(printable)[:LONGEST_MESSAGE]
+            case _:
+                return value
+
+
+def _check_clock(head: HTTPMessage) -> None:
+    """Raise `APIError` if our clock differs from the provider's.
+
+    Otherwise, the times of suppressions and the end of a rotation would be wrong.
+    """
+    try:
+        at = parsedate_to_datetime(head["Date"])
+    except (TypeError, ValueError):
+        return
+    skew = datetime.now(UTC) - (at if at.tzinfo else at.replace(tzinfo=UTC))
+    if abs(skew) > MAX_SKEW:
+        minutes = round(abs(skew) / timedelta(minutes=1))
+        direction = "ahead of" if skew > timedelta(0) else "behind"
+        raise APIError(
+            f"The clock of this machine is {minutes:,} minutes {direction} the provider's: set "
+            "it, for example with NTP."
+        )
+
+
+def _check_address(address: str) -> str:
+    """Return the address without a trailing slash. Raises `ConfigurationError`."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in {"http", "https"} or {*" @?#"} & {*address}:
+        raise ConfigurationError(
+            f"HOOKROW_PROVIDER_API is not the address of an API, such as {ADDRESS}: correct or "
+            "remove it."
+        )
+    if parts.scheme == "http" and not is_loopback(host):
+        raise ConfigurationError(
+            "HOOKROW_PROVIDER_API uses plain http, which would expose the token: use https. Only "
+            "the loopback interface of this machine may use http."
+        )
+    return address.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is on the loopback interface of this machine."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

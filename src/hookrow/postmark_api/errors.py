@@ -1,0 +1,126 @@
+"""The errors of Postmark's API: what each one means, and whether to repeat the request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPMessage
+from typing import Any
+
+from hookrow.errors import HookrowError
+
+WRONG_TOKEN = 10
+MAINTENANCE = 100
+UNKNOWN_MESSAGE = 701
+UNKNOWN_STREAM = 1226
+VERIFICATION_FAILED = 1364
+"""Codes of the API."""
+
+LONGEST_WAIT = 60
+"""In seconds; a longer `Retry-After` is shortened to this."""
+
+_MEANINGS = {
+    WRONG_TOKEN: "The provider rejected the token: set HOOKROW_PROVIDER_TOKEN or the token file to "
+    "the API token of the server (not of the account)",
+    MAINTENANCE: "The provider's API is under maintenance: repeat the command later",
+    UNKNOWN_STREAM: "The provider has no such message stream: correct --stream",
+    1350: "The message stream is archived: restore it at the provider, or omit it",
+    1351: "The message stream is for inbound mail, which has no such webhooks: omit it",
+    1352: "The provider has no such webhook: somebody has just deleted it",
+    1353: "The message stream does not support one of the triggers",
+    1354: "The provider rejected the URL of the webhook: correct --url",
+    1359: "The message stream already has as many webhooks as the provider allows: delete one",
+}
+"""What a code of the API means, with the remedy."""
+
+
+class APIError(HookrowError):
+    """A request to the provider's API failed.
+
+    `code` is the API's code, or 0. A `temporary` error may be repeated, because the provider has
+    certainly not changed anything; `wait` is in seconds, and 0 if the provider did not state it.
+    """
+
+    def __init__(
+        self, message: str, code: int = 0, *, temporary: bool = False, wait: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.code, self.temporary, self.wait = code, temporary, wait
+
+
+class Unconfirmed(APIError):
+    """The provider may or may not have carried out a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The result of the provider's test of one trigger; `status` is that of our response, or 0."""
+
+    trigger: str
+    success: bool
+    status: int
+    message: str
+
+
+class VerificationFailed(APIError):
+    """The endpoint did not respond with 200 to each test, so the provider changed nothing."""
+
+    def __init__(self, message: str, trials: Sequence[Trial]) -> None:
+        super().__init__(message, VERIFICATION_FAILED)
+        self.trials = trials
+
+
+def error_of(status: int, head: HTTPMessage, body: object, *, changes: bool) -> APIError:
+    """Return the error for a response that is not a 200 with an object in JSON.
+
+    `body` is the decoded body, or None if it is not JSON. `changes` is whether the request was to
+    change something.
+    """
+    if isinstance(body, dict):
+        code = WRONG_TOKEN if status == HTTPStatus.UNAUTHORIZED else _code(head, body)
+        said = f"status {status}, code {code}: {body.get('Message') or 'no message'}"
+        if code == VERIFICATION_FAILED:
+            return VerificationFailed(f"The verification failed ({said}).", trials(body))
+        text = f"{_MEANINGS.get(code, 'The provider returned an error')} ({said})."
+    else:
+        code = 0
+        text = (
+            f"The response of the provider's API is not a JSON object (status {status}, "
+            f"{head.get('Content-Type') or 'no Content-Type'}): correct HOOKROW_PROVIDER_API, or "
+            "find out which proxy responded."
+        )
+    after = head.get("Retry-After") or ""
+    wait = min(int(after), LONGEST_WAIT) if after.isdecimal() and len(after) <= len("86400") else 0
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        text = f"The provider limits requests, so repeat the command later. {text}"
+        return APIError(text, code, temporary=True, wait=wait)
+    if code == MAINTENANCE:
+        return APIError(text, code, temporary=True, wait=wait)
+    unclear = status >= HTTPStatus.INTERNAL_SERVER_ERROR or not isinstance(body, dict)
+    if unclear and changes:
+        return Unconfirmed(text, code)
+    temporary = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return APIError(text, code, temporary=temporary, wait=wait)
+
+
+def trials(body: Mapping[str, Any]) -> Sequence[Trial]:
+    """Return the results of a verification; values of another type are left out."""
+    found = body.get("Results")
+    return [
+        Trial(
+            str(each.get("TriggerType")),
+            each.get("Success") is True,
+            status if isinstance(status := each.get("StatusCode"), int) else 0,
+            str(each.get("Message") or ""),
+        )
+        for each in (found if isinstance(found, list) else [])
+        if isinstance(each, dict)
+    ]
+
+
+def _code(head: HTTPMessage, body: Mapping[str, Any]) -> int:
+    if isinstance(code := body.get("ErrorCode"), int):
+        return code
+    header = head.get("X-PM-ApiErrorCode") or ""
+    return int(header) if header.isdecimal() and len(header) <= len("99999") else 0

@@ -1,0 +1,230 @@
+"""Creates or changes webhooks at Postmark until they are as hookrow needs them.
+
+The state at the provider is read before each change, so a run that was interrupted, or whose
+change received no response, can be repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from hookrow.errors import ConfigurationError
+from hookrow.http import ENDPOINT, SECRET_HEADER
+from hookrow.postmark_api.client import PostmarkAPI, is_loopback
+from hookrow.postmark_api.errors import APIError, Trial, Unconfirmed, VerificationFailed, trials
+from hookrow.postmark_api.webhooks import (
+    Stream,
+    Webhook,
+    read_statistics,
+    read_webhooks,
+    unverified,
+)
+
+TRIGGERS = ("Delivery", "Open", "SubscriptionChange")
+"""The triggers of the record types that hookrow records for every mapping."""
+
+ATTEMPTS = 3
+"""The largest number of changes of one webhook in a run."""
+
+SETTLE = 5.0
+"""In seconds; the wait after a change without a response, before the webhooks are read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The webhook that each stream should have. Raises `ConfigurationError` for a wrong URL."""
+
+    url: str
+    secret: str = field(repr=False)
+    header: str = SECRET_HEADER
+    triggers: Collection[str] = TRIGGERS
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a stream's webhook; `id` is None if it is to be created.
+
+    `reasons` say what is wrong, one sentence each. Without `body`, the webhook is as wanted, but
+    its triggers must be verified.
+    """
+
+    stream: Stream
+    id: int | None
+    reasons: Sequence[str]
+    body: Mapping[str, object] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A stream's webhook after a run, and the changes made; `id` is None after a dry run."""
+
+    stream: Stream
+    id: int | None
+    changes: Sequence[Change]
+
+
+def register(
+    api: PostmarkAPI,
+    wanted: Wanted,
+    streams: Sequence[Stream],
+    *,
+    dry_run: bool = False,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[Registered]:
+    """Create or change the webhook of each stream, and yield the results.
+
+    Before the first change, all streams are read, so that a conflict in one of them changes
+    nothing. With `dry_run`, nothing is changed, and the results have the necessary changes.
+
+    Raises `ConfigurationError` if it is unclear which webhook is ours, and `APIError`; see
+    `VerificationFailed`.
+    """
+    planned = {stream.id: plan(api, wanted, stream) for stream in streams}
+    for stream in streams:
+        webhook, change = planned[stream.id]
+        made: list[Change] = []
+        while change and not dry_run:
+            if len(made) == ATTEMPTS:
+                raise APIError(
+                    f"The webhook of the stream {stream.id} still differs after {ATTEMPTS} "
+                    f"changes: {' '.join(change.reasons)} Does something else change it?"
+                )
+            made.append(change)
+            try:
+                _apply(api, change)
+            except Unconfirmed:
+                if len(made) == ATTEMPTS:
+                    raise
+                sleep(SETTLE)
+            webhook, change = plan(api, wanted, stream)
+        yield Registered(stream, webhook.id if webhook else None, [change] if change else made)
+
+
+def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | None, Change | None]:
+    """Return our webhook of a stream, and the necessary change. Raises as `register` does."""
+    webhook = _find(read_webhooks(api, stream), wanted, stream)
+    triggers = stream.available(wanted.triggers)
+    header = {"Name": wanted.header, "Value": wanted.secret}
+    if webhook is None:
+        body = {
+            "Url": wanted.url,
+            "MessageStream": stream.id,
+            "Verify": True,
+            "HttpHeaders": [header],
+            "Triggers": {name: _enabled(name) for name in sorted(triggers)},
+        }
+        return None, Change(stream, None, ["The stream has no webhook."], body)
+    reasons: list[str] = []
+    body = {}
+    if webhook.url != wanted.url:
+        reasons.append(f"Its URL is {api.clean(webhook.url)}.")
+        body["Url"] = wanted.url
+    if list(webhook.values(wanted.header)) != [wanted.secret]:
+        reasons.append(f"Its header {wanted.header} is missing or not the newest secret.")
+        name = wanted.header.lower()
+        others = [each for each in webhook.headers if str(each.get("Name")).lower() != name]
+        body["HttpHeaders"] = [*others, header]
+    missing, extra = sorted(triggers - webhook.enabled), sorted(webhook.enabled - triggers)
+    reasons += [f"The trigger {each} is disabled." for each in missing]
+    reasons += [f"The trigger {each} is enabled, but is not recorded." for each in extra]
+    if missing or extra:
+        body["Triggers"] = {
+            **{
+                name: {**webhook.triggers.get(name, _enabled(name)), "Enabled": True}
+                for name in missing
+            },
+            **{name: {**webhook.triggers[name], "Enabled": False} for name in extra},
+        }
+    if body:
+        return webhook, Change(stream, webhook.id, reasons, {**body, "Verify": True})
+    paused = sorted(unverified(read_statistics(api, webhook), webhook))
+    if paused:
+        reasons = [f"The trigger {each} is not verified, so it is paused." for each in paused]
+        return webhook, Change(stream, webhook.id, reasons, {})
+    return webhook, None
+
+
+def _apply(api: PostmarkAPI, change: Change) -> None:
+    """Create, change or verify a webhook. Raises `APIError`."""
+    if change.id is None:
+        api.post("/webhooks", change.body)
+    elif change.body:
+        api.put(f"/webhooks/{change.id}", change.body)
+    else:
+        found = api.clean(api.post(f"/webhooks/{change.id}/verify", {}))
+        if found.get("Success") is not True:
+            said = found.get("Message") or "no message"
+            raise VerificationFailed(f"The verification failed ({said}).", trials(found))
+
+
+def advice(trial: Trial, url: str) -> str:
+    """Return what to do about a failed test of a trigger."""
+    match trial.status:
+        case 200:
+            return ""
+        case 401:
+            return "Let every instance accept the newest secret: restart it, or send it SIGHUP."
+        case 404 | 422:
+            return (
+                "Turn on acknowledge_tests, so that hookrow responds with 200 to the provider's "
+                "tests, and run the command again."
+            )
+        case _:
+            return f"Find the cause with: hookrow check {url}"
+
+
+def _find(webhooks: Sequence[Webhook], wanted: Wanted, stream: Stream) -> Webhook | None:
+    """Return our webhook: that with the URL, otherwise the only one of a hookrow, or None."""
+    same = [each for each in webhooks if _normalize(each.url) == _normalize(wanted.url)]
+    found = same or [each for each in webhooks if each.is_ours]
+    if len(found) > 1:
+        ids = ", ".join(str(each.id) for each in found)
+        which = f"with the URL {wanted.url}" if same else f"whose URL ends in {ENDPOINT}"
+        raise ConfigurationError(
+            f"The stream {stream.id} has {len(found)} webhooks {which} ({ids}), so each event "
+            "would arrive several times: delete all but one at the provider. Nothing was changed."
+        )
+    return found[0] if found else None
+
+
+def _enabled(trigger: str) -> Mapping[str, object]:
+    """Return the settings of a trigger that is enabled for the first time."""
+    return {"Enabled": True, **({"PostFirstOpenOnly": True} if trigger == "Open" else {})}
+
+
+def _normalize(url: str) -> SplitResult | str:
+    """Return a URL so that equal ones compare equal (RFC 3986, section 6.2.2)."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+        return parts._replace(netloc=f"{parts.hostname}:{port}")
+    return url
+
+
+def _check_url(url: str) -> None:
+    """Raise `ConfigurationError` if a webhook cannot have this URL; its text has no password."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in {"http", "https"} or {*" @"} & {*url} or not url.isascii():
+        raise ConfigurationError(
+            "--url is not the URL of a webhook: it must look like "
+            f"https://example.com/mail{ENDPOINT}, without a user name or password."
+        )
+    if not parts.path.endswith(ENDPOINT) or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"--url must end in {ENDPOINT}, where hookrow receives notifications; it is {url}."
+        )
+    if parts.scheme == "http" and not is_loopback(host):
+        raise ConfigurationError(
+            "--url uses plain http, which would expose the secret: set up https."
+        )
