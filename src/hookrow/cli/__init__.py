@@ -29,6 +29,7 @@ from hookrow.cli.host import HostApp
 from hookrow.cli.log import log
 from hookrow.cli.options import option, repeated_options
 from hookrow.cli.progress import INTERRUPTED
+from hookrow.cli.provider import provider
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.serve import serve
 from hookrow.cli.settings import DEFAULT_FILE, read_file, setting_source, unknown_variables
@@ -138,5 +139,5 @@ def demo(context: click.Context, *, once: bool) -> None:
     demo.run(stay=not once and sys.stdin.isatty())
 
 
-for command in (serve, db, simulate, check, log, stats, replay, prune, completion):
+for command in (serve, db, simulate, check, log, stats, replay, prune, provider, completion):
     hookrow.add_command(command)

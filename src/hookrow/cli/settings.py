@@ -44,6 +44,9 @@ _STRONGEST_FIRST = (
 _OF_DEVELOPMENT = {"HOOKROW_TEST_PG_BIN", "HOOKROW_SCREENSHOTS"}
 """The variables of hookrow's own tests (CONTRIBUTING.md), which no command reads."""
 
+PROVIDER_TOKEN = "HOOKROW_PROVIDER_TOKEN"  # noqa: S105 - a name
+"""The variable with the token of the provider's API, which no option or file may contain."""
+
 _SECRETS = ("secret", "previous_secret", "secret_file")
 
 
@@ -126,7 +129,7 @@ def setting_source(
 
 def unknown_variables(command: click.Command, environment: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each variable HOOKROW_* that no option of the command reads."""
-    known = {*_variables(command), *_OF_DEVELOPMENT}
+    known = {*_variables(command), PROVIDER_TOKEN, *_OF_DEVELOPMENT}
     for name in sorted(environment):
         if name.startswith("HOOKROW_") and name not in known:
             hint = nearest(name, known - _OF_DEVELOPMENT)

@@ -130,7 +130,8 @@ class PostmarkAPI:
 
     def _no_response(self, error: Exception, *, changes: bool) -> APIError:
         cause = error.reason if isinstance(error, URLError) else error
-        text = self.clean(str(cause) or type(cause).__name__)
+        reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+        text = self.clean(reason)
         if isinstance(cause, ConnectionRefusedError | gaierror | ssl.SSLCertVerificationError):
             return APIError(
                 f"The provider's API at {self.address} cannot be reached ({text}): check the "

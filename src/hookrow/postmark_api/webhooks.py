@@ -6,7 +6,8 @@ https://postmarkapp.com/developer/api/message-streams-api.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,7 +41,7 @@ class Stream:
     kind: str
     archived: bool
 
-    def available(self, triggers: Collection[str]) -> Set[str]:
+    def available(self, triggers: Collection[str]) -> AbstractSet[str]:
         """Return those of the triggers that the stream has."""
         return set(triggers) - (NO_BROADCASTS if self.kind == "Broadcasts" else set())
 
@@ -62,7 +63,7 @@ class Webhook:
         return urlsplit(self.url).path.rstrip("/").endswith(ENDPOINT)
 
     @property
-    def enabled(self) -> Set[str]:
+    def enabled(self) -> AbstractSet[str]:
         """The enabled triggers."""
         return {name for name, each in self.triggers.items() if each.get("Enabled") is True}
 

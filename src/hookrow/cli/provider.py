@@ -1,0 +1,311 @@
+"""`hookrow provider`: manages the webhooks at the provider."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from hookrow.cli import options
+from hookrow.cli.app import StandaloneApp
+from hookrow.cli.host import HostApp
+from hookrow.cli.options import JSON, option
+from hookrow.cli.settings import PROVIDER_TOKEN, choose_secrets
+from hookrow.describe import pluralize
+from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.http import SECRET_HEADER
+from hookrow.providers.postmark import Postmark
+from hookrow.server.settings import read_secrets
+from hookrow.stores import Store
+
+if TYPE_CHECKING:
+    from hookrow.postmark_api.client import PostmarkAPI
+    from hookrow.postmark_api.errors import VerificationFailed
+    from hookrow.postmark_api.register import Registered
+    from hookrow.postmark_api.status import ProviderStatus
+
+API = option(
+    "--provider-api",
+    default="https://api.postmarkapp.com",
+    metavar="URL",
+    help="The address of the provider's API.",
+)
+TOKEN_FILE = option(
+    "--provider-token-file",
+    metavar="FILE",
+    help="Read the token of the API from this file, not from HOOKROW_PROVIDER_TOKEN.",
+)
+STREAM = click.option(
+    "--stream",
+    "streams",
+    multiple=True,
+    metavar="ID",
+    help="Only this message stream; may be repeated. Without it, all that send mail.",
+)
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Show what would change, and change nothing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The API, and the secrets, header and store that hookrow uses."""
+
+    api: PostmarkAPI
+    secrets: Sequence[str]
+    header: str
+    app: StandaloneApp | HostApp
+    database_url: str
+
+    @contextmanager
+    def open_log(self) -> Iterator[Store | None]:
+        """Return the store, or None, after a warning, if it cannot be opened."""
+        with ExitStack() as stack:
+            store = None
+            try:
+                store = stack.enter_context(self.app.open_store(self.database_url, writes=False))
+            except HookrowError as error:
+                click.echo(f"Warning: Nothing is compared with the log. {error}", err=True)
+            yield store
+
+
+def with_session(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the common options to a command, whose first argument becomes a `Session`."""
+
+    @options.SECRET
+    @options.PREVIOUS_SECRET
+    @options.SECRET_FILE
+    @options.DATABASE_URL
+    @API
+    @TOKEN_FILE
+    @STREAM
+    @JSON
+    @click.pass_context
+    @wraps(command)
+    def wrapped(
+        context: click.Context,
+        /,
+        *,
+        database_url: str,
+        provider_api: str,
+        provider_token_file: str | None,
+        secret: str | None,
+        previous_secret: str | None,
+        secret_file: str | None,
+        **rest: Any,  # noqa: ANN401 - the command's own
+    ) -> None:
+        from hookrow.postmark_api.client import PostmarkAPI
+
+        app, header = context.obj, SECRET_HEADER
+        secrets: Sequence[str] = ()
+        if isinstance(app, HostApp):
+            if app.provider.name != Postmark.name:
+                raise ConfigurationError(
+                    f"{app} receives from {app.provider.name}: `hookrow provider` manages only "
+                    "webhooks at Postmark."
+                )
+            secrets, header = app.secrets, app.secret_header
+        if not secrets:
+            secrets = read_secrets(
+                *choose_secrets(
+                    context,
+                    secret=secret,
+                    previous_secret=previous_secret,
+                    secret_file=secret_file,
+                )
+            )
+        if secrets:
+            Postmark(*secrets)
+        token = _read_token(context, provider_token_file)
+        api = PostmarkAPI(token, provider_api, hidden=secrets)
+        command(Session(api, secrets, header, app, database_url), **rest)
+
+    return wrapped
+
+
+def _read_token(context: click.Context, file: str | None) -> str:
+    """Return the token of the API. Raises `ConfigurationError`."""
+    token = os.environ.get(PROVIDER_TOKEN, "").strip()
+    source = context.get_parameter_source("provider_token_file")
+    if file is None or (token and source is not ParameterSource.COMMANDLINE):
+        if token:
+            return token
+        raise ConfigurationError(
+            "The token of the provider's API is missing: set HOOKROW_PROVIDER_TOKEN, or "
+            "--provider-token-file to a file that contains it. It is the API token of the server, "
+            "on its page API Tokens at the provider."
+        )
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(
+            f"The token file {file} cannot be read: {reason}. Correct --provider-token-file, "
+            "HOOKROW_PROVIDER_TOKEN_FILE or provider_token_file."
+        ) from error
+    if not token:
+        raise ConfigurationError(f"The token file {file} is empty: write the token into it.")
+    return token
+
+
+@click.group(short_help="Manage the webhooks at the provider.")
+def provider() -> None:
+    """Manage the webhooks at the provider, which must be Postmark.
+
+    The token of the provider's API is read from HOOKROW_PROVIDER_TOKEN or from a file, and never
+    printed.
+    """
+
+
+@provider.command(short_help="Create the webhooks at the provider, or correct them.")
+@click.option("--url", required=True, help="The public URL, ending in /provider/webhooks.")
+@DRY_RUN
+@with_session
+def register(
+    session: Session, *, url: str, dry_run: bool, streams: Sequence[str], as_json: bool
+) -> None:
+    """Create a webhook for each message stream, or correct the existing one.
+
+    Its URL, its header with the newest secret, and its triggers are set, and the provider tests
+    them: hookrow must be running at the URL, with acknowledge_tests. If nothing is wrong, nothing
+    is changed.
+    """
+    from hookrow.postmark_api import register, webhooks
+    from hookrow.postmark_api.errors import VerificationFailed
+    from hookrow.postmark_api.status import check_server
+
+    if not session.secrets:
+        raise ConfigurationError(
+            "The webhook secret is missing: set HOOKROW_SECRET, --secret or --secret-file to the "
+            "secret that hookrow accepts."
+        )
+    api = session.api
+    wanted = register.Wanted(url=url, secret=session.secrets[0], header=session.header)
+    server = webhooks.read_server(api)
+    chosen = webhooks.read_streams(api, streams)
+    if not chosen:
+        raise ConfigurationError(f"The server {server.name} has no message stream that sends mail.")
+    registered = any(each.is_ours for one in chosen for each in webhooks.read_webhooks(api, one))
+    with session.open_log() as store:
+        if store is not None:
+            check_server(server, store, registered=registered)
+    if not as_json:
+        click.echo(f"Server {server.name} ({server.id})")
+    try:
+        for each in register.register(api, wanted, chosen, dry_run=dry_run):
+            _print_registered(each, dry_run=dry_run, as_json=as_json)
+    except VerificationFailed as error:
+        raise click.ClickException(_describe_failure(error, url)) from error
+
+
+def _print_registered(found: Registered, *, dry_run: bool, as_json: bool) -> None:
+    actions = [
+        "create" if each.id is None else "change" if each.body else "verify"
+        for each in found.changes
+    ]
+    reasons = [text for each in found.changes for text in each.reasons]
+    if as_json:
+        fields = {
+            "stream": found.stream.id,
+            "webhook": found.id,
+            "actions": actions,
+            "reasons": reasons,
+            "dry_run": dry_run,
+        }
+        click.echo(msgspec.json.encode(fields).decode())
+        return
+    name = "a webhook" if found.id is None else f"webhook {found.id}"
+    done = {"create": "created", "change": "changed", "verify": "verified"}
+    verbs = [f"would {each}" if dry_run else done[each] for each in actions]
+    what = f"{' and '.join(verbs)} {name}." if verbs else f"{name} needs no change."
+    click.echo(f"{found.stream.id}: {what}")
+    for text in reasons:
+        click.echo(f"    {text}")
+
+
+def _describe_failure(error: VerificationFailed, url: str) -> str:
+    """Return the result of each trigger, and what to do."""
+    from hookrow.postmark_api.register import advice
+
+    results = [
+        f"    {each.trigger}: {each.status or 'no response'}. {each.message}".rstrip()
+        for each in error.trials
+    ]
+    remedies = dict.fromkeys(advice(each, url) for each in error.trials if not each.success)
+    return "\n".join([str(error), *results, "Nothing was changed.", *remedies])
+
+
+@provider.command(short_help="Compare the webhooks at the provider with hookrow.")
+@with_session
+def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
+    """Compare the webhooks at the provider with hookrow's settings and its log.
+
+    A webhook is hookrow's if its URL ends in /provider/webhooks. The exit status is 1 if one
+    differs: in its triggers, in its header, or because the provider has paused a trigger. A
+    stream without a webhook, and different counts, are only reported.
+    """
+    from hookrow.postmark_api.status import Expected, read_status
+
+    expected = Expected(secrets=session.secrets, header=session.header)
+    with session.open_log() as store:
+        found = read_status(session.api, expected, streams, store=store)
+    if as_json:
+        click.echo(msgspec.json.encode(_as_json(found)).decode())
+    else:
+        for line in _describe(found):
+            click.echo(line)
+    click.get_current_context().exit(1 if found.drift else 0)
+
+
+def _describe(found: ProviderStatus) -> Iterator[str]:
+    """Yield the lines of a status; the last one is the summary."""
+    yield f"Server {found.server.name} ({found.server.id})"
+    if not found.server.track_opens:
+        yield "    Open tracking is off: only messages that request it have opens."
+    for each in found.webhooks:
+        secret = {None: "no accepted secret", 0: "the newest secret"}.get(
+            each.secret, "an old secret"
+        )
+        yield f"{each.stream}: webhook {each.id}, {each.url}, with {secret}"
+        for trigger, state in each.triggers.items():
+            posts = pluralize(each.requests.get(trigger, 0), "post")
+            failed = each.failures.get(trigger, 0)
+            yield f"    {trigger:20}{state:12}{posts} in 24 hours, {failed:,} failed"
+    for stream in found.without_webhook:
+        yield f"{stream}: no webhook of hookrow."
+    for name, (posted, logged) in found.differing.items():
+        yield f"{name}: the provider posted {posted:,} in 24 hours, and the log has {logged:,}."
+    yield from found.drift
+    yield found.summary
+
+
+def _as_json(found: ProviderStatus) -> Mapping[str, Any]:
+    return {
+        "server": found.server.id,
+        "name": found.server.name,
+        "track_opens": found.server.track_opens,
+        "webhooks": [
+            {
+                "id": each.id,
+                "stream": each.stream,
+                "url": each.url,
+                "secret": each.secret,
+                "triggers": each.triggers,
+                "requests": each.requests,
+                "failures": each.failures,
+                "drift": each.drift,
+            }
+            for each in found.webhooks
+        ],
+        "without_webhook": found.without_webhook,
+        "logged": found.logged,
+        "summary": found.summary,
+    }

@@ -1,0 +1,243 @@
+"""Compares the webhooks at Postmark with what hookrow needs and with what its log has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from hookrow.describe import pluralize
+from hookrow.errors import ConfigurationError
+from hookrow.http import SECRET_HEADER
+from hookrow.postmark_api.client import PostmarkAPI
+from hookrow.postmark_api.register import TRIGGERS
+from hookrow.postmark_api.webhooks import (
+    VERIFIED,
+    Server,
+    Stream,
+    Webhook,
+    read_server,
+    read_statistics,
+    read_streams,
+    read_webhooks,
+    unverified,
+)
+from hookrow.stores import Store
+from hookrow.stores.log import Query
+
+PERIOD = timedelta(days=1)
+"""The period of the provider's statistics."""
+
+MOST_COUNTED = 100_000
+"""The number of entries of a type at which counting the log stops, and nothing is compared."""
+
+SAMPLE = 100
+"""The number of the newest entries that are searched for the id of their server."""
+
+_TEST_SERVERS = {23, 1234}
+"""The servers in the provider's tests, and in `hookrow simulate`."""
+
+
+class _Origin(msgspec.Struct):
+    """The field of a payload that names the server; before 2019, it was spelled differently."""
+
+    new: object = msgspec.field(name="ServerID", default=None)
+    old: object = msgspec.field(name="ServerId", default=None)
+
+
+_decode_origin = msgspec.json.Decoder(_Origin).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What our webhooks should have: one of the secrets, in this header, and these triggers.
+
+    The newest secret is the first.
+    """
+
+    secrets: Sequence[str] = field(repr=False)
+    triggers: Collection[str] = TRIGGERS
+    header: str = SECRET_HEADER
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookStatus:
+    """One of our webhooks: its triggers' statuses, its differences, and its last 24 hours.
+
+    `drift` has a sentence for each difference. `secret` is the position of the accepted secret in
+    the header, 0 for the newest, or None. `requests` and `failures` are by trigger.
+    """
+
+    id: int
+    stream: str
+    url: str
+    triggers: Mapping[str, str]
+    secret: int | None
+    drift: Sequence[str]
+    requests: Mapping[str, int]
+    failures: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderStatus:
+    """All streams and our webhooks; `logged` counts the log's notifications of 24 hours by type.
+
+    `logged` is empty if the log is disabled.
+    """
+
+    server: Server
+    streams: Sequence[Stream]
+    webhooks: Sequence[WebhookStatus]
+    logged: Mapping[str, int]
+
+    @property
+    def drift(self) -> Sequence[str]:
+        """A sentence for each difference."""
+        return [text for each in self.webhooks for text in each.drift]
+
+    @property
+    def without_webhook(self) -> Sequence[str]:
+        """The streams that have none of our webhooks, which may be intended."""
+        covered = {each.stream for each in self.webhooks}
+        return [each.id for each in self.streams if each.id not in covered]
+
+    @property
+    def differing(self) -> Mapping[str, tuple[int, int]]:
+        """By type, the provider's and the log's number of notifications, if they differ."""
+        sent = {
+            name: sum(each.requests.get(name, 0) for each in self.webhooks) for name in self.logged
+        }
+        return {
+            name: (sent[name], count) for name, count in self.logged.items() if sent[name] != count
+        }
+
+    @property
+    def summary(self) -> str:
+        """The status in one line."""
+        if not self.webhooks:
+            return f"{self.server.name}: no webhook posts to hookrow."
+        streams = pluralize(len({each.stream for each in self.webhooks}), "stream")
+        webhooks = pluralize(len(self.webhooks), "webhook")
+        found = self.drift
+        rest = f"{found[0]}" if found else "verified, as registered."
+        more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
+        return f"{self.server.name}: {webhooks} on {streams}: {rest}{more}"
+
+
+def read_status(
+    api: PostmarkAPI,
+    expected: Expected,
+    chosen: Sequence[str] = (),
+    *,
+    store: Store | None = None,
+    now: datetime | None = None,
+) -> ProviderStatus:
+    """Read the status of our webhooks on the chosen streams, or on all.
+
+    Without a `store`, nothing is compared with the log. Raises `APIError`, and
+    `ConfigurationError` for a wrong stream or the token of another server.
+    """
+    server = read_server(api)
+    streams = read_streams(api, chosen)
+    found = {each: [one for one in read_webhooks(api, each) if one.is_ours] for each in streams}
+    logged: Mapping[str, int] = {}
+    if store is not None:
+        check_server(server, store, registered=any(found.values()))
+        logged = _count(store, expected.triggers, now or datetime.now(UTC))
+    statuses = [
+        _compare(api, each, expected, stream, ours)
+        for stream, ours in found.items()
+        for each in ours
+    ]
+    return ProviderStatus(server, streams, statuses, logged)
+
+
+def check_server(server: Server, store: Store, *, registered: bool) -> None:
+    """Raise `ConfigurationError` if the newest notifications in the log are from another server.
+
+    A server on which hookrow is `registered` is the right one; the log may also have those of an
+    earlier one.
+    """
+    if registered or store.log is None:
+        return
+    newest = store.log.newest(Query(), limit=SAMPLE)
+    origins = {_server(each.body.encode()) for each in newest if each.body}
+    servers = {each for each in origins if each is not None} - _TEST_SERVERS
+    if servers and server.id not in servers:
+        known = ", ".join(map(str, sorted(servers)))
+        raise ConfigurationError(
+            f"The token is that of the server {server.name} ({server.id}), but the notifications "
+            f"in the log are from the server {known}: use the token of that server."
+        )
+
+
+def _server(body: bytes) -> int | None:
+    try:
+        origin = _decode_origin(body)
+    except (ValueError, RecursionError):
+        return None
+    found = origin.new or origin.old
+    return found if isinstance(found, int) else None
+
+
+def _compare(
+    api: PostmarkAPI,
+    webhook: Webhook,
+    expected: Expected,
+    stream: Stream,
+    ours: Sequence[Webhook],
+) -> WebhookStatus:
+    """Return the status of one of our webhooks on a stream."""
+    statistics = read_statistics(api, webhook)
+    triggers, paused = stream.available(expected.triggers), unverified(statistics, webhook)
+    values = webhook.values(expected.header)
+    position = None
+    if len(values) == 1 and values[0] in expected.secrets:
+        position = list(expected.secrets).index(values[0])
+    drift = [
+        *(f"the trigger {each} is disabled" for each in sorted(triggers - webhook.enabled)),
+        *(
+            f"the trigger {each} is enabled, but is not recorded"
+            for each in sorted(webhook.enabled - triggers)
+        ),
+        *(f"the trigger {each} is not verified, so it is paused" for each in sorted(paused)),
+    ]
+    if position is None and expected.secrets:
+        wrong = "is not one of hookrow's secrets" if values else "is missing"
+        drift.append(f"the header {expected.header} {wrong}")
+    if len(ours) > 1:
+        drift.append("the stream has another webhook of hookrow, so each event arrives twice")
+    metrics = statistics.get("MetricsByTrigger")
+    by_trigger = metrics if isinstance(metrics, dict) else {}
+    return WebhookStatus(
+        webhook.id,
+        stream.id,
+        api.clean(webhook.url),
+        {each: "paused" if each in paused else VERIFIED for each in sorted(webhook.enabled)},
+        position,
+        [f"Webhook {webhook.id} of the stream {stream.id}: {each}." for each in drift],
+        _figures(by_trigger, "TotalRequests"),
+        _figures(by_trigger, "FailureCount"),
+    )
+
+
+def _figures(metrics: Mapping[str, Any], field: str) -> Mapping[str, int]:
+    return {
+        trigger: count
+        for trigger, each in metrics.items()
+        if isinstance(each, dict) and isinstance(count := each.get(field), int)
+    }
+
+
+def _count(store: Store, triggers: Collection[str], now: datetime) -> Mapping[str, int]:
+    """Count the log's notifications of the period by type, except types with very many."""
+    if store.log is None:
+        return {}
+    counts = {
+        each: store.log.count(Query(record_type=each, since=now - PERIOD), limit=MOST_COUNTED)
+        for each in sorted(triggers)
+    }
+    return {name: count for name, count in counts.items() if count < MOST_COUNTED}
