@@ -142,7 +142,14 @@ def test_modules_are_short() -> None:
 
 PROVIDER_USERS = {
     *("__init__", "providers.postmark"),
-    *("cli.app", "dashboard.app", "django.conf", "django.receiver", "server.app"),
+    *(
+        "cli.app",
+        "cli.provider_session",
+        "dashboard.app",
+        "django.conf",
+        "django.receiver",
+        "server.app",
+    ),
     *("diagnostics.check", "diagnostics.probe", "django.checks"),
     *("receiver.manual", "receiver.replay", "receiver.retry"),
     *("testing.client", "testing.host_rows"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from hookrow.core.result import Result
 from hookrow.describe import pluralize
 from hookrow.errors import ConfigurationError
 from hookrow.http import SECRET_HEADER
@@ -233,11 +235,16 @@ def _figures(metrics: Mapping[str, Any], field: str) -> Mapping[str, int]:
 
 
 def _count(store: Store, triggers: Collection[str], now: datetime) -> Mapping[str, int]:
-    """Count the log's notifications of the period by type, except types with very many."""
+    """Count the log's notifications of the period by type, except types with very many.
+
+    The provider's tests are not in its statistics either.
+    """
     if store.log is None:
         return {}
-    counts = {
-        each: store.log.count(Query(record_type=each, since=now - PERIOD), limit=MOST_COUNTED)
-        for each in sorted(triggers)
-    }
-    return {name: count for name, count in counts.items() if count < MOST_COUNTED}
+    count = partial(store.log.count, limit=MOST_COUNTED)
+    logged = {}
+    for name in sorted(triggers):
+        query = Query(record_type=name, since=now - PERIOD)
+        if (total := count(query)) < MOST_COUNTED:
+            logged[name] = total - count(replace(query, outcome=Result.TEST))
+    return logged

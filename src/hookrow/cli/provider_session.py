@@ -1,0 +1,151 @@
+"""What the commands of `hookrow provider` share: their options, the token and the API."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from hookrow.cli import options
+from hookrow.cli.app import StandaloneApp
+from hookrow.cli.host import HostApp
+from hookrow.cli.options import JSON, option
+from hookrow.cli.settings import PROVIDER_TOKEN, choose_secrets
+from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.http import SECRET_HEADER
+from hookrow.providers.postmark import Postmark
+from hookrow.server.settings import read_secrets
+from hookrow.stores import Store
+
+if TYPE_CHECKING:
+    from hookrow.postmark_api.client import PostmarkAPI
+
+API = option(
+    "--provider-api",
+    default="https://api.postmarkapp.com",
+    metavar="URL",
+    help="The address of the provider's API.",
+)
+TOKEN_FILE = option(
+    "--provider-token-file",
+    metavar="FILE",
+    help="Read the token of the API from this file, not from HOOKROW_PROVIDER_TOKEN.",
+)
+STREAM = click.option(
+    "--stream",
+    "streams",
+    multiple=True,
+    metavar="ID",
+    help="Only this message stream; may be repeated. Without it, all that send mail.",
+)
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Show what would change, and change nothing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The API, and the secrets, header and store that hookrow uses."""
+
+    api: PostmarkAPI
+    secrets: Sequence[str]
+    header: str
+    app: StandaloneApp | HostApp
+    database_url: str
+
+    @contextmanager
+    def open_log(self) -> Iterator[Store | None]:
+        """Return the store, or None, after a warning, if it cannot be opened."""
+        with ExitStack() as stack:
+            store = None
+            try:
+                store = stack.enter_context(self.app.open_store(self.database_url, writes=False))
+            except HookrowError as error:
+                click.echo(f"Warning: Nothing is compared with the log. {error}", err=True)
+            yield store
+
+
+def with_session(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the common options to a command, whose first argument becomes a `Session`."""
+
+    @options.SECRET
+    @options.PREVIOUS_SECRET
+    @options.SECRET_FILE
+    @options.DATABASE_URL
+    @API
+    @TOKEN_FILE
+    @STREAM
+    @JSON
+    @click.pass_context
+    @wraps(command)
+    def wrapped(
+        context: click.Context,
+        /,
+        *,
+        database_url: str,
+        provider_api: str,
+        provider_token_file: str | None,
+        secret: str | None,
+        previous_secret: str | None,
+        secret_file: str | None,
+        **rest: Any,  # noqa: ANN401 - the command's own
+    ) -> None:
+        from hookrow.postmark_api.client import PostmarkAPI
+
+        app, header = context.obj, SECRET_HEADER
+        secrets: Sequence[str] = ()
+        if isinstance(app, HostApp):
+            if app.provider.name != Postmark.name:
+                raise ConfigurationError(
+                    f"{app} receives from {app.provider.name}: `hookrow provider` manages only "
+                    "webhooks at Postmark."
+                )
+            secrets, header = app.secrets, app.secret_header
+        if not secrets:
+            secrets = read_secrets(
+                *choose_secrets(
+                    context,
+                    secret=secret,
+                    previous_secret=previous_secret,
+                    secret_file=secret_file,
+                )
+            )
+        if secrets:
+            Postmark(*secrets)
+        token = _read_token(context, provider_token_file)
+        api = PostmarkAPI(token, provider_api, hidden=secrets)
+        command(Session(api, secrets, header, app, database_url), **rest)
+
+    return wrapped
+
+
+def _read_token(context: click.Context, file: str | None) -> str:
+    """Return the token of the API. Raises `ConfigurationError`."""
+    token = os.environ.get(PROVIDER_TOKEN, "").strip()
+    source = context.get_parameter_source("provider_token_file")
+    if file is None or (token and source is not ParameterSource.COMMANDLINE):
+        if token:
+            return token
+        raise ConfigurationError(
+            "The token of the provider's API is missing: set HOOKROW_PROVIDER_TOKEN, or "
+            "--provider-token-file to a file that contains it. It is the API token of the server, "
+            "on its page API Tokens at the provider."
+        )
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(
+            f"The token file {file} cannot be read: {reason}. Correct --provider-token-file, "
+            "HOOKROW_PROVIDER_TOKEN_FILE or provider_token_file."
+        ) from error
+    if not token:
+        raise ConfigurationError(f"The token file {file} is empty: write the token into it.")
+    return token

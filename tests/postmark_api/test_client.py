@@ -1,0 +1,136 @@
+"""The client of Postmark's API: addresses, tokens, errors and repetitions."""
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import pytest
+from providing import client
+
+from hookrow.errors import ConfigurationError
+from hookrow.postmark_api.client import WAITS, PostmarkAPI
+from hookrow.postmark_api.errors import APIError, Unconfirmed
+from hookrow.testing.postmark_api import Fault, PostmarkStandIn
+from loopback import loopback
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "api.postmarkapp.com", "ftp://api.postmarkapp.com", "https://", "https://a b"),
+        *("https://user:password@example.com", "https://example.com?token=a", "https://[::1"),
+        *("http://example.com", "http://10.0.0.1", "http://127.0.0.1.example.com"),
+    ],
+)
+def test_addresses_that_are_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="HOOKROW_PROVIDER_API") as raised:
+        PostmarkAPI("a-token", address)
+    assert "password" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://example.com/", "http://127.0.0.1:8000", "http://localhost", "http://[::1]:1"],
+)
+def test_addresses(address: str) -> None:
+    assert PostmarkAPI("a-token", address).address == address.rstrip("/")
+
+
+@pytest.mark.parametrize("token", ["", "two words", "a\nb", "tökén"])
+def test_tokens_that_no_header_can_contain(token: str) -> None:
+    with pytest.raises(ConfigurationError, match="HOOKROW_PROVIDER_TOKEN") as raised:
+        PostmarkAPI(token)
+    assert not token or token not in str(raised.value)
+
+
+def test_a_wrong_token() -> None:
+    with PostmarkStandIn() as api:
+        wrong = PostmarkAPI("another-token", api.address)
+        with pytest.raises(APIError, match="HOOKROW_PROVIDER_TOKEN") as raised:
+            wrong.get("/server")
+    assert raised.value.code == 10
+    assert "another-token" not in str(raised.value)
+
+
+@pytest.mark.parametrize("fault", [Fault.RATE_LIMIT, Fault.MAINTENANCE])
+def test_a_request_that_was_not_carried_out_is_repeated(fault: Fault) -> None:
+    waits: list[float] = []
+    with PostmarkStandIn() as api:
+        api.inject(fault, len(WAITS))
+        assert client(api, sleep=waits.append).get("/server")["ID"] == 4711
+        assert waits == list(WAITS)
+        api.inject(fault, len(WAITS) + 1)
+        with pytest.raises(APIError, match="later"):
+            client(api).post("/message-streams/outbound/suppressions", {"Suppressions": []})
+        assert len(api.requests) == 2 * (len(WAITS) + 1)
+
+
+@pytest.mark.parametrize("fault", [Fault.RESET, Fault.ERROR_AFTER_CHANGE])
+def test_only_reading_is_repeated_without_a_clear_response(fault: Fault) -> None:
+    with PostmarkStandIn() as api:
+        api.inject(fault)
+        assert client(api).get("/server")
+        api.inject(fault)
+        with pytest.raises(Unconfirmed):
+            client(api).post("/message-streams/outbound/suppressions", {"Suppressions": []})
+        assert len(api.requests) == 3
+
+
+def test_a_timeout() -> None:
+    with PostmarkStandIn() as api:
+        api.inject(Fault.TIMEOUT_AFTER_CHANGE)
+        with pytest.raises(Unconfirmed, match="did not respond"):
+            client(api, timeout=0.2).put("/webhooks/1", {})
+
+
+def test_a_response_that_is_not_json() -> None:
+    with PostmarkStandIn() as api:
+        api.inject(Fault.NOT_JSON)
+        with pytest.raises(APIError, match=r"not a JSON object \(status 200"):
+            client(api).get("/server")
+
+
+def test_an_unreachable_address() -> None:
+    with PostmarkStandIn() as api:
+        address = api.address
+    with pytest.raises(APIError, match=r"cannot be reached \(Connection refused"):
+        PostmarkAPI("a-token", address).get("/server")
+
+
+@pytest.mark.parametrize(
+    ("skew", "text"), [(60, "60 minutes behind"), (-60, "60 minutes ahead of"), (4, None)]
+)
+def test_a_clock_that_is_off(skew: int, text: str | None) -> None:
+    with PostmarkStandIn(skew=timedelta(minutes=skew)) as api:
+        if text is None:
+            assert client(api).get("/server")
+        else:
+            with pytest.raises(APIError, match=text):
+                client(api).get("/server")
+
+
+def test_redirects_are_not_followed() -> None:
+    paths: list[str] = []
+
+    def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        paths.append(environ["PATH_INFO"])
+        start("307 Temporary Redirect", [("Location", "/elsewhere"), ("Content-Length", "0")])
+        return [b""]
+
+    with loopback(app) as port, pytest.raises(APIError, match="status 307"):
+        PostmarkAPI("a-token", f"http://127.0.0.1:{port}").get("/server")
+    assert paths == ["/server"]
+
+
+def test_messages_contain_neither_the_token_nor_a_secret() -> None:
+    body = b'{"ErrorCode": 1, "Message": "a-token and a-secret\\n\\u001b[31m"}'
+
+    def app(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("422 Unprocessable Entity", [("Content-Length", str(len(body)))])
+        return [body]
+
+    with loopback(app) as port:
+        api = PostmarkAPI("a-token", f"http://127.0.0.1:{port}", hidden=["a-secret"])
+        with pytest.raises(APIError, match=re.escape("*** and ***  [31m")):
+            api.get("/server")

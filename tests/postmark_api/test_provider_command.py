@@ -1,0 +1,205 @@
+"""The commands `hookrow provider register` and `status`."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from subprocess import CompletedProcess
+from textwrap import dedent
+from typing import TypeAlias
+
+import pytest
+from providing import writes
+
+from command import Command
+from hookrow import Postmark, Receiver
+from hookrow.stores.sql import SQLStore
+from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
+from hookrow.wsgi import WSGI
+from loopback import loopback
+from wire import ENDPOINT, SECRET
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def api() -> Iterator[PostmarkStandIn]:
+    with PostmarkStandIn() as api:
+        yield api
+
+
+@pytest.fixture
+def url(command: Command) -> Iterator[str]:
+    """Return the URL of a hookrow that uses the command's database."""
+    assert command.call("db", "upgrade").returncode == 0
+    store = SQLStore(f"sqlite:///{command.folder / 'hookrow.db'}")
+    receiver = Receiver(Postmark(SECRET), store, acknowledge_tests=True)
+    with closing(store), closing(receiver), loopback(WSGI(receiver)) as port:
+        yield f"http://127.0.0.1:{port}{ENDPOINT}"
+
+
+@pytest.fixture
+def run(command: Command, api: PostmarkStandIn) -> Run:
+    """Return a function that runs a command, and checks that it prints no secret."""
+    variables = {
+        "HOOKROW_PROVIDER_TOKEN": api.token,
+        "HOOKROW_PROVIDER_API": api.address,
+        "HOOKROW_SECRET": SECRET,
+    }
+
+    def run(*arguments: object, **given: str) -> CompletedProcess[str]:
+        done = command.call("provider", *arguments, **(variables | given))
+        for hidden in (api.token, SECRET):
+            assert hidden not in done.stdout + done.stderr
+        return done
+
+    return run
+
+
+def test_register_and_status(run: Run, api: PostmarkStandIn, url: str) -> None:
+    done = run("register", "--url", url, "--dry-run")
+    assert done.stdout == (
+        "Server Stand-in (4711)\n"
+        "outbound: would create a webhook.\n    The stream has no webhook.\n"
+        "broadcast: would create a webhook.\n    The stream has no webhook.\n"
+    )
+    assert not writes(api)
+    done = run("register", "--url", url, "--stream", "outbound")
+    [webhook] = api.webhooks
+    assert done.stdout == (
+        "Server Stand-in (4711)\n"
+        f"outbound: created webhook {webhook.id}.\n    The stream has no webhook.\n"
+    )
+    api.requests.clear()
+    done = run("register", "--url", url, "--stream", "outbound")
+    assert f"outbound: webhook {webhook.id} needs no change.\n" in done.stdout
+    assert not writes(api)
+    done = run("status")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == (
+        "Server Stand-in (4711)\n"
+        f"outbound: webhook {webhook.id}, {url}, with the newest secret\n"
+        "    Delivery            verified    0 posts in 24 hours, 0 failed\n"
+        "    Open                verified    0 posts in 24 hours, 0 failed\n"
+        "    SubscriptionChange  verified    0 posts in 24 hours, 0 failed\n"
+        "broadcast: no webhook of hookrow.\n"
+        "Stand-in: 1 webhook on 1 stream: verified, as registered.\n"
+    )
+    assert not done.stderr
+
+
+def test_json(run: Run, api: PostmarkStandIn, url: str) -> None:
+    done = run("register", "--url", url, "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["actions"] for each in lines] == [["create"], ["create"]]
+    assert [each["webhook"] for each in lines] == [each.id for each in api.webhooks]
+    found = json.loads(run("status", "--json").stdout)
+    assert found["server"] == 4711
+    assert [each["secret"] for each in found["webhooks"]] == [0, 0]
+    assert found["logged"] == {"Delivery": 0, "Open": 0, "SubscriptionChange": 0}
+
+
+def test_status_exits_with_1_on_drift(run: Run, api: PostmarkStandIn, url: str) -> None:
+    run("register", "--url", url)
+    api.webhooks[0].verified.remove(Trigger.OPEN)
+    api.state.track_opens = False
+    done = run("status")
+    assert done.returncode == 1
+    assert "    Open                paused " in done.stdout
+    assert "Open tracking is off" in done.stdout
+    assert "the trigger Open is not verified, so it is paused." in done.stdout.splitlines()[-1]
+
+
+def test_a_failed_verification(run: Run, api: PostmarkStandIn, url: str) -> None:
+    done = run("register", "--url", f"{url}/provider/webhooks")
+    assert done.returncode == 1
+    assert "Error: The verification failed (status 422, code 1364: 0/3 triggers" in done.stderr
+    assert "    Delivery: 404. Remote server returned an HTTP status code of 404." in done.stderr
+    assert "Nothing was changed." in done.stderr
+    assert "Turn on acknowledge_tests" in done.stderr
+    assert not api.webhooks
+    done = run("register", "--url", url, HOOKROW_SECRET="another-secret-of-16")
+    assert "    Delivery: 401. " in done.stderr
+    assert "restart it, or send it SIGHUP" in done.stderr
+    assert "another-secret-of-16" not in done.stderr
+    done = run("register", "--url", "http://127.0.0.1:9/provider/webhooks")
+    assert "    Delivery: no response. Unable to connect to the remote server." in done.stderr
+    assert "hookrow check http://127.0.0.1:9/provider/webhooks" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "text"),
+    [
+        (["--stream", "x"], {}, "The provider has no message stream 'x'."),
+        ([], {"HOOKROW_SECRET": ""}, "set HOOKROW_SECRET, --secret or --secret-file"),
+        ([], {"HOOKROW_PROVIDER_TOKEN": ""}, "set HOOKROW_PROVIDER_TOKEN"),
+        ([], {"HOOKROW_PROVIDER_TOKEN": "wrong-token"}, "The provider rejected the token"),
+        ([], {"HOOKROW_PROVIDER_API": "http://example.com"}, "plain http"),
+        (["--provider-token-file", "none"], {}, "The token file none cannot be read: No such"),
+        (["--provider-token-file", "empty"], {}, "The token file empty is empty"),
+    ],
+)
+def test_mistakes(
+    run: Run,
+    api: PostmarkStandIn,
+    url: str,
+    command: Command,
+    arguments: list[str],
+    variables: dict[str, str],
+    text: str,
+) -> None:
+    (command.folder / "empty").write_text("\n")
+    done = run("register", "--url", url, *arguments, **variables)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: ")
+    assert text in done.stderr
+    assert not writes(api)
+
+
+def test_a_response_that_is_not_json(run: Run, api: PostmarkStandIn) -> None:
+    api.inject(Fault.NOT_JSON)
+    done = run("status")
+    assert done.returncode == 1
+    assert "is not a JSON object (status 200" in done.stderr
+
+
+def test_the_token_from_a_file(run: Run, api: PostmarkStandIn, command: Command) -> None:
+    file = command.folder / "token"
+    file.write_text(f"{api.token}\n")
+    for given in (
+        {"HOOKROW_PROVIDER_TOKEN_FILE": str(file), "HOOKROW_PROVIDER_TOKEN": ""},
+        {"HOOKROW_PROVIDER_TOKEN_FILE": "none"},  # the token itself takes precedence
+    ):
+        assert "no webhook posts to hookrow" in run("status", **given).stdout
+    settings = f"provider_token_file = '{file}'\nprovider_api = '{api.address}'\n"
+    (command.folder / "hookrow.toml").write_text(settings)
+    done = command.call("provider", "status", HOOKROW_SECRET=SECRET)
+    assert "no webhook posts to hookrow" in done.stdout
+    flag = run("status", "--provider-token-file", file, HOOKROW_PROVIDER_TOKEN="wrong-token")
+    assert "no webhook posts to hookrow" in flag.stdout, "the flag takes precedence"
+
+
+def test_without_a_database(run: Run) -> None:
+    done = run("status")
+    assert "Warning: Nothing is compared with the log. " in done.stderr
+    assert "hookrow.db" in done.stderr
+    assert done.returncode == 0
+
+
+def test_the_receiver_of_an_application(api: PostmarkStandIn, url: str, command: Command) -> None:
+    source = f"""
+        from hookrow import Postmark, Receiver
+        from hookrow.providers.resend import Resend
+        from hookrow.stores.sql import SQLStore
+        store = SQLStore("sqlite:///hookrow.db")
+        postmark = Receiver(Postmark({SECRET!r}, header="X-Shop"), store)
+        resend = Receiver(Resend("whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw=="), store)
+    """
+    (command.folder / "shop_provider.py").write_text(dedent(source))
+    environment = {"HOOKROW_PROVIDER_TOKEN": api.token, "HOOKROW_PROVIDER_API": api.address}
+    app = ("--app", "shop_provider:postmark", "provider", "register", "--url", url)
+    done = command.run(*app, "--dry-run", **environment)
+    assert done.returncode == 0, done.stderr
+    done = command.run(*app, **environment)
+    assert "Delivery: 401" in done.stderr, "this hookrow expects the secret in another header"
+    done = command.run("--app", "shop_provider:resend", "provider", "status", **environment)
+    assert "manages only webhooks at Postmark" in done.stderr

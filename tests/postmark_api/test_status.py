@@ -1,0 +1,158 @@
+"""The status of webhooks at the provider."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from providing import client, endpoint, writes
+
+from hookrow import testing
+from hookrow.errors import ConfigurationError
+from hookrow.postmark_api.register import Wanted, register
+from hookrow.postmark_api.status import Expected, ProviderStatus, read_status
+from hookrow.postmark_api.webhooks import read_streams
+from hookrow.stores.memory import MemoryStore
+from hookrow.testing.postmark_api import PostmarkStandIn, Trigger
+from hookrow.testing.postmark_api.posts import PAUSED_AFTER
+from hookrow.testing.postmark_api.state import Webhook
+from wire import ADA, ADAS, SECRET
+
+OLD = "the-old-secret-of-16"
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(
+        subscribers={1: {"id": 1, "email": ADA}},
+        dispatches={1: {"id": 1, "provider_message_id": ADAS, "subscriber_id": 1}},
+    )
+
+
+@pytest.fixture
+def api(store: MemoryStore) -> Iterator[PostmarkStandIn]:
+    """Return a stand-in with a webhook on the stream "outbound"."""
+    now = datetime.now(UTC) - timedelta(hours=1)
+    with PostmarkStandIn(now=now) as api, endpoint(store, SECRET, OLD) as url:
+        register_on(api, url, "outbound")
+        yield api
+
+
+def register_on(api: PostmarkStandIn, url: str, stream: str) -> None:
+    wanted, streams = Wanted(url=url, secret=SECRET), read_streams(client(api), [stream])
+    assert list(register(client(api), wanted, streams))
+    api.requests.clear()
+
+
+def read(api: PostmarkStandIn, *streams: str, **options: Any) -> ProviderStatus:  # noqa: ANN401
+    return read_status(client(api), Expected(secrets=[SECRET, OLD]), streams, **options)
+
+
+def test_without_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
+    api.send(ADA, message_id=ADAS)
+    api.deliver(ADAS)
+    api.open(ADAS)
+    api.open(ADAS)
+    api.flush()
+    found = read(api, store=store)
+    assert not found.drift
+    assert found.summary == "Stand-in: 1 webhook on 1 stream: verified, as registered."
+    [webhook] = found.webhooks
+    assert webhook.secret == 0
+    assert webhook.triggers == dict.fromkeys(["Delivery", "Open", "SubscriptionChange"], "verified")
+    assert webhook.requests == {"Delivery": 1, "Open": 1, "SubscriptionChange": 0}
+    assert found.logged == webhook.requests
+    assert not found.differing
+    assert found.without_webhook == ["broadcast"]
+    assert not writes(api)
+
+
+def test_counts_that_differ_are_no_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
+    testing.post(api.webhooks[0].url, testing.opening(ADA, ADAS, at=api.now), secret=SECRET)
+    found = read(api, store=store)
+    assert found.differing == {"Open": (0, 1)}
+    assert not found.drift
+
+
+@pytest.mark.parametrize(
+    ("triggers", "headers", "text"),
+    [
+        ({Trigger.OPEN: {"Enabled": False}}, None, "the trigger Open is disabled"),
+        ({Trigger.CLICK: {"Enabled": True}}, None, "the trigger Click is enabled, but is not"),
+        ({}, [], "the header X-Provider-Secret is missing"),
+        ({}, ["another-secret"], "the header X-Provider-Secret is not one of hookrow's secrets"),
+        ({}, [SECRET, OLD], "the header X-Provider-Secret is not one of hookrow's secrets"),
+    ],
+)
+def test_drift(
+    api: PostmarkStandIn,
+    triggers: dict[Trigger, dict[str, bool]],
+    headers: list[str] | None,
+    text: str,
+) -> None:
+    [webhook] = api.webhooks
+    webhook.triggers |= triggers
+    webhook.verified |= {*triggers}
+    if headers is not None:
+        webhook.headers = [{"Name": "X-Provider-Secret", "Value": each} for each in headers]
+    found = read(api)
+    [drift] = found.drift
+    assert drift.startswith(f"Webhook {webhook.id} of the stream outbound: {text}")
+    assert drift in found.summary
+    assert "secret-of" not in repr(found)
+    assert "another-secret" not in repr(found)
+
+
+def test_an_old_secret_is_no_drift(api: PostmarkStandIn) -> None:
+    api.webhooks[0].headers = [{"Name": "x-provider-secret", "Value": OLD}]
+    found = read(api)
+    assert [each.secret for each in found.webhooks] == [1]
+    assert not found.drift
+
+
+def test_a_paused_trigger(api: PostmarkStandIn) -> None:
+    for number in range(PAUSED_AFTER):
+        api.deliver(api.send(ADA, message_id=f"unknown-{number}"))
+    api.flush()
+    found = read(api)
+    assert found.webhooks[0].triggers["Delivery"] == "paused"
+    assert found.webhooks[0].failures["Delivery"] == PAUSED_AFTER
+    assert ["the trigger Delivery is not verified" in each for each in found.drift] == [True]
+
+
+def test_two_webhooks_and_none(api: PostmarkStandIn) -> None:
+    [webhook] = api.webhooks
+    api.state.webhooks[1] = Webhook(1, webhook.url, "broadcast")
+    assert len(read(api, "broadcast").drift) == 4
+    api.state.webhooks[1].stream = "outbound"
+    assert sum("each event arrives twice" in each for each in read(api).drift) == 2
+    api.state.webhooks.clear()
+    found = read(api)
+    assert found.summary == "Stand-in: no webhook posts to hookrow."
+    assert not found.drift
+
+
+def test_open_tracking(api: PostmarkStandIn) -> None:
+    assert read(api).server.track_opens
+    api.state.track_opens = False
+    assert not read(api).server.track_opens
+
+
+def test_the_token_of_another_server(api: PostmarkStandIn, store: MemoryStore) -> None:
+    api.send(ADA, message_id=ADAS)
+    api.deliver(ADAS)
+    api.flush()
+    with PostmarkStandIn(server=5) as other, pytest.raises(ConfigurationError) as raised:
+        read(other, store=store)
+    assert "server Stand-in (5)" in str(raised.value)
+    assert "from the server 4711" in str(raised.value)
+    api.state.webhooks.clear()
+    read(api, store=store)  # the right server, whose webhook was deleted
+
+
+def test_tests_of_the_provider_name_no_server(store: MemoryStore) -> None:
+    with endpoint(store) as url, PostmarkStandIn() as api:
+        testing.post(url, testing.delivery(ADA, ADAS, at=api.now), secret=SECRET)
+        testing.post(url, testing.send_test(at=api.now), secret=SECRET)
+        testing.post(url, {"ServerID": "5"}, secret=SECRET)
+        assert not read(api, store=store).drift
