@@ -54,7 +54,11 @@ def describe_outcome(entry: StoredEntry) -> str:
 
 def format_result(entry: StoredEntry) -> str:
     """Return the time of the result, and its origin if that was not a request."""
-    origins = {Source.SPOOL: ", from the spool", Source.REPLAY: ", from the log"}
+    origins = {
+        Source.SPOOL: ", from the spool",
+        Source.REPLAY: ", from the log",
+        Source.RECONCILE: ", from the provider's API",
+    }
     return format_time(entry.ended_at) + origins.get(entry.source or Source.LIVE, "")
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from subprocess import CompletedProcess
 from textwrap import dedent
 from typing import TypeAlias
@@ -10,13 +11,14 @@ from typing import TypeAlias
 import pytest
 from providing import writes
 
+import world
 from command import Command
 from hookrow import Postmark, Receiver
 from hookrow.stores.sql import SQLStore
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
 from hookrow.wsgi import WSGI
 from loopback import loopback
-from wire import ENDPOINT, SECRET
+from wire import ADA, ADAS, ENDPOINT, SECRET
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
@@ -203,3 +205,49 @@ def test_the_receiver_of_an_application(api: PostmarkStandIn, url: str, command:
     assert "Delivery: 401" in done.stderr, "this hookrow expects the secret in another header"
     done = command.run("--app", "shop_provider:resend", "provider", "status", **environment)
     assert "manages only webhooks at Postmark" in done.stderr
+
+
+def test_reconcile(run: Run, api: PostmarkStandIn, command: Command) -> None:
+    assert command.call("db", "upgrade").returncode == 0
+    world.fill(f"sqlite:///{command.folder / 'hookrow.db'}")
+    api.send(ADA, message_id=ADAS)
+    api.deliver(ADAS)
+    api.open(ADAS)
+    api.suppress("unknown@example.com")
+    day = f"{api.now - timedelta(days=1):%Y-%m-%d}"
+    done = run("reconcile", "--since", day, "--dry-run")
+    assert "  delivered   ada@example.com  6f1d0a4e-" in done.stdout
+    expected = "0 suppressions, 1 open and 1 delivery. Events without a row here: 1.\n"
+    assert done.stdout.endswith(f"Would record {expected}")
+    assert run("reconcile", "--since", day).stdout == f"Recorded {expected}"
+    entries = [json.loads(line) for line in command.call("log", "--json").stdout.splitlines()]
+    assert [each["source"] for each in entries] == ["reconcile"] * 2
+    assert "from the provider's API" in command.call("log", "show", entries[0]["id"]).stdout
+    found = json.loads(run("reconcile", "--since", day, "--json", "--lift").stdout)
+    assert found == {
+        "dry_run": False,
+        "suppressions": 0,
+        "lifted": 1,
+        "opens": 0,
+        "deliveries": 0,
+        "unknown": 1,
+        "undelivered": 0,
+        "unknown_there": 0,
+        "failed": 0,
+        "incomplete": [],
+    }
+    assert not writes(api)
+
+
+def test_mistakes_of_reconcile(run: Run, api: PostmarkStandIn, url: str) -> None:
+    assert url
+    old = run("reconcile", "--since", "2020-01-01")
+    assert "the provider keeps messages for 45 days" in old.stderr
+    future = run("reconcile", "--since", "2999-01-01")
+    assert (future.returncode, "in the future" in future.stderr) == (2, True)
+    assert run("reconcile", "--since", "yesterday").returncode == 2
+    api.inject(Fault.NOT_JSON, path="dump")
+    failed = run("reconcile", "--since", f"{api.now:%Y-%m-%d}")
+    assert failed.returncode == 1
+    assert "Error: Stopped. Recorded 0 suppressions, 0 opens and 0 deliveries. " in failed.stderr
+    assert "not a JSON object" in failed.stderr

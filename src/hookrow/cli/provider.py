@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from hookrow.cli.provider_reconcile import reconcile
 from hookrow.cli.provider_session import DRY_RUN, Session, with_session
 from hookrow.describe import pluralize
 from hookrow.errors import ConfigurationError
@@ -171,3 +172,6 @@ def _as_json(found: ProviderStatus) -> Mapping[str, Any]:
         "logged": found.logged,
         "summary": found.summary,
     }
+
+
+provider.add_command(reconcile)

@@ -88,11 +88,12 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 
 class Source(Enum):
-    """The origin of an arrival: a request, or one of the places where hookrow keeps arrivals."""
+    """The origin of an arrival: a request, a place where hookrow keeps arrivals, or an API."""
 
     LIVE = "live"
     SPOOL = "spool"
     REPLAY = "replay"
+    RECONCILE = "reconcile"
 
 
 class Arrival(msgspec.Struct, frozen=True):

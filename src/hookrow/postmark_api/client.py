@@ -68,6 +68,9 @@ class PostmarkAPI:
         self.address = _check_address(address)
         self._token, self._hidden = token, (token, *filter(None, hidden))
         self._timeout, self._sleep = timeout, sleep
+        self.interval = 0.0
+        """The shortest time between the starts of two requests, in seconds."""
+        self._next = 0.0
         # With plain http, a proxy would see the token.
         proxies = ProxyHandler(None if self.address.startswith("https") else {})
         self._open = build_opener(_NoRedirects(), proxies).open
@@ -92,6 +95,9 @@ class PostmarkAPI:
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> dict[str, Any]:
         """Send a request, again after temporary errors."""
+        if (pause := self._next - time.monotonic()) > 0:
+            self._sleep(pause)
+        self._next = time.monotonic() + self.interval
         for wait in WAITS:
             try:
                 return self._send(method, path, body)
