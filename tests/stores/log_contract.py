@@ -456,6 +456,17 @@ class ReadContract:
         found = log.counts(hour - 3 * HOUR, HOUR).counts
         assert [(each.record_type, each.entries) for each in found] == [("Open", 1)]
 
+    def test_old_secrets(self, log: LogReader) -> None:
+        """They are in no sum, and not requests without a valid secret."""
+        hour = NOON.replace(minute=0, microsecond=0)
+        assert log.last_old_secret() is None
+        before = log.unauthentic(hour - DAY)
+        log.add_old_secret({hour - HOUR: 3, hour - 2 * HOUR: 1})
+        log.add_old_secret({hour - 2 * HOUR: 1})
+        assert log.last_old_secret() == hour - HOUR
+        assert log.unauthentic(hour - DAY) == before
+        assert not log.counts(hour - DAY, HOUR).counts
+
     def test_recent(self, home: Home, log: LogReader) -> None:
         """The newest entries are counted by their present outcome, whenever they arrived."""
         assert log.recent(9) == (None, {}, set())

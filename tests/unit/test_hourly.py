@@ -86,3 +86,18 @@ def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> Non
         names = {each.name for each in threading.enumerate()}
         assert "hookrow-hourly count" in names
     assert log.unauthentic(NOON).requests == 1
+
+
+def test_uses_of_old_secrets_are_added(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each counts once, also after the secrets were reloaded, which resets their numbers."""
+    monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
+    matches = {0: 5, 1: 0}
+    with closing(HourlyCount(log, lambda: matches)) as task:
+        task.start()
+        matches[1] = 2
+        eventually(lambda: log._old_secret.total() == 2)
+        matches.update({0: 9, 1: 1, 2: 0})
+        eventually(lambda: log._old_secret.total() == 3)
+        matches[2] = 3
+        eventually(lambda: log._old_secret.total() == 6)
+    assert log.last_old_secret() == max(log._old_secret)

@@ -262,6 +262,15 @@ class LogReader(Protocol):
     def unauthentic(self, since: datetime) -> Unauthentic:
         """Return the requests without a valid secret in the hours that began since a time."""
 
+    def add_old_secret(self, hours: Mapping[datetime, int]) -> None:
+        """Add numbers of requests whose secret was valid but not the newest, by hour.
+
+        They are stored beside the hourly counts and discarded if the log has none.
+        """
+
+    def last_old_secret(self) -> datetime | None:
+        """Return the last hour with such a request, in UTC, or None."""
+
 
 def totals(log: LogReader) -> Sequence[Count]:
     """Count the entries of all times, in one bucket; return no counts if entries are missing.

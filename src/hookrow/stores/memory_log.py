@@ -42,6 +42,7 @@ class MemoryLog:
     entries: dict[bytes, StoredEntry] = field(default_factory=dict)
     _last_id: int = 0
     _unauthentic: Counter[datetime] = field(default_factory=Counter)
+    _old_secret: Counter[datetime] = field(default_factory=Counter)
 
     def keep(self, entries: Iterable[LogEntry]) -> None:
         """Add entries; merge those whose fingerprint the log already has."""
@@ -179,6 +180,14 @@ class MemoryLog:
         """See `LogReader`."""
         hours = {hour: number for hour, number in self._unauthentic.items() if hour >= since}
         return Unauthentic(sum(hours.values()), min(hours, default=None))
+
+    def add_old_secret(self, hours: Mapping[datetime, int]) -> None:
+        """See `LogReader`."""
+        self._old_secret.update(hours)
+
+    def last_old_secret(self) -> datetime | None:
+        """See `LogReader`."""
+        return max(self._old_secret, default=None)
 
     def _matching(self, query: Query = Query()) -> list[StoredEntry]:  # noqa: B008 - frozen
         """Return the entries of a query, oldest first."""

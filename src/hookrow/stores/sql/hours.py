@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from hookrow.core.result import Result
 from hookrow.core.schema import Schema
 from hookrow.errors import COMMAND
-from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER, Unauthentic
+from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER
 from hookrow.stores.sql.columns import columns, regclass
 from hookrow.stores.sql.connections import Connection
-from hookrow.stores.sql.dialects import Dialect, utc
+from hookrow.stores.sql.dialects import Dialect
 
 log = logging.getLogger("hookrow")
 
@@ -43,10 +43,8 @@ RECOVERED = (
 )
 """The condition of entries that were refused at first, are recorded now, and not yet counted."""
 
-UNAUTHENTIC = "unauthentic"
-"""The first outcome of requests without a valid secret, which no sum of notifications includes."""
-
-_COLUMNS = ("hour", "record_type", "reason", "first_outcome")
+COLUMNS = ("hour", "record_type", "reason", "first_outcome")
+"""The key of a row of counts."""
 
 _HOUR = {
     "postgresql": ("date_trunc('hour', timezone('UTC', received_at))", "timezone('UTC', {})"),
@@ -106,7 +104,7 @@ class Hours:
         self._tables = [schema.beside_log(name) for name in ("hookrow_hours", "hookrow_meta")]
         self.table, self._meta = map(dialect.table, self._tables)
         self._columns = {
-            self._tables[0]: {*_COLUMNS, "entries", "recovered"},
+            self._tables[0]: {*COLUMNS, "entries", "recovered"},
             self._tables[1]: {"name", "value"},
             schema.log or "": {"recovery_counted"},
         }
@@ -139,30 +137,6 @@ class Hours:
             return False
         more = self._count_new(connection)
         return self._count_recovered(connection) or more
-
-    def add_unauthentic(self, connection: Connection, hours: Mapping[datetime, int]) -> None:
-        """Add requests without a valid secret, by hour, unless the tables do not allow it."""
-        if not self.are_usable(connection):
-            return
-        sql = (
-            f"INSERT INTO {self.table} AS counts ({', '.join(_COLUMNS)}, entries, recovered) "
-            f"VALUES (%s, '', '', '{UNAUTHENTIC}', %s, 0) ON CONFLICT ({', '.join(_COLUMNS)}) "
-            "DO UPDATE SET entries = counts.entries + excluded.entries"
-        )
-        # In the order of the hours, so that two processes cannot deadlock.
-        rows = [(self.dialect.write(hour), number) for hour, number in sorted(hours.items())]
-        connection.execute_many(sql, rows)
-
-    def unauthentic(self, connection: Connection, since: datetime) -> Unauthentic:
-        """Return the requests without a valid secret since an hour."""
-        if not self.can_be_read(connection):
-            return Unauthentic(0, None)
-        sql = (
-            f"SELECT CAST(coalesce(sum(entries), 0) AS bigint), min(hour) FROM {self.table} "
-            f"WHERE hour >= %s AND first_outcome = '{UNAUTHENTIC}'"
-        )
-        ((requests, first),) = connection.fetch(sql, [self.dialect.write(since)])
-        return Unauthentic(requests, utc(first))
 
     def find_obstacle(self, connection: Connection) -> str | None:
         """Return why a transaction cannot count entries, or None if it can."""
@@ -258,10 +232,10 @@ class Hours:
         hour, stored = _HOUR[self.dialect.name]
         return (
             f"INSERT INTO {self.table} AS counts "
-            f"({', '.join(_COLUMNS)}, entries, recovered) "
+            f"({', '.join(COLUMNS)}, entries, recovered) "
             f"SELECT {stored.format(hour)}, {', '.join(KEYS)}, {number}, {recovered} "
             f"FROM {self.log} WHERE {where} GROUP BY {hour}, 2, 3, 4 "
-            f"ON CONFLICT ({', '.join(_COLUMNS)}) DO UPDATE SET "
+            f"ON CONFLICT ({', '.join(COLUMNS)}) DO UPDATE SET "
             "entries = counts.entries + excluded.entries, "
             "recovered = counts.recovered + excluded.recovered"
         )

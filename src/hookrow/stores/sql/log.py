@@ -21,6 +21,7 @@ from hookrow.core.log_entry import (
 from hookrow.core.result import retry_at as next_retry
 from hookrow.core.schema import Schema
 from hookrow.stores.log import BATCH, Counts, Query, Recent, Unauthentic, id_range, within_size
+from hookrow.stores.sql import request_counts
 from hookrow.stores.sql.columns import check_privilege
 from hookrow.stores.sql.connections import Connection, Database, retried
 from hookrow.stores.sql.dialects import known, utc
@@ -42,8 +43,7 @@ class SQLLog:
     def __init__(self, database: Database, schema: Schema, verified: Callable[[], object]) -> None:
         self._database, self._dialect = database, database.dialect
         self._name, self._verified = schema.log or "", verified
-        self._table = self._dialect.table(self._name)
-        self._hours = Hours(self._dialect, schema)
+        self._table, self._hours = self._dialect.table(self._name), Hours(self._dialect, schema)
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
@@ -109,9 +109,8 @@ class SQLLog:
             clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
             change = f"{clear} WHERE {over} AND body IS NOT NULL"
         elif self._is_counted():
-            newest = f"SELECT max(id) FROM {self._table}"
             counted = f"id <= {self._hours.watermark} AND NOT ({RECOVERED})"
-            change += f" AND {counted} AND id < ({newest})"
+            change += f" AND {counted} AND id < (SELECT max(id) FROM {self._table})"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
         for low, high in self._ranges():
             pruned = retried(partial(self._prune_batch, change, values, low, high))
@@ -189,12 +188,22 @@ class SQLLog:
     def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
         """See `LogReader`."""
         with self._transaction() as connection:
-            self._hours.add_unauthentic(connection, hours)
+            request_counts.add_requests(self._hours, connection, request_counts.UNAUTHENTIC, hours)
 
     def unauthentic(self, since: datetime) -> Unauthentic:
         """See `LogReader`."""
         with self._database.reading() as connection:
-            return self._hours.unauthentic(connection, since)
+            return request_counts.read_unauthentic(self._hours, connection, since)
+
+    def add_old_secret(self, hours: Mapping[datetime, int]) -> None:
+        """See `LogReader`."""
+        with self._transaction() as connection:
+            request_counts.add_requests(self._hours, connection, request_counts.OLD_SECRET, hours)
+
+    def last_old_secret(self) -> datetime | None:
+        """See `LogReader`."""
+        with self._database.reading() as connection:
+            return request_counts.last_old_secret(self._hours, connection)
 
     def _is_counted(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""

@@ -17,7 +17,8 @@ from hookrow.stores import log
 from hookrow.stores.log import Count, Counts, Recent
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.dialects import Dialect, known
-from hookrow.stores.sql.hours import HOUR, KEYS, RECOVERED, UNAUTHENTIC, Hours
+from hookrow.stores.sql.hours import HOUR, KEYS, RECOVERED, Hours
+from hookrow.stores.sql.request_counts import OLD_SECRET, UNAUTHENTIC
 
 MOST_RECOVERED = 10_000
 """The largest number of recovered entries not in the hourly counts that are read.
@@ -102,8 +103,8 @@ def _of_hours(hours: Hours, length: int) -> str:
     counted = (
         f"SELECT {_bucket(hours.dialect, 'hour', length)}, record_type, reason, first_outcome, "
         "CAST(sum(entries) AS bigint), CAST(sum(recovered) AS bigint), NULL "
-        f"FROM {hours.table} WHERE hour >= %s AND first_outcome <> '{UNAUTHENTIC}' "
-        "GROUP BY 1, 2, 3, 4"
+        f"FROM {hours.table} WHERE hour >= %s "
+        f"AND first_outcome NOT IN ('{UNAUTHENTIC}', '{OLD_SECRET}') GROUP BY 1, 2, 3, 4"
     )
     late = f"{RECOVERED} AND id <= {hours.watermark}"
     recovered = _grouped(hours, length, "0, count(*), NULL", late, MOST_RECOVERED)
