@@ -22,7 +22,7 @@ from wire import SECRET, free_port
 
 # The options of a single call; all others are settings and have a variable.
 ONE_CALL = {
-    *("count", "repeat", "concurrency", "url", "streams"),
+    *("count", "repeat", "concurrency", "url", "streams", "instances"),
     *("recipient", "since", "outcome", "record_type", "message_id", "limit", "before", "period"),
 }
 

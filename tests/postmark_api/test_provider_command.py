@@ -251,3 +251,18 @@ def test_mistakes_of_reconcile(run: Run, api: PostmarkStandIn, url: str) -> None
     assert failed.returncode == 1
     assert "Error: Stopped. Recorded 0 suppressions, 0 opens and 0 deliveries. " in failed.stderr
     assert "not a JSON object" in failed.stderr
+
+
+def test_rotate(run: Run, api: PostmarkStandIn, command: Command) -> None:
+    """A hookrow whose secret is not in a file is told how to rotate it by hand."""
+    done = run("rotate")
+    assert done.returncode == 1
+    assert "Only a secret file can be rotated: set --secret-file." in done.stderr
+    file = command.folder / "secrets"
+    file.write_text(f"{SECRET}\n")
+    given = {"HOOKROW_SECRET": "", "HOOKROW_SECRET_FILE": str(file)}
+    assert "run `hookrow provider register` first" in run("rotate", **given).stderr
+    assert file.read_text() == f"{SECRET}\n"
+    finished = run("rotate", "--finish", **given)
+    assert "No rotation is in progress" in finished.stdout
+    assert not writes(api)

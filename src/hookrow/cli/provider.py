@@ -9,12 +9,12 @@ import click
 import msgspec
 
 from hookrow.cli.provider_reconcile import reconcile
-from hookrow.cli.provider_session import DRY_RUN, Session, with_session
+from hookrow.cli.provider_rotate import rotate
+from hookrow.cli.provider_session import DRY_RUN, Session, describe_failure, with_session
 from hookrow.describe import pluralize
 from hookrow.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from hookrow.postmark_api.errors import VerificationFailed
     from hookrow.postmark_api.register import Registered
     from hookrow.postmark_api.status import ProviderStatus
 
@@ -66,7 +66,7 @@ def register(
         for each in register.register(api, wanted, chosen, dry_run=dry_run):
             _print_registered(each, dry_run=dry_run, as_json=as_json)
     except VerificationFailed as error:
-        raise click.ClickException(_describe_failure(error, url)) from error
+        raise describe_failure(error, url) from error
 
 
 def _print_registered(found: Registered, *, dry_run: bool, as_json: bool) -> None:
@@ -92,18 +92,6 @@ def _print_registered(found: Registered, *, dry_run: bool, as_json: bool) -> Non
     click.echo(f"{found.stream.id}: {what}")
     for text in reasons:
         click.echo(f"    {text}")
-
-
-def _describe_failure(error: VerificationFailed, url: str) -> str:
-    """Return the result of each trigger, and what to do."""
-    from hookrow.postmark_api.register import advice
-
-    results = [
-        f"    {each.trigger}: {each.status or 'no response'}. {each.message}".rstrip()
-        for each in error.trials
-    ]
-    remedies = dict.fromkeys(advice(each, url) for each in error.trials if not each.success)
-    return "\n".join([str(error), *results, "Nothing was changed.", *remedies])
 
 
 @provider.command(short_help="Compare the webhooks with hookrow.")
@@ -174,4 +162,5 @@ def _as_json(found: ProviderStatus) -> Mapping[str, Any]:
     }
 
 
+provider.add_command(rotate)
 provider.add_command(reconcile)

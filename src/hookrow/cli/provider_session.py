@@ -26,6 +26,7 @@ from hookrow.stores import Store
 
 if TYPE_CHECKING:
     from hookrow.postmark_api.client import PostmarkAPI
+    from hookrow.postmark_api.errors import VerificationFailed
 
 API = option(
     "--provider-api",
@@ -52,10 +53,14 @@ DRY_RUN = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The API, and the secrets, header and store that hookrow uses."""
+    """The API, and the secrets, header and store that hookrow uses.
+
+    `secret_file` is None if the secrets are not from a file.
+    """
 
     api: PostmarkAPI
     secrets: Sequence[str]
+    secret_file: str | None
     header: str
     app: StandaloneApp | HostApp
     database_url: str
@@ -108,22 +113,32 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
                     "webhooks at Postmark."
                 )
             secrets, header = app.secrets, app.secret_header
+        file = None
         if not secrets:
-            secrets = read_secrets(
-                *choose_secrets(
-                    context,
-                    secret=secret,
-                    previous_secret=previous_secret,
-                    secret_file=secret_file,
-                )
+            given, file = choose_secrets(
+                context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
             )
+            secrets = read_secrets(given, file)
         if secrets:
             Postmark(*secrets)
         token = _read_token(context, provider_token_file)
         api = PostmarkAPI(token, provider_api, hidden=secrets)
-        command(Session(api, secrets, header, app, database_url), **rest)
+        command(Session(api, secrets, file, header, app, database_url), **rest)
 
     return wrapped
+
+
+def describe_failure(error: VerificationFailed, url: str) -> click.ClickException:
+    """Return the error with the result of each trigger, and what to do."""
+    from hookrow.postmark_api.register import advice
+
+    results = [
+        f"    {each.trigger}: {each.status or 'no response'}. {each.message}".rstrip()
+        for each in error.trials
+    ]
+    remedies = dict.fromkeys(advice(each, url) for each in error.trials if not each.success)
+    lines = [str(error), *results, "Nothing was changed.", *remedies]
+    return click.ClickException("\n".join(lines))
 
 
 def _read_token(context: click.Context, file: str | None) -> str:

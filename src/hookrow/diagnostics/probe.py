@@ -23,6 +23,7 @@ from time import monotonic, time
 from typing import TypeAlias
 from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
+from hookrow.core.notification import Refusal
 from hookrow.core.rules import PROBE
 from hookrow.describe import pluralize
 from hookrow.diagnostics.diagnosis import Reply, Sent, diagnose
@@ -68,6 +69,27 @@ def check_url(
         yield result
         if result.level is Level.ERROR:
             return
+
+
+def accepts(url: str, secret: str, *, header: str = SECRET_HEADER) -> bool | None:
+    """Return whether hookrow accepts a secret at a URL, or None if it does not respond there.
+
+    Raises `ConfigurationError` if the URL is not valid, or public without https.
+    """
+    target = _parse(url)
+    try:
+        found = socket.getaddrinfo(target.hostname, target.port or target.scheme)
+    except (OSError, UnicodeError):
+        return None
+    public = any(ip_address(str(each[0]).partition("%")[0]).is_global for *_, each in found)
+    if public and target.scheme == "http":
+        raise ConfigurationError(f"Plain http would expose the secret to {url}: set up https.")
+    reply = _send(target, Sent.CONFIGURED, secret, header, TIMEOUT)
+    known = {Refusal.SUBSCRIBER_NOT_FOUND: True, Refusal.UNAUTHENTIC: False}
+    for refusal, accepted in known.items():
+        if (reply.status, reply.text) == (refusal.status, refusal.text):
+            return accepted
+    return None
 
 
 def _parse(url: str) -> SplitResult:

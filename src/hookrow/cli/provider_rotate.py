@@ -1,0 +1,72 @@
+"""`hookrow provider rotate`: replaces the secret of the webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from hookrow.cli.provider_session import DRY_RUN, Session, describe_failure, with_session
+from hookrow.errors import ConfigurationError
+from hookrow.server.settings import read_secrets
+
+
+@click.command(short_help="Replace the secret of the webhooks.")
+@click.option("--finish", is_flag=True, help="Remove the old secret, after nobody uses it.")
+@click.option(
+    "--instance",
+    "instances",
+    multiple=True,
+    metavar="URL",
+    help="The URL of an instance of hookrow that must accept the secret; may be repeated. "
+    "Without it, the URLs of the webhooks.",
+)
+@DRY_RUN
+@with_session
+def rotate(
+    session: Session,
+    *,
+    finish: bool,
+    instances: Sequence[str],
+    dry_run: bool,
+    streams: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Replace the secret of the webhooks, without losing a notification.
+
+    A new secret is written before the old one in the secret file. When every instance accepts it,
+    the webhooks get it, and the provider tests them. After 72 minutes, in which the provider may
+    repeat notifications with the old secret, run the command again with --finish, which removes the
+    old one. If the command is interrupted, run it again: it continues.
+    """
+    from hookrow.postmark_api.errors import VerificationFailed
+    from hookrow.postmark_api.rotate import Rotation, SecretFile
+    from hookrow.postmark_api.webhooks import read_server, read_streams
+
+    if session.secret_file is None:
+        raise ConfigurationError(
+            "Only a secret file can be rotated: set --secret-file. To rotate other secrets, set "
+            "HOOKROW_SECRET to a new one and HOOKROW_PREVIOUS_SECRET to the old one, restart every "
+            "instance, run `hookrow provider register`, and remove the old one after 72 minutes."
+        )
+    server = read_server(session.api)
+    rotation = Rotation(
+        api=session.api,
+        file=SecretFile(Path(session.secret_file), partial(read_secrets, (), session.secret_file)),
+        header=session.header,
+        streams=read_streams(session.api, streams),
+        instances=instances,
+        dry_run=dry_run,
+    )
+    if not as_json:
+        click.echo(f"Server {server.name} ({server.id})")
+    try:
+        with session.open_log() if finish else nullcontext() as store:
+            for step in rotation.finish(store) if finish else rotation.begin():
+                click.echo(msgspec.json.encode({"step": step}).decode() if as_json else step)
+    except VerificationFailed as error:
+        raise describe_failure(error, "with the URL of the webhook") from error

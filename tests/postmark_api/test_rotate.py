@@ -1,0 +1,235 @@
+"""The rotation of a webhook's secret."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from providing import Fragile, Killed, client, writes
+
+from hookrow import Postmark, Receiver
+from hookrow.errors import ConfigurationError
+from hookrow.postmark_api import rotate
+from hookrow.postmark_api.client import PostmarkAPI
+from hookrow.postmark_api.errors import VerificationFailed
+from hookrow.postmark_api.register import Wanted, register
+from hookrow.postmark_api.rotate import RETRIES_FOR, Rotation, SecretFile
+from hookrow.postmark_api.webhooks import read_streams
+from hookrow.server.settings import read_secrets
+from hookrow.stores.memory import MemoryStore
+from hookrow.testing.postmark_api import Fault, PostmarkStandIn
+from hookrow.wsgi import WSGI
+from loopback import loopback
+from wire import ENDPOINT, SECRET
+
+HEADER = "X-Provider-Secret"
+STEP = timedelta(seconds=1)
+
+
+@dataclass
+class Home:
+    """An instance of hookrow that reads its secrets from a file, and its webhooks."""
+
+    api: PostmarkStandIn
+    file: SecretFile
+    postmark: Postmark
+    url: str
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    reloads: bool = True
+    slept: int = 0
+
+    def sleep(self, _: float) -> None:
+        """Reload the secrets, as after SIGHUP."""
+        self.slept += 1
+        if self.reloads:
+            self.postmark.accept(*self.file.read())
+
+    def rotation(self, api: PostmarkAPI | None = None, *, dry_run: bool = False) -> Rotation:
+        used = api or client(self.api)
+        return Rotation(
+            api=used,
+            file=self.file,
+            header=HEADER,
+            streams=read_streams(used),
+            dry_run=dry_run,
+            sleep=self.sleep,
+            now=lambda: self.now,
+        )
+
+    def secrets_at_the_provider(self) -> set[str]:
+        return {each.headers[0]["Value"] for each in self.api.webhooks}
+
+
+@pytest.fixture(autouse=True)
+def few_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotate, "PROBES", 2)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    path = tmp_path / "secret"
+    path.write_text(f"{SECRET}\n")
+    path.chmod(0o640)
+    postmark, store = Postmark(SECRET), MemoryStore()
+    receiver = Receiver(postmark, store, acknowledge_tests=True)
+    with closing(receiver), loopback(WSGI(receiver)) as port, PostmarkStandIn() as api:
+        url = f"http://127.0.0.1:{port}{ENDPOINT}"
+        used = client(api)
+        assert list(register(used, Wanted(url=url, secret=SECRET), read_streams(used)))
+        api.requests.clear()
+        yield Home(api, SecretFile(path, partial(read_secrets, (), str(path))), postmark, url)
+
+
+def test_a_rotation(home: Home) -> None:
+    """Both secrets are accepted until the provider repeats nothing any more."""
+    steps = list(home.rotation().begin())
+    new, old = home.file.read()
+    assert old == SECRET
+    assert len(new) >= 43
+    assert home.secrets_at_the_provider() == {new}
+    assert home.file.path.stat().st_mode & 0o777 == 0o640
+    assert not [text for text in steps if new in text or old in text]
+    assert [text.split()[0] for text in steps] == [
+        *("Wrote", "Waiting", "Webhook", "Webhook", "The")
+    ]
+    assert writes(home.api) == [f"PUT /webhooks/{each.id}" for each in home.api.webhooks]
+    home.now += RETRIES_FOR - STEP
+    with pytest.raises(ConfigurationError, match="for another 1 minute:"):
+        list(home.rotation().finish(None))
+    assert home.file.read() == [new, old]
+    home.now += STEP
+    assert list(home.rotation().finish(None))[-1] == "The rotation is complete."
+    assert home.file.read() == [new]
+    assert home.postmark.secrets == [new]
+    assert [*home.file.path.parent.iterdir()] == [home.file.path], "nothing else is left"
+
+
+def test_a_second_run_changes_nothing(home: Home) -> None:
+    list(home.rotation().begin())
+    secrets, at = home.file.read(), home.file.rotated_at
+    home.api.requests.clear()
+    home.now += timedelta(minutes=5)
+    list(home.rotation().begin())
+    assert (home.file.read(), home.file.rotated_at) == (secrets, at)
+    assert not writes(home.api)
+
+
+def test_a_dry_run(home: Home) -> None:
+    steps = list(home.rotation(dry_run=True).begin())
+    assert [text.split()[:2] for text in steps] == [["Would", "write"], ["Would", "give"]]
+    assert home.file.read() == [SECRET]
+    assert not writes(home.api)
+
+
+def test_an_instance_that_does_not_reload(home: Home) -> None:
+    """The webhooks keep the old secret, and the next run continues with the same new one."""
+    home.reloads = False
+    with pytest.raises(ConfigurationError, match=f"{home.url} did not accept the new secret"):
+        list(home.rotation().begin())
+    assert home.secrets_at_the_provider() == {SECRET}
+    new = home.file.read()[0]
+    home.reloads = True
+    list(home.rotation().begin())
+    assert home.file.read() == [new, SECRET]
+    assert home.secrets_at_the_provider() == {new}
+
+
+def test_every_instance_is_asked(home: Home) -> None:
+    with loopback(WSGI(Receiver(Postmark(SECRET), MemoryStore()))) as port:
+        other = f"http://127.0.0.1:{port}{ENDPOINT}"
+        rotation = replace(home.rotation(), instances=[home.url, other])
+        with pytest.raises(ConfigurationError, match=f"s, {other} did not accept"):
+            list(rotation.begin())
+    assert home.secrets_at_the_provider() == {SECRET}
+
+
+def test_a_verification_that_fails_keeps_the_old_secret(home: Home) -> None:
+    home.api.webhooks[0].url = "http://127.0.0.1:9/provider/webhooks"
+    rotation = replace(home.rotation(), instances=[home.url])
+    with pytest.raises(VerificationFailed):
+        list(rotation.begin())
+    assert SECRET in home.secrets_at_the_provider()
+    assert len(home.file.read()) == 2
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT_AFTER_CHANGE, Fault.RESET])
+def test_a_change_without_a_response(home: Home, fault: Fault) -> None:
+    home.api.inject(fault, method="PUT")
+    list(home.rotation(client(home.api, timeout=0.5)).begin())
+    assert home.secrets_at_the_provider() == {home.file.read()[0]}
+
+
+def test_a_webhook_of_another_hookrow_stays(home: Home) -> None:
+    home.api.webhooks[0].headers = ({"Name": HEADER, "Value": "another-one"},)
+    list(home.rotation().begin())
+    assert home.secrets_at_the_provider() == {"another-one", home.file.read()[0]}
+    home.api.state.webhooks.clear()
+    with pytest.raises(ConfigurationError, match="register"):
+        list(home.rotation().begin())
+
+
+def test_finish_needs_a_rotation(home: Home) -> None:
+    list(home.rotation().begin())
+    home.api.webhooks[0].headers = ({"Name": HEADER, "Value": SECRET},)
+    with pytest.raises(ConfigurationError, match="do not have the newest secret"):
+        list(home.rotation().finish(None))
+    list(home.rotation().begin())
+    home.file.set_rotated(None)
+    with pytest.raises(ConfigurationError, match="not known since when"):
+        list(home.rotation().finish(None))
+
+
+def test_finish_while_the_old_secret_is_used(home: Home) -> None:
+    list(home.rotation().begin())
+    home.now += RETRIES_FOR
+    store = MemoryStore()
+    assert store.log is not None
+    store.log.add_old_secret({home.now - timedelta(minutes=119): 1})
+    with pytest.raises(ConfigurationError, match="The old secret was used in the hour from"):
+        list(home.rotation().finish(store))
+    home.now += timedelta(minutes=1)
+    list(home.rotation().finish(store))
+    assert len(home.file.read()) == 1
+
+
+def test_a_killed_run_can_be_repeated(home: Home) -> None:
+    """There is never a third secret, nor a webhook whose secret is not accepted."""
+    number = 0
+    killed = True
+    while killed:
+        number += 1
+        for sent in (False, True):
+            home.file.path.write_text(f"{SECRET}\n")
+            home.file.set_rotated(None)
+            home.postmark.accept(SECRET)
+            for each in home.api.webhooks:
+                each.headers = ({"Name": HEADER, "Value": SECRET},)
+            try:
+                fragile = Fragile(
+                    home.api.token, home.api.address, at=number, sent=sent, sleep=home.sleep
+                )
+                list(home.rotation(fragile).begin())
+                killed = False
+            except Killed:
+                assert home.secrets_at_the_provider() <= {*home.postmark.secrets}
+                list(home.rotation().begin())
+            secrets = home.file.read()
+            assert (len(secrets), secrets[1]) == (2, SECRET)
+            assert home.secrets_at_the_provider() == {secrets[0]}
+            assert home.file.rotated_at is not None
+    assert number > 5
+
+
+def test_a_folder_that_cannot_be_written(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(rotate, "NamedTemporaryFile", refuse)
+    with pytest.raises(ConfigurationError, match="cannot be replaced: Permission denied"):
+        list(home.rotation().begin())
+    assert home.file.read() == [SECRET]
+    assert not writes(home.api)
