@@ -185,7 +185,7 @@ def _as_json(webhook: Webhook) -> Mapping[str, Any]:
         "Url": webhook.url,
         "MessageStream": webhook.stream,
         "Status": "unverified" if paused else "verified",
-        "HttpAuth": webhook.auth or {"Username": None, "Password": None},
+        "HttpAuth": webhook.auth,
         "HttpHeaders": list(webhook.headers),
         "Triggers": {
             each.value: {
