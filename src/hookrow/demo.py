@@ -26,12 +26,20 @@ from hookrow import migrations, testing
 from hookrow.core.schema import Schema
 from hookrow.describe import describe_outcome
 from hookrow.http import ENDPOINT
+from hookrow.postmark_api.client import PostmarkAPI
+from hookrow.postmark_api.reconcile import Reconciliation
+from hookrow.postmark_api.register import Wanted, register
+from hookrow.postmark_api.webhooks import read_streams
+from hookrow.providers.postmark import Postmark
 from hookrow.server.app import Server
 from hookrow.server.settings import Settings
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
+from hookrow.testing.postmark_api import PostmarkStandIn
 
 ADA, BEA, CARL = "ada@example.com", "bea@example.com", "carl@example.com"
+
+DAY = timedelta(days=1)
 
 POLL = 0.3
 """In seconds; how often the demo checks whether the user's own notifications changed a row."""
@@ -67,8 +75,11 @@ FROM (
 _WRONG = "Delivery with a wrong secret"
 
 
-def run(*, stay: bool) -> None:
-    """Run the demo; with `stay`, continue to show changes until SIGINT, SIGTERM or SIGHUP."""
+def run(*, stay: bool, provider: bool = False) -> None:
+    """Run the demo; with `stay`, continue to show changes until SIGINT, SIGTERM or SIGHUP.
+
+    With `provider`, a stand-in for the provider posts the notifications.
+    """
     logging.getLogger("hookrow").setLevel(logging.ERROR)  # the demo itself prints the refusals
     # An exception raised by a signal handler could interrupt a library, or be caught by it.
     stopped = Event()
@@ -79,8 +90,11 @@ def run(*, stay: bool) -> None:
         TemporaryDirectory(prefix="hookrow-demo-") as folder,
         _serving(Path(folder) / "demo.db", stopped) as demo,
     ):
-        demo.post_samples()
-        demo.retry()
+        if provider:
+            demo.show_provider()
+        else:
+            demo.post_samples()
+            demo.retry()
         if stay:
             demo.watch()
 
@@ -125,6 +139,54 @@ class Demo:
         self._print_changes(before)
         self._print_entry()
 
+    def show_provider(self) -> None:
+        """Register a webhook at a stand-in for the provider, and let events happen there."""
+        before = self._state()
+        with PostmarkStandIn() as api:
+            client = PostmarkAPI(api.token, api.address)
+            wanted = Wanted(url=self.url, secret=self.settings.secrets[0])
+            streams = read_streams(client, ["outbound"])
+            click.echo(f"A stand-in for the provider's API runs at {api.address}.\n")
+            for each in register(client, wanted, streams):
+                click.echo(
+                    f"It has tested and saved webhook {each.id}. Now it delivers a message:\n"
+                )
+            api.deliver(api.send(ADA, message_id="m-1"))
+            before = self._print_posts(api, before)
+            click.echo(
+                "\nFor half an hour, this server cannot be reached, so the provider repeats:\n"
+            )
+            [webhook] = api.webhooks
+            webhook.url = f"http://127.0.0.1:1{ENDPOINT}"
+            api.open("m-1")
+            api.flush()
+            api.advance(timedelta(minutes=30))
+            webhook.url = self.url
+            api.advance(timedelta(hours=1))
+            before = self._print_posts(api, before)
+            click.echo(
+                "\nWhile its webhook is paused, the provider posts nothing; afterwards, "
+                "`hookrow provider reconcile`\nreads what was missed from the provider's API:\n"
+            )
+            webhook.verified.clear()
+            api.deliver(api.send(BEA, message_id="m-2"))
+            api.suppress(CARL)
+            with closing(SQLStore(self.settings.database_url)) as store:
+                missed = Reconciliation(client, store, Postmark, streams, since=api.now - DAY)
+                for _ in missed.steps():
+                    self._raise_if_stopped()
+            self._print_changes(before)
+
+    def _print_posts(self, api: PostmarkStandIn, before: Sequence[str]) -> Sequence[str]:
+        """Post the events that are due; print the attempts of the newest, and the changes."""
+        api.flush()
+        attempts = api.events[-1].attempts
+        for each in attempts:
+            minutes = round((each.at - attempts[0].at) / timedelta(minutes=1))
+            response = each.status or "no response"
+            click.echo(f"{api.events[-1].trigger}, after {minutes:2} min    {response}")
+        return self._print_changes(before)
+
     def watch(self) -> None:
         """Print the changes that the user's own notifications make."""
         click.echo(
@@ -140,15 +202,18 @@ class Demo:
 
     def _print_changes(self, before: Sequence[str]) -> Sequence[str]:
         """Print the lines that have changed; return all current lines."""
-        if self.stopped.is_set():
-            with suppress(OSError):  # the terminal may be closed
-                click.echo()
-            raise KeyboardInterrupt
+        self._raise_if_stopped()
         state = self._state()
         for line in state:
             if line not in before:
                 click.echo(f"  {line}")
         return state
+
+    def _raise_if_stopped(self) -> None:
+        if self.stopped.is_set():
+            with suppress(OSError):  # the terminal may be closed
+                click.echo()
+            raise KeyboardInterrupt
 
     def _state(self) -> Sequence[str]:
         return [line for (line,) in self.connection.execute(_STATE)]
@@ -172,6 +237,7 @@ def _serving(database: Path, stopped: Event) -> Iterator[Demo]:
         settings = Settings(
             secrets=(token_urlsafe(),),
             database_url=f"sqlite:///{database}",
+            acknowledge_tests=True,
             port=listener.getsockname()[1],
             dashboard=find_spec("jinja2") is not None,  # from the extra `dashboard`
         )

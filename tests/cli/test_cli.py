@@ -256,3 +256,15 @@ def test_demo(tmp_path: Path) -> None:
         r"  no dispatch had the message ID \1 at first; 1 attempt; recorded \d+ m?s later\n",
         done.stdout,
     )
+
+
+def test_demo_of_the_provider(tmp_path: Path) -> None:
+    """A webhook is registered, and its events are repeated and reconciled."""
+    done = Command(tmp_path, measured=True).run("demo", "--provider")
+    assert (done.returncode, done.stderr) == (0, "")
+    for expected in (
+        r"Delivery, after  0 min    200\n  dispatch 1: delivered_at 2",
+        r"Open, after 27 min    no response\nOpen, after 37 min    200\n  dispatch 1: opened_at 2",
+        r"subscriber 3: suppressed_at 2.*, ManualSuppression\n  dispatch 2: delivered_at 2",
+    ):
+        assert re.search(expected, done.stdout)
