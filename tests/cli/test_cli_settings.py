@@ -45,6 +45,10 @@ PRECEDENCE = {
     "keep_bodies": (("'none'", "7d", "--keep-bodies=none"), (None, 0 * DAY, 7 * DAY, 0 * DAY)),
     "dashboard": (("true", "false", "--dashboard"), (False, True, False, True)),
     "dashboard_password": (("'a'", "b", "--dashboard-password=c"), (None, "a", "b", "c")),
+    "provider_api": (
+        ("'a'", "b", "--provider-api=c"),
+        ("https://api.postmarkapp.com", "a", "b", "c"),
+    ),
     "metrics": (("true", "false", "--metrics"), (False, True, False, True)),
     "log_level": (("'debug'", "error", "--log-level=info"), ("info", "debug", "error", "info")),
     "log_format": (("'json'", "line", "--log-format=json"), ("line", "json", "line", "json")),
@@ -66,9 +70,9 @@ def test_precedence(command: Command, started: list[dict[str, Any]], name: str) 
 
 
 def test_precedence_is_complete() -> None:
-    """Every setting of `hookrow serve` is in the table, except the one that adds a secret."""
+    """Every setting of `hookrow serve` is in the table, except those that add a secret or token."""
     names = {each.name for each in hookrow.commands["serve"].params}
-    assert names == {*PRECEDENCE, "previous_secret"}
+    assert names == {*PRECEDENCE, "previous_secret", "provider_token_file"}
 
 
 def test_several_names(command: Command, started: list[dict[str, Any]]) -> None:
@@ -186,7 +190,8 @@ def test_sources(command: Command) -> None:
         for each in map(json.loads, done.stdout.splitlines())
         if each["subject"] == "setting"
     }
-    assert set(found) == {*PRECEDENCE, "previous_secret", "config", "app", "tables"}
+    others = {"previous_secret", "provider_token_file", "config", "app", "tables"}
+    assert set(found) == {*PRECEDENCE, *others}
     url = "postgresql://bob:***@127.0.0.1:1/mail?sslpassword=***"
     ours = "dispatches in hookrow_dispatches, log in hookrow_notifications"
     for name, expected in {

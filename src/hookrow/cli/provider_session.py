@@ -121,7 +121,13 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
             secrets = read_secrets(given, file)
         if secrets:
             Postmark(*secrets)
-        token = _read_token(context, provider_token_file)
+        token = read_token(context, provider_token_file)
+        if token is None:
+            raise ConfigurationError(
+                "The token of the provider's API is missing: set HOOKROW_PROVIDER_TOKEN, or "
+                "--provider-token-file to a file that contains it. It is the API token of the "
+                "server, on its page API Tokens at the provider."
+            )
         api = PostmarkAPI(token, provider_api, hidden=secrets)
         command(Session(api, secrets, file, header, app, database_url), **rest)
 
@@ -141,18 +147,12 @@ def describe_failure(error: VerificationFailed, url: str) -> click.ClickExceptio
     return click.ClickException("\n".join(lines))
 
 
-def _read_token(context: click.Context, file: str | None) -> str:
-    """Return the token of the API. Raises `ConfigurationError`."""
+def read_token(context: click.Context, file: str | None) -> str | None:
+    """Return the token of the API, or None if it is not set. Raises `ConfigurationError`."""
     token = os.environ.get(PROVIDER_TOKEN, "").strip()
     source = context.get_parameter_source("provider_token_file")
     if file is None or (token and source is not ParameterSource.COMMANDLINE):
-        if token:
-            return token
-        raise ConfigurationError(
-            "The token of the provider's API is missing: set HOOKROW_PROVIDER_TOKEN, or "
-            "--provider-token-file to a file that contains it. It is the API token of the server, "
-            "on its page API Tokens at the provider."
-        )
+        return token or None
     try:
         token = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:

@@ -10,6 +10,7 @@ from hookrow.cli import options
 from hookrow.cli.app import StandaloneApp
 from hookrow.cli.host import HostApp
 from hookrow.cli.options import option
+from hookrow.cli.provider_session import API, TOKEN_FILE, read_token
 from hookrow.cli.settings import choose_secrets
 from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings
@@ -51,6 +52,8 @@ from hookrow.server.settings import Settings
     metavar="PASSWORD",
     help="The dashboard's password, for the user hookrow; without it, a token is required.",
 )
+@API
+@TOKEN_FILE
 @option("--metrics", is_flag=True, help="Serve Prometheus metrics at /metrics.")
 @option("--workers", type=click.IntRange(1), default=1, help="The number of processes.")
 @option(
@@ -96,7 +99,13 @@ def serve(
         context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
     )
     run.serve(
-        Settings(secrets=secrets, secret_file=file, schema=app.schema, **others),
+        Settings(
+            secrets=secrets,
+            secret_file=file,
+            provider_token=read_token(context, others.pop("provider_token_file")),
+            schema=app.schema,
+            **others,
+        ),
         workers=workers,
         log_level=log_level,
         log_format=log_format,

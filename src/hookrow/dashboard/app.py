@@ -90,8 +90,9 @@ class Dashboard:
 
     `authorize` authenticates users: `basic(user, password)`, or a function of the host. Omit
     `mount_path` if the host reports where the handler is mounted, as all supported hosts do.
-    `provider` is the receiver's provider, or its class. With `keep_bodies=False`, the log does not
-    store the author of a manual change. A page waits at most about ten seconds for the
+    `provider` is the receiver's provider, or its class, and `provider_status` returns a line about
+    the webhooks there for the overview, or None; it must not block. With `keep_bodies=False`, the
+    log does not store the author of a manual change. A page waits at most about ten seconds for the
     database. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
     limits of the project's connections also apply.
 
@@ -105,6 +106,7 @@ class Dashboard:
         authorize: auth.Authorize | None = None,
         mount_path: str = "",
         provider: BodyParser = Postmark,
+        provider_status: Callable[[], str | None] | None = None,
         keep_bodies: bool = True,
     ) -> None:
         if not callable(authorize):
@@ -114,7 +116,13 @@ class Dashboard:
             )
         self._authorize = authorize
         self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
-        self._context = Context(store, Statistics(store), provider, keep_bodies=keep_bodies)
+        self._context = Context(
+            store,
+            Statistics(store),
+            provider,
+            provider_status=provider_status or (lambda: None),
+            keep_bodies=keep_bodies,
+        )
 
     def admit(self, head: RequestHead) -> Response | None:
         """Refuse requests without access before their body is read."""

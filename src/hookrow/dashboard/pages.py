@@ -53,6 +53,7 @@ def overview(context: Context, fields: Fields) -> View:
     values = {
         "title": "Overview",
         "present": statistics.present(now),
+        "provider_status": context.provider_status(),
         "figures": render_figures(statistics.overview(period, now)),
     }
     return View("overview.html", values)

@@ -5,7 +5,7 @@ Nothing here changes or locks a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -60,11 +60,12 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A store, its statistics, the provider of its log, and whether the log keeps bodies."""
+    """The store, and the arguments of `Dashboard`."""
 
     store: Store
     statistics: Statistics
     provider: BodyParser
+    provider_status: Callable[[], str | None]
     keep_bodies: bool = True
 
     @property

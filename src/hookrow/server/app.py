@@ -85,7 +85,8 @@ class Server:
             prune = partial(self._prune, store.log)
             self._tasks.append(PeriodicTask(prune, seconds=DAY, name="pruning of the log"))
         self._webhook = ASGI(self.receiver)
-        self._dashboard = _dashboard(settings, store) if settings.dashboard else None
+        watch = self._watch() if settings.dashboard and settings.provider_token else None
+        self._dashboard = _dashboard(settings, store, watch) if settings.dashboard else None
         self._dashboard_app = ASGI(self._dashboard) if self._dashboard else self._webhook
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,6 +120,20 @@ class Server:
         self._readiness.close()
         self._log_secret_use()
         self._store.close()
+
+    def _watch(self) -> Callable[[], str | None]:
+        """Start to ask the provider for the status of its webhooks; return what reads it."""
+        from hookrow.server.provider_watch import ProviderWatch  # noqa: PLC0415 - seldom needed
+
+        settings = self._settings
+        watch = ProviderWatch(
+            settings.provider_token or "",
+            settings.provider_api,
+            self._store,
+            lambda: self._provider.secrets,
+        )
+        self._tasks.append(watch)
+        return lambda: watch.line
 
     def _metrics(self) -> Observer:
         """Return an observer that counts, and add the page with its counts."""
@@ -193,7 +208,9 @@ def _sweeps(settings: Settings) -> bool:
     return sweeps
 
 
-def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
+def _dashboard(
+    settings: Settings, store: SQLStore, provider_status: Callable[[], str | None] | None
+) -> Dashboard:
     """Build the dashboard. Raises `ConfigurationError` if it would be open to all."""
     from hookrow.dashboard import Dashboard, auth  # noqa: PLC0415 - an extra
 
@@ -204,4 +221,10 @@ def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
     else:
         token, key = settings.dashboard_token, settings.dashboard_key
         authorize = auth.token_session(token, key, port=settings.port, path=path)
-    return Dashboard(store, authorize=authorize, mount_path=path, keep_bodies=settings.bodies)
+    return Dashboard(
+        store,
+        authorize=authorize,
+        mount_path=path,
+        provider_status=provider_status,
+        keep_bodies=settings.bodies,
+    )

@@ -26,7 +26,7 @@ class Settings:
     means forever. A dashboard without a password requires the `dashboard_token`, and
     `dashboard_key` signs its session cookies; both are generated anew for each server. The `port`
     is part of the cookie's name, because browsers send cookies to all ports of a host (RFC 6265,
-    section 8.5).
+    section 8.5). With a `provider_token`, the dashboard shows the status of the webhooks there.
     """
 
     secrets: tuple[str, ...] = ()
@@ -46,6 +46,8 @@ class Settings:
     dashboard_token: str = field(default_factory=token_urlsafe, repr=False)
     dashboard_key: str = field(default_factory=token_hex, repr=False)
     metrics: bool = False
+    provider_token: str | None = field(default=None, repr=False)
+    provider_api: str = "https://api.postmarkapp.com"
     schema: Schema = field(default_factory=Schema)
 
     @property

@@ -1,0 +1,63 @@
+"""The line on the dashboard about the webhooks at the provider."""
+
+from contextlib import closing
+
+import pytest
+
+import asgi_client
+from hookrow import migrations
+from hookrow.asgi import ASGI
+from hookrow.core.schema import Schema
+from hookrow.dashboard import Dashboard
+from hookrow.errors import ConfigurationError
+from hookrow.server.app import Server
+from hookrow.server.provider_watch import ProviderWatch
+from hookrow.server.settings import Settings
+from hookrow.stores.memory import MemoryStore
+from hookrow.testing.postmark_api import Fault, PostmarkStandIn
+from wire import SECRET, eventually
+
+LINE = "Stand-in: no webhook posts to hookrow."
+
+
+def test_the_line() -> None:
+    with PostmarkStandIn() as api:
+        watch = ProviderWatch(api.token, api.address, MemoryStore(), lambda: [SECRET])
+        with closing(watch):
+            assert watch.line is None
+            watch.start()
+            eventually(lambda: watch.line is not None)
+        assert watch.line == LINE
+        api.inject(Fault.NOT_JSON)
+        watch._ask()
+        assert watch.line.startswith("Unknown. The response of the provider's API is not a JSON")
+
+
+def test_a_wrong_address() -> None:
+    with pytest.raises(ConfigurationError, match="HOOKROW_PROVIDER_API"):
+        ProviderWatch("a-token", "http://example.com", MemoryStore(), lambda: [SECRET])
+
+
+@pytest.mark.parametrize("line", [None, "All is <well>."])
+def test_the_overview(line: str | None) -> None:
+    """The line is shown if there is one, and escaped."""
+    dashboard = Dashboard(MemoryStore(), authorize=lambda _: "ada", provider_status=lambda: line)
+    with closing(dashboard):
+        page = asgi_client.request(ASGI(dashboard), "GET", "/").text
+    assert ("Webhooks at the provider" in page) == (line is not None)
+    assert ("All is &lt;well&gt;." in page) == (line is not None)
+
+
+def test_the_server_asks_only_for_a_dashboard_with_a_token(sqlite_url: str) -> None:
+    migrations.upgrade(sqlite_url, Schema())
+    for token, dashboard, expected in (("t", True, 1), (None, True, 0), ("t", False, 0)):
+        settings = Settings(
+            database_url=sqlite_url,
+            secrets=(SECRET,),
+            dashboard=dashboard,
+            provider_token=token,
+            provider_api="http://127.0.0.1:1",
+        )
+        assert "'t'" not in repr(settings)
+        with closing(Server(settings)) as server:
+            assert sum(isinstance(each, ProviderWatch) for each in server._tasks) == expected
