@@ -11,7 +11,8 @@ from hookrow.asgi import ASGI, Message, Receive, Scope, Send
 from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, Handler
+from hookrow.http import ENDPOINT, SECRET_HEADER, Handler
+from hookrow.providers import HasHeader
 
 try:
     from fastapi import APIRouter, Request
@@ -20,16 +21,7 @@ try:
 except ModuleNotFoundError as error:
     raise ConfigurationError("hookrow.fastapi needs FastAPI: pip install fastapi") from error
 
-_REQUEST: Mapping[str, Any] = {
-    "parameters": [
-        {
-            "name": "X-Provider-Secret",
-            "in": "header",
-            "required": True,
-            "description": "The secret that is configured at the provider.",
-            "schema": {"type": "string"},
-        }
-    ],
+_POSTMARK: Mapping[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "One notification, in the provider's format.",
@@ -74,13 +66,32 @@ def router(receiver: Handler) -> APIRouter:
         methods=["POST"],
         response_class=PlainTextResponse,
         responses=_responses(),
-        openapi_extra=dict(_REQUEST),
+        openapi_extra=_describe_request(getattr(receiver, "provider", None)),
     )
     others: list[str] = [method for method in HTTPMethod if method is not HTTPMethod.POST]
     api_router.add_api_route(ENDPOINT, webhook, methods=others, include_in_schema=False)
     every = [*HTTPMethod]
     api_router.add_api_route(f"{ENDPOINT}/", webhook, methods=every, include_in_schema=False)
     return api_router
+
+
+def _describe_request(provider: object) -> dict[str, Any]:
+    """Return what the OpenAPI page says about requests: the header with the secret, and the body.
+
+    Only Postmark's body is described.
+    """
+    described = dict(_POSTMARK) if getattr(provider, "name", "postmark") == "postmark" else {}
+    if provider is None or isinstance(provider, HasHeader):
+        described["parameters"] = [
+            {
+                "name": SECRET_HEADER if provider is None else provider.header,
+                "in": "header",
+                "required": True,
+                "description": "The secret that is configured at the provider.",
+                "schema": {"type": "string"},
+            }
+        ]
+    return described
 
 
 class _ReceiverResponse(Response):

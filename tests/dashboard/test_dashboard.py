@@ -51,6 +51,20 @@ def visitor(store: MemoryStore) -> Iterator[Visitor]:
     visitor.dashboard.close(PATIENCE)
 
 
+def test_the_trace_and_another_provider_are_shown(store: MemoryStore, visitor: Visitor) -> None:
+    """A hostile trace id is escaped; the dashboard's own provider is not named."""
+    body = json.dumps(testing.delivery(ADA, ADAS, at=AT)).encode()
+    for name, trace in (("postmark", "<t>"), ("other", None)):
+        notification = postmark.parse(body)
+        arrival = Arrival(notification, body + name.encode(), AT, provider=name, trace_id=trace)
+        record(store, [arrival])
+    first, second = (visitor.shows("/notification", id=id_) for id_ in (1, 2))
+    assert "Trace ID</th><td><bdi>&lt;t&gt;</bdi>" in first
+    assert ">Provider</th>" not in first
+    assert ">Provider</th><td>other</td>" in second
+    assert "Trace ID" not in second
+
+
 @pytest.fixture(params=["memory", "postgres"])
 def any_store(request: pytest.FixtureRequest, store: MemoryStore) -> Iterator[Any]:
     """Return the store, or PostgreSQL, which rejects some input, with the rows of the cases."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from io import BytesIO
 from typing import Any
 
@@ -13,11 +14,13 @@ from starlette.middleware.base import RequestResponseEndpoint
 from werkzeug.test import TestResponse
 
 import wire
-from hookrow import Receiver, Refusal, Schema
+from hookrow import Postmark, Receiver, Refusal, Schema
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import MAX_BODY
 from hookrow.migrations import upgrade
+from hookrow.providers.resend import Resend
+from hookrow.stores.memory import MemoryStore
 from wire import ADAS, DELIVERY, ENDPOINT, SECRET, STRANGER
 
 TERMINATED = {"wsgi.input_terminated": True}
@@ -87,6 +90,17 @@ class TestFastAPI:
         elsewhere = {Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.LENGTH_REQUIRED}
         for refusal in {*Refusal} - elsewhere:
             assert refusal.text in operation["responses"][str(refusal.status)]["description"]
+
+    def test_page_with_another_provider(self) -> None:
+        """OpenAPI names the provider's header, if there is one, and describes no other body."""
+        resend = Resend("whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==")
+        for provider, names in ((Postmark(SECRET, header="X-Shop"), ["X-Shop"]), (resend, [])):
+            app = fastapi.FastAPI()
+            with closing(Receiver(provider, MemoryStore())) as receiver:
+                app.include_router(router(receiver))
+            operation = app.openapi()["paths"][ENDPOINT]["post"]
+            assert [each["name"] for each in operation.get("parameters", ())] == names
+            assert ("requestBody" in operation) == bool(names)
 
     def test_dependencies(self, receiver: Receiver) -> None:
         """Dependencies run before the receiver, and their background tasks after it."""

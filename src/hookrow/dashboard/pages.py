@@ -115,6 +115,7 @@ def notification(context: Context, fields: Fields) -> View:
         "outcome": describe_outcome(entry),
         "supported": (part := parse_entry(entry, context.provider)) is None
         or part.notification is not None,
+        "provider": context.provider.name,
         "problem": explain(context.provider, part.body) if part is not None else None,
         "change": queries.describe_suppression(entry, context.provider),
         "superseded": (newer.id, describe_change(newer, context.provider)) if newer else None,

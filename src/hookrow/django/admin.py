@@ -66,6 +66,7 @@ class NotificationAdmin(LargeTableAdmin):
     )
     fields = (
         *("history", "escaped_type", "escaped_recipient", "escaped_message_id", "occurred_at"),
+        *("provider", "trace_id"),
         *("received_at", "last_received_at", "attempts", "result", "ended_at", "retry_at"),
         "formatted_body",
     )
