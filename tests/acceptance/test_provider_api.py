@@ -6,15 +6,16 @@ The provider is its stand-in, with a virtual clock; hookrow is a server in anoth
 import json
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from subprocess import CompletedProcess
 from threading import Event, Thread
 
-from command import Command, Serving
-from hookrow.testing.postmark_api import PostmarkStandIn, Trigger
-from wire import ENDPOINT, SECRET, eventually, free_port
+from command import HOOKROW, Command, Serving
+from hookrow.testing.postmark_api import PostmarkStandIn, RecordedRequest, Trigger
+from wire import ENDPOINT, PATIENCE, SECRET, eventually, free_port
 
 PEOPLE = 240
 HOUR = timedelta(hours=1)
@@ -23,14 +24,14 @@ HOUR = timedelta(hours=1)
 class Home:
     """A folder with hookrow's database, its secret file and its commands."""
 
-    def __init__(self, command: Command, api: PostmarkStandIn) -> None:
+    def __init__(self, command: Command, api: PostmarkStandIn, people: int) -> None:
         self.command, self.api = command, api
         self.printed: list[str] = []
         self.secrets = command.folder / "secrets"
         self.secrets.write_text(f"{SECRET}\n")
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}{ENDPOINT}"
-        self._variables = {
+        self._variables: dict[str, str] = {
             "HOOKROW_SECRET": "",
             "HOOKROW_SECRET_FILE": str(self.secrets),
             "HOOKROW_PROVIDER_TOKEN": api.token,
@@ -39,7 +40,12 @@ class Home:
             "HOOKROW_ACKNOWLEDGE_TESTS": "true",
         }
         self.run("db", "upgrade")
-        self.messages = self._fill()
+        self.messages = self._fill(people)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the commands."""
+        return self.command.environment(self._variables)
 
     def run(self, *arguments: str, status: int = 0) -> CompletedProcess[str]:
         done = self.command.run(*arguments, **self._variables)
@@ -63,9 +69,9 @@ class Home:
         with closing(sqlite3.connect(self.command.folder / "hookrow.db")) as database:
             return database.execute(sql).fetchall()
 
-    def _fill(self) -> list[str]:
+    def _fill(self, people: int) -> list[str]:
         """Create a person and a dispatch for each message that the provider has sent."""
-        emails = [f"person-{number}@example.com" for number in range(PEOPLE)]
+        emails = [f"person-{number}@example.com" for number in range(people)]
         messages = [self.api.send(each) for each in emails]
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
         with closing(sqlite3.connect(self.command.folder / "hookrow.db")) as database, database:
@@ -81,9 +87,83 @@ class Home:
         return messages
 
 
+class Killing(PostmarkStandIn):
+    """Kills its client at a request, before or after it is carried out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.victim: subprocess.Popen[bytes] | None = None
+        self.left, self.sent = 0, False
+
+    def respond(self, request: RecordedRequest, token: str, types: str) -> tuple[int, bytes] | None:
+        self.left -= 1
+        if self.left:
+            return super().respond(request, token, types)
+        if self.sent:
+            super().respond(request, token, types)
+        assert self.victim is not None
+        self.victim.kill()
+        return None
+
+
+def run_killed(home: Home, api: Killing, *arguments: str) -> int:
+    """Kill a command at each of its requests in turn, until it is not killed any more."""
+    number, killed = 0, True
+    while killed:
+        number += 1
+        for sent in (False, True):
+            api.left, api.sent = number, sent
+            with subprocess.Popen(
+                [HOOKROW, "provider", *arguments],
+                cwd=home.command.folder,
+                env=home.environment,
+                stdout=subprocess.DEVNULL,
+            ) as api.victim:
+                status = api.victim.wait(PATIENCE)
+            killed = status == -signal.SIGKILL
+            assert killed or status == 0
+    return number
+
+
+def test_commands_that_are_killed(command: Command) -> None:
+    """Whenever they are killed, they can be run again, and end as if they had not been."""
+    with Killing() as api:
+        home = Home(command, api, people=3)
+        home.happen(home.messages)
+        api.suppress("person-0@example.com")
+        with home.serving() as serving:
+            assert run_killed(home, api, "register", "--url", home.url) > 5
+            assert [each.url for each in api.webhooks] == [home.url] * 2
+            assert all(each.verified == {*each.enabled} for each in api.webhooks)
+            stopped = Event()
+
+            def reload() -> None:
+                while not stopped.wait(0.5):
+                    serving.send(signal.SIGHUP)
+
+            reloading = Thread(target=reload)
+            reloading.start()
+            try:
+                assert run_killed(home, api, "rotate") > 5
+            finally:
+                stopped.set()
+                reloading.join()
+            new, old = home.secrets.read_text().split()
+            assert old == SECRET
+            assert {each.headers[0]["Value"] for each in api.webhooks} == {new}
+        day = f"{datetime.now(UTC) - timedelta(days=3):%Y-%m-%d}"
+        assert run_killed(home, api, "reconcile", "--since", day) > 5
+        logged = home.rows(
+            "SELECT record_type, count(*) FROM hookrow_notifications "
+            "WHERE source = 'reconcile' GROUP BY record_type"
+        )
+        expected = {(Trigger.DELIVERY, 3), (Trigger.OPEN, 3), (Trigger.CHANGE, 1)}
+        assert {*logged} == expected
+
+
 def test_nothing_is_lost(command: Command) -> None:
     with PostmarkStandIn() as api:
-        home = Home(command, api)
+        home = Home(command, api, PEOPLE)
         quarter = PEOPLE // 4
         first, second, third, last = (
             home.messages[start : start + quarter] for start in range(0, PEOPLE, quarter)
