@@ -50,6 +50,7 @@ HARMLESS = {
     "hostile-overview": "",
     "hostile-notifications": "notifications",
     "nothing-found": f"search?q={'x' * 80}",
+    "several-found": "search?q=7",
     "mistake": f"notifications?before={'x' * 80}",
 }
 """Pages that show hostile content."""
@@ -143,11 +144,13 @@ def test_pages_are_accessible_and_fit_the_window(
                 visitor.page.locator("h1").wait_for()
                 assert not visitor.overflows(), page
                 assert not visitor.violations(), page
+                assert (page != "several-found") or visitor.page.locator("ul.prose a").count() == 2
                 if pages is PAGES:
                     visitor.take_screenshot(f"{page}-{window}")
             visitor.ignore("400")  # the invalid request
         hostile = dict.fromkeys(("RecordType", "MessageID", "Recipient"), HOSTILE)
-        keep(sqlite_url, (hostile, datetime.now(UTC)))
+        now = datetime.now(UTC)
+        keep(sqlite_url, (hostile, now), (testing.delivery(ADA, "7", at=now), now))
 
 
 def test_charts_show_the_figures_of_the_log(site: Visitor, sqlite_url: str) -> None:
