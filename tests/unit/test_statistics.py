@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import Any
 from unittest.mock import Mock
 
@@ -370,6 +371,13 @@ def test_one_thread_reads(
         assert second.result(PATIENCE).recovered == (7 if waits else 0)
 
 
+def wait_for_count() -> None:
+    """Wait until the thread that counts the tables has ended."""
+    for thread in enumerate_threads():
+        if thread.name == "hookrow-table-counts":
+            thread.join(PATIENCE)
+
+
 def test_tables_are_counted_in_the_background(
     clock: list[float], statistics: Statistics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,15 +390,14 @@ def test_tables_are_counted_in_the_background(
         clock[0] += 100
         return counts[-1]
 
-    def counted(*, after: float) -> TableCounts | None:
+    def counted(*, after: float, wait: float = PATIENCE) -> TableCounts | None:
         clock[0] += after
-        return statistics.table_counts()
+        return statistics.table_counts(wait)
 
     monkeypatch.setattr(cache, "count_tables", count)
-    monkeypatch.setattr(cache, "FIRST_WAIT", 0.01)
-    assert counted(after=0) is None
+    assert counted(after=0, wait=0.01) is None
     end.set()
-    monkeypatch.setattr(cache, "FIRST_WAIT", PATIENCE)
+    wait_for_count()
     assert counted(after=0) is counts[0]
     assert counted(after=pause - 1) is counts[0]
     end.clear()
@@ -417,17 +424,18 @@ def test_a_failed_count(
     """
     count = Mock(side_effect=error)
     monkeypatch.setattr(cache, "count_tables", count)
-    monkeypatch.setattr(cache, "FIRST_WAIT", PATIENCE)
     with closing(Statistics(MemoryStore())) as statistics:
         for later in (0, pause - 1):
             clock[0] += later
             with pytest.raises(type(error), match="gone"):
-                statistics.table_counts()
+                statistics.table_counts(PATIENCE)
+            wait_for_count()
         assert caplog.messages == [f"Rows could not be counted: {type(error).__name__}: gone"]
         counts = TableCounts(as_of=AT, lists=[], suppressed={})
         count.side_effect = [counts, error]
         clock[0] += 1
-        assert statistics.table_counts() is counts
+        assert statistics.table_counts(PATIENCE) is counts
+        wait_for_count()
         clock[0] += cache.RECOUNT_AFTER
         statistics.table_counts()
     assert count.call_count == 3
