@@ -12,11 +12,13 @@ TYPE_CHECKING = False  # true for type checkers; importing it from typing takes 
 if TYPE_CHECKING:
     from hookrow.core.notification import (
         Arrival,
+        Bounced,
+        Clicked,
+        Complained,
         Delivered,
         Notification,
         Opened,
         Outcome,
-        Part,
         Reactivated,
         Recorded,
         Refusal,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from hookrow.core.schema import Role, Schema
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
     from hookrow.http import Handler, Request, RequestHead, Response
+    from hookrow.providers.payload import Part
     from hookrow.providers.postmark import Postmark
     from hookrow.receiver.receiver import Receiver
 
@@ -34,6 +37,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Arrival",
+    "Bounced",
+    "Clicked",
+    "Complained",
     "ConfigurationError",
     "Delivered",
     "Handler",
@@ -63,12 +69,14 @@ _MODULES = {
     name: f"hookrow.{module}"
     for module, names in {
         "core.notification": (
-            *("Arrival", "Delivered", "Notification", "Opened", "Outcome", "Part"),
+            *("Arrival", "Bounced", "Clicked", "Complained", "Delivered", "Notification"),
+            *("Opened", "Outcome"),
             *("Reactivated", "Recorded", "Refusal", "Refused", "Suppressed", "Unsupported"),
         ),
         "core.schema": ("Role", "Schema"),
         "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),
         "http": ("Handler", "Request", "RequestHead", "Response"),
+        "providers.payload": ("Part",),
         "providers.postmark": ("Postmark",),
         "receiver.receiver": ("Receiver",),
     }.items()

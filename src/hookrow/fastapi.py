@@ -8,11 +8,11 @@ from http import HTTPMethod
 from typing import Any
 
 from hookrow.asgi import ASGI, Message, Receive, Scope, Send
-from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER, Handler
 from hookrow.providers import HasHeader
+from hookrow.stores.log import KNOWN_TYPES
 
 try:
     from fastapi import APIRouter, Request
@@ -31,7 +31,7 @@ _POSTMARK: Mapping[str, Any] = {
                     "type": "object",
                     "required": ["RecordType", "Recipient"],
                     "properties": {
-                        "RecordType": {"enum": [*dict.fromkeys(RECORD_TYPES.values())]},
+                        "RecordType": {"enum": sorted(KNOWN_TYPES)},
                         "Recipient": {"type": "string"},
                         "MessageID": {"type": ["string", "null"]},
                         "DeliveredAt": {"type": "string", "format": "date-time"},

@@ -18,11 +18,11 @@ import world
 from copying import replace
 from hookrow import Arrival, RequestHead, testing
 from hookrow.asgi import ASGI
-from hookrow.core.notification import Part
 from hookrow.core.result import Result
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.queries import last_id
 from hookrow.providers import postmark
+from hookrow.providers.payload import Part
 from hookrow.receiver.recorder import record
 from hookrow.statistics import Delays, Period, SearchResult, Statistics
 from hookrow.stores import Unavailable

@@ -81,7 +81,7 @@ def test_without_a_log_a_test_is_acknowledged() -> None:
 def test_a_replayed_test_stays_a_test() -> None:
     database = people("ada")
     answer(database, TEST, acknowledge_tests=True)
-    replay(database, arrivals_of(database.logged(), Postmark))
+    replay(database, arrivals_of(database, database.logged(), Postmark))
     [entry] = database.logged()
     assert (entry.outcome, entry.attempts) == (Result.TEST, 1)
 

@@ -17,6 +17,7 @@ SOURCE = Path(hookrow.__file__).parent
 CORE = (
     *(
         "core.notification",
+        "core.optional",
         "core.rules",
         "core.log_entry",
         "core.result",

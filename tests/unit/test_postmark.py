@@ -18,12 +18,12 @@ from hookrow.core.notification import (
     Delivered,
     Notification,
     Opened,
-    Part,
     Reactivated,
     Suppressed,
     Unsupported,
 )
 from hookrow.providers import Provider, secret_matches
+from hookrow.providers.payload import Part
 from hookrow.providers.postmark import explain
 
 SECRET = "S3cret-of_the~provider"
@@ -147,7 +147,15 @@ def test_the_readable_fields_of_an_unsupported_body_are_returned() -> None:
         (SUPPRESSION, {"SuppressSending": "true"}, "SuppressSending is not a boolean."),
         (SUPPRESSION, {"SuppressionReason": ...}, "SuppressionReason is missing or null."),
         (SUPPRESSION, {"SuppressionReason": " "}, "SuppressionReason is not a string with visible"),
-        (DELIVERY, {"RecordType": "Bounce"}, "RecordType Bounce is not supported."),
+        (DELIVERY, {"RecordType": "Inbound"}, "RecordType Inbound is not supported."),
+        (DELIVERY, {"RecordType": "Click"}, "ReceivedAt is missing or null."),
+        (
+            DELIVERY,
+            {"RecordType": "Bounce", "Email": ""},
+            "Email is not a string",
+        ),
+        (DELIVERY, {"RecordType": "SpamComplaint"}, "Email is missing or null."),
+        (DELIVERY, {"RecordType": "Bounce", "Email": "a@x"}, "BouncedAt is missing or null."),
         (DELIVERY, {"RecordType": ""}, "RecordType is not a string with visible characters."),
         (DELIVERY, {"RecordType": " "}, "RecordType is not a string with visible characters."),
         (DELIVERY, {"RecordType": ...}, "RecordType is missing or null."),

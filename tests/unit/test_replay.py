@@ -16,6 +16,7 @@ from hookrow.providers.postmark import Postmark, parse
 from hookrow.receiver.recorder import keep_failed
 from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.stores import Rejected, Unavailable
+from hookrow.stores.memory import MemoryStore
 
 ADA = "ada@example.com"
 HELD = (Suppressible.SUBSCRIBER, 1)
@@ -42,13 +43,13 @@ def test_the_arrival_of_an_entry_is_not_live() -> None:
     entry = logged(BODY)
     live = Arrival(Suppressed(ADA, None, None, "HardBounce"), BODY, NOON)
     late = {"source": Source.REPLAY, "attempts": 0, "fingerprint": entry.fingerprint}
-    assert arrivals_of([entry], Postmark) == [replace(live, **late)]
+    assert arrivals_of(MemoryStore(), [entry], Postmark) == [replace(live, **late)]
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"\0", None])
 def test_entries_without_their_body_are_omitted(body: bytes | None) -> None:
     gone = logged(body) if body else replace(logged(BODY), body=None)
-    [again] = arrivals_of([gone, logged(BODY), gone], Postmark)
+    [again] = arrivals_of(MemoryStore(), [gone, logged(BODY), gone], Postmark)
     assert again.body == BODY
 
 

@@ -18,7 +18,6 @@ from hookrow import (
     ConfigurationError,
     Delivered,
     Opened,
-    Part,
     Reactivated,
     Receiver,
     Request,
@@ -28,6 +27,7 @@ from hookrow import (
     Unsupported,
 )
 from hookrow.providers import Unauthentic
+from hookrow.providers.payload import Part
 from hookrow.providers.resend import MOST_RECIPIENTS, Resend
 from hookrow.providers.standard_webhooks import TOLERANCE
 from wire import ENDPOINT

@@ -10,6 +10,9 @@ import pytest
 from receiving import people, receive
 
 from hookrow import (
+    Bounced,
+    Clicked,
+    Complained,
     ConfigurationError,
     Delivered,
     HookrowError,
@@ -26,8 +29,10 @@ from hookrow import (
     testing,
 )
 from hookrow.asgi import ASGI
-from hookrow.core.notification import Part, Unsupported
+from hookrow.core.notification import Unsupported
+from hookrow.core.optional import ALWAYS
 from hookrow.http import refuse
+from hookrow.providers.payload import Part, limit_to
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing import SECRET, NoResponse, Payload, post
 from loopback import loopback
@@ -68,8 +73,24 @@ def test_supported_payloads(payload: Payload, notification: Notification, names:
     ],
 )
 def test_unsupported_payloads(payload: Payload, unsupported: Unsupported) -> None:
+    """Optional types are not supported by a receiver that does not record them."""
     body = json.dumps(payload).encode()
-    assert Postmark.parse(body) == Part(None, body, unsupported)
+    assert limit_to(Postmark.parse(body), ALWAYS) == Part(None, body, unsupported)
+
+
+@pytest.mark.parametrize(
+    ("payload", "notification"),
+    [
+        (testing.bounce(ADA, "m-1", at=AT), Bounced(ADA, "m-1", AT, "HardBounce")),
+        (testing.complaint(ADA, "m-1", at=AT), Complained(ADA, "m-1", AT)),
+        (testing.click(ADA, "m-1", at=AT), Clicked(ADA, "m-1", AT)),
+    ],
+)
+def test_optional_payloads(payload: Payload, notification: Notification) -> None:
+    """A receiver that records them gets the address, which has two names, and the time."""
+    part = Postmark.parse(json.dumps(payload).encode())
+    assert limit_to(part, [type(notification)]) == part
+    assert part.notification == notification
 
 
 def test_the_test_of_the_provider() -> None:

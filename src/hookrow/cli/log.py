@@ -218,7 +218,7 @@ def _details(
     if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
         yield "Hint", _NO_UUID
     part = parse_entry(entry, parser)
-    if part is not None and (problem := explain(parser, part.body)):
+    if part is not None and (problem := explain(parser, part, store.recorded)):
         yield "Problem", problem
     if newer:
         yield "Superseded", f"by {describe_change(newer, parser)}"
@@ -239,7 +239,7 @@ def _can_never_match(store: Store, message_id: str | None) -> bool:
 
 
 def _describe_replay(store: Store, entry: StoredEntry, parser: BodyParser) -> str:
-    arrivals = arrivals_of([entry], parser)
+    arrivals = arrivals_of(store, [entry], parser)
     if not arrivals:
         if parser_of(entry, parser) is None:
             return f"not possible without the provider {entry.provider}: use its receiver (--app)"

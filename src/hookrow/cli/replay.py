@@ -226,7 +226,7 @@ def _print_dry_run(
     """Print what a replay of each entry would change; return the outcomes it would have."""
     outcomes: list[Outcome] = []
     for entry in entries:
-        for arrival in replays.arrivals_of([entry], parser):
+        for arrival in replays.arrivals_of(store, [entry], parser):
             try:
                 result = replays.dry_run(store, arrival)
             except Locked:
@@ -244,7 +244,7 @@ def _print_dry_run(
 
 
 def _replay(store: Store, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
-    return replays.replay(store, replays.arrivals_of(entries, parser))
+    return replays.replay(store, replays.arrivals_of(store, entries, parser))
 
 
 def _result(outcome: Outcome) -> str:

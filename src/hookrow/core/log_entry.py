@@ -19,7 +19,11 @@ from msgspec.structs import replace
 
 from hookrow.core.notification import (
     Arrival,
+    Bounced,
+    Clicked,
+    Complained,
     Delivered,
+    DispatchEvent,
     Opened,
     Outcome,
     Reactivated,
@@ -57,6 +61,9 @@ LONGEST_TRACE_ID = 255
 RECORD_TYPES: Mapping[type[object], str] = {
     Delivered: "Delivery",
     Opened: "Open",
+    Clicked: "Click",
+    Bounced: "Bounce",
+    Complained: "SpamComplaint",
     Suppressed: "SubscriptionChange",
     Reactivated: "SubscriptionChange",
 }
@@ -257,7 +264,7 @@ def is_parked(arrival: Arrival, outcome: Refused) -> bool:
     notification = arrival.notification
     if notification is None or not is_email(notification.recipient) or is_probe(arrival):
         return False
-    needs_dispatch = isinstance(notification, Delivered | Opened)
+    needs_dispatch = isinstance(notification, DispatchEvent)
     return is_message_id(notification.message_id) or not needs_dispatch
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -18,24 +18,61 @@ Key: TypeAlias = int | str | UUID
 """The primary key of a row; its type depends on the table."""
 
 
-class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """The provider handed the message to the recipient's mail server at `at` (UTC).
+class EventTime(Enum):
+    """The times of a dispatch, by the names of their columns; the first two always exist."""
+
+    DELIVERED = "delivered_at"
+    OPENED = "opened_at"
+    FIRST_OPENED = "first_opened_at"
+    CLICKED = "clicked_at"
+    BOUNCED = "bounced_at"
+    COMPLAINED = "complained_at"
+
+    __hash__ = object.__hash__  # faster than Enum's own, which is written in Python
+
+
+class DispatchEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event of a message at `at` (UTC), the value of the `column`.
 
     In every kind of notification, `recipient` and `message_id` are None unless the payload contains
     a string for them.
     """
 
+    column: ClassVar[EventTime]
     recipient: str | None
     message_id: str | None
     at: datetime
 
 
-class Opened(msgspec.Struct, frozen=True, gc=False):
-    """The recipient opened the message at `at` (UTC)."""
+class Delivered(DispatchEvent, frozen=True, gc=False):
+    """The provider handed the message to the recipient's mail server."""
 
-    recipient: str | None
-    message_id: str | None
-    at: datetime
+    column = EventTime.DELIVERED
+
+
+class Opened(DispatchEvent, frozen=True, gc=False):
+    """The recipient opened the message."""
+
+    column = EventTime.OPENED
+
+
+class Clicked(DispatchEvent, frozen=True, gc=False):
+    """The recipient clicked a link in the message."""
+
+    column = EventTime.CLICKED
+
+
+class Bounced(DispatchEvent, frozen=True, gc=False):
+    """The message bounced; `type` is the provider's name of the reason. Suppresses nobody."""
+
+    column = EventTime.BOUNCED
+    type: str | None = None
+
+
+class Complained(DispatchEvent, frozen=True, gc=False):
+    """The recipient reported the message as spam, which by itself suppresses nobody."""
+
+    column = EventTime.COMPLAINED
 
 
 class Suppressed(msgspec.Struct, frozen=True, gc=False):
@@ -58,7 +95,7 @@ class Reactivated(msgspec.Struct, frozen=True, gc=False):
     at: datetime | None
 
 
-Notification: TypeAlias = Delivered | Opened | Suppressed | Reactivated
+Notification: TypeAlias = DispatchEvent | Suppressed | Reactivated
 
 
 class Unsupported(msgspec.Struct, frozen=True, gc=False):
@@ -67,24 +104,6 @@ class Unsupported(msgspec.Struct, frozen=True, gc=False):
     record_type: str | None = None
     recipient: str | None = None
     message_id: str | None = None
-
-
-class Part(msgspec.Struct, frozen=True, gc=False):
-    """One event in a request, as its provider read it.
-
-    `notification` is None if the event is not supported. `body` has the bytes of the event, from
-    which the provider can read it again: the whole body, unless the request has several events.
-    `event_id` identifies the event if its bytes do not, because the provider may change them
-    between attempts. `record_type` is the provider's name of the event, if it is not Postmark's.
-    `trace_id` is the provider's identification of all attempts to send the event.
-    """
-
-    notification: Notification | None
-    body: bytes
-    unsupported: Unsupported = Unsupported()
-    event_id: str | None = None
-    record_type: str | None = None
-    trace_id: str | None = None
 
 
 class Source(Enum):
@@ -161,7 +180,7 @@ class Suppressible(Enum):
     DISPATCH = "dispatches"
     SUBSCRIPTION = "subscriptions"
 
-    __hash__ = object.__hash__  # faster than Enum's own, which is written in Python
+    __hash__ = object.__hash__  # as above
 
 
 RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
@@ -174,7 +193,7 @@ class Rows(msgspec.Struct, frozen=True):
     `subscribers` maps ASCII-lowered emails, and `dispatches` message ids, to all matching rows;
     `subscriptions` contains the existing (list, subscriber) pairs. `undated` are the kinds of row
     for which no date of the last change is stored. With `exact`, an email matches only rows with
-    the same spelling or with the lower-case one.
+    the same spelling or with the lower-case one. `first_opens`: first opens are recorded.
     """
 
     subscribers: Mapping[str, Sequence[Subscriber]]
@@ -182,24 +201,20 @@ class Rows(msgspec.Struct, frozen=True):
     subscriptions: Collection[tuple[Key, Key]] = ()
     undated: Collection[Suppressible] = ()
     exact: bool = False
-
-
-class EventTime(Enum):
-    """The two times of a dispatch, by the names of their columns."""
-
-    DELIVERED = "delivered_at"
-    OPENED = "opened_at"
-
-    __hash__ = object.__hash__  # as above
+    first_opens: bool = False
 
 
 class SetTime(msgspec.Struct, frozen=True, gc=False):
-    """Set a time of a dispatch; if `guarded`, only if it is null or earlier in the row."""
+    """Set a time of a dispatch, and the type of a bounce with its time.
+
+    If `guarded`, only if it is null or earlier in the row; the first open, if null or later.
+    """
 
     dispatch: Key
     column: EventTime
     at: datetime
     guarded: bool
+    bounce_type: str | None = None
 
     @property
     def row(self) -> RowId:

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from hookrow.core.notification import (
     Arrival,
+    Bounced,
     Change,
-    Delivered,
     Dispatch,
+    DispatchEvent,
     EventTime,
     Key,
     LookupKeys,
     Notification,
-    Opened,
     Outcome,
     Reactivated,
     Recorded,
@@ -39,6 +39,7 @@ from hookrow.core.notification import (
     Suppressed,
     Suppressible,
 )
+from hookrow.core.optional import optional_changes
 
 _Target: TypeAlias = tuple[EventTime | Suppressible, Key | tuple[Key, Key]]
 """The row and the columns that a change sets; an `EventTime` is a column of dispatches."""
@@ -156,7 +157,7 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
         return (Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND).refused()
     dispatch = _dispatch(notification.message_id, subscriber, rows)
     match notification:
-        case Delivered() | Opened():
+        case DispatchEvent():
             if dispatch is None:
                 return Refusal.DISPATCH_NOT_FOUND.refused()
             if dispatch.owner != subscriber.id:
@@ -164,8 +165,9 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
                     owner=dispatch.owner_email, recipient=notification.recipient or ""
                 )
             late = arrival.source is not Source.LIVE
-            time = _TIMES[type(notification)]
-            return Recorded((SetTime(dispatch.id, time, notification.at, guarded=late),))
+            change = SetTime(dispatch.id, notification.column, notification.at, guarded=late)
+            is_plain = type(notification) is not Bounced and not rows.first_opens
+            return Recorded((change,) if is_plain else optional_changes(change, notification, rows))
         case Suppressed() | Reactivated():
             return Recorded(_suppression(notification, dispatch, subscriber, arrival, rows))
         case _:
@@ -219,10 +221,6 @@ def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list
     return [
         (refusal if arrival.notification else Refusal.UNSUPPORTED).refused() for arrival in arrivals
     ]
-
-
-_TIMES = {Delivered: EventTime.DELIVERED, Opened: EventTime.OPENED}
-"""The time that a notification sets, by its type."""
 
 
 def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
@@ -288,8 +286,10 @@ def _combined(earlier: Change, later: Change) -> Change:
 
     A change without a guard always applies. A guarded one applies if it is not older than the
     other: of two with equal times, the later arrival wins. The combined change has a guard if both
-    have one.
+    have one. Of two first opens, the earlier one applies.
     """
+    if isinstance(later, SetTime) and later.column is EventTime.FIRST_OPENED:
+        return later if later.at < earlier.at else earlier
     if not later.guarded:
         return later
     winner = later if later.at >= earlier.at else earlier

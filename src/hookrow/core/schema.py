@@ -11,17 +11,18 @@ from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
 from hookrow.core.notification import EventTime, Suppressible
+from hookrow.core.optional import OPTIONAL_COLUMNS, check_records, requested
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 
-WRITTEN = (*(time.value for time in EventTime), *SUPPRESSION)
+WRITTEN = (*(time.value for time in EventTime), "bounce_type", *SUPPRESSION)
 """The columns that notifications set, in any table that has them."""
 
 NULLED = ("suppressed_at", "suppression_reason")
 """The columns that a reactivation sets to null."""
 
-TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason"}
+TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason", "bounce_type"}
 """Columns with a time; `sent_at` is only read, to compute the duration of a delivery."""
 
 KEYS = {
@@ -31,15 +32,6 @@ KEYS = {
 }
 """The columns of the key in a `RowId`: one column by itself, two as a pair."""
 
-REFERENCES = (
-    (("dispatches", "subscriber_id"), ("subscribers", "id")),
-    (("dispatches", "list_id"), ("subscriptions", "list_id")),
-    (("dispatches", "message_id"), ("messages", "id")),
-    (("messages", "list_id"), ("subscriptions", "list_id")),
-    (("subscriptions", "subscriber_id"), ("subscribers", "id")),
-)
-"""Pairs of columns that hold the same keys."""
-
 _REQUIRED = {
     "subscribers": ("id", "email", "suppressed_at"),
     "dispatches": ("id", "provider_message_id", "subscriber_id", "delivered_at", "opened_at"),
@@ -48,7 +40,7 @@ _REQUIRED = {
 }
 _OPTIONAL = {
     "subscribers": ("suppression_reason", "suppression_changed_at"),
-    "dispatches": ("list_id", "message_id", "sent_at", *SUPPRESSION),
+    "dispatches": ("list_id", "message_id", "sent_at", *SUPPRESSION, *OPTIONAL_COLUMNS),
     "subscriptions": SUPPRESSION,
     "messages": (),
 }
@@ -95,9 +87,12 @@ class Role:
     def column(self, name: str) -> str | None:
         """Return a column's name in the table by hookrow's name, or None if the table lacks it.
 
-        `sent_at` exists only if it is mapped, except in hookrow's own table.
+        `sent_at` exists only if it is mapped, except in hookrow's own table; a column for optional
+        records, only if it is mapped.
         """
-        usual = _SENT_AT.get(self.table) if name == "sent_at" else name
+        usual = None if name in OPTIONAL_COLUMNS else name
+        if name == "sent_at":
+            usual = _SENT_AT.get(self.table)
         return self.columns.get(name, usual)
 
 
@@ -108,7 +103,8 @@ class Schema:
     With `messages`, the list of a dispatch is that of its message: `dispatches.message_id` refers
     to `messages.id`, and the message's `list_id` is the list. `reasons` maps the provider's reasons
     to the host's values, and `"*"` all others; without it, reasons are stored unchanged. `log` is
-    the table of the log, always one of hookrow's own; None disables the log.
+    the table of the log, always one of hookrow's own; None disables the log. `record` requests
+    optional records: "click", "bounce", "complaint". A host's dispatches need columns for them.
 
     Raises `ConfigurationError` for unknown columns, required columns that are None, and
     contradictory options.
@@ -120,6 +116,7 @@ class Schema:
     messages: Role | None = None
     reasons: Mapping[str, str | int] | None = None
     log: str | None = "hookrow_notifications"
+    record: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.log == "":
@@ -136,6 +133,7 @@ class Schema:
             self._check_messages()
         if self.reasons is not None:
             _check_reasons(self.reasons)
+        check_records(self.record, self.columns("dispatches"), self.dispatches.table)
         for name, role in self.roles.items():
             if role.empty is not None:
                 _check_empty(name, role, self.reasons or {})
@@ -175,6 +173,9 @@ class Schema:
         """Return the columns of a role: hookrow's names, each with the table's name."""
         role = self.roles[name]
         named = {ours: role.column(ours) for ours in (*_REQUIRED[name], *_OPTIONAL[name])}
+        if name == "dispatches":
+            wanted = requested(self.record, role.table)
+            named = {ours: theirs or wanted.get(ours) for ours, theirs in named.items()}
         return {
             ours: theirs
             for ours, theirs in named.items()

@@ -45,7 +45,7 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
     if form.get("action") != "replay":
         raise BadRequest("The action must be replay.")
     entry = find_entry(context, fields)
-    arrivals = arrivals_of([entry], context.provider)
+    arrivals = arrivals_of(context.store, [entry], context.provider)
     result = "no_body"
     if arrivals:
         [outcome] = replay_arrivals(context.store, arrivals, bodies=context.keep_bodies)

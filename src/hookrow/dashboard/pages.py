@@ -29,6 +29,7 @@ from hookrow.dashboard.templating import View, format_text, render_figures
 from hookrow.describe import describe_change, describe_outcome
 from hookrow.http import Response
 from hookrow.providers import explain
+from hookrow.providers.payload import limit_to
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
 from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, Query, with_bodies
@@ -109,14 +110,14 @@ def notification(context: Context, fields: Fields) -> View:
     """Show a notification: its results, its effects and its body."""
     entry = queries.find_entry(context, fields)
     newer = queries.find_superseding(context, entry)
+    part, recorded = parse_entry(entry, context.provider), context.store.recorded
     values = {
         "title": f"Notification {entry.id}",
         "entry": entry,
         "outcome": describe_outcome(entry),
-        "supported": (part := parse_entry(entry, context.provider)) is None
-        or part.notification is not None,
+        "supported": part is None or limit_to(part, recorded).notification is not None,
         "provider": context.provider.name,
-        "problem": explain(context.provider, part.body) if part is not None else None,
+        "problem": part and explain(context.provider, part, recorded),
         "change": queries.describe_suppression(entry, context.provider),
         "superseded": (newer.id, describe_change(newer, context.provider)) if newer else None,
         "effects": queries.find_effects(context.store, entry, context.provider),

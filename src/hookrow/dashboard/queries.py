@@ -209,7 +209,7 @@ def find_effects(
 
     Returns None if its body cannot be replayed.
     """
-    arrivals = arrivals_of([entry], parser)
+    arrivals = arrivals_of(store, [entry], parser)
     if not arrivals:
         return None
     with store.reading() as reading:

@@ -159,7 +159,7 @@ class NotificationAdmin(LargeTableAdmin):
 
 def _replay(entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group of entries again; return how often each result occurred."""
-    arrivals = arrivals_of(entries, conf.provider)
+    arrivals = arrivals_of(store(), entries, conf.provider)
     outcomes = replay(store(), arrivals) if arrivals else []
     counts = Counter(map(_name, outcomes))
     if len(arrivals) < len(entries):

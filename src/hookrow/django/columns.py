@@ -29,9 +29,10 @@ from django.db.models import (
 )
 from django.utils.timezone import get_default_timezone, is_naive, make_aware, make_naive
 
-from hookrow.core.schema import REFERENCES, TIMES, WRITTEN, Fold, Scalar
+from hookrow.core.schema import TIMES, WRITTEN, Fold, Scalar
 from hookrow.django.fields import UTCDateTimeField
 from hookrow.errors import SchemaMismatch
+from hookrow.stores.sql.column_rules import REFERENCES
 from hookrow.stores.sql.columns import Column, Convert
 
 AnyField: TypeAlias = "Field[Any, Any]"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.apps import apps
 from django.db import connections
@@ -113,8 +114,8 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     log = find_model(LOG) if schema.log else None
     table = log._meta.db_table if log else None
     reasons = _plain_values(schema.reasons or {}) or None
-    database_schema = replace(schema, **roles, log=table, reasons=reasons)
-    return ModelMapping(database_schema, columns, models, fields, log)
+    changed: dict[str, Any] = {**roles, "log": table, "reasons": reasons}
+    return ModelMapping(replace(schema, **changed), columns, models, fields, log)
 
 
 def find_model(label: str) -> type[Model]:

@@ -17,6 +17,9 @@ from types import NoneType
 
 from hookrow.core.notification import (
     Arrival,
+    Bounced,
+    Clicked,
+    Complained,
     Delivered,
     Opened,
     Outcome,
@@ -45,6 +48,9 @@ GROUP_SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 TYPES = {
     Delivered: "delivered",
     Opened: "opened",
+    Clicked: "clicked",
+    Bounced: "bounced",
+    Complained: "complained",
     Suppressed: "suppressed",
     Reactivated: "reactivated",
     NoneType: "unsupported",

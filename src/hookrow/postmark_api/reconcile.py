@@ -29,6 +29,7 @@ from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError
 from hookrow.postmark_api.lists import ListReader, Window
 from hookrow.postmark_api.webhooks import Stream, unexpected
 from hookrow.providers import BodyParser
+from hookrow.providers.payload import limit_to
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores import State, Store
 from hookrow.stores.suppressions import Filter, Span
@@ -197,7 +198,7 @@ class Reconciliation:
 
     def _arrival(self, payload: Mapping[str, Any]) -> Arrival:
         body = json.dumps({**payload, "ServerID": self._server}).encode()
-        part = self._parser.parse(body)
+        part = limit_to(self._parser.parse(body), self._store.recorded)
         return Arrival(
             part.notification,
             body,

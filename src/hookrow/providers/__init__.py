@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from hookrow.core.notification import Part, Refusal
+from hookrow.core.notification import Refusal
+from hookrow.core.optional import OPTIONAL_KINDS, RECORDS, Kinds
 from hookrow.http import SECRET_HEADER, Request, RequestHead, Response
+from hookrow.providers.payload import Part
 
 
 class Unauthentic(Exception):
@@ -96,9 +98,20 @@ class HasResponses(Protocol):
         """
 
 
-def explain(parser: BodyParser, body: bytes) -> str | None:
-    """Return why a body is not supported; None if it is, or if the provider does not explain it."""
-    return parser.explain(body) if isinstance(parser, Explains) else None
+def explain(parser: BodyParser, part: Part, recorded: Kinds) -> str | None:
+    """Return why an event is not recorded by a store that records these kinds; None if it is.
+
+    Also returns None if the provider does not explain why it does not support the event.
+    """
+    if part.notification is None:
+        return parser.explain(part.body) if isinstance(parser, Explains) else None
+    for name, columns in RECORDS.items():
+        if OPTIONAL_KINDS[columns[0]] is type(part.notification) not in recorded:
+            return (
+                f"The mapping does not record this type: map the column {columns[0]!r}, or add "
+                f"{name!r} to `record`."
+            )
+    return None
 
 
 def secret_matches(provider: Provider) -> Mapping[int, int]:

@@ -15,17 +15,20 @@ from hmac import compare_digest
 import msgspec
 
 from hookrow.core.notification import (
+    Bounced,
+    Clicked,
+    Complained,
     Delivered,
     Notification,
     Opened,
-    Part,
     Reactivated,
     Suppressed,
     Unsupported,
 )
+from hookrow.core.optional import ALWAYS
 from hookrow.errors import ConfigurationError
 from hookrow.http import SECRET_HEADER, Request, RequestHead
-from hookrow.providers.payload import LONGEST_TEXT, text_of, utc
+from hookrow.providers.payload import LONGEST_TEXT, Part, text_of, utc
 
 MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
@@ -42,6 +45,9 @@ class _Payload(msgspec.Struct, rename="pascal", gc=False):
     suppress_sending: bool | None = None
     suppression_reason: str | None = None
     changed_at: datetime | None = None
+    bounced_at: datetime | None = None
+    email: str | None = None
+    type: str | None = None
 
 
 _FIELDS = msgspec.structs.fields(_Payload)
@@ -96,12 +102,39 @@ def parse(body: bytes) -> Notification | None:
         case "SubscriptionChange":
             return _subscription_change(payload, recipient, message_id)
         case _:
+            return _optional(payload, recipient, message_id)
+
+
+def _optional(
+    payload: _Payload, recipient: str | None, message_id: str | None
+) -> Notification | None:
+    """Return a click, a bounce or a complaint; some bounces lack their address and time."""
+    clicked, bounced = utc(payload.received_at), utc(payload.bounced_at)
+    email = text_of(payload.email)
+    match payload.record_type:
+        case "Click" if clicked:
+            return Clicked(recipient, message_id, clicked)
+        case "Bounce" if bounced and email:
+            return Bounced(email, message_id, bounced, payload.type)
+        case "SpamComplaint" if bounced and email:
+            return Complained(email, message_id, bounced)
+        case _:
             return None
 
 
 _TIME = "an RFC 3339 time that fits the years 1 to 9999 in UTC"
 
 _TEXT = "a string with visible characters and without NUL"
+
+_BOUNCED = {"Email": "a string with characters", "BouncedAt": _TIME}
+_REQUIRED = {
+    "Delivery": {"DeliveredAt": _TIME},
+    "Open": {"ReceivedAt": _TIME},
+    "Click": {"ReceivedAt": _TIME},
+    "Bounce": _BOUNCED,
+    "SpamComplaint": _BOUNCED,
+}
+"""The required fields and their values, by record type; the last one is a time."""
 
 
 def explain(body: bytes) -> str | None:
@@ -119,18 +152,20 @@ def explain(body: bytes) -> str | None:
         return "The body is nested too deeply."
     fields = {each.encode_name: getattr(untyped, each.name) for each in _FIELDS}
     match fields["RecordType"]:
-        case "Delivery":
-            name, expected = "DeliveredAt", _TIME
-        case "Open":
-            name, expected = "ReceivedAt", _TIME
+        case str(type_) if type_ in _REQUIRED:
+            required = _REQUIRED[type_]
         case "SubscriptionChange" if fields["SuppressSending"] is True:
-            name, expected = "SuppressionReason", _TEXT
+            required = {"SuppressionReason": _TEXT}
         case "SubscriptionChange":
-            name, expected = "SuppressSending", "a boolean"
+            required = {"SuppressSending": "a boolean"}
         case str(type_) if type_.strip():
             return f"RecordType {type_} is not supported."
         case _:
-            name, expected = "RecordType", "a string with visible characters"
+            required = {"RecordType": "a string with visible characters"}
+    *others, last = required
+    invalid = [each for each in others if not isinstance(fields[each], str) or not fields[each]]
+    name = invalid[0] if invalid else last
+    expected = required[name]
     problem = "missing or null" if fields[name] is None else f"not {expected}"
     return f"{name} is {problem}."
 
@@ -219,14 +254,16 @@ class Postmark:
         trace_id = request.head.header("x-pm-webhook-trace-id")
         text = trace_id.decode("latin-1") if trace_id else None
         notification = parse(request.body)
-        unsupported = _NO_SUMMARY if notification else _summarize(request.body)
+        needs_none = type(notification) in ALWAYS
+        unsupported = _NO_SUMMARY if needs_none else _summarize(request.body)
         return (Part(notification, request.body, unsupported, trace_id=text),)
 
     @staticmethod
     def parse(body: bytes) -> Part:
         """Return the event in a body, whether or not it is supported. Never raises."""
         notification = parse(body)
-        return Part(notification, body, _NO_SUMMARY if notification else _summarize(body))
+        needs_none = type(notification) in ALWAYS
+        return Part(notification, body, _NO_SUMMARY if needs_none else _summarize(body))
 
     explain = staticmethod(explain)
 

@@ -18,14 +18,13 @@ from hookrow.core.notification import (
     Delivered,
     Notification,
     Opened,
-    Part,
     Reactivated,
     Refusal,
     Suppressed,
     Unsupported,
 )
 from hookrow.http import Request, RequestHead, Response, plain
-from hookrow.providers.payload import text_of, utc
+from hookrow.providers.payload import Part, text_of, utc
 from hookrow.providers.standard_webhooks import SignatureVerifier
 
 REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}

@@ -12,7 +12,8 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from hookrow.concurrency import reset_after_fork
-from hookrow.core.notification import Arrival, Outcome, Part, Recorded, Refusal, Refused
+from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
+from hookrow.core.optional import ALWAYS, Kinds
 from hookrow.core.rules import is_provider_test
 from hookrow.core.sizes import check_options
 from hookrow.errors import ConfigurationError
@@ -20,6 +21,7 @@ from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse
 from hookrow.observability.logging import describe_bug, log_refusal
 from hookrow.observability.observer import Gauges, Observer, Observers
 from hookrow.providers import Provider, Unauthentic, secret_matches
+from hookrow.providers.payload import Part, limit_to
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.hooks import Hook, Hooks
 from hookrow.receiver.hourly import HourlyCount
@@ -32,7 +34,6 @@ from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-
 
 log = logging.getLogger("hookrow")
 
@@ -80,7 +81,7 @@ class Receiver:
         """The path of the endpoint, below that of the host's mount."""
         self.provider, self.store = provider, store
         """The arguments, for `hookrow --app`."""
-        self._reader = ArrivalReader(provider, acknowledge_tests=acknowledge_tests)
+        self._reader = ArrivalReader(provider, store.recorded, acknowledge_tests=acknowledge_tests)
         self._deadline = deadline
         self._has_log = store.log is not None
         given: dict[type[Outcome], Hook | None] = {Recorded: on_recorded, Refused: on_refused}
@@ -257,16 +258,17 @@ class Receiver:
 
 
 class ArrivalReader:
-    """Turns events into arrivals; with `acknowledge_tests`, marks the provider's tests."""
+    """Turns events into arrivals, which are unsupported unless their kind is `recorded`."""
 
-    def __init__(self, provider: Provider, *, acknowledge_tests: bool = False) -> None:
-        self._provider = provider
+    def __init__(
+        self, provider: Provider, recorded: Kinds = ALWAYS, *, acknowledge_tests: bool = False
+    ) -> None:
+        self._provider, self._recorded = provider, recorded
         self._acknowledge_tests = acknowledge_tests
 
     def parse(self, body: bytes, received_at: datetime) -> Arrival:
         """Return the arrival of an event whose body was stored."""
-        [arrival] = self.arrivals([self._provider.parse(body)], received_at)
-        return arrival
+        return self.arrivals([self._provider.parse(body)], received_at)[0]
 
     def arrivals(
         self,
@@ -275,10 +277,10 @@ class ArrivalReader:
         request_id: str = "",
         context: object | None = None,
     ) -> list[Arrival]:
-        """Return the arrivals of events, whether or not they are supported."""
-        arrivals = []
-        for part in parts:
-            arrival = Arrival(
+        """Return the arrivals of events, supported or not. Most need no call of `limit_to`."""
+        recorded = self._recorded
+        return [
+            Arrival(
                 part.notification,
                 part.body,
                 received_at,
@@ -291,5 +293,6 @@ class ArrivalReader:
                 trace_id=part.trace_id,
                 is_test=self._acknowledge_tests and is_provider_test(part.notification),
             )
-            arrivals.append(arrival)
-        return arrivals
+            for each in parts
+            for part in [each if type(each.notification) in ALWAYS else limit_to(each, recorded)]
+        ]

@@ -17,12 +17,13 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from hookrow.core.log_entry import StoredEntry, body_of
-from hookrow.core.notification import Arrival, Outcome, Part, Recorded, Refusal, RowId, Source
+from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
 from hookrow.core.result import Result
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
 from hookrow.core.sizes import leading, written_size
 from hookrow.observability.logging import describe_arrival
 from hookrow.providers import BodyParser
+from hookrow.providers.payload import Part, limit_to
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.recorder import (
     RETRY_CONFLICTS_FOR,
@@ -79,8 +80,8 @@ def parse_entry(entry: StoredEntry, parser: BodyParser) -> Part | None:
     return None if body is None or parser_ is None else parser_.parse(body)
 
 
-def arrivals_of(entries: Iterable[StoredEntry], parser: BodyParser) -> list[Arrival]:
-    """Return the arrivals of log entries; those that `parse_entry` cannot read are omitted."""
+def arrivals_of(store: Store, entries: Iterable[StoredEntry], parser: BodyParser) -> list[Arrival]:
+    """Return the arrivals of log entries at a store; those without a readable body are omitted."""
     return [
         Arrival(
             part.notification,
@@ -95,7 +96,8 @@ def arrivals_of(entries: Iterable[StoredEntry], parser: BodyParser) -> list[Arri
             is_test=entry.first_outcome is Result.TEST,
         )
         for entry in entries
-        if (part := parse_entry(entry, parser)) is not None
+        if (read := parse_entry(entry, parser)) is not None
+        for part in [limit_to(read, store.recorded)]
     ]
 
 

@@ -108,7 +108,7 @@ class ParkedRetry:
             last = entries[-1].id
 
     def _record(self, found: Sequence[StoredEntry]) -> int:
-        arrivals = arrivals_of(found, self._parser)
+        arrivals = arrivals_of(self._store, found, self._parser)
         if not arrivals:
             return 0
         ready, outcomes = replay_ready(self._store, arrivals)

@@ -7,7 +7,15 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 from hookrow.core.log_entry import LogEntry
-from hookrow.core.notification import Change, Key, LookupKeys, RowId, Rows, Suppressible
+from hookrow.core.notification import (
+    Change,
+    Key,
+    LookupKeys,
+    RowId,
+    Rows,
+    Suppressible,
+)
+from hookrow.core.optional import Kinds
 from hookrow.errors import HookrowError
 from hookrow.stores.census import Census
 from hookrow.stores.log import LogReader
@@ -86,6 +94,10 @@ class Store(Protocol):
     @property
     def log(self) -> LogReader | None:
         """The log's reader, or None if the schema has no log."""
+
+    @property
+    def recorded(self) -> Kinds:
+        """The kinds of notification that the schema has columns for; see `core.optional`."""
 
     @property
     def census(self) -> Census:

@@ -17,6 +17,7 @@ from hookrow.core.log_entry import (
     stored_recipient,
     stored_record_type,
 )
+from hookrow.core.optional import ALWAYS
 from hookrow.core.result import Result
 from hookrow.core.sizes import WIDEST_CHARACTER, leading
 
@@ -36,7 +37,7 @@ LATE = timedelta(days=1)
 MOST_COUNTED = 100_000
 """The largest number of entries not in the hourly counts that `LogReader.counts` reads."""
 
-KNOWN_TYPES = frozenset(RECORD_TYPES.values())
+KNOWN_TYPES = frozenset(RECORD_TYPES[kind] for kind in ALWAYS)
 
 KNOWN_REASONS = frozenset({"HardBounce", "SpamComplaint", "ManualSuppression"})
 """The provider's reasons. Any other text may contain an address."""

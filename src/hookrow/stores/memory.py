@@ -14,6 +14,7 @@ from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import (
     Change,
     Dispatch,
+    EventTime,
     Key,
     LookupKeys,
     RowId,
@@ -23,6 +24,7 @@ from hookrow.core.notification import (
     Subscriber,
     Suppressible,
 )
+from hookrow.core.optional import OPTIONAL_COLUMNS, Kinds, recorded_kinds
 from hookrow.core.rules import fold
 from hookrow.core.schema import SUPPRESSION, WRITTEN
 from hookrow.stores import State
@@ -41,13 +43,15 @@ class MemoryStore:
     A subscriber needs an `email`, and a dispatch a `provider_message_id` and a `subscriber_id`, and
     a `list_id` if it has one. The columns that notifications set are added when they are set. Rows
     of the kinds in `undated` have no `suppression_changed_at`; if there is a log, their last change
-    is dated in `suppression_changes`, by role and `change_dates.key_text`.
+    is dated in `suppression_changes`, by role and `change_dates.key_text`. `optional` names the
+    columns of dispatches for optional records, such as `clicked_at`.
     """
 
     subscribers: dict[Key, Row] = field(default_factory=dict)
     dispatches: dict[Key, Row] = field(default_factory=dict)
     subscriptions: dict[tuple[Key, Key], Row] = field(default_factory=dict)
     undated: Collection[Suppressible] = ()
+    optional: Collection[str] = ()
     log: MemoryLog | None = field(default_factory=MemoryLog)
     suppression_changes: dict[tuple[str, str], datetime] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
@@ -56,6 +60,11 @@ class MemoryStore:
         """Warn about rows for which no date of the last change is kept."""
         if self.log is None:
             warn_of_undated(self.undated)
+
+    @property
+    def recorded(self) -> Kinds:
+        """The kinds of notification that the store records."""
+        return recorded_kinds(self.optional)
 
     @property
     def census(self) -> MemoryCensus:
@@ -108,7 +117,9 @@ class MemoryReading:
                 dispatch = Dispatch(key, owner, email, row.get("list_id"))
                 dispatches[str(message_id)].append(dispatch)
         undated = self._store.undated if self._store.log is None else ()
-        return Rows(subscribers, dispatches, self._store.subscriptions, undated)
+        first_opens = EventTime.FIRST_OPENED.value in self._store.optional
+        subscriptions = self._store.subscriptions
+        return Rows(subscribers, dispatches, subscriptions, undated, first_opens=first_opens)
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """See `Reading`."""
@@ -121,8 +132,10 @@ class MemoryReading:
     def _written(self, kind: Suppressible) -> Sequence[str]:
         """Return the columns of a kind of row that notifications set."""
         names = WRITTEN if kind is Suppressible.DISPATCH else SUPPRESSION
-        dated = kind not in self._store.undated
-        return [name for name in names if dated or name != "suppression_changed_at"]
+        absent = {*OPTIONAL_COLUMNS}.difference(self._store.optional)
+        if kind in self._store.undated:
+            absent.add("suppression_changed_at")
+        return [name for name in names if name not in absent]
 
     def _table(self, kind: Suppressible) -> dict[Any, Row]:
         table: dict[Any, Row] = getattr(self._store, kind.value)
@@ -160,6 +173,8 @@ class MemoryTransaction(MemoryReading):
             name = change.column.value
             if _applies(change, row.get(name)):
                 row[name] = change.at
+                if "bounce_type" in self._store.optional and change.column is EventTime.BOUNCED:
+                    row["bounce_type"] = change.bounce_type
             return
         dates, key = self._dates(change, row)
         if _applies(change, dates.get(key)):
@@ -232,4 +247,6 @@ class MemoryCensus:
 
 def _applies(change: Change, last: datetime | None) -> bool:
     """Return whether a change applies to a row that was last changed at that time."""
+    if isinstance(change, SetTime) and change.column is EventTime.FIRST_OPENED:
+        return last is None or last > change.at
     return not change.guarded or last is None or last <= change.at

@@ -21,7 +21,6 @@ from hookrow.core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
 from hookrow.core.schema import (
     NULLED,
     OTHERWISE,
-    REFERENCES,
     TIMES,
     WRITTEN,
     Scalar,
@@ -43,9 +42,19 @@ class _Rule(NamedTuple):
     text: str
 
 
+REFERENCES = (
+    (("dispatches", "subscriber_id"), ("subscribers", "id")),
+    (("dispatches", "list_id"), ("subscriptions", "list_id")),
+    (("dispatches", "message_id"), ("messages", "id")),
+    (("messages", "list_id"), ("subscriptions", "list_id")),
+    (("subscriptions", "subscriber_id"), ("subscribers", "id")),
+)
+"""Pairs of columns that hold the same keys."""
+
 _TYPE = "of the type {type_name}"
 _REASON = {"suppression_reason"}
 _NO_TIMES = {"boolean", "integer", "date", "time"}
+_NO_TEXT = _NO_TIMES | {"datetime"}
 
 _RULES = (
     _Rule(
@@ -88,6 +97,11 @@ _RULES = (
         lambda column, schema: column.kind == "enum" and OTHERWISE not in (schema.reasons or {}),
         f"{_TYPE}: set `reasons`, with one of its values for each of the provider's reasons and "
         "for all others ('*').",
+    ),
+    _Rule(
+        {"bounce_type"},
+        lambda column, _: column.kind != "text" if column.type else column.kind in _NO_TEXT,
+        f"{_TYPE}, which cannot hold the type of a bounce: name a column of text.",
     ),
     _Rule(
         _REASON,

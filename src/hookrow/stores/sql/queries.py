@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from hookrow.core.notification import Suppressible
+from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.schema import KEYS, WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
@@ -64,6 +64,8 @@ class Queries:
         """The value that stands for no reason, by kind of row."""
         self.has_uuids = self._columns["dispatches"]["provider_message_id"].holds_uuids
         """Whether the message ids of dispatches are UUIDs; see `conversions`."""
+        self.first_opens = self.has("dispatches", EventTime.FIRST_OPENED.value)
+        """Whether the first open of a dispatch is recorded."""
         self.finds_subscriptions = self.has("subscriptions") and self.list_id() is not None
         self.find = self._find()
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None

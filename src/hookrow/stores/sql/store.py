@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from hookrow.core.optional import recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, Unavailable
@@ -91,6 +92,7 @@ class SQLStore:
 
     def _open(self, database: Database, schema: Schema) -> None:
         self.database, self.schema = database, schema
+        self.recorded = recorded_kinds(schema.columns("dispatches"))
         warn_of_undated(schema.undated)
         self._queries = self._queries_to_read = None
         self._mismatch, self._refused_at = "", float("-inf")

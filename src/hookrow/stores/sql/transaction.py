@@ -63,6 +63,7 @@ class SQLReading:
             subscriptions,
             queries.undated,
             exact=queries.schema.subscribers.fold == "exact",
+            first_opens=queries.first_opens,
         )
 
     def _find_pairs(
@@ -262,6 +263,8 @@ class SQLTransaction(SQLReading):
             )
             return updates, self._suppression_values(change)
         values: Mapping[str, Any] = {"key_0": change.dispatch, _NEW[change.column]: change.at}
+        if change.column is EventTime.BOUNCED:
+            values = {**values, "new_bounce_type": change.bounce_type}
         if queries.conversions.are_needed:
             values = queries.conversions.stored(Suppressible.DISPATCH, values)
         return [queries.updates.set_time(change.column, guarded=change.guarded)], values

@@ -25,6 +25,9 @@ _NAIVE = "timestamp without time zone"
 _DATE = {"row_key": "text", "new_suppression_changed_at": _AWARE}
 """The parameters that date a change beside the log, and their types."""
 
+_OLDER = {EventTime.FIRST_OPENED: ">", EventTime.BOUNCED: "<="}
+"""The operator of a time's guard, if it is not `<`: of equal bounces, the last one's type wins."""
+
 _RETURNING = {"UPDATE": " RETURNING 1", "INSERT": f" RETURNING {', '.join(change_dates.COLUMNS)}"}
 """The result of each part of a statement. An INSERT that other parts follow inserts dates."""
 
@@ -67,8 +70,11 @@ class Updates:
         self.combined = cache(_combined)
 
     def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
-        """Set a time of a dispatch."""
-        return self._update(Suppressible.DISPATCH, [time.value], "<" if guarded else None)
+        """Set a time of a dispatch, and the type of a bounce if the table has a column for it."""
+        has_type = time is EventTime.BOUNCED and self._queries.has("dispatches", "bounce_type")
+        written = ["bounce_type", time.value] if has_type else [time.value]
+        older = _OLDER.get(time, "<") if guarded else None
+        return self._update(Suppressible.DISPATCH, written, older)
 
     def _set_suppression(
         self, kind: Suppressible, *, guarded: bool, single: bool
@@ -129,9 +135,9 @@ class Updates:
     ) -> Update:
         """Set columns to parameters.
 
-        With an operator for `older`, a row is only changed if the last of the columns is null or
-        older than its new value. `more` are the types of further parameters, for a condition that
-        follows.
+        With an operator for `older`, a row is only changed if the last of the columns is null, or
+        compares so with its new value. `more` are the types of further parameters, for a condition
+        that follows.
         """
         queries, role = self._queries, kind.value
         columns, guard = queries.columns(role), written[-1]

@@ -113,7 +113,8 @@ def _writes(queries: Queries, kind: Suppressible) -> Iterable[str]:
     guarded = kind not in queries.undated
     updates = [*queries.updates.set_suppression(kind, guarded=guarded, single=False)]
     if kind is Suppressible.DISPATCH:
-        updates += [queries.updates.set_time(time, guarded=True) for time in EventTime]
+        times = [time for time in EventTime if queries.has("dispatches", time.value)]
+        updates += [queries.updates.set_time(time, guarded=True) for time in times]
     lock = queries.lock(kind, skip_locked=False)
     return [lock.text, *(update.statement.text for update in updates)]
 
