@@ -36,6 +36,7 @@ from sqlalchemy.types import TypeEngine
 from copying import replace
 from hookrow import Role, Schema
 from hookrow.core.notification import Key
+from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow.migrations import needed, upgrade
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
@@ -80,6 +81,17 @@ SPARSE = Schema(
 """No lists, only the times of a dispatch, and no log."""
 
 
+RECORDING = Schema(
+    subscribers=Role("people"),
+    dispatches=Role("sends", {column: f"the {column}" for column in OPTIONAL_COLUMNS}),
+    subscriptions=Role("members"),
+)
+"""All optional columns, by other names."""
+
+EVERY_RECORD = Schema(record=tuple(RECORDS))
+"""The same in hookrow's own tables."""
+
+
 class MemoryHome:
     """A home in memory; columns that the schema leaves out are ignored."""
 
@@ -87,6 +99,7 @@ class MemoryHome:
         self.schema = schema
         self.store = MemoryStore(
             undated=schema.dated_beside_log or schema.undated,
+            optional=[each for each in OPTIONAL_COLUMNS if each in schema.columns("dispatches")],
             log=MemoryLog() if schema.log else None,
         )
 
@@ -236,9 +249,7 @@ class SQLHome:
         return Uuid() if self._on_postgres else String(20)
 
     def _name(self, name: str, column: str) -> str:
-        theirs = self.schema.roles[name].column(column)
-        assert theirs is not None
-        return theirs
+        return self.schema.roles[name].column(column) or self.schema.columns(name)[column]
 
     def _row(self, name: str, row: Row) -> dict[str, Any]:
         return {
@@ -258,7 +269,9 @@ Home: TypeAlias = MemoryHome | SQLHome
 def columns_of(schema: Schema, name: str) -> list[str]:
     """List the columns that a role has in the schema, by hookrow's names."""
     columns = schema.roles[name].columns
-    return [column for column in COLUMNS[name] if columns.get(column, column) is not None]
+    optional = [column for column in OPTIONAL_COLUMNS if column in schema.columns(name)]
+    usual = [column for column in COLUMNS[name] if columns.get(column, column) is not None]
+    return usual + optional
 
 
 def connect(url: str, **options: Any) -> Engine:  # noqa: ANN401 - create_engine's own

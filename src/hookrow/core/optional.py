@@ -27,13 +27,11 @@ RECORDS: Mapping[str, tuple[str, ...]] = {
     "click": ("clicked_at",),
     "bounce": ("bounced_at", "bounce_type"),
     "complaint": ("complained_at",),
+    "first_open": ("first_opened_at",),
 }
 """The columns of dispatches for each value of `Schema.record`, the required one first."""
 
-OPTIONAL_COLUMNS = (
-    EventTime.FIRST_OPENED.value,
-    *(column for columns in RECORDS.values() for column in columns),
-)
+OPTIONAL_COLUMNS = tuple(column for columns in RECORDS.values() for column in columns)
 """The columns of dispatches that a schema has only if it names or requests them."""
 
 LONGEST_BOUNCE_TYPE = 64

@@ -104,7 +104,8 @@ class Schema:
     to `messages.id`, and the message's `list_id` is the list. `reasons` maps the provider's reasons
     to the host's values, and `"*"` all others; without it, reasons are stored unchanged. `log` is
     the table of the log, always one of hookrow's own; None disables the log. `record` requests
-    optional records: "click", "bounce", "complaint". A host's dispatches need columns for them.
+    optional records: "click", "bounce", "complaint" and "first_open". A host's dispatches need
+    columns for them.
 
     Raises `ConfigurationError` for unknown columns, required columns that are None, and
     contradictory options.

@@ -106,7 +106,7 @@ def explain(parser: BodyParser, part: Part, recorded: Kinds) -> str | None:
     if part.notification is None:
         return parser.explain(part.body) if isinstance(parser, Explains) else None
     for name, columns in RECORDS.items():
-        if OPTIONAL_KINDS[columns[0]] is type(part.notification) not in recorded:
+        if OPTIONAL_KINDS.get(columns[0]) is type(part.notification) not in recorded:
             return (
                 f"The mapping does not record this type: map the column {columns[0]!r}, or add "
                 f"{name!r} to `record`."
