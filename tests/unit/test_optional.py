@@ -1,0 +1,145 @@
+"""Optional records: clicks, bounces, complaints and first opens."""
+
+from collections.abc import Collection
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from receiving import NOON, Database, people, post, receive
+
+from hookrow import ConfigurationError, Role, Schema, testing
+from hookrow.core.optional import OPTIONAL_COLUMNS
+from hookrow.providers import explain
+from hookrow.providers.postmark import Postmark
+from hookrow.receiver.replay import arrivals_of, parse_entry, replay
+from hookrow.server.settings import schema_of
+
+ADA = "ada@example.com", "m-ada"
+CLICK, BOUNCE, COMPLAINT = (
+    write(*ADA, at=NOON) for write in (testing.click, testing.bounce, testing.complaint)
+)
+CASES = [
+    (CLICK, {"clicked_at": NOON}),
+    (BOUNCE, {"bounced_at": NOON, "bounce_type": "HardBounce"}),
+    (COMPLAINT, {"complained_at": NOON}),
+]
+
+
+def database(optional: Collection[str]) -> Database:
+    made = people("ada")
+    made.optional = optional
+    return made
+
+
+def answer(made: Database, *payloads: dict[str, Any]) -> list[tuple[int, str]]:
+    with closing(receive(made)) as receiver:
+        responses = [post(receiver, payload) for payload in payloads]
+    return [(each.status, each.body.decode()) for each in responses]
+
+
+@pytest.mark.parametrize(("payload", "columns"), CASES)
+def test_an_optional_notification_is_recorded(
+    payload: dict[str, Any], columns: dict[str, object]
+) -> None:
+    """It changes nothing else: a bounce or a complaint suppresses nobody."""
+    made = database([*columns])
+    before = dict(made.dispatches[1])
+    assert answer(made, payload) == [(200, "")]
+    assert made.dispatches[1] == {**before, **columns}
+    assert made.subscribers[1].get("suppressed_at") is None
+
+
+@pytest.mark.parametrize(("payload", "columns"), CASES)
+def test_it_is_refused_like_a_delivery(payload: dict[str, Any], columns: dict[str, object]) -> None:
+    made = database([*columns])
+    address = "Recipient" if "Recipient" in payload else "Email"
+    assert answer(
+        made, payload | {address: "nobody@example.com"}, payload | {"MessageID": "m-none"}
+    ) == [(404, "Engine::Subscriber not found"), (404, "Engine::Dispatch not found")]
+    assert [entry.record_type for entry in made.logged()] == [payload["RecordType"]] * 2
+    assert all(entry.retry_at for entry in made.logged())
+
+
+@pytest.mark.parametrize(("payload", "columns"), CASES)
+def test_it_is_not_supported_unless_it_is_recorded(
+    payload: dict[str, Any], columns: dict[str, object]
+) -> None:
+    """A replay records it after its column was added."""
+    made = database([each for each in OPTIONAL_COLUMNS if each not in columns])
+    assert answer(made, payload) == [(422, "Webhook payload not supported")]
+    [entry] = made.logged()
+    assert (entry.record_type, entry.recipient, entry.message_id) == (payload["RecordType"], *ADA)
+    part = parse_entry(entry, Postmark)
+    assert part is not None
+    assert "does not record this type" in (explain(Postmark, part, made.recorded) or "")
+    made.optional = [*columns]
+    assert explain(Postmark, part, made.recorded) is None
+    replay(made, arrivals_of(made, [entry], Postmark))
+    assert {name: made.dispatches[1][name] for name in columns} == columns
+
+
+def test_an_unrecorded_notification_is_refused_during_an_outage() -> None:
+    made = database([])
+    made.away = True
+    assert answer(made, CLICK) == [(422, "Webhook payload not supported")]
+
+
+def test_the_first_open_is_the_earliest() -> None:
+    made = database(["first_opened_at"])
+    hour = timedelta(hours=1)
+    answer(made, *(testing.opening(*ADA, at=NOON + n * hour) for n in (1, 0, 2)))
+    row = made.dispatches[1]
+    assert (row["first_opened_at"], row["opened_at"]) == (NOON, NOON + 2 * hour)
+
+
+@pytest.mark.parametrize("type_", [None, 3, "", "x" * 65, "Hard\0Bounce"])
+def test_a_type_that_no_row_can_contain_is_null(type_: object) -> None:
+    made = database(["bounced_at", "bounce_type"])
+    assert answer(made, BOUNCE | {"Type": type_}) == [(200, "")]
+    assert made.dispatches[1]["bounce_type"] is None
+
+
+def test_a_sparse_bounce_is_not_supported() -> None:
+    made = database(OPTIONAL_COLUMNS)
+    sparse = [{**BOUNCE, name: None} for name in ("Email", "BouncedAt")]
+    assert [status for status, _ in answer(made, *sparse)] == [422, 422]
+
+
+# -- the schema ------------------------------------------------------------------------
+
+
+def test_hookrows_own_tables_have_the_columns() -> None:
+    """They stay hookrow's own, and by default none of the columns is used."""
+    assert not {*Schema().columns("dispatches")} & {*OPTIONAL_COLUMNS}
+    schema = schema_of({"record": ["click", "bounce"]})
+    assert {*schema.columns("dispatches")} & {*OPTIONAL_COLUMNS} == {
+        *("clicked_at", "bounced_at", "bounce_type")
+    }
+    assert schema.ours
+
+
+@pytest.mark.parametrize(
+    ("columns", "record", "error"),
+    [
+        ({}, ("click",), r"'click', but 'sends' has no column 'clicked_at': map it"),
+        ({"bounce_type": "kind"}, (), "'bounce_type' without 'bounced_at'"),
+        (
+            {},
+            ("clicks",),
+            "has 'clicks': use 'click', 'bounce', 'complaint', 'first_open'",
+        ),
+    ],
+)
+def test_a_schema_without_the_columns(
+    columns: dict[str, str], record: tuple[str, ...], error: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        Schema(dispatches=Role("sends", columns), record=record)
+
+
+def test_a_bounce_without_a_type() -> None:
+    """The column for the type is optional."""
+    schema = Schema(dispatches=Role("sends", {"bounced_at": "bounced_on"}), record=("bounce",))
+    assert schema.columns("dispatches")["bounced_at"] == "bounced_on"
+    assert "bounce_type" not in schema.columns("dispatches")
