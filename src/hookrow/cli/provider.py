@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,6 +59,7 @@ def register(
         raise ConfigurationError(f"The server {server.name} has no message stream that sends mail.")
     registered = any(each.is_ours for one in chosen for each in webhooks.read_webhooks(api, one))
     with session.open_log() as store:
+        wanted = replace(wanted, triggers=register.triggers_of(store))
         if store is not None:
             check_server(server, store, registered=registered)
     if not as_json:
@@ -103,10 +105,12 @@ def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
     differs: in its triggers, in its header, or because the provider has paused a trigger. A
     stream without a webhook, and different counts, are only reported.
     """
+    from hookrow.postmark_api.register import triggers_of
     from hookrow.postmark_api.status import Expected, read_status
 
-    expected = Expected(secrets=session.secrets, header=session.header)
     with session.open_log() as store:
+        triggers = triggers_of(store)
+        expected = Expected(secrets=session.secrets, header=session.header, triggers=triggers)
         found = read_status(session.api, expected, streams, store=store)
     if as_json:
         click.echo(msgspec.json.encode(_as_json(found)).decode())

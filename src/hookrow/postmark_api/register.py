@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
+from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI, is_loopback
@@ -23,9 +24,16 @@ from hookrow.postmark_api.webhooks import (
     read_webhooks,
     unverified,
 )
+from hookrow.stores import Store
 
 TRIGGERS = ("Delivery", "Open", "SubscriptionChange")
 """The triggers of the record types that hookrow records for every mapping."""
+
+
+def triggers_of(store: Store | None) -> Collection[str]:
+    """Return the triggers of the record types that a store records; None is one by default."""
+    return TRIGGERS if store is None else sorted({RECORD_TYPES[each] for each in store.recorded})
+
 
 ATTEMPTS = 3
 """The largest number of changes of one webhook in a run."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from hookrow.concurrency import PeriodicTask
 from hookrow.errors import HookrowError
 from hookrow.postmark_api.client import PostmarkAPI
+from hookrow.postmark_api.register import triggers_of
 from hookrow.postmark_api.status import Expected, read_status
 from hookrow.stores import Store
 
@@ -31,7 +32,7 @@ class ProviderWatch(PeriodicTask):
         super().__init__(self._ask, seconds=ASK_EVERY, name="status of the provider")
 
     def _ask(self) -> None:
-        expected = Expected(secrets=self._secrets())
+        expected = Expected(secrets=self._secrets(), triggers=triggers_of(self._store))
         self._api.hide(*expected.secrets)
         try:
             self.line = read_status(self._api, expected, store=self._store).summary
