@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Clicked,
         Complained,
         Delivered,
+        DispatchEvent,
         Notification,
         Opened,
         Outcome,
@@ -42,6 +43,7 @@ __all__ = [
     "Complained",
     "ConfigurationError",
     "Delivered",
+    "DispatchEvent",
     "Handler",
     "HookrowError",
     "MissingExtra",
@@ -70,7 +72,7 @@ _MODULES = {
     for module, names in {
         "core.notification": (
             *("Arrival", "Bounced", "Clicked", "Complained", "Delivered", "Notification"),
-            *("Opened", "Outcome"),
+            *("DispatchEvent", "Opened", "Outcome"),
             *("Reactivated", "Recorded", "Refusal", "Refused", "Suppressed", "Unsupported"),
         ),
         "core.schema": ("Role", "Schema"),
