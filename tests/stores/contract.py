@@ -223,7 +223,7 @@ class TransactionContract:
 
 
 class TimeContract:
-    @pytest.mark.parametrize("column", EventTime)
+    @pytest.mark.parametrize("column", [EventTime.DELIVERED, EventTime.OPENED])
     def test_time_guard(self, home: Home, column: EventTime) -> None:
         """A guarded change sets the time only if the row has none or an earlier one."""
         whole = NOON.replace(microsecond=0)

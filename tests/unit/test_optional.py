@@ -104,6 +104,9 @@ def test_a_sparse_bounce_is_not_supported() -> None:
     made = database(OPTIONAL_COLUMNS)
     sparse = [{**BOUNCE, name: None} for name in ("Email", "BouncedAt")]
     assert [status for status, _ in answer(made, *sparse)] == [422, 422]
+    parts = [parse_entry(each, Postmark) for each in made.logged()]
+    problems = [explain(Postmark, part, made.recorded) for part in parts if part]
+    assert problems == ["Email is missing or null.", "BouncedAt is missing or null."]
 
 
 # -- the schema ------------------------------------------------------------------------

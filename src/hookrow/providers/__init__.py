@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Refusal
 from hookrow.core.optional import OPTIONAL_KINDS, RECORDS, Kinds
 from hookrow.http import SECRET_HEADER, Request, RequestHead, Response
@@ -103,14 +104,16 @@ def explain(parser: BodyParser, part: Part, recorded: Kinds) -> str | None:
 
     Also returns None if the provider does not explain why it does not support the event.
     """
-    if part.notification is None:
-        return parser.explain(part.body) if isinstance(parser, Explains) else None
-    for name, columns in RECORDS.items():
-        if OPTIONAL_KINDS.get(columns[0]) is type(part.notification) not in recorded:
+    for name, (column, *_) in RECORDS.items():
+        kind = OPTIONAL_KINDS.get(column)
+        types = type(part.notification), part.unsupported.record_type
+        if kind and kind not in recorded and (kind is types[0] or RECORD_TYPES[kind] == types[1]):
             return (
-                f"The mapping does not record this type: map the column {columns[0]!r}, or add "
+                f"The mapping does not record this type: map the column {column!r}, or add "
                 f"{name!r} to `record`."
             )
+    if part.notification is None and isinstance(parser, Explains):
+        return parser.explain(part.body)
     return None
 
 
