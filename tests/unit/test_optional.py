@@ -10,6 +10,7 @@ from receiving import NOON, Database, people, post, receive
 
 from hookrow import ConfigurationError, Role, Schema, testing
 from hookrow.core.optional import OPTIONAL_COLUMNS
+from hookrow.postmark_api.register import triggers_of
 from hookrow.providers import explain
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.replay import arrivals_of, parse_entry, replay
@@ -146,3 +147,10 @@ def test_a_bounce_without_a_type() -> None:
     schema = Schema(dispatches=Role("sends", {"bounced_at": "bounced_on"}), record=("bounce",))
     assert schema.columns("dispatches")["bounced_at"] == "bounced_on"
     assert "bounce_type" not in schema.columns("dispatches")
+
+
+def test_the_triggers_of_the_webhook_are_those_that_are_recorded() -> None:
+    usual = {"Delivery", "Open", "SubscriptionChange"}
+    assert {*triggers_of(None)} == {*triggers_of(database([]))} == usual
+    recording = database(["clicked_at", "bounced_at", "first_opened_at"])
+    assert {*triggers_of(recording)} == usual | {"Click", "Bounce"}
