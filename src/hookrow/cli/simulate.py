@@ -80,9 +80,10 @@ def simulate(  # noqa: PLR0913 - one for each option
 
     Each notification is a KIND for EMAIL and the provider's MESSAGE_ID, and occurred now. With
     --count, their times are a millisecond apart, and {} in EMAIL and MESSAGE_ID is replaced with
-    the number of the notification. bounce, complaint, click and inbound get a 422; test is what the
-    provider's button "Send test" posts, and takes no EMAIL. A connection that is refused is retried
-    for 3 seconds. The exit status is 0 if every response is 200, and 130 after Ctrl-C.
+    the number of the notification. inbound gets a 422, and so do bounce, complaint and click unless
+    the mapping records them; test is what the provider's button "Send test" posts, and takes no
+    EMAIL. A connection that is refused is retried for 3 seconds. The exit status is 0 if every
+    response is 200, and 130 after Ctrl-C.
     """
     if (notification["email"] is None) != (notification["kind"] == "test"):
         raise click.UsageError("EMAIL is required, except for test, which has a fixed address.")
