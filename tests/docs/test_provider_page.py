@@ -5,6 +5,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from hookrow import Postmark, Receiver, testing
+from hookrow.core.optional import ALWAYS
 from hookrow.postmark_api.register import triggers_of
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import SECRET, post
@@ -20,7 +21,7 @@ NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 def test_the_enabled_triggers_are_the_supported_types() -> None:
     webhook = json.loads(read_blocks(PAGE, "json")[0])
     enabled = {name for name, trigger in webhook["Triggers"].items() if trigger["Enabled"]}
-    assert enabled == set(triggers_of(None))
+    assert enabled == set(triggers_of(ALWAYS))
     assert [header["Name"] for header in webhook["HttpHeaders"]] == ["X-Provider-Secret"]
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from subprocess import CompletedProcess
 from textwrap import dedent
@@ -13,7 +13,7 @@ from providing import writes
 
 import world
 from command import Command
-from hookrow import Postmark, Receiver
+from hookrow import Postmark, Receiver, Schema
 from hookrow.stores.sql import SQLStore
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
 from hookrow.wsgi import WSGI
@@ -29,14 +29,20 @@ def api() -> Iterator[PostmarkStandIn]:
         yield api
 
 
-@pytest.fixture
-def url(command: Command) -> Iterator[str]:
-    """Return the URL of a hookrow that uses the command's database."""
+@contextmanager
+def serve(command: Command, schema: Schema) -> Iterator[str]:
+    """Return the URL of a hookrow that uses the command's database, with this schema."""
     assert command.call("db", "upgrade").returncode == 0
-    store = SQLStore(f"sqlite:///{command.folder / 'hookrow.db'}")
+    store = SQLStore(f"sqlite:///{command.folder / 'hookrow.db'}", schema)
     receiver = Receiver(Postmark(SECRET), store, acknowledge_tests=True)
     with closing(store), closing(receiver), loopback(WSGI(receiver)) as port:
         yield f"http://127.0.0.1:{port}{ENDPOINT}"
+
+
+@pytest.fixture
+def url(command: Command) -> Iterator[str]:
+    with serve(command, Schema()) as url:
+        yield url
 
 
 @pytest.fixture
@@ -187,9 +193,28 @@ def test_without_a_database(run: Run) -> None:
     assert done.returncode == 0
 
 
+def test_optional_records(run: Run, api: PostmarkStandIn, command: Command) -> None:
+    """Their triggers follow the mapping, even while the database cannot be opened."""
+    (command.folder / "hookrow.toml").write_text('[tables]\nrecord = ["click", "bounce"]\n')
+    with serve(command, Schema()) as url:
+        done = run("register", "--url", url, "--stream", "outbound")
+    assert "Click: 422" in done.stderr
+    assert "restart hookrow with the mapping of this command" in done.stderr
+    assert not api.webhooks
+    with serve(command, Schema(record=("click", "bounce"))) as url:
+        assert run("register", "--url", url, "--stream", "outbound").returncode == 0
+    [webhook] = api.webhooks
+    usual = {Trigger.DELIVERY, Trigger.OPEN, Trigger.CHANGE}
+    assert webhook.verified == usual | {Trigger.CLICK, Trigger.BOUNCE}
+    (command.folder / "hookrow.db").rename(command.folder / "away.db")
+    done = run("register", "--url", url, "--stream", "outbound", "--dry-run")
+    assert f"webhook {webhook.id} needs no change." in done.stdout
+    assert "Nothing is compared with the log" in done.stderr
+
+
 def test_the_receiver_of_an_application(api: PostmarkStandIn, url: str, command: Command) -> None:
     source = f"""
-        from hookrow import Postmark, Receiver
+        from hookrow import Postmark, Receiver, Schema
         from hookrow.providers.resend import Resend
         from hookrow.stores.sql import SQLStore
         store = SQLStore("sqlite:///hookrow.db")

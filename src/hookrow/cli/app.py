@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import OWN_TABLES, ConfigurationError
 from hookrow.providers import BodyParser
@@ -57,6 +58,11 @@ class StandaloneApp:
         from hookrow.stores.sql.urls import backend
 
         return backend(database_url)
+
+    @property
+    def recorded(self) -> Kinds:
+        """The kinds of notification that the schema records."""
+        return recorded_kinds(self.schema.columns("dispatches"))
 
     @contextmanager
     def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:

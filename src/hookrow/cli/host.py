@@ -12,6 +12,7 @@ import click
 
 from hookrow.cli.app import DEFAULT_PROVIDER, verify_tables
 from hookrow.cli.settings import SettingSource, setting_source
+from hookrow.core.optional import Kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER
@@ -112,6 +113,14 @@ class HostApp:
     def schema(self) -> Schema:
         """The mapping of the store."""
         return self.store.schema
+
+    @property
+    def recorded(self) -> Kinds:
+        """The kinds of notification that the store records."""
+        from hookrow.receiver.receiver import Receiver
+
+        loaded = self.loaded
+        return (loaded.store if isinstance(loaded, Receiver) else loaded).recorded
 
     @contextmanager
     def open_database(self, database_url: str) -> Iterator[Database]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,14 +51,18 @@ def register(
             "secret that hookrow accepts."
         )
     api = session.api
-    wanted = register.Wanted(url=url, secret=session.secrets[0], header=session.header)
+    wanted = register.Wanted(
+        url=url,
+        secret=session.secrets[0],
+        header=session.header,
+        triggers=register.triggers_of(session.app.recorded),
+    )
     server = webhooks.read_server(api)
     chosen = webhooks.read_streams(api, streams)
     if not chosen:
         raise ConfigurationError(f"The server {server.name} has no message stream that sends mail.")
     registered = any(each.is_ours for one in chosen for each in webhooks.read_webhooks(api, one))
     with session.open_log() as store:
-        wanted = replace(wanted, triggers=register.triggers_of(store))
         if store is not None:
             check_server(server, store, registered=registered)
     if not as_json:
@@ -108,9 +111,9 @@ def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
     from hookrow.postmark_api.register import triggers_of
     from hookrow.postmark_api.status import Expected, read_status
 
+    triggers = triggers_of(session.app.recorded)
+    expected = Expected(secrets=session.secrets, header=session.header, triggers=triggers)
     with session.open_log() as store:
-        triggers = triggers_of(store)
-        expected = Expected(secrets=session.secrets, header=session.header, triggers=triggers)
         found = read_status(session.api, expected, streams, store=store)
     if as_json:
         click.echo(msgspec.json.encode(_as_json(found)).decode())

@@ -69,4 +69,4 @@ def rotate(
             for step in rotation.finish(store) if finish else rotation.begin():
                 click.echo(msgspec.json.encode({"step": step}).decode() if as_json else step)
     except VerificationFailed as error:
-        raise describe_failure(error, "with the URL of the webhook") from error
+        raise describe_failure(error, "URL") from error

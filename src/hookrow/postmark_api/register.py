@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from hookrow.core.log_entry import RECORD_TYPES
+from hookrow.core.optional import Kinds
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI, is_loopback
@@ -24,15 +25,14 @@ from hookrow.postmark_api.webhooks import (
     read_webhooks,
     unverified,
 )
-from hookrow.stores import Store
 
 TRIGGERS = ("Delivery", "Open", "SubscriptionChange")
 """The triggers of the record types that hookrow records for every mapping."""
 
 
-def triggers_of(store: Store | None) -> Collection[str]:
-    """Return the triggers of the record types that a store records; None is one by default."""
-    return TRIGGERS if store is None else sorted({RECORD_TYPES[each] for each in store.recorded})
+def triggers_of(recorded: Kinds) -> Collection[str]:
+    """Return the triggers of the kinds of notification that a store records."""
+    return sorted({RECORD_TYPES[kind] for kind in recorded})
 
 
 ATTEMPTS = 3
@@ -179,10 +179,15 @@ def advice(trial: Trial, url: str) -> str:
             return ""
         case 401:
             return "Let every instance accept the newest secret: restart it, or send it SIGHUP."
-        case 404 | 422:
+        case 404:
             return (
                 "Turn on acknowledge_tests, so that hookrow responds with 200 to the provider's "
                 "tests, and run the command again."
+            )
+        case 422:
+            return (
+                "The instance at that URL does not record this type: restart hookrow with the "
+                "mapping of this command, and run the command again."
             )
         case _:
             return f"Find the cause with: hookrow check {url}"

@@ -32,7 +32,7 @@ class ProviderWatch(PeriodicTask):
         super().__init__(self._ask, seconds=ASK_EVERY, name="status of the provider")
 
     def _ask(self) -> None:
-        expected = Expected(secrets=self._secrets(), triggers=triggers_of(self._store))
+        expected = Expected(secrets=self._secrets(), triggers=triggers_of(self._store.recorded))
         self._api.hide(*expected.secrets)
         try:
             self.line = read_status(self._api, expected, store=self._store).summary
