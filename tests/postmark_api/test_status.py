@@ -156,3 +156,19 @@ def test_tests_of_the_provider_name_no_server(store: MemoryStore) -> None:
         testing.post(url, testing.send_test(at=api.now), secret=SECRET)
         testing.post(url, {"ServerID": "5"}, secret=SECRET)
         assert not read(api, store=store).drift
+
+
+def test_a_url_with_a_password(api: PostmarkStandIn) -> None:
+    """Neither the status nor a registration shows it."""
+    [webhook] = api.webhooks
+    webhook.url = "https://user:password@example.com/provider/webhooks?key=password"
+    expected = "https://***@example.com/provider/webhooks?***"
+    assert read(api).webhooks[0].url == expected
+    wanted = Wanted(url="https://example.com/provider/webhooks", secret=SECRET)
+    [found] = register(client(api), wanted, read_streams(client(api), ["outbound"]), dry_run=True)
+    assert found.changes[0].reasons == [f"Its URL is {expected}."]
+
+
+def test_a_webhook_whose_url_is_not_valid_is_not_ours(api: PostmarkStandIn) -> None:
+    api.webhooks[0].url = "http://[provider/webhooks"
+    assert not read(api).webhooks

@@ -132,7 +132,7 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
     reasons: list[str] = []
     body = {}
     if webhook.url != wanted.url:
-        reasons.append(f"Its URL is {api.clean(webhook.url)}.")
+        reasons.append(f"Its URL is {api.clean(webhook.address)}.")
         body["Url"] = wanted.url
     if list(webhook.values(wanted.header)) != [wanted.secret]:
         reasons.append(f"Its header {wanted.header} is missing or not the newest secret.")
@@ -235,7 +235,7 @@ def _check_url(url: str) -> None:
         )
     if not parts.path.endswith(ENDPOINT) or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"--url must end in {ENDPOINT}, where hookrow receives notifications; it is {url}."
+            f"--url must end in {ENDPOINT}, where hookrow receives notifications, without a query."
         )
     if parts.scheme == "http" and not is_loopback(host):
         raise ConfigurationError(

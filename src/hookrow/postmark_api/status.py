@@ -217,7 +217,7 @@ def _compare(
     return WebhookStatus(
         webhook.id,
         stream.id,
-        api.clean(webhook.url),
+        api.clean(webhook.address),
         {each: "paused" if each in paused else VERIFIED for each in sorted(webhook.enabled)},
         position,
         [f"Webhook {webhook.id} of the stream {stream.id}: {each}." for each in drift],

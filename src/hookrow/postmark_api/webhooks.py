@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -60,7 +61,19 @@ class Webhook:
     @property
     def is_ours(self) -> bool:
         """Whether the URL is that of a hookrow, whoever runs it."""
-        return urlsplit(self.url).path.rstrip("/").endswith(ENDPOINT)
+        with suppress(ValueError):
+            return urlsplit(self.url).path.rstrip("/").endswith(ENDPOINT)
+        return False
+
+    @property
+    def address(self) -> str:
+        """The URL for messages, which may not contain its user name, password or query."""
+        with suppress(ValueError):
+            parts = urlsplit(self.url)
+            user, _, host = parts.netloc.rpartition("@")
+            netloc = f"***@{host}" if user else host
+            return parts._replace(netloc=netloc, query=parts.query and "***").geturl()
+        return "not valid"
 
     @property
     def enabled(self) -> AbstractSet[str]:
