@@ -20,6 +20,7 @@ from loopback import loopback
     [
         *("", "api.postmarkapp.com", "ftp://api.postmarkapp.com", "https://", "https://a b"),
         *("https://user:password@example.com", "https://example.com?token=a", "https://[::1"),
+        *("https://example.com/ä", "https://example.com/a\nb"),
         *("http://example.com", "http://10.0.0.1", "http://127.0.0.1.example.com"),
     ],
 )
@@ -35,6 +36,11 @@ def test_addresses_that_are_refused(address: str) -> None:
 )
 def test_addresses(address: str) -> None:
     assert PostmarkAPI("a-token", address).address == address.rstrip("/")
+
+
+def test_a_host_that_is_not_valid() -> None:
+    with pytest.raises(APIError, match="cannot be reached"):
+        PostmarkAPI("a-token", "https://api..example.com").get("/server")
 
 
 @pytest.mark.parametrize("token", ["", "two words", "a\nb", "tökén"])

@@ -36,6 +36,10 @@ LONGEST_MESSAGE = 500
 """In characters; a longer text of the provider is truncated."""
 
 
+_UNREACHABLE = (ConnectionRefusedError, gaierror, ssl.SSLCertVerificationError, UnicodeError)
+"""The errors after which no request was sent, and none would be by another attempt."""
+
+
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
         """Follow no redirect, because it might take the token to another host."""
@@ -123,7 +127,7 @@ class PostmarkAPI:
                 response = error
             with response:
                 status, head, text = response.status, response.headers, response.read()
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, UnicodeError) as error:  # the last for a host like "a..b"
             raise self._no_response(error, changes=data is not None) from error
         _check_clock(head)
         try:
@@ -138,7 +142,7 @@ class PostmarkAPI:
         cause = error.reason if isinstance(error, URLError) else error
         reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         text = self.clean(reason)
-        if isinstance(cause, ConnectionRefusedError | gaierror | ssl.SSLCertVerificationError):
+        if isinstance(cause, _UNREACHABLE):
             return APIError(
                 f"The provider's API at {self.address} cannot be reached ({text}): check the "
                 "network, and HOOKROW_PROVIDER_API if it is set."
@@ -169,7 +173,7 @@ def _check_clock(head: HTTPMessage) -> None:
     """
     try:
         at = parsedate_to_datetime(head["Date"])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return
     skew = datetime.now(UTC) - (at if at.tzinfo else at.replace(tzinfo=UTC))
     if abs(skew) > MAX_SKEW:
@@ -188,7 +192,8 @@ def _check_address(address: str) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
-    if not host or parts.scheme not in {"http", "https"} or {*" @?#"} & {*address}:
+    is_plain = address.isascii() and address.isprintable()
+    if not host or parts.scheme not in {"http", "https"} or {*" @?#"} & {*address} or not is_plain:
         raise ConfigurationError(
             f"HOOKROW_PROVIDER_API is not the address of an API, such as {ADDRESS}: correct or "
             "remove it."
