@@ -242,3 +242,8 @@ def test_windows_with_more_rows_than_the_api_returns(
     read = [row["MessageID"] for rows in reader.read(Window.around(START, api.now)) for row in rows]
     assert reader.incomplete is ignored
     assert read == (ids[-10:] if ignored else ids), "oldest first"
+
+
+def test_a_day_before_all_messages(api: PostmarkStandIn) -> None:
+    happen(api)
+    assert reconcile(api, store_of(api), since=datetime.min.replace(tzinfo=UTC))["opens"] == 1

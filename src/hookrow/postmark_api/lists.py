@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hookrow.postmark_api.client import PostmarkAPI
@@ -27,6 +27,9 @@ SHORTEST = timedelta(seconds=2)
 MARGIN = timedelta(days=1)
 """More than the offset of any time zone: it replaces the conversion to Eastern time."""
 
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+"""Before any message at the provider; near the year 1, a margin cannot be subtracted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -38,9 +41,8 @@ class Window:
     @classmethod
     def around(cls, since: datetime, until: datetime) -> Window:
         """Return a window that includes all rows between two times in UTC, and others."""
-        return cls(
-            *(each.replace(tzinfo=None, microsecond=0) for each in (since - MARGIN, until + MARGIN))
-        )
+        first = max(since, EARLIEST) - MARGIN
+        return cls(*(each.replace(tzinfo=None, microsecond=0) for each in (first, until + MARGIN)))
 
     def halves(self) -> Sequence[Window]:
         """Return the older and the newer half."""
