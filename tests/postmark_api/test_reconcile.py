@@ -247,3 +247,25 @@ def test_windows_with_more_rows_than_the_api_returns(
 def test_a_day_before_all_messages(api: PostmarkStandIn) -> None:
     happen(api)
     assert reconcile(api, store_of(api), since=datetime.min.replace(tzinfo=UTC))["opens"] == 1
+
+
+def test_messages_that_are_sent_while_a_list_is_read(
+    api: PostmarkStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They shift the older rows to later pages, which are read as well."""
+    monkeypatch.setattr(lists, "MOST_ROWS", 4)
+    ids = [api.send(BEA) for _ in range(8)]
+    get = PostmarkAPI.get
+
+    def send(self: PostmarkAPI, path: str, **query: object) -> dict[str, Any]:
+        found = get(self, path, **query)
+        if query["offset"] == 0:
+            api.state.now += timedelta(seconds=1)
+            for _ in range(3):
+                api.send(CLEO)
+        return found
+
+    monkeypatch.setattr(PostmarkAPI, "get", send)
+    reader = ListReader(client(api), "/messages/outbound", "Messages", "outbound")
+    read = {row["MessageID"] for rows in reader.read(Window.around(START, api.now)) for row in rows}
+    assert {*ids} <= read

@@ -82,13 +82,15 @@ class ListReader:
                 for half in halves:
                     yield from self._read(*half)
                 return
-        self.incomplete |= total > LAST_ROW
         pages = [rows]
         read = len(rows)
         while rows and read < min(total, LAST_ROW):
-            _, rows = self._page(window, read)
+            count, rows = self._page(window, read)
+            # Each new row shifts the older ones, so that as many rows are read twice.
+            total = max(total, count)
             pages.append(rows)
             read += len(rows)
+        self.incomplete |= total > LAST_ROW
         for page in reversed(pages):
             yield page[::-1]
 
