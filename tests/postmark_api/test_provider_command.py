@@ -290,4 +290,6 @@ def test_rotate(run: Run, api: PostmarkStandIn, command: Command) -> None:
     assert file.read_text() == f"{SECRET}\n"
     finished = run("rotate", "--finish", **given)
     assert "No rotation is in progress" in finished.stdout
+    partial = run("rotate", "--finish", "--stream", "outbound", **given)
+    assert (partial.returncode, "omit --stream" in partial.stderr) == (2, True)
     assert not writes(api)

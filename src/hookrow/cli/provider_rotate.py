@@ -53,6 +53,10 @@ def rotate(
             "HOOKROW_SECRET to a new one and HOOKROW_PREVIOUS_SECRET to the old one, restart every "
             "instance, run `hookrow provider register`, and remove the old one after 72 minutes."
         )
+    if finish and streams:
+        raise click.UsageError(
+            "--finish removes the old secret for all message streams: omit --stream."
+        )
     server = read_server(session.api)
     rotation = Rotation(
         api=session.api,
