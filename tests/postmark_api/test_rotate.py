@@ -15,7 +15,7 @@ from hookrow import Postmark, Receiver
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import rotate
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.errors import VerificationFailed
+from hookrow.postmark_api.errors import APIError, VerificationFailed
 from hookrow.postmark_api.register import Wanted, register
 from hookrow.postmark_api.rotate import RETRIES_FOR, Rotation, SecretFile
 from hookrow.postmark_api.webhooks import read_streams
@@ -233,3 +233,28 @@ def test_a_folder_that_cannot_be_written(home: Home, monkeypatch: pytest.MonkeyP
         list(home.rotation().begin())
     assert home.file.read() == [SECRET]
     assert not writes(home.api)
+
+
+def test_a_webhook_that_is_changed_later(home: Home) -> None:
+    """The provider's whole retry time starts again, as after a rotation of only some streams."""
+    list(home.rotation().begin())
+    home.now += RETRIES_FOR
+    home.api.webhooks[0].headers = ({"Name": HEADER, "Value": SECRET},)
+    list(home.rotation().begin())
+    with pytest.raises(ConfigurationError, match="for another 72 minutes"):
+        list(home.rotation().finish(None))
+
+
+def test_a_webhook_that_is_deleted_during_a_rotation(home: Home) -> None:
+    steps = home.rotation().begin()
+    while not next(steps).startswith("Webhook"):
+        pass
+    home.api.state.webhooks.popitem()
+    with pytest.raises(APIError, match="was deleted"):
+        list(steps)
+
+
+def test_a_dry_run_of_the_end_changes_nothing(home: Home) -> None:
+    home.file.set_rotated(home.now)
+    list(home.rotation(dry_run=True).finish(None))
+    assert home.file.rotated_at == home.now

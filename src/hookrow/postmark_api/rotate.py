@@ -145,6 +145,9 @@ class Rotation:
             yield f"Would give the new secret to webhooks {_ids(webhooks)}."
             return
         yield from self._wait(secrets[0], accepted=True)
+        if self._without(secrets[0]):
+            # The provider's retries with the old secret end later than after an earlier rotation.
+            self.file.set_rotated(None)
         for webhook in webhooks:
             if self._change(webhook, secrets[0]):
                 yield f"Webhook {webhook.id} of the stream {webhook.stream} has the new secret."
@@ -163,14 +166,14 @@ class Rotation:
         provider's retries or, if there is a `store`, by a request in this or the previous hour.
         """
         newest, *old = self.file.read()
-        pending = [each for each in self._webhooks() if list(each.values(self.header)) != [newest]]
-        if pending:
+        if pending := self._without(newest):
             raise ConfigurationError(
                 f"Webhooks {_ids(pending)} do not have the newest secret: run the command without "
                 "--finish first."
             )
         if not old:
-            self.file.set_rotated(None)
+            if not self.dry_run:
+                self.file.set_rotated(None)
             yield f"No rotation is in progress: {self.file.path} has one secret."
             return
         self._check_unused(store)
@@ -215,10 +218,19 @@ class Rotation:
             if each.is_ours and any(value in secrets for value in each.values(self.header))
         ]
 
+    def _without(self, secret: str) -> Sequence[Webhook]:
+        """Return those of the webhooks that do not have only this secret."""
+        return [each for each in self._webhooks() if list(each.values(self.header)) != [secret]]
+
     def _change(self, webhook: Webhook, secret: str) -> bool:
         """Give a webhook the secret, and verify that it has it; return whether it did not."""
         for attempt in range(ATTEMPTS + 1):
-            [found] = [each for each in self._webhooks() if each.id == webhook.id]
+            found = next((each for each in self._webhooks() if each.id == webhook.id), None)
+            if found is None:
+                raise APIError(
+                    f"Webhook {webhook.id} was deleted, or its header was changed, during the "
+                    "rotation: run the command again."
+                )
             if list(found.values(self.header)) == [secret]:
                 return attempt > 0
             if attempt < ATTEMPTS:
