@@ -122,7 +122,7 @@ def test_a_failed_verification(run: Run, api: PostmarkStandIn, url: str) -> None
     assert done.returncode == 1
     assert "Error: The verification failed (status 422, code 1364: 0/3 triggers" in done.stderr
     assert "    Delivery: 404. Remote server returned an HTTP status code of 404." in done.stderr
-    assert "Nothing was changed." in done.stderr
+    assert "The webhook was not changed." in done.stderr
     assert "Turn on acknowledge_tests" in done.stderr
     assert not api.webhooks
     done = run("register", "--url", url, HOOKROW_SECRET="another-secret-of-16")

@@ -143,7 +143,7 @@ def describe_failure(error: VerificationFailed, url: str) -> click.ClickExceptio
         for each in error.trials
     ]
     remedies = dict.fromkeys(advice(each, url) for each in error.trials if not each.success)
-    lines = [str(error), *results, "Nothing was changed.", *remedies]
+    lines = [str(error), *results, "The webhook was not changed.", *remedies]
     return click.ClickException("\n".join(lines))
 
 
