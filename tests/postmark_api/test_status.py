@@ -9,9 +9,10 @@ from providing import client, endpoint, writes
 
 from hookrow import testing
 from hookrow.errors import ConfigurationError
+from hookrow.postmark_api.errors import APIError
 from hookrow.postmark_api.register import Wanted, register
 from hookrow.postmark_api.status import Expected, ProviderStatus, read_status
-from hookrow.postmark_api.webhooks import read_streams
+from hookrow.postmark_api.webhooks import read_streams, read_webhooks
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.postmark_api import PostmarkStandIn, Trigger
 from hookrow.testing.postmark_api.posts import PAUSED_AFTER
@@ -156,6 +157,20 @@ def test_tests_of_the_provider_name_no_server(store: MemoryStore) -> None:
         testing.post(url, testing.send_test(at=api.now), secret=SECRET)
         testing.post(url, {"ServerID": "5"}, secret=SECRET)
         assert not read(api, store=store).drift
+
+
+@pytest.mark.parametrize(
+    "webhook",
+    [{"ID": 1, "Url": "https://a\ud800"}, {"ID": 1, "Url": "", "Triggers": {"\ud800": {}}}],
+)
+def test_text_that_cannot_be_printed(
+    webhook: object, api: PostmarkStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = client(api)
+    [stream] = read_streams(used, ["outbound"])
+    monkeypatch.setattr(used, "get", lambda *_, **__: {"Webhooks": [webhook]})
+    with pytest.raises(APIError, match="not one of Postmark's API"):
+        read_webhooks(used, stream)
 
 
 def test_a_url_with_a_password(api: PostmarkStandIn) -> None:

@@ -136,7 +136,11 @@ def read_webhooks(api: PostmarkAPI, stream: Stream) -> Sequence[Webhook]:
 def parse_webhook(found: Mapping[str, Any]) -> Webhook:
     """Return the webhook in an object of the API. Raises `APIError`."""
     headers, triggers = found.get("HttpHeaders") or [], found.get("Triggers") or {}
-    if not isinstance(headers, list) or not isinstance(triggers, dict):
+    if (
+        not isinstance(headers, list)
+        or not isinstance(triggers, dict)
+        or not "".join(triggers).isprintable()
+    ):
         raise APIError(unexpected("/webhooks"))
     status = found.get("Status")
     return Webhook(
@@ -173,13 +177,17 @@ def unexpected(path: str) -> str:
 def _objects(
     path: str, found: Mapping[str, Any], name: str, *fields: tuple[str, type]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a list, which must have these fields. Raises `APIError`."""
+    """Yield the objects of a list, which must have these fields. Raises `APIError`.
+
+    The fields are printed, so they may not contain control characters or lone surrogates.
+    """
     listed = found.get(name)
     if not isinstance(listed, list):
         raise APIError(unexpected(path))
     for each in listed:
         if not isinstance(each, dict) or any(
-            not isinstance(each.get(field), type_) for field, type_ in fields
+            not isinstance(value := each.get(field), type_) or not str(value).isprintable()
+            for field, type_ in fields
         ):
             raise APIError(unexpected(path))
         yield each
