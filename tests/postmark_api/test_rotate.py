@@ -99,10 +99,10 @@ def test_a_rotation(home: Home) -> None:
     assert writes(home.api) == [f"PUT /webhooks/{each.id}" for each in home.api.webhooks]
     home.now += RETRIES_FOR - STEP
     with pytest.raises(ConfigurationError, match="for another 1 minute:"):
-        list(home.rotation().finish(None))
+        list(home.rotation().finish(MemoryStore()))
     assert home.file.read() == [new, old]
     home.now += STEP
-    assert list(home.rotation().finish(None))[-1] == "The rotation is complete."
+    assert list(home.rotation().finish(MemoryStore()))[-1] == "The rotation is complete."
     assert home.file.read() == [new]
     assert home.postmark.secrets == [new]
     assert [*home.file.path.parent.iterdir()] == [home.file.path], "nothing else is left"
@@ -176,11 +176,11 @@ def test_finish_needs_a_rotation(home: Home) -> None:
     list(home.rotation().begin())
     home.api.webhooks[0].headers = ({"Name": HEADER, "Value": SECRET},)
     with pytest.raises(ConfigurationError, match="do not have the newest secret"):
-        list(home.rotation().finish(None))
+        list(home.rotation().finish(MemoryStore()))
     list(home.rotation().begin())
     home.file.set_rotated(None)
-    with pytest.raises(ConfigurationError, match="not known since when"):
-        list(home.rotation().finish(None))
+    with pytest.raises(ConfigurationError, match="time of the rotation is unknown"):
+        list(home.rotation().finish(MemoryStore()))
 
 
 def test_finish_while_the_old_secret_is_used(home: Home) -> None:
@@ -191,9 +191,18 @@ def test_finish_while_the_old_secret_is_used(home: Home) -> None:
     store.log.add_old_secret({home.now - timedelta(minutes=119): 1})
     with pytest.raises(ConfigurationError, match="The old secret was used in the hour from"):
         list(home.rotation().finish(store))
+    with pytest.raises(ConfigurationError, match="cannot be opened"):
+        list(home.rotation().finish(None))
     home.now += timedelta(minutes=1)
     list(home.rotation().finish(store))
     assert len(home.file.read()) == 1
+
+
+def test_an_instance_whose_url_is_not_valid(home: Home) -> None:
+    """Nothing is written."""
+    with pytest.raises(ConfigurationError, match="not the URL of a webhook"):
+        list(replace(home.rotation(), instances=["shop.example"]).begin())
+    assert home.file.read() == [SECRET]
 
 
 def test_a_killed_run_can_be_repeated(home: Home) -> None:
@@ -242,7 +251,7 @@ def test_a_webhook_that_is_changed_later(home: Home) -> None:
     home.api.webhooks[0].headers = ({"Name": HEADER, "Value": SECRET},)
     list(home.rotation().begin())
     with pytest.raises(ConfigurationError, match="for another 72 minutes"):
-        list(home.rotation().finish(None))
+        list(home.rotation().finish(MemoryStore()))
 
 
 def test_a_webhook_that_is_deleted_during_a_rotation(home: Home) -> None:
@@ -256,5 +265,5 @@ def test_a_webhook_that_is_deleted_during_a_rotation(home: Home) -> None:
 
 def test_a_dry_run_of_the_end_changes_nothing(home: Home) -> None:
     home.file.set_rotated(home.now)
-    list(home.rotation(dry_run=True).finish(None))
+    list(home.rotation(dry_run=True).finish(MemoryStore()))
     assert home.file.rotated_at == home.now

@@ -61,7 +61,7 @@ def check_url(
     seconds, for each response.
     Raises `ConfigurationError` if the URL or the secret is not valid.
     """
-    target = _parse(url)
+    target = parse_url(url)
     if secret is not None:
         Postmark(secret)
     send = partial(_send, secret=secret, name=header, timeout=timeout)
@@ -76,7 +76,7 @@ def accepts(url: str, secret: str, *, header: str = SECRET_HEADER) -> bool | Non
 
     Raises `ConfigurationError` if the URL is not valid, or public without https.
     """
-    target = _parse(url)
+    target = parse_url(url)
     try:
         found = socket.getaddrinfo(target.hostname, target.port or target.scheme)
     except (OSError, UnicodeError):
@@ -92,7 +92,7 @@ def accepts(url: str, secret: str, *, header: str = SECRET_HEADER) -> bool | Non
     return None
 
 
-def _parse(url: str) -> SplitResult:
+def parse_url(url: str) -> SplitResult:
     """Split a URL. Raises `ConfigurationError`, whose text does not quote the URL."""
     with suppress(ValueError):
         parts = urlsplit(url)
@@ -171,7 +171,7 @@ def _locate(url: SplitResult, reply: Reply, send: _Sender) -> CheckResult:
     path = url.path.rstrip("/").removesuffix(ENDPOINT) + ENDPOINT
     for place in (reply.header, url._replace(path=path, query="").geturl()):
         with suppress(ConfigurationError, ValueError):
-            other = _parse(urljoin(url.geturl(), place))
+            other = parse_url(urljoin(url.geturl(), place))
             if other != url and diagnose(send(other, Sent.WRONG)).level is Level.OK:
                 remedy = f"Give the provider {other.geturl()}: hookrow responds there."
                 return replace(result, remedy=remedy)

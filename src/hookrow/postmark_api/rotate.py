@@ -19,11 +19,11 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from hookrow.describe import format_time, pluralize
-from hookrow.diagnostics.probe import accepts
+from hookrow.diagnostics.probe import accepts, parse_url
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, Unconfirmed
-from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks
+from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
 from hookrow.stores import Store
 
 RETRIES_FOR = timedelta(minutes=72)
@@ -127,6 +127,8 @@ class Rotation:
 
         Raises `ConfigurationError` and `APIError`.
         """
+        for each in self.instances:
+            parse_url(each)
         secrets, webhooks = self.file.read(), self._webhooks()
         if not webhooks:
             raise ConfigurationError(
@@ -163,7 +165,8 @@ class Rotation:
         """Remove the old secrets from the file; yield a sentence about each step.
 
         Raises `ConfigurationError` while an old secret may still be used: by a webhook, by the
-        provider's retries or, if there is a `store`, by a request in this or the previous hour.
+        provider's retries or, if the store has a log, by a request in this or the previous hour.
+        `store` is None if it cannot be opened, which is an error during a rotation.
         """
         newest, *old = self.file.read()
         if pending := self._without(newest):
@@ -192,8 +195,7 @@ class Rotation:
         now, rotated_at = self.now(), self.file.rotated_at
         if rotated_at is None:
             raise ConfigurationError(
-                "It is not known since when the webhooks have the newest secret: run the command "
-                "without --finish first."
+                "The time of the rotation is unknown: run the command without --finish first."
             )
         if now < (until := rotated_at + RETRIES_FOR):
             minutes = -(-(until - now) // timedelta(minutes=1))
@@ -201,11 +203,16 @@ class Rotation:
                 "The provider may repeat notifications with the old secret for another "
                 f"{pluralize(minutes, 'minute')}: try again after {format_time(until)}."
             )
-        used = store.log.last_old_secret() if store and store.log else None
+        if store is None:
+            raise ConfigurationError(
+                "The log, which has the last use of the old secret, cannot be opened: set the "
+                "database, and try again."
+            )
+        used = store.log.last_old_secret() if store.log else None
         if used is not None and used > now - timedelta(hours=2):
             raise ConfigurationError(
-                f"The old secret was used in the hour from {format_time(used)}: find out who uses "
-                "it, and try again two hours later."
+                f"The old secret was used in the hour from {format_time(used)}: find its "
+                "sender, and try again two hours later."
             )
 
     def _webhooks(self) -> Sequence[Webhook]:
@@ -251,19 +258,21 @@ class Rotation:
         """Wait until all instances accept or reject a secret. Raises `ConfigurationError`."""
         urls = self.instances or sorted({each.url for each in self._webhooks()})
         waited, told = 0.0, False
-        while pending := [
-            each for each in urls if not self._agrees(each, secret, accepted=accepted)
-        ]:
+        while pending := ", ".join(
+            without_secrets(each)
+            for each in urls
+            if not self._agrees(each, secret, accepted=accepted)
+        ):
             verb = "accept the new secret" if accepted else "reject the old secret"
             if not told:
                 yield (
-                    f"Waiting until {', '.join(pending)} {verb}: send SIGHUP to each hookrow "
+                    f"Waiting until {pending} {verb}: send SIGHUP to each hookrow "
                     "serve, or restart the application."
                 )
                 told = True
             if waited >= WAIT:
                 raise ConfigurationError(
-                    f"After {WAIT:.0f} s, {', '.join(pending)} did not {verb}. Let each instance "
+                    f"After {WAIT:.0f} s, {pending} did not {verb}. Let each instance "
                     "read the secret file, and run the command again: it continues here."
                 )
             self.sleep(POLL_EVERY)

@@ -67,13 +67,8 @@ class Webhook:
 
     @property
     def address(self) -> str:
-        """The URL for messages, which may not contain its user name, password or query."""
-        with suppress(ValueError):
-            parts = urlsplit(self.url)
-            user, _, host = parts.netloc.rpartition("@")
-            netloc = f"***@{host}" if user else host
-            return parts._replace(netloc=netloc, query=parts.query and "***").geturl()
-        return "not valid"
+        """The URL for messages; see `without_secrets`."""
+        return without_secrets(self.url)
 
     @property
     def enabled(self) -> AbstractSet[str]:
@@ -164,6 +159,16 @@ def unverified(statistics: Mapping[str, Any], webhook: Webhook) -> Collection[st
     known = statuses if isinstance(statuses, dict) else {}
     usual = webhook.status or VERIFIED
     return {each for each in webhook.enabled if str(known.get(each, usual)).lower() != VERIFIED}
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL for messages, which may not contain its user name, password or query."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        user, _, host = parts.netloc.rpartition("@")
+        netloc = f"***@{host}" if user else host
+        return parts._replace(netloc=netloc, query=parts.query and "***").geturl()
+    return "not valid"
 
 
 def unexpected(path: str) -> str:
