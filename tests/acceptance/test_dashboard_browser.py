@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import Visitor, chromium
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from sqlalchemy import delete, insert, select
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -173,7 +173,7 @@ def test_charts_show_the_figures_of_the_log(site: Visitor, sqlite_url: str) -> N
     legends = site.page.locator("section[aria-labelledby=by-outcome] .legend")
     legends.get_by_role("link", name="dispatch not found").click()
     site.page.locator("#rows tr", has_text=EARLY).wait_for()
-    assert site.page.locator("#rows tr").count() == figures["dispatch not found"]
+    expect(site.page.locator("#rows tr")).to_have_count(figures["dispatch not found"])
 
 
 def test_the_keyboard_reaches_everything(site: Visitor) -> None:
@@ -284,10 +284,10 @@ def test_without_javascript(browser: Browser, mount: str) -> None:
         visitor.page.get_by_role("link", name="Reload").click()
         visitor.page.get_by_role("link", name="Older").click()
         visitor.page.get_by_role("link", name="Newer", exact=True).click()
-        assert visitor.page.locator("#rows tr").count() == 50
+        expect(visitor.page.locator("#rows tr")).to_have_count(50)
         visitor.page.locator("select[name=outcome]").select_option("dispatch not found")
         visitor.page.get_by_role("button", name="Filter").click()
-        assert visitor.page.locator("#rows tr", has_text=EARLY).count() == 1
+        expect(visitor.page.locator("#rows tr", has_text=EARLY)).to_have_count(1)
         for text, heading in ((ADA, "Subscriber"), ("m-1", "Dispatch"), ("7", "Notification 7")):
             visitor.page.get_by_role("searchbox").fill(text)
             visitor.page.keyboard.press("Enter")
