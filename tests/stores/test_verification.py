@@ -67,6 +67,12 @@ def hiding(**where: object) -> Schema:
     return people(where=where)
 
 
+def bouncing() -> Schema:
+    """Return the schema with columns for bounces."""
+    columns = {**HOST.dispatches.columns, "bounced_at": "made", "bounce_type": "state"}
+    return replace(HOST, dispatches=replace(HOST.dispatches, columns=columns))
+
+
 def keeping(bounced: str | int, other: str | int | None = None) -> Schema:
     """Return the schema with one word or number for hard bounces, and one for all others."""
     others = {} if other is None else {"*": other}
@@ -76,6 +82,7 @@ def keeping(bounced: str | int, other: str | int | None = None) -> Schema:
 EMPTY = "set empty='' in its role to write an empty string instead of null"
 NO_TIME = "on_recorded and on_refused"
 WHY = "people.suppression_reason"
+BOUNCE = "sends.state"
 WORDS = keeping("bounced", "other")
 NUMBERS = keeping(1, 9)
 BLANK = replace(people(empty=""), reasons={"*": "other"})
@@ -101,6 +108,11 @@ def check(engine: Engine, schema: Schema, error: str) -> None:
         ({"people.suppressed_at": "boolean"}, HOST, NO_TIME),
         ({"sends.opened_at": "date"}, HOST, NO_TIME),
         ({"sends.opened_at": GENERATED}, HOST, "is generated, and cannot be written: name another"),
+        # An optional record is verified like the others.
+        ({BOUNCE: "text"}, bouncing(), ""),
+        ({BOUNCE: "text", "sends.made": "boolean"}, bouncing(), NO_TIME),
+        ({BOUNCE: "integer"}, bouncing(), "cannot hold the type of a bounce: name a column of"),
+        ({BOUNCE: "text NOT NULL"}, bouncing(), "not every bounce has a type: drop NOT NULL."),
         # A column has to hold every reason that the schema may write.
         ({WHY: "integer"}, NUMBERS, ""),
         ({WHY: "bigint"}, HOST, "BIGINT, which cannot hold text: map the reasons"),
@@ -137,6 +149,8 @@ def test_columns(engine: Engine, types: dict[str, str], schema: Schema, error: s
         ({WHY: "blank NOT NULL"}, BLANK, ""),
         ({WHY: "sole NOT NULL"}, BLANK, "type enum sole, which cannot hold an empty string: omit"),
         ({WHY: "varchar(6)"}, WORDS, "cannot hold the reason 'bounced'"),
+        ({BOUNCE: "varchar(64)"}, bouncing(), ""),
+        ({BOUNCE: "varchar(63)"}, bouncing(), "too short: types of bounces have up to 64 char"),
         # An email and a message id are texts; a key has the type of the columns that refer to it.
         ({"people.email": "uuid"}, HOST, "'email' of 'people' is of the type UUID, but must be"),
         ({"sends.provider_message_id": "uuid"}, HOST, ""),

@@ -16,6 +16,7 @@ from hookrow.core.log_entry import (
     LONGEST_TRACE_ID,
 )
 from hookrow.core.notification import Source
+from hookrow.core.optional import LONGEST_BOUNCE_TYPE
 from hookrow.core.result import Result
 from hookrow.core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
 from hookrow.core.schema import (
@@ -102,6 +103,17 @@ _RULES = (
         {"bounce_type"},
         lambda column, _: column.kind != "text" if column.type else column.kind in _NO_TEXT,
         f"{_TYPE}, which cannot hold the type of a bounce: name a column of text.",
+    ),
+    _Rule(
+        {"bounce_type"},
+        lambda column, _: column.length is not None and column.length < LONGEST_BOUNCE_TYPE,
+        f"{_TYPE}, which is too short: types of bounces have up to {LONGEST_BOUNCE_TYPE} "
+        "characters.",
+    ),
+    _Rule(
+        {"bounce_type"},
+        lambda column, _: not column.nullable,
+        "NOT NULL, but not every bounce has a type: drop NOT NULL.",
     ),
     _Rule(
         _REASON,
