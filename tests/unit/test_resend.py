@@ -15,6 +15,9 @@ from receiving import people
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from hookrow import (
+    Bounced,
+    Clicked,
+    Complained,
     ConfigurationError,
     Delivered,
     Opened,
@@ -30,6 +33,7 @@ from hookrow.providers import Unauthentic
 from hookrow.providers.payload import Part
 from hookrow.providers.resend import MOST_RECIPIENTS, Resend
 from hookrow.providers.standard_webhooks import TOLERANCE
+from hookrow.receiver.replay import arrivals_of, replay
 from wire import ENDPOINT
 
 AT = datetime(2026, 11, 22, 8, 30, 15, 126000, tzinfo=UTC)
@@ -169,6 +173,11 @@ def test_a_secret_that_is_not_valid(secret: str) -> None:
     ("payload", "notification"),
     [
         (event("email.opened"), Opened("ada@example.com", "m-ada", AT)),
+        (event("email.clicked"), Clicked(*ADAS, AT)),
+        (event("email.complained"), Complained(*ADAS, AT)),
+        (event("email.bounced"), Bounced(*ADAS, AT)),
+        (event("email.bounced", bounce={"type": "Permanent"}), Bounced(*ADAS, AT, "Permanent")),
+        (event("email.bounced", bounce=[{"type": 5}]), Bounced(*ADAS, AT)),
         (event(to=["Ada <ada@example.com>"]), Delivered("ada@example.com", "m-ada", AT)),
         (
             event("suppression.added", to=None, email="a@x", origin="bounce"),
@@ -193,7 +202,8 @@ def test_events(payload: dict[str, Any], notification: object) -> None:
 @pytest.mark.parametrize(
     ("body", "unsupported"),
     [
-        (event("email.bounced"), Unsupported("email.bounced", *ADAS)),
+        (event("email.sent"), Unsupported("email.sent", *ADAS)),
+        (event("email.bounced") | {"created_at": "soon"}, Unsupported("email.bounced", *ADAS)),
         (event("domain.created", to=None), Unsupported("domain.created", None, "m-ada")),
         (
             event() | {"created_at": "soon"},
@@ -268,3 +278,15 @@ def test_a_receiver_of_resend() -> None:
         assert receiver(unsigned).status == 401
     assert database.dispatches[1]["delivered_at"] == AT
     assert {each.provider for each in database.logged()} == {"resend"}
+
+
+def test_optional_records() -> None:
+    """A replay records them after their column was added."""
+    database = people("ada")
+    with closing(Receiver(provider(), database)) as receiver:
+        assert post(receiver, event("email.clicked")).body == b"Ignored\n"
+        [entry] = database.logged()
+        assert (entry.record_type, entry.recipient, entry.message_id) == ("email.clicked", *ADAS)
+    database.optional = ["clicked_at"]
+    replay(database, arrivals_of(database, [entry], Resend))
+    assert database.dispatches[1]["clicked_at"] == AT

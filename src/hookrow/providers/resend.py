@@ -15,6 +15,9 @@ from types import MappingProxyType
 import msgspec
 
 from hookrow.core.notification import (
+    Bounced,
+    Clicked,
+    Complained,
     Delivered,
     Notification,
     Opened,
@@ -42,6 +45,7 @@ class _Data(msgspec.Struct, gc=False):
     to: object = None
     email: object = None
     origin: object = None
+    bounce: object = None
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -59,8 +63,9 @@ class Resend:
     """Authenticates requests by their signature, and reads Resend's events.
 
     `email.delivered` and `email.opened` set the two times of a dispatch, whose message id is the
-    email's id. `suppression.added` and `suppression.removed` suppress and reactivate a subscriber:
-    Resend posts them after each hard bounce and each complaint. Other events get a 200 and are
+    email's id; `email.clicked`, `email.bounced` and `email.complained` set optional ones.
+    `suppression.added` and `suppression.removed` suppress and reactivate a subscriber: Resend posts
+    them after each hard bounce and each complaint. Events that are not recorded get a 200 and are
     logged as unsupported, because Resend would repeat them for a day after any other response, and
     disable a webhook that keeps refusing (https://resend.com/docs/webhooks/retries-and-replays).
 
@@ -105,11 +110,9 @@ class Resend:
         if event is None:
             return Part(None, body)
         notification, type_ = _notification(event), text_of(event.type)
-        if notification is None:
-            data = event.data or _Data()
-            unsupported = Unsupported(type_, _recipient(data), text_of(data.email_id))
-            return Part(None, body, unsupported)
-        return Part(notification, body, record_type=type_)
+        data = event.data or _Data()
+        unsupported = Unsupported(type_, _recipient(data), text_of(data.email_id))
+        return Part(notification, body, unsupported, record_type=type_ if notification else None)
 
     @staticmethod
     def explain(body: bytes) -> str | None:
@@ -139,10 +142,11 @@ def _notification(event: _Event) -> Notification | None:
     match event.type:
         case _ if isinstance(data.to, list) and len(data.to) > 1:
             return None
-        case "email.delivered" if at:
-            return Delivered(recipient, message_id, at)
-        case "email.opened" if at:
-            return Opened(recipient, message_id, at)
+        case str() as type_ if at and type_ in TIMES:
+            return TIMES[type_](recipient, message_id, at)
+        case "email.bounced" if at:
+            bounce = data.bounce if isinstance(data.bounce, dict) else {}
+            return Bounced(recipient, message_id, at, text_of(bounce.get("type")))
         case "suppression.added" if reason := _reason(data):
             return Suppressed(recipient, None, at, reason)
         case "suppression.removed":
@@ -158,7 +162,13 @@ def _reason(data: _Data) -> str | None:
     return REASONS.get(origin, origin)
 
 
-KINDS = {"email.delivered", "email.opened", "suppression.added", "suppression.removed"}
+TIMES = {
+    "email.delivered": Delivered,
+    "email.opened": Opened,
+    "email.clicked": Clicked,
+    "email.complained": Complained,
+}
+KINDS = {*TIMES, "email.bounced", "suppression.added", "suppression.removed"}
 
 
 def _time(value: object) -> datetime | None:
