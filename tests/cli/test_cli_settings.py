@@ -165,6 +165,7 @@ FILE = f"""
     database_url = "postgresql://bob:{HIDDEN[3]}@127.0.0.1:1/mail?sslpassword=pa55"
     [tables]
     subscriptions = false
+    record = ["click", "first_open"]
     [tables.subscribers]
     table = "people"
 """
@@ -194,6 +195,7 @@ def test_sources(command: Command) -> None:
     assert set(found) == {*PRECEDENCE, *others}
     url = "postgresql://bob:***@127.0.0.1:1/mail?sslpassword=***"
     ours = "dispatches in hookrow_dispatches, log in hookrow_notifications"
+    records = "record click, record first_open"
     for name, expected in {
         "config": ("other.toml", "flag", "--config"),
         "previous_secret": ("***", "flag", "--previous-secret"),
@@ -203,7 +205,7 @@ def test_sources(command: Command) -> None:
         "database_url": (url, "file", "other.toml"),
         "host": ("127.0.0.1", "default", ""),
         "spool": (None, "default", ""),
-        "tables": (f"subscribers in people, {ours}", "file", "other.toml"),
+        "tables": (f"subscribers in people, {ours}, {records}", "file", "other.toml"),
     }.items():
         assert tuple(found[name][key] for key in ("value", "source", "name")) == expected
     assert [name for name, each in found.items() if each["level"] == "error"] == ["workers"]

@@ -259,8 +259,7 @@ def _as_ignored(found: SettingSource) -> SettingSource:
 
 
 def _format_tables(schema: Schema) -> str:
-    """Return the table of each role, and that of the log."""
+    """Return the table of each role and that of the log, and the requested records."""
     tables = {name: role.table for name, role in schema.roles.items()}
-    return ", ".join(
-        f"{name} in {table}" for name, table in {**tables, "log": schema.log}.items() if table
-    )
+    parts = [f"{name} in {table}" for name, table in {**tables, "log": schema.log}.items() if table]
+    return ", ".join([*parts, *(f"record {name}" for name in schema.record)])
