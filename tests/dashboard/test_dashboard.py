@@ -386,6 +386,15 @@ class TestSuppression:
         assert page.count("by notification 2") == 2
         assert ">suppressed<" in visitor.shows("/subscriber", email=ADA)
 
+    def test_optional_records(self, store: MemoryStore, visitor: Visitor) -> None:
+        store.optional = ("first_opened_at", "bounced_at", "bounce_type")
+        receive(store, testing.opening(ADA, ADAS, at=AT), testing.bounce(ADA, ADAS, at=AT))
+        page = visitor.shows("/dispatch", message_id=ADAS)
+        assert page.count("by notification 1") == 2, "opened_at and first_opened_at"
+        assert page.count("by notification 2") == 1
+        assert page.count("HardBounce") == 1
+        assert visitor.shows("/notification", id="2").count("HardBounce") >= 2, "and in its body"
+
     def test_undated(self, store: MemoryStore, visitor: Visitor) -> None:
         """A suppression without a time is found by its arrival, if the log has its address."""
         undated = testing.suppression(ADA, None, at=AT)

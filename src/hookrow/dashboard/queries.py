@@ -1,7 +1,4 @@
-"""Queries for the pages of notifications, subscribers and dispatches.
-
-Nothing here changes or locks a row.
-"""
+"""Queries for the pages of notifications, subscribers and dispatches. They lock no row."""
 
 from __future__ import annotations
 
@@ -17,8 +14,10 @@ from hookrow.core.notification import (
     Arrival,
     Change,
     Dispatch,
+    DispatchEvent,
     EventTime,
     LookupKeys,
+    Opened,
     Reactivated,
     Recorded,
     RowId,
@@ -50,10 +49,9 @@ MAX_CAUSES = 50
 """The maximum number of entries that are compared with a time in a row."""
 
 _TYPES = {
-    EventTime.DELIVERED.value: "Delivery",
-    EventTime.OPENED.value: "Open",
-    "suppressed_at": "SubscriptionChange",
-    "suppression_changed_at": "SubscriptionChange",
+    **{kind.column.value: RECORD_TYPES[kind] for kind in DispatchEvent.__subclasses__()},
+    EventTime.FIRST_OPENED.value: RECORD_TYPES[Opened],
+    **dict.fromkeys(("suppressed_at", "suppression_changed_at"), RECORD_TYPES[Suppressed]),
 }
 """The type of the notifications that set a column."""
 
@@ -259,7 +257,8 @@ def _author(entry: StoredEntry) -> str:
 
 def _values(change: Change) -> Sequence[tuple[str, Any]]:
     if isinstance(change, SetTime):
-        return [(change.column.value, change.at)]
+        type_ = [] if change.bounce_type is None else [("bounce_type", change.bounce_type)]
+        return [(change.column.value, change.at), *type_]
     return [
         ("suppressed_at", None if change.reason is None else change.at),
         ("suppression_reason", change.reason),
