@@ -78,7 +78,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     is its time. `retry_at` is the time of the next retry if the notification is parked. `body` is
     the posted text, or None if bodies are not stored. Only a suppression has a `reason`.
     `provider` is the name of the provider, and `source` the origin of the arrival with this
-    result; both are None in entries of the first edition. `trace_id` is the provider's, if it sends
+    result; both are None in entries of version 0.1.0. `trace_id` is the provider's, if it sends
     one.
     """
 
