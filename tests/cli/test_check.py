@@ -213,7 +213,7 @@ def test_encoding(postgres: Databases, caplog: pytest.LogCaptureFixture) -> None
         (
             """INSERT INTO hookrow_meta VALUES ('mapping', '{"subscribers":"old"}')""",
             "mapping",
-            "The log was written for other tables than those mapped now: subscribers in old, ",
+            "The log was written for tables other than those mapped now: subscribers in old, ",
         ),
         ("DROP TABLE hookrow_meta", "mapping", "It cannot be checked: OperationalError: no such t"),
         ("DROP TABLE hookrow_hours", "counts", "Notifications are not counted by hour."),

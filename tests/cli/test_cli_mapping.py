@@ -52,7 +52,7 @@ def test_refusal(
     prefix = "public." if database_url.startswith("postgresql") else ""
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "Error: The log was written for other tables than those mapped now: subscribers in "
+        "Error: The log was written for tables other than those mapped now: subscribers in "
         f"{prefix}hookrow_subscribers; now subscribers in {prefix}people. A replay would change "
         "the wrong rows. Use the mapping of the application that received the notifications: with "
         "--app, in hookrow.toml or, in Django, in the settings. If you renamed tables, run: "

@@ -200,7 +200,7 @@ class TestTables:
         ada = Subscriber.objects.get(pk=1)
         assert (ada.email, ada.suppressed_at) == ("ada@elsewhere.example", None)
         page = post(f"/admin/{PEOPLE}add/", {"email": ada.email.upper()}).content.decode()
-        assert "There is a subscriber with this email." in page
+        assert "A subscriber with this email already exists." in page
         post(f"/admin/{SENDS}add/", {"subscriber": "1", "list": "", "provider_message_id": ""})
         assert Dispatch.objects.latest("id").provider_message_id is None
 

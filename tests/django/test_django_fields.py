@@ -125,7 +125,7 @@ def test_folded_emails(database_url: str) -> None:
         Subscriber.objects.create(email="Ada@Example.com")
         Subscriber.objects.create(email="ZOË@example.com")
         Subscriber(email="zoë@example.com").full_clean()
-        with pytest.raises(ValidationError, match=r"There is a subscriber with this email\."):
+        with pytest.raises(ValidationError, match=r"A subscriber with this email already exists\."):
             Subscriber(email="ADA@example.com").full_clean()
         with pytest.raises(IntegrityError), atomic():
             Subscriber.objects.create(email="ADA@example.com")

@@ -53,7 +53,7 @@ def rows(title: str) -> list[str]:
 
 
 def test_every_logged_warning_is_explained() -> None:
-    assert sorted({shortened(row) for row in rows("line in the log")}) == sorted(set(logged()))
+    assert sorted({shortened(row) for row in rows("log line")}) == sorted(set(logged()))
 
 
 def test_every_response_is_explained() -> None:

@@ -115,7 +115,7 @@ def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> No
         deliver(store)
     prefix = "public." if engine.dialect.name == "postgresql" else ""
     warning = (
-        "The log was written for other tables than those mapped now: subscribers in "
+        "The log was written for tables other than those mapped now: subscribers in "
         f"{prefix}hookrow_subscribers; now subscribers in {prefix}people."
     )
     remedy = "Correct the mapping or, if it is right, run: hookrow replay --accept-mapping"

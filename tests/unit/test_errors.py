@@ -105,8 +105,8 @@ def test_errors_with_a_code(
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [
-        ("CANTOPEN", "Create its directory, and let this user write there."),
-        ("READONLY", "Let this user write the file and its directory."),
+        ("CANTOPEN", "Create its directory, and give this user write access to it."),
+        ("READONLY", "Give this user write access to the file and its directory."),
         ("FULL", "Free space on the disk."),
     ],
 )

@@ -187,7 +187,7 @@ def test_an_entry_that_does_not_fit_does_not_affect_the_others(
     spool.put([_arrival(name, size=300_000 if name == "huge" else 10) for name in names])
     assert _bodies(spool) == ["ada", "bea", "carl"]
     [message] = caplog.messages
-    assert message.startswith("Not spooled, so that only the provider can send them again: 1.")
+    assert message.startswith("Not spooled, so only the provider can send them again: 1.")
 
 
 def test_the_spool_works_after_a_fault(

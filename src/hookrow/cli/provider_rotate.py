@@ -16,14 +16,14 @@ from hookrow.server.settings import read_secrets
 
 
 @click.command(short_help="Replace the secret of the webhooks.")
-@click.option("--finish", is_flag=True, help="Remove the old secret, after nobody uses it.")
+@click.option("--finish", is_flag=True, help="Remove the old secret, once it is no longer used.")
 @click.option(
     "--instance",
     "instances",
     multiple=True,
     metavar="URL",
     help="The URL of an instance of hookrow that must accept the secret; may be repeated. "
-    "Without it, the URLs of the webhooks.",
+    "By default, the URLs of the webhooks.",
 )
 @DRY_RUN
 @with_session

@@ -44,7 +44,7 @@ STREAM = click.option(
     "streams",
     multiple=True,
     metavar="ID",
-    help="Only this message stream; may be repeated. Without it, all that send mail.",
+    help="Only this message stream; may be repeated. By default, all that send mail.",
 )
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what would change, and change nothing."
@@ -135,7 +135,7 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def describe_failure(error: VerificationFailed, url: str) -> click.ClickException:
-    """Return the error with the result of each trigger, and what to do."""
+    """Return the error with the result of each trigger, and the remedy."""
     from hookrow.postmark_api.register import advice
 
     results = [

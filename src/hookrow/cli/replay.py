@@ -56,7 +56,7 @@ def replay(
     A replay never overwrites newer values: it sets a time only if the row has none or an earlier
     one, and changes a suppression only if it has not changed since.
 
-    It does not run if the log was written for other tables than those mapped now. After renaming a
+    It does not run if the log was written for tables other than those mapped now. After renaming a
     table, run it with --accept-mapping; selecting notifications is then optional.
 
     The exit status is 1 if an ID does not exist, and 130 after Ctrl-C, which completes the

@@ -155,7 +155,7 @@ class Dashboard:
             id_ = request.head.request_id
             log.exception("The dashboard failed, request %s", id_, extra={"request_id": id_})
             name = type(error).__name__
-            response = _error(500, f"The page failed with {name}. The log has the details.")
+            response = _error(500, f"The page failed with {name}. See the server's log.")
         return _secure(response)
 
     def close(self, timeout: float | None = None) -> None:
@@ -178,7 +178,7 @@ class Dashboard:
             log.exception(
                 "The dashboard cannot authenticate request %s", id_, extra={"request_id": id_}
             )
-            return _secure(plain(500, "The request cannot be authenticated; see the log."))
+            return _secure(plain(500, "The request cannot be authenticated; see the server's log."))
         if not result:
             return _secure(plain(403, "You do not have access to this dashboard."))
         return "unknown" if result is True else result

@@ -1,4 +1,4 @@
-"""The errors of Postmark's API: what each one means, and whether to repeat the request."""
+"""The errors of Postmark's API: their meanings, and whether to repeat the request."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MEANINGS = {
     UNKNOWN_STREAM: "The provider has no such message stream: correct --stream",
     1350: "The message stream is archived: restore it at the provider, or omit it",
     1351: "The message stream is for inbound mail, which has no such webhooks: omit it",
-    1352: "The provider has no such webhook: somebody has just deleted it",
+    1352: "The provider has no such webhook: it was deleted during the command",
     1353: "The message stream does not support one of the triggers",
     1354: "The provider rejected the URL of the webhook: correct --url",
     1359: "The message stream already has as many webhooks as the provider allows: delete one",
 }
-"""What a code of the API means, with the remedy."""
+"""The meaning of each code of the API, with the remedy."""
 
 
 class APIError(HookrowError):

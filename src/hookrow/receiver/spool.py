@@ -115,7 +115,7 @@ class Spool:
                 self.put(arrivals[half:])
                 return
             log.error(
-                "Not spooled, so that only the provider can send them again: %d. %s",
+                "Not spooled, so only the provider can send them again: %d. %s",
                 len(arrivals),
                 error,
             )

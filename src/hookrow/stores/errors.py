@@ -57,8 +57,8 @@ Any other error concerns one statement and its data: `Rejected`.
 """
 
 _REMEDIES = {
-    sqlite3.SQLITE_CANTOPEN: "Create its directory, and let this user write there.",
-    sqlite3.SQLITE_READONLY: "Let this user write the file and its directory.",
+    sqlite3.SQLITE_CANTOPEN: "Create its directory, and give this user write access to it.",
+    sqlite3.SQLITE_READONLY: "Give this user write access to the file and its directory.",
     sqlite3.SQLITE_FULL: "Free space on the disk.",
     sqlite3.SQLITE_CORRUPT: "The file is damaged: restore it from a backup, or recover its rows "
     "with the sqlite3 shell's .recover.",

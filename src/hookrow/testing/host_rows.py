@@ -63,7 +63,7 @@ class HostRows:
 
     def add_subscriber(self, email: str, /) -> Key:
         """Save a subscriber; return its key."""
-        raise NotImplementedError("Define add_subscriber(email): save one, return its key.")
+        raise NotImplementedError("Define add_subscriber(email): save the row and return its key.")
 
     def add_dispatch(self, message_id: str | None, subscriber: Key, list_: Key | None, /) -> Key:
         """Save a dispatch to the subscriber, on the list if there is one; return its key.
@@ -71,7 +71,7 @@ class HostRows:
         If `message_id` is None, the dispatch is not sent yet.
         """
         raise NotImplementedError(
-            "Define add_dispatch(message_id, subscriber, list_): save one, return its key."
+            "Define add_dispatch(message_id, subscriber, list_): save the row and return its key."
         )
 
     def add_list(self) -> Key | None:
@@ -80,7 +80,7 @@ class HostRows:
 
     def add_subscription(self, list_: Key, subscriber: Key, /) -> None:
         """Save the subscriber's subscription to the list; required if there are lists."""
-        raise NotImplementedError("Define add_subscription(list_, subscriber): save one.")
+        raise NotImplementedError("Define add_subscription(list_, subscriber): save the row.")
 
     def reason(self, word: str, /) -> object:
         """Return the value that rows store for a reason of the provider: by default, the reason."""

@@ -57,7 +57,7 @@ class Subscriber(Suppressible, Created):
             models.UniqueConstraint(
                 Folded("email"),
                 name="hookrow_subscribers_email",
-                violation_error_message="There is a subscriber with this email.",
+                violation_error_message="A subscriber with this email already exists.",
             ),
         )
         indexes = (

@@ -119,7 +119,7 @@ def _describe_difference(
         return None
     changed = [role for role in {**former, **present} if former.get(role) != present.get(role)]
     return (
-        "The log was written for other tables than those mapped now: "
+        "The log was written for tables other than those mapped now: "
         f"{_format(former, changed)}; now {_format(present, changed)}."
     )
 

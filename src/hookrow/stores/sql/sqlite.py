@@ -137,7 +137,9 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     def _connect(self) -> SQLiteConnection:
         # SQLite would open the file read-only, and keep it so even once it is writable again.
         if self.file.exists() and not os.access(self.file, os.W_OK):
-            raise Unavailable(f"The file {self.name} cannot be written: let this user write it.")
+            raise Unavailable(
+                f"The file {self.name} cannot be written: give this user write access to it."
+            )
         connection = sqlite3.connect(
             self.file, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
         )

@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
                     models.UniqueConstraint(
                         Folded("email"),
                         name="hookrow_subscribers_email",
-                        violation_error_message="There is a subscriber with this email.",
+                        violation_error_message="A subscriber with this email already exists.",
                     )
                 ],
             },
