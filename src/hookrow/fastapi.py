@@ -76,7 +76,7 @@ def router(receiver: Handler) -> APIRouter:
 
 
 def _describe_request(provider: object) -> dict[str, Any]:
-    """Return what the OpenAPI page says about requests: the header with the secret, and the body.
+    """Return the OpenAPI description of requests: the header with the secret, and the body.
 
     Only Postmark's body is described.
     """

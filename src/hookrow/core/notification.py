@@ -63,7 +63,7 @@ class Clicked(DispatchEvent, frozen=True, gc=False):
 
 
 class Bounced(DispatchEvent, frozen=True, gc=False):
-    """The message bounced; `type` is the provider's name of the reason. Suppresses nobody."""
+    """The message bounced; `type` is the provider's name of the reason. This suppresses nobody."""
 
     column = EventTime.BOUNCED
     type: str | None = None
@@ -207,7 +207,7 @@ class Rows(msgspec.Struct, frozen=True):
 class SetTime(msgspec.Struct, frozen=True, gc=False):
     """Set a time of a dispatch, and the type of a bounce with its time.
 
-    If `guarded`, only if it is null or earlier in the row; the first open, if null or later.
+    If `guarded`, it replaces only null or an earlier time; a first open, null or a later time.
     """
 
     dispatch: Key

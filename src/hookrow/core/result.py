@@ -1,4 +1,4 @@
-"""Results: what became of a notification in the log, and when it is retried."""
+"""Results: the outcomes of notifications in the log, and the times of their retries."""
 
 from __future__ import annotations
 

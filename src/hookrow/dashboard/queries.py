@@ -46,7 +46,7 @@ ARRIVAL_RANGE = 5000
 """In ids; the range after a time that is searched for an entry that arrived at that time."""
 
 MAX_CAUSES = 50
-"""The maximum number of entries that are compared with a time in a row."""
+"""The maximum number of entries that are compared with one of a row's times."""
 
 _TYPES = {
     **{kind.column.value: RECORD_TYPES[kind] for kind in DispatchEvent.__subclasses__()},

@@ -45,7 +45,7 @@ MAX_COUNT = 10_000
 """The number up to which results are counted."""
 
 SEARCH_TIMEOUT, COUNT_TIMEOUT = 0.08, 0.04
-"""In seconds; how long parts of the table are searched for a page, and for the results' number."""
+"""In seconds; how long parts of the table are searched for a page, and to count the results."""
 
 QUICK = COUNT_TIMEOUT / 4
 """In seconds; after a part that took less, the next one is twice as wide."""

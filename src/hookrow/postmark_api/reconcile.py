@@ -2,7 +2,7 @@
 
 Each event is given the body that the provider would have posted, and recorded as a late
 notification, so that it never overrides a newer change. Events that change nothing are not logged.
-A run keeps no state: what an earlier one has recorded changes nothing any more.
+A run keeps no state: events that an earlier run recorded change nothing.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class Reconciliation:
     def steps(self, every_stream: Sequence[Stream] = ()) -> Iterator[None]:
         """Record suppressions, then opens and deliveries; yield after each group.
 
-        With `every_stream`, suppressions are lifted that none of these streams has. Raises
-        `APIError` and `StoreError`; what was recorded until then is kept.
+        With `every_stream`, lift the suppressions that none of these streams has. Raises
+        `APIError` and `StoreError`; the events recorded until then are kept.
         """
         result, started = self.result, datetime.now(UTC)
         dumps = {each.id: self._dump(each.id) for each in {*self._streams, *every_stream}}
@@ -143,7 +143,7 @@ class Reconciliation:
         return [{**each, "MessageStream": stream} for each in rows]
 
     def _absent(self, listed: set[str], at: datetime) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Yield reactivations of our suppressed subscribers who are not listed, in pages."""
+        """Yield reactivations of the suppressed subscribers who are not listed, in pages."""
         reader = self._store.suppressions
         selected, span = reader.plan(Filter()), Span(oldest=True)
         while found := reader.read(span, selected, limit=PAGE):

@@ -59,8 +59,8 @@ class Wanted:
 class Change:
     """A change of a stream's webhook; `id` is None if it is to be created.
 
-    `reasons` say what is wrong, one sentence each. Without `body`, the webhook is as wanted, but
-    its triggers must be verified.
+    `reasons` has a sentence for each difference. Without `body`, the webhook is as wanted, but its
+    triggers must be verified.
     """
 
     stream: Stream
@@ -173,7 +173,7 @@ def _apply(api: PostmarkAPI, change: Change) -> None:
 
 
 def advice(trial: Trial, url: str) -> str:
-    """Return what to do about a failed test of a trigger."""
+    """Return the remedy for a failed test of a trigger."""
     match trial.status:
         case 200:
             return ""

@@ -1,4 +1,4 @@
-"""Compares the webhooks at Postmark with what hookrow needs and with what its log has."""
+"""Compares the webhooks at Postmark with the settings that hookrow needs, and with its log."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _decode_origin = msgspec.json.Decoder(_Origin).decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What our webhooks should have: one of the secrets, in this header, and these triggers.
+    """The settings of a correct webhook: one of the secrets, in this header, and these triggers.
 
     The newest secret is the first.
     """
@@ -67,7 +67,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class WebhookStatus:
-    """One of our webhooks: its triggers' statuses, its differences, and its last 24 hours.
+    """A webhook of hookrow: its triggers' statuses, its differences, and its last 24 hours.
 
     `drift` has a sentence for each difference. `secret` is the position of the accepted secret in
     the header, 0 for the newest, or None. `requests` and `failures` are by trigger.
@@ -85,7 +85,7 @@ class WebhookStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProviderStatus:
-    """All streams and our webhooks; `logged` counts the log's notifications of 24 hours by type.
+    """All streams and hookrow's webhooks; `logged` counts the notifications of 24 hours by type.
 
     `logged` is empty if the log is disabled.
     """
@@ -102,7 +102,7 @@ class ProviderStatus:
 
     @property
     def without_webhook(self) -> Sequence[str]:
-        """The streams that have none of our webhooks, which may be intended."""
+        """The streams without a webhook of hookrow, which may be intended."""
         covered = {each.stream for each in self.webhooks}
         return [each.id for each in self.streams if each.id not in covered]
 

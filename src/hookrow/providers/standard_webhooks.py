@@ -18,7 +18,7 @@ from hookrow.http import Request, RequestHead
 from hookrow.providers import Unauthentic
 
 TOLERANCE = 300
-"""In seconds; how far the time of a request may be from ours, in either direction."""
+"""In seconds; how far the time of a request may differ from this clock, in either direction."""
 
 PREFIX = "whsec_"
 """The beginning of a secret; the rest is the key in base64."""

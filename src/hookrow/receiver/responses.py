@@ -1,4 +1,4 @@
-"""Chooses the responses to events, and combines those to the events of a request."""
+"""Chooses the responses to events, and combines those of one request."""
 
 from __future__ import annotations
 

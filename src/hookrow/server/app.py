@@ -122,7 +122,7 @@ class Server:
         self._store.close()
 
     def _watch(self) -> Callable[[], str | None]:
-        """Start to ask the provider for the status of its webhooks; return what reads it."""
+        """Start to poll the provider for the status of its webhooks; return its reader."""
         from hookrow.server.provider_watch import ProviderWatch  # noqa: PLC0415 - seldom needed
 
         settings = self._settings

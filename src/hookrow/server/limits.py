@@ -156,7 +156,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._idle()
 
     def on_response_complete(self) -> None:
-        """Limit what follows; once no other parsed request waits, parse the next chunk."""
+        """Limit the rest of the body or the next head; parse the next chunk if nothing waits."""
         if self.loop.time() >= self._last_call:
             self.transport.close()  # before the next request begins
         if self.pipeline:

@@ -164,7 +164,7 @@ class NotificationProtocol(LimitedProtocol):
 
 
 class DirectEndpoint:
-    """What the connections of one server share: a receiver, a parser, an encoded response."""
+    """The objects that the connections of one server share: receiver, parser, encoded response."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver

@@ -22,7 +22,7 @@ _OWNER = "o"
 
 
 def parameter(type_: str) -> str:
-    """Return a parameter of a column's type, which is empty on SQLite."""
+    """Return a parameter with a cast to the type, unless that is empty, as on SQLite."""
     return f"%s::{type_}" if type_ else "%s"
 
 

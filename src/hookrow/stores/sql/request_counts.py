@@ -1,6 +1,6 @@
 """The SQL of requests that are counted by hour beside the log's entries.
 
-They are in no sum of these: their first outcome is none that an entry can have.
+No sum of entries includes them, because no entry can have their first outcome.
 """
 
 from __future__ import annotations

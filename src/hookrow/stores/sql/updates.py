@@ -135,9 +135,9 @@ class Updates:
     ) -> Update:
         """Set columns to parameters.
 
-        With an operator for `older`, a row is only changed if the last of the columns is null, or
-        compares so with its new value. `more` are the types of further parameters, for a condition
-        that follows.
+        With an operator for `older`, a row is changed only if the last of the columns is null, or
+        if the operator holds between it and its new value. `more` are the types of further
+        parameters, for a condition that follows.
         """
         queries, role = self._queries, kind.value
         columns, guard = queries.columns(role), written[-1]

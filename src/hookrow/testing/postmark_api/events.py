@@ -1,4 +1,4 @@
-"""What happens to messages and addresses: changes of the state, and the events for webhooks."""
+"""The events of messages and addresses: they change the state, and are posted to webhooks."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """What is wrong with a response of the API."""
+    """A fault in a response of the API."""
 
     RATE_LIMIT = "rate limit"
     """A 429; nothing is changed."""
@@ -19,7 +19,7 @@ class Fault(StrEnum):
     """A 500 after the change was made."""
 
     NOT_JSON = "not JSON"
-    """A page in HTML, as of a proxy, with 200; nothing is changed."""
+    """An HTML page with 200, as from a proxy; nothing is changed."""
 
     RESET = "reset"
     """The connection is closed without a response; nothing is changed."""

@@ -1,4 +1,4 @@
-"""What the stand-in knows: its clock, streams, webhooks, messages, events and suppressions."""
+"""The state of the stand-in: its clock, streams, webhooks, messages, events and suppressions."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ class Event:
 
     @property
     def delivered(self) -> bool:
-        """Whether an attempt was answered with 2xx."""
+        """Whether the last attempt got a 2xx response."""
         return bool(self.attempts) and 200 <= self.attempts[-1].status < 300  # noqa: PLR2004
 
 
 @dataclass(slots=True)
 class Message:
-    """A sent message; `events` are the type, the time and the details of what happened to it."""
+    """A sent message; `events` has the type, the time and the details of each of its events."""
 
     id: str
     stream: str

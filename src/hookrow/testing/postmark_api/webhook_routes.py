@@ -63,7 +63,7 @@ def create_webhook(state: State, call: Call) -> Mapping[str, Any]:
 
 
 def edit_webhook(state: State, call: Call) -> Mapping[str, Any]:
-    """Verify and save a change; what is not given stays."""
+    """Verify and save a change; fields that are not given keep their values."""
     body, webhook = _body(call), _find(state, call)
     if body.get("MessageStream", webhook.stream) != webhook.stream:
         raise Refused(1357, "The 'MessageStream' of a webhook cannot be changed.")
