@@ -26,7 +26,7 @@ from hookrow.providers.payload import Part
 from hookrow.receiver.recorder import record
 from hookrow.statistics import Delays, Period, SearchResult, Statistics
 from hookrow.stores import Unavailable
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import LogReader, Query, RequestKind
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from visitor import MOUNT, Visitor, ask, head, receive
@@ -489,7 +489,8 @@ def test_requests_with_a_wrong_secret(store: MemoryStore, visitor: Visitor) -> N
     assert store.log is not None
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     ago = hour - timedelta(hours=3)
-    store.log.add_unauthentic({hour: 1, ago: 1, hour - timedelta(hours=25): 9})
+    hours = {hour: 1, ago: 1, hour - timedelta(hours=25): 9}
+    store.log.add_requests({(RequestKind.UNAUTHENTIC, at): n for at, n in hours.items()})
     page = re.sub("<time[^>]*>", "", Visitor(store).shows("/"))
     text = "2 requests with a missing or wrong secret in the last day, the first after "
     assert f"{text}{ago:%Y-%m-%d %H:%M} UTC" in page

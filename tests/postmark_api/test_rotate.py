@@ -20,6 +20,7 @@ from hookrow.postmark_api.register import Wanted, register
 from hookrow.postmark_api.rotate import RETRIES_FOR, Rotation, SecretFile
 from hookrow.postmark_api.webhooks import read_streams
 from hookrow.server.settings import read_secrets
+from hookrow.stores.log import RequestKind
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn
 from hookrow.wsgi import WSGI
@@ -188,7 +189,7 @@ def test_finish_while_the_old_secret_is_used(home: Home) -> None:
     home.now += RETRIES_FOR
     store = MemoryStore()
     assert store.log is not None
-    store.log.add_old_secret({home.now - timedelta(minutes=119): 1})
+    store.log.add_requests({(RequestKind.OLD_SECRET, home.now - timedelta(minutes=119)): 1})
     with pytest.raises(ConfigurationError, match="The old secret was used in the hour from"):
         list(home.rotation().finish(store))
     with pytest.raises(ConfigurationError, match="cannot be opened"):

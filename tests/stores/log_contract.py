@@ -35,7 +35,7 @@ from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import GROUP, dry_run, matching_entries, replay, replay_ready
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
-from hookrow.stores.log import PORTION, Count, LogReader, Query, with_bodies
+from hookrow.stores.log import PORTION, Count, LogReader, Query, RequestKind, with_bodies
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -441,31 +441,23 @@ class ReadContract:
                 Count(sharp, "SubscriptionChange", "", Result.RECORDED, 1, 0),
             }
 
-    def test_unauthentic(self, home: Home, log: LogReader) -> None:
-        """Requests without a valid secret are added up by hour, apart from the notifications."""
+    def test_requests(self, home: Home, log: LogReader) -> None:
+        """Requests are added up by kind and hour, apart from the notifications."""
         hour = NOON.replace(minute=0, microsecond=0)
-        assert log.unauthentic(hour) == (0, None)
+        wrong, old = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
+        assert log.requests(wrong, hour) == (0, None, None)
         keep(home, entry(1))
-        log.add_unauthentic({hour: 2, hour - HOUR: 1, hour - 2 * HOUR: 4})
-        log.add_unauthentic({hour: 5})
+        log.add_requests({(wrong, hour): 2, (wrong, hour - HOUR): 1, (wrong, hour - 2 * HOUR): 4})
+        log.add_requests({(wrong, hour): 5, (old, hour - 2 * HOUR): 3})
+        log.add_requests({(old, hour - 2 * HOUR): 1})
         count_hours(home)
-        log.add_unauthentic({})
-        assert log.unauthentic(hour) == (7, hour)
-        assert log.unauthentic(hour - HOUR - MINUTE) == (8, hour - HOUR)
-        assert log.unauthentic(hour + MINUTE) == (0, None)
+        log.add_requests({})
+        assert log.requests(wrong, hour) == (7, hour, hour)
+        assert log.requests(wrong, hour - HOUR - MINUTE) == (8, hour - HOUR, hour)
+        assert log.requests(wrong, hour + MINUTE) == (0, None, None)
+        assert log.requests(old, hour - DAY) == (4, hour - 2 * HOUR, hour - 2 * HOUR)
         found = log.counts(hour - 3 * HOUR, HOUR).counts
         assert [(each.record_type, each.entries) for each in found] == [("Open", 1)]
-
-    def test_old_secrets(self, log: LogReader) -> None:
-        """They are in no sum, and not requests without a valid secret."""
-        hour = NOON.replace(minute=0, microsecond=0)
-        assert log.last_old_secret() is None
-        before = log.unauthentic(hour - DAY)
-        log.add_old_secret({hour - HOUR: 3, hour - 2 * HOUR: 1})
-        log.add_old_secret({hour - 2 * HOUR: 1})
-        assert log.last_old_secret() == hour - HOUR
-        assert log.unauthentic(hour - DAY) == before
-        assert not log.counts(hour - DAY, HOUR).counts
 
     def test_recent(self, home: Home, log: LogReader) -> None:
         """The newest entries are counted by their present outcome, whenever they arrived."""

@@ -30,7 +30,7 @@ from hookrow.core.log_entry import LogEntry
 from hookrow.core.result import Result
 from hookrow.receiver.recorder import record
 from hookrow.stores import Conflict
-from hookrow.stores.log import LogReader, totals
+from hookrow.stores.log import LogReader, RequestKind, totals
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.timeouts import limited_to
 from wire import eventually
@@ -383,8 +383,8 @@ def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None
     assert "hookrow_hours, hookrow_meta, hookrow_notifications is missing or lacks" in warning
     assert "hookrow db upgrade" in warning
     assert prune(home) == 2
-    reader(home).add_unauthentic({SHARP: 1})
-    assert reader(home).unauthentic(TODAY) == (0, None)
+    reader(home).add_requests({(RequestKind.UNAUTHENTIC, SHARP): 1})
+    assert reader(home).requests(RequestKind.UNAUTHENTIC, TODAY) == (0, None, None)
     keep(home, entry(3))
     for table in ("hookrow_hours", "hookrow_meta"):
         fetch(home, f"ALTER TABLE {table}_away RENAME TO {table}")

@@ -1,4 +1,4 @@
-"""The task that updates the hourly counts: requests without a valid secret."""
+"""The task that updates the hourly counts: requests without a valid secret or with an old one."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -11,10 +11,12 @@ from receiving import NOON, head, people, receive
 from hookrow.receiver import hourly
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.stores import Unavailable
+from hookrow.stores.log import RequestKind
 from hookrow.stores.memory_log import MemoryLog
 from wire import eventually
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+WRONG, OLD = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
 
 
 class Log(MemoryLog):
@@ -22,10 +24,10 @@ class Log(MemoryLog):
 
     away = False
 
-    def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
+    def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
         if self.away:
             raise Unavailable("gone")
-        super().add_unauthentic(hours)
+        super().add_requests(counts)
 
 
 @pytest.fixture
@@ -44,33 +46,33 @@ def task(log: Log, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
 def test_requests_are_added_by_hour(task: HourlyCount, log: Log) -> None:
     """The first request starts the task, and each counts once."""
     for at in (NOON, NOON + 59 * MINUTE, NOON + HOUR):
-        task.add_unauthentic(at)
-    eventually(lambda: log.unauthentic(NOON) == (3, NOON))
-    task.add_unauthentic(NOON)
-    eventually(lambda: log.unauthentic(NOON) == (4, NOON))
-    assert log.unauthentic(NOON + HOUR) == (1, NOON + HOUR)
+        task.add(WRONG, at)
+    eventually(lambda: log.requests(WRONG, NOON) == (3, NOON, NOON + HOUR))
+    task.add(WRONG, NOON)
+    eventually(lambda: log.requests(WRONG, NOON) == (4, NOON, NOON + HOUR))
+    assert log.requests(WRONG, NOON + HOUR) == (1, NOON + HOUR, NOON + HOUR)
 
 
 def test_an_outage(task: HourlyCount, log: Log, caplog: pytest.LogCaptureFixture) -> None:
     """Requests are remembered while the database is unavailable, for a limited number of hours."""
     log.away = True
-    for number in range(hourly.MOST_HOURS + 2):
-        task.add_unauthentic(NOON + number * HOUR)
+    for number in range(hourly.MOST_COUNTS + 2):
+        task.add(WRONG, NOON + number * HOUR)
     eventually(lambda: "The hourly count failed: Unavailable: gone" in caplog.messages)
-    task.add_unauthentic(NOON + 2 * HOUR)
+    task.add(WRONG, NOON + 2 * HOUR)
     log.away = False
-    expected = (hourly.MOST_HOURS + 1, NOON + 2 * HOUR)
-    eventually(lambda: log.unauthentic(NOON) == expected)
+    expected = hourly.MOST_COUNTS + 1, NOON + 2 * HOUR, NOON + (hourly.MOST_COUNTS + 1) * HOUR
+    eventually(lambda: log.requests(WRONG, NOON) == expected)
 
 
 def test_a_child_process_adds_only_its_own(task: HourlyCount, log: Log) -> None:
     """After a fork, the parent process adds the requests that it has counted."""
     log.away = True
-    task.add_unauthentic(NOON)
+    task.add(WRONG, NOON)
     task.close()
     task.reset()
-    task.add_unauthentic(NOON + HOUR)
-    assert task._unauthentic == {NOON + HOUR: 1}
+    task.add(WRONG, NOON + HOUR)
+    assert task._counts == {(WRONG, NOON + HOUR): 1}
 
 
 def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,11 +83,11 @@ def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> Non
     assert log is not None
     with closing(receive(database)) as receiver:
         assert receiver.admit(head(secret="wrong")) is not None
-        eventually(lambda: log.unauthentic(NOON).requests == 1)
+        eventually(lambda: log.requests(WRONG, NOON).number == 1)
         assert receiver.admit(head()) is None
         names = {each.name for each in threading.enumerate()}
         assert "hookrow-hourly count" in names
-    assert log.unauthentic(NOON).requests == 1
+    assert log.requests(WRONG, NOON).number == 1
 
 
 def test_uses_of_old_secrets_are_added(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,9 +97,8 @@ def test_uses_of_old_secrets_are_added(log: Log, monkeypatch: pytest.MonkeyPatch
     with closing(HourlyCount(log, lambda: matches)) as task:
         task.start()
         matches[1] = 2
-        eventually(lambda: log._old_secret.total() == 2)
+        eventually(lambda: log.requests(OLD, NOON).number == 2)
         matches.update({0: 9, 1: 1, 2: 0})
-        eventually(lambda: log._old_secret.total() == 3)
+        eventually(lambda: log.requests(OLD, NOON).number == 3)
         matches[2] = 3
-        eventually(lambda: log._old_secret.total() == 6)
-    assert log.last_old_secret() == max(log._old_secret)
+        eventually(lambda: log.requests(OLD, NOON).number == 6)

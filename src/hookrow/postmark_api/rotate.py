@@ -25,6 +25,7 @@ from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, Unconfirmed
 from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
 from hookrow.stores import Store
+from hookrow.stores.log import RequestKind
 
 RETRIES_FOR = timedelta(minutes=72)
 """How long the provider repeats a notification; the first attempts may have had the old secret."""
@@ -208,8 +209,9 @@ class Rotation:
                 "The log, which has the last use of the old secret, cannot be opened: set the "
                 "database, and try again."
             )
-        used = store.log.last_old_secret() if store.log else None
-        if used is not None and used > now - timedelta(hours=2):
+        since = now - timedelta(hours=2)
+        used = store.log.requests(RequestKind.OLD_SECRET, since).last if store.log else None
+        if used is not None and used > since:
             raise ConfigurationError(
                 f"The old secret was used in the hour from {format_time(used)}: find its "
                 "sender, and try again two hours later."

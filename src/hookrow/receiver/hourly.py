@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 
 from hookrow.concurrency import PeriodicTask
-from hookrow.stores.log import LogReader
+from hookrow.stores.log import LogReader, RequestKind
 
 COUNT_EVERY = 60.0
 """In seconds; the interval between two updates."""
 
-MOST_HOURS = 48
-"""The number of hours whose requests are remembered while the database is unavailable."""
-
-_HOUR = timedelta(hours=1)
+MOST_COUNTS = 96
+"""The number of counts, one per kind and hour, kept while the database is unavailable."""
 
 
 class HourlyCount(PeriodicTask):
@@ -26,8 +25,7 @@ class HourlyCount(PeriodicTask):
     the number of requests by the position of their secret, which a reload of secrets resets to 0.
     """
 
-    _unauthentic: Counter[datetime]
-    _old_secret: Counter[datetime]
+    _counts: Counter[tuple[RequestKind, datetime]]
 
     def __init__(
         self, log: LogReader, matches: Callable[[], Mapping[int, int]] = dict[int, int]
@@ -36,48 +34,38 @@ class HourlyCount(PeriodicTask):
         super().__init__(self._update, seconds=COUNT_EVERY, name="hourly count", later=True)
         self._log = log
 
-    def add_unauthentic(self, at: datetime) -> None:
-        """Count a request without a valid secret, and start the task if it is not running."""
-        with self._lock:
-            self._unauthentic[_hour_of(at)] += 1
-            if len(self._unauthentic) > MOST_HOURS:
-                del self._unauthentic[min(self._unauthentic)]
+    def add(self, kind: RequestKind, at: datetime, number: int = 1) -> None:
+        """Count requests, and start the task if it is not running."""
+        hour = at - timedelta(seconds=at.timestamp() % 3600)
+        self._keep({(kind, hour): number})
         self.start()
 
     def reset(self) -> None:
         """Return to the state before `start`, without requests, which the parent process counts."""
         super().reset()
-        self._unauthentic, self._old_secret = Counter(), Counter()
+        self._counts = Counter()
         self._old_matches = self._count_old_matches()
 
     def _update(self) -> bool:
+        matches, earlier = self._count_old_matches(), self._old_matches
+        self._old_matches = matches
+        if new := matches - earlier if matches >= earlier else matches:
+            self.add(RequestKind.OLD_SECRET, datetime.now(UTC), new)
         with self._lock:
-            counted, self._unauthentic = self._unauthentic, Counter()
+            counts, self._counts = self._counts, Counter()
         try:
-            if counted:
-                self._log.add_unauthentic(counted)
+            if counts:
+                self._log.add_requests(counts)
         except Exception:
-            with self._lock:
-                self._unauthentic.update(counted)
+            self._keep(counts)
             raise
-        self._update_old_secret()
         return self._log.count_hours()
 
-    def _update_old_secret(self) -> None:
-        """Add the requests with an old secret since the last update; only this thread does so."""
-        matches = self._count_old_matches()
-        new = matches - self._old_matches if matches >= self._old_matches else matches
-        self._old_matches = matches
-        if new:
-            self._old_secret[_hour_of(datetime.now(UTC))] += new
-        if self._old_secret:
-            self._log.add_old_secret(self._old_secret)
-            self._old_secret.clear()
+    def _keep(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
+        with self._lock:
+            self._counts.update(counts)
+            while len(self._counts) > MOST_COUNTS:
+                del self._counts[min(self._counts, key=itemgetter(1))]
 
     def _count_old_matches(self) -> int:
         return sum(count for position, count in self._matches().items() if position)
-
-
-def _hour_of(at: datetime) -> datetime:
-    """Return the start of the hour, in UTC."""
-    return at - timedelta(seconds=at.timestamp() % _HOUR.total_seconds())

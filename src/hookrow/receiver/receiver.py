@@ -30,6 +30,7 @@ from hookrow.receiver.responses import ResponseCollector, Responses, combined
 from hookrow.receiver.retry import ParkedRetry, check_retries
 from hookrow.receiver.tasks import drain_task, open_spool, other_tasks
 from hookrow.stores import Store
+from hookrow.stores.log import RequestKind
 from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ class Receiver:
     def on_unauthentic(self) -> None:
         """Count a request without a valid secret. Subclasses may override this."""
         if self._hourly is not None:
-            self._hourly.add_unauthentic(datetime.now(UTC))
+            self._hourly.add(RequestKind.UNAUTHENTIC, datetime.now(UTC))
 
     def _refuse_unauthentic(self, head: RequestHead, challenge: str) -> Response:
         self.on_unauthentic()

@@ -19,7 +19,7 @@ from hookrow.core.result import Result
 from hookrow.describe import format_duration
 from hookrow.stores import Store
 from hookrow.stores.census import Census
-from hookrow.stores.log import MOST_COUNTED, Count, LogReader, Unauthentic
+from hookrow.stores.log import MOST_COUNTED, Count, LogReader, RequestKind, Requests
 
 K = TypeVar("K")
 
@@ -36,7 +36,7 @@ _SECOND = timedelta(seconds=1)
 
 _DAY = timedelta(days=1)
 
-_NO_REQUESTS = Unauthentic(0, None)
+_NO_REQUESTS = Requests(0, None, None)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -113,7 +113,7 @@ class Present:
     outcomes: Mapping[Result, int] = field(default_factory=dict)
     types: Collection[str] = ()
     parked: int = 0
-    unauthentic: Unauthentic = _NO_REQUESTS
+    unauthentic: Requests = _NO_REQUESTS
 
     @property
     def received(self) -> str:
@@ -186,7 +186,7 @@ def read_present(store: Store, now: datetime) -> Present:
         outcomes=outcomes,
         types=types,
         parked=parked,
-        unauthentic=store.log.unauthentic(now - _DAY),
+        unauthentic=store.log.requests(RequestKind.UNAUTHENTIC, now - _DAY),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from hookrow.core.log_entry import (
@@ -79,11 +80,25 @@ class Recent(NamedTuple):
     types: Collection[str]
 
 
-class Unauthentic(NamedTuple):
-    """The number of requests without a valid secret, and the hour of the first, in UTC."""
+class RequestKind(Enum):
+    """Requests that are counted by hour beside the log's entries.
 
-    requests: int
+    No sum of entries includes them, because no entry has one of the values as its first outcome.
+    """
+
+    UNAUTHENTIC = "unauthentic"
+    """Requests without a valid secret."""
+
+    OLD_SECRET = "old secret"  # noqa: S105 - a name
+    """Requests with a valid secret that is not the newest."""
+
+
+class Requests(NamedTuple):
+    """The number of requests of a kind, and the hours of the first and the last one, in UTC."""
+
+    number: int
     first: datetime | None
+    last: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,23 +269,14 @@ class LogReader(Protocol):
         after it was written.
         """
 
-    def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
-        """Add numbers of requests without a valid secret, which the log does not contain, by hour.
+    def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
+        """Add numbers of requests by kind and hour.
 
         They are stored beside the hourly counts and discarded if the log has none.
         """
 
-    def unauthentic(self, since: datetime) -> Unauthentic:
-        """Return the requests without a valid secret in the hours that began since a time."""
-
-    def add_old_secret(self, hours: Mapping[datetime, int]) -> None:
-        """Add numbers of requests whose secret was valid but not the newest, by hour.
-
-        They are stored beside the hourly counts and discarded if the log has none.
-        """
-
-    def last_old_secret(self) -> datetime | None:
-        """Return the last hour with such a request, in UTC, or None."""
+    def requests(self, kind: RequestKind, since: datetime) -> Requests:
+        """Return the requests of a kind in the hours that began since a time."""
 
 
 def totals(log: LogReader) -> Sequence[Count]:

@@ -28,7 +28,8 @@ from hookrow.stores.log import (
     Counts,
     Query,
     Recent,
-    Unauthentic,
+    RequestKind,
+    Requests,
     within_size,
 )
 
@@ -41,8 +42,7 @@ class MemoryLog:
 
     entries: dict[bytes, StoredEntry] = field(default_factory=dict)
     _last_id: int = 0
-    _unauthentic: Counter[datetime] = field(default_factory=Counter)
-    _old_secret: Counter[datetime] = field(default_factory=Counter)
+    _requests: Counter[tuple[RequestKind, datetime]] = field(default_factory=Counter)
 
     def keep(self, entries: Iterable[LogEntry]) -> None:
         """Add entries; merge those whose fingerprint the log already has."""
@@ -172,22 +172,18 @@ class MemoryLog:
         """Return False: there are no hourly counts."""
         return False
 
-    def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
+    def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
         """See `LogReader`."""
-        self._unauthentic.update(hours)
+        self._requests.update(counts)
 
-    def unauthentic(self, since: datetime) -> Unauthentic:
+    def requests(self, kind: RequestKind, since: datetime) -> Requests:
         """See `LogReader`."""
-        hours = {hour: number for hour, number in self._unauthentic.items() if hour >= since}
-        return Unauthentic(sum(hours.values()), min(hours, default=None))
-
-    def add_old_secret(self, hours: Mapping[datetime, int]) -> None:
-        """See `LogReader`."""
-        self._old_secret.update(hours)
-
-    def last_old_secret(self) -> datetime | None:
-        """See `LogReader`."""
-        return max(self._old_secret, default=None)
+        hours = {
+            hour: number
+            for (each, hour), number in self._requests.items()
+            if each is kind and hour >= since
+        }
+        return Requests(sum(hours.values()), min(hours, default=None), max(hours, default=None))
 
     def _matching(self, query: Query = Query()) -> list[StoredEntry]:  # noqa: B008 - frozen
         """Return the entries of a query, oldest first."""

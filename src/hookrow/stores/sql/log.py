@@ -20,13 +20,21 @@ from hookrow.core.log_entry import (
 )
 from hookrow.core.result import retry_at as next_retry
 from hookrow.core.schema import Schema
-from hookrow.stores.log import BATCH, Counts, Query, Recent, Unauthentic, id_range, within_size
-from hookrow.stores.sql import request_counts
+from hookrow.stores.log import (
+    BATCH,
+    Counts,
+    Query,
+    Recent,
+    RequestKind,
+    Requests,
+    id_range,
+    within_size,
+)
+from hookrow.stores.sql import log_counts
 from hookrow.stores.sql.columns import check_privilege
 from hookrow.stores.sql.connections import Connection, Database, retried
 from hookrow.stores.sql.dialects import known, utc
 from hookrow.stores.sql.hours import RECOVERED, Hours
-from hookrow.stores.sql.log_counts import read_counts, read_deliveries, read_recent
 from hookrow.stores.sql.log_rows import ALL, BODILESS, stored_entry
 
 PRUNE_LOCK = 0x686F6F6B70
@@ -166,15 +174,17 @@ class SQLLog:
 
     def counts(self, since: datetime, bucket: timedelta) -> Counts:
         """See `LogReader`."""
-        return read_counts(self._database, self._hours, since, bucket, self.first_id_since)
+        return log_counts.read_counts(
+            self._database, self._hours, since, bucket, self.first_id_since
+        )
 
     def recent(self, limit: int) -> Recent:
         """See `LogReader`."""
-        return read_recent(self._database, self._table, limit)
+        return log_counts.read_recent(self._database, self._table, limit)
 
     def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
         """See `LogReader`."""
-        return read_deliveries(self._database, self._table, since, limit)
+        return log_counts.read_deliveries(self._database, self._table, since, limit)
 
     def count_parked(self) -> int:
         """See `LogReader`."""
@@ -185,25 +195,14 @@ class SQLLog:
         with self._transaction() as connection:
             return self._hours.count(connection)
 
-    def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
+    def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
         """See `LogReader`."""
         with self._transaction() as connection:
-            request_counts.add_requests(self._hours, connection, request_counts.UNAUTHENTIC, hours)
+            log_counts.add_requests(connection, self._hours, counts)
 
-    def unauthentic(self, since: datetime) -> Unauthentic:
+    def requests(self, kind: RequestKind, since: datetime) -> Requests:
         """See `LogReader`."""
-        with self._database.reading() as connection:
-            return request_counts.read_unauthentic(self._hours, connection, since)
-
-    def add_old_secret(self, hours: Mapping[datetime, int]) -> None:
-        """See `LogReader`."""
-        with self._transaction() as connection:
-            request_counts.add_requests(self._hours, connection, request_counts.OLD_SECRET, hours)
-
-    def last_old_secret(self) -> datetime | None:
-        """See `LogReader`."""
-        with self._database.reading() as connection:
-            return request_counts.last_old_secret(self._hours, connection)
+        return log_counts.read_requests(self._database, self._hours, kind, since)
 
     def _is_counted(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""

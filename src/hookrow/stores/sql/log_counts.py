@@ -1,4 +1,4 @@
-"""Counts the log's entries by time of arrival, and the newest ones by their present outcome.
+"""Counts the log's entries by time of arrival, the newest ones by outcome, and requests by hour.
 
 One statement reads the hourly counts and the entries not in them, so that each entry counts once
 while a receiver moves entries from one to the other.
@@ -14,11 +14,10 @@ from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Delivered
 from hookrow.core.result import Result
 from hookrow.stores import log
-from hookrow.stores.log import Count, Counts, Recent
-from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.dialects import Dialect, known
-from hookrow.stores.sql.hours import HOUR, KEYS, RECOVERED, Hours
-from hookrow.stores.sql.request_counts import OLD_SECRET, UNAUTHENTIC
+from hookrow.stores.log import Count, Counts, Recent, RequestKind, Requests
+from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.dialects import Dialect, known, utc
+from hookrow.stores.sql.hours import COLUMNS, HOUR, KEYS, RECOVERED, Hours
 
 MOST_RECOVERED = 10_000
 """The largest number of recovered entries not in the hourly counts that are read.
@@ -28,6 +27,8 @@ running it.
 """
 
 _COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome"
+
+_REQUESTS = ", ".join(f"'{kind.value}'" for kind in RequestKind)
 
 _HAS_RECOVERED = (
     f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}'"
@@ -98,13 +99,42 @@ def read_deliveries(
     return {message_id: known(occurred_at) for message_id, occurred_at in rows}
 
 
+def add_requests(
+    connection: Connection, hours: Hours, counts: Mapping[tuple[RequestKind, datetime], int]
+) -> None:
+    """Add requests by kind and hour, unless the tables do not allow it."""
+    if not hours.are_usable(connection):
+        return
+    sql = (
+        f"INSERT INTO {hours.table} AS counts ({', '.join(COLUMNS)}, entries, recovered) "
+        f"VALUES (%s, '', '', %s, %s, 0) ON CONFLICT ({', '.join(COLUMNS)}) "
+        "DO UPDATE SET entries = counts.entries + excluded.entries"
+    )
+    # In the order of the hours, so that two processes cannot deadlock.
+    rows = sorted((hour, kind.value, number) for (kind, hour), number in counts.items())
+    connection.execute_many(sql, [(hours.dialect.write(hour), *rest) for hour, *rest in rows])
+
+
+def read_requests(database: Database, hours: Hours, kind: RequestKind, since: datetime) -> Requests:
+    """Return the result of `LogReader.requests`."""
+    sql = (
+        "SELECT CAST(coalesce(sum(entries), 0) AS bigint), min(hour), max(hour) "
+        f"FROM {hours.table} WHERE hour >= %s AND first_outcome = '{kind.value}'"
+    )
+    with database.reading() as connection:
+        if not hours.can_be_read(connection):
+            return Requests(0, None, None)
+        ((number, first, last),) = connection.fetch(sql, [hours.dialect.write(since)])
+    return Requests(number, utc(first), utc(last))
+
+
 def _of_hours(hours: Hours, length: int) -> str:
     """Add up the hourly counts, the entries after the watermark, and recoveries before it."""
     counted = (
         f"SELECT {_bucket(hours.dialect, 'hour', length)}, record_type, reason, first_outcome, "
         "CAST(sum(entries) AS bigint), CAST(sum(recovered) AS bigint), NULL "
         f"FROM {hours.table} WHERE hour >= %s "
-        f"AND first_outcome NOT IN ('{UNAUTHENTIC}', '{OLD_SECRET}') GROUP BY 1, 2, 3, 4"
+        f"AND first_outcome NOT IN ({_REQUESTS}) GROUP BY 1, 2, 3, 4"
     )
     late = f"{RECOVERED} AND id <= {hours.watermark}"
     recovered = _grouped(hours, length, "0, count(*), NULL", late, MOST_RECOVERED)
