@@ -11,7 +11,7 @@ from hookrow.asgi import ASGI, Message, Receive, Scope, Send
 from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER, Handler
-from hookrow.providers import HasHeader
+from hookrow.providers import Provider
 from hookrow.stores.log import KNOWN_TYPES
 
 try:
@@ -75,16 +75,17 @@ def router(receiver: Handler) -> APIRouter:
     return api_router
 
 
-def _describe_request(provider: object) -> dict[str, Any]:
+def _describe_request(provider: Provider | None) -> dict[str, Any]:
     """Return the OpenAPI description of requests: the header with the secret, and the body.
 
     Only Postmark's body is described.
     """
-    described = dict(_POSTMARK) if getattr(provider, "name", "postmark") == "postmark" else {}
-    if provider is None or isinstance(provider, HasHeader):
+    described = dict(_POSTMARK) if provider is None or provider.name == "postmark" else {}
+    header = SECRET_HEADER if provider is None else provider.header
+    if header is not None:
         described["parameters"] = [
             {
-                "name": SECRET_HEADER if provider is None else provider.header,
+                "name": header,
                 "in": "header",
                 "required": True,
                 "description": "The secret that is configured at the provider.",

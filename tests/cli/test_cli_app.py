@@ -272,7 +272,7 @@ def test_another_header(shop: Command) -> None:
         done = shop.call(*app, "check", url)
         assert (done.returncode, "The configured secret is accepted" in done.stdout) == (0, True)
         receiver.provider.accept("another-secret-0")  # type: ignore[attr-defined]
-        receiver.provider.header = "X-Moved"  # type: ignore[attr-defined]
+        receiver.provider.header = "X-Moved"
         *_, failed = check_url(url, SECRET, header="X-Other")
     assert failed.meaning.startswith("A proxy removes the header X-Other, or hookrow is configured")
 
@@ -284,10 +284,11 @@ HOST = """
     from engines import open_engine
 
     from hookrow import Delivered, Part, Postmark, Receiver, Role, Schema
+    from hookrow.providers import Provider
     from hookrow.stores.sql import SQLStore
 
 
-    class Courier:
+    class Courier(Provider):
         name = "courier"
 
         def admit(self, head):

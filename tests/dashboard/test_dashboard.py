@@ -300,7 +300,8 @@ def test_unsupported(store: MemoryStore, visitor: Visitor) -> None:
         assert html.escape(problem) in page
         assert "this payload cannot be recorded or replayed" in page
         assert 'method="post"' not in page
-    provider = SimpleNamespace(name="postmark", parse=lambda body: Part(None, body))
+    silent = {"parse": lambda body: Part(None, body), "explain": lambda _: None}
+    provider = SimpleNamespace(name="postmark", **silent)
     visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=provider)
     page = visitor.shows("/notification", id=2)
     assert "this payload cannot be recorded or replayed" in page

@@ -105,7 +105,7 @@ def test_a_rotation(home: Home) -> None:
     home.now += STEP
     assert list(home.rotation().finish(MemoryStore()))[-1] == "The rotation is complete."
     assert home.file.read() == [new]
-    assert home.postmark.secrets == [new]
+    assert home.postmark.secrets == (new,)
     assert [*home.file.path.parent.iterdir()] == [home.file.path], "nothing else is left"
 
 

@@ -23,6 +23,7 @@ CORE = (
         "core.result",
         "core.schema",
         "core.sizes",
+        "providers",
         "providers.payload",
     ),
     *("providers.postmark", "http", "errors"),
@@ -32,7 +33,7 @@ CORE = (
 # `asyncio` is imported only for a type, `threading` only for the longest timeout, `contextvars` for
 # a word in messages, and `random` creates the ids of requests.
 HARMLESS = {
-    *("__future__", "asyncio", "collections", "collections.abc", "contextlib"),
+    *("__future__", "abc", "asyncio", "collections", "collections.abc", "contextlib"),
     *("contextvars", "dataclasses"),
     *("datetime", "difflib", "enum", "functools", "hashlib", "hmac", "math", "msgspec"),
     *("msgspec.structs", "operator", "random", "re", "threading", "types", "typing", "uuid"),
@@ -59,7 +60,9 @@ LONGEST_MODULE = 300
 
 
 def _tree(module: str) -> ast.Module:
-    return ast.parse((SOURCE / f"{module.replace('.', '/')}.py").read_text())
+    path = SOURCE / module.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text())
 
 
 def _imports(module: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +21,6 @@ from hookrow.core.notification import (
     Suppressed,
     Unsupported,
 )
-from hookrow.providers import Provider, secret_matches
 from hookrow.providers.payload import Part
 from hookrow.providers.postmark import explain
 
@@ -116,10 +114,6 @@ def test_requests_are_counted_by_secret_and_secrets_can_be_replaced() -> None:
     assert provider.matched == Counter()
     assert authenticate(b"old", b"newest", b"new") == [False, True, True]
     assert provider.matched == Counter({0: 1, 1: 1})
-
-
-def test_a_provider_that_does_not_count_has_no_matches() -> None:
-    assert secret_matches(Mock(Provider)) == {}
 
 
 # -- bodies ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hookrow import Delivered, Part, Postmark, Receiver, Refusal, Request, Respo
 from hookrow.core.log_entry import body_of, fingerprint
 from hookrow.core.result import Result
 from hookrow.http import plain
-from hookrow.providers import Unauthentic
+from hookrow.providers import Provider, Unauthentic
 from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.receiver.responses import combined
 from hookrow.receiver.retry import ParkedRetry
@@ -24,7 +24,7 @@ from hookrow.stores.memory import MemoryStore
 IGNORED = plain(200, "Ignored")
 
 
-class Courier:
+class Courier(Provider):
     """Sends a list of events, each with an id, and signs the body with an exclamation mark."""
 
     name = "courier"

@@ -16,7 +16,7 @@ from hookrow.core.optional import Kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER
-from hookrow.providers import BodyParser, accepted_secrets, secret_header
+from hookrow.providers import BodyParser
 from hookrow.stores import Store
 
 if TYPE_CHECKING:
@@ -79,12 +79,13 @@ class HostApp:
     @property
     def secrets(self) -> Sequence[str]:
         """The secrets that the receiver accepts, the newest first; empty if they are unknown."""
-        return accepted_secrets(self.receiver.provider) if self.receiver else ()
+        return self.receiver.provider.secrets if self.receiver else ()
 
     @property
     def secret_header(self) -> str:
         """The header in which the receiver expects its secret."""
-        return secret_header(self.receiver.provider) if self.receiver else SECRET_HEADER
+        header = self.receiver.provider.header if self.receiver else None
+        return header or SECRET_HEADER
 
     @property
     def mount_path(self) -> str:

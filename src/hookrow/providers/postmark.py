@@ -28,6 +28,7 @@ from hookrow.core.notification import (
 from hookrow.core.optional import ALWAYS
 from hookrow.errors import ConfigurationError
 from hookrow.http import SECRET_HEADER, Request, RequestHead
+from hookrow.providers import Provider
 from hookrow.providers.payload import LONGEST_TEXT, Part, text_of, utc
 
 MIN_SECRET_LENGTH = 16
@@ -195,7 +196,7 @@ def _is_header_value(secret: str) -> bool:
     return all("!" <= letter <= "~" for letter in secret)
 
 
-class Postmark:
+class Postmark(Provider):
     """Authenticates requests by a shared secret, and parses Postmark's payloads.
 
     Several secrets are accepted at a time, so that a secret can be rotated: `Postmark(new, old)`.
@@ -207,6 +208,8 @@ class Postmark:
     """
 
     name = "postmark"
+    header: str
+    matched: Counter[int]
 
     def __init__(self, *secrets: str, header: str = SECRET_HEADER) -> None:
         self.header = header
@@ -226,12 +229,8 @@ class Postmark:
                 "use visible ASCII characters without spaces."
             )
         self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
-        self._secrets = [secret.encode() for secret in secrets]
-
-    @property
-    def secrets(self) -> Sequence[str]:
-        """The accepted secrets, the newest first."""
-        return [secret.decode() for secret in self._secrets]
+        self.secrets = secrets
+        self._encoded = [secret.encode() for secret in secrets]
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head contains one of the secrets, which takes constant time.
@@ -241,7 +240,7 @@ class Postmark:
         """
         value = head.header(self.header) or b""
         matched = None
-        for position, secret in enumerate(self._secrets):
+        for position, secret in enumerate(self._encoded):
             if compare_digest(value, secret) and matched is None:
                 matched = position
         if matched is None:

@@ -6,10 +6,9 @@ email may have several recipients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from email.utils import parseaddr
-from time import time
 from types import MappingProxyType
 
 import msgspec
@@ -26,9 +25,9 @@ from hookrow.core.notification import (
     Suppressed,
     Unsupported,
 )
-from hookrow.http import Request, RequestHead, Response, plain
+from hookrow.http import Request, plain
 from hookrow.providers.payload import Part, text_of, utc
-from hookrow.providers.standard_webhooks import SignatureVerifier
+from hookrow.providers.standard_webhooks import StandardWebhooks
 
 REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
 """Postmark's names for the origins of suppressions, which `Schema.reasons` and figures use. Any
@@ -59,7 +58,7 @@ class _Event(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class Resend:
+class Resend(StandardWebhooks):
     """Authenticates requests by their signature, and reads Resend's events.
 
     `email.delivered` and `email.opened` set the two times of a dispatch, whose message id is the
@@ -68,32 +67,14 @@ class Resend:
     them after each hard bounce and each complaint. Events that are not recorded get a 200 and are
     logged as unsupported, because Resend would repeat them for a day after any other response, and
     disable a webhook that keeps refusing (https://resend.com/docs/webhooks/retries-and-replays).
-
-    The secret begins with `whsec_`; several are accepted, the newest first, so that it can be
-    rotated. `clock` returns the time in seconds since 1970. Raises `ConfigurationError` if a secret
-    is missing or not valid.
     """
 
     name = "resend"
-    responses: Mapping[Refusal, Response] = MappingProxyType({Refusal.UNSUPPORTED: _IGNORED})
-
-    def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:
-        self._verifier = SignatureVerifier(*secrets, clock=clock)
-        self.accept = self._verifier.accept
-        """Accepts other secrets from now on. Raises `ConfigurationError`."""
-
-    @property
-    def matched(self) -> Mapping[int, int]:
-        """The number of requests by the position of the secret; 0 is the newest."""
-        return self._verifier.matched
-
-    def admit(self, head: RequestHead) -> str | None:
-        """Return None if the head has a signature and a current time, otherwise a challenge."""
-        return self._verifier.admit(head)
+    responses = MappingProxyType({Refusal.UNSUPPORTED: _IGNORED})
 
     def read(self, request: Request) -> Sequence[Part]:
         """Return the event, once for each recipient of an email. Raises `Unauthentic`."""
-        id_ = self._verifier.verify(request)
+        id_ = self.verify(request)
         bodies = _split(request.body)
         one = len(bodies) == 1
         return [

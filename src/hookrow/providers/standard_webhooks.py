@@ -15,7 +15,7 @@ from time import time
 
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead
-from hookrow.providers import Unauthentic
+from hookrow.providers import Provider, Unauthentic
 
 TOLERANCE = 300
 """In seconds; how far the time of a request may differ from this clock, in either direction."""
@@ -29,12 +29,15 @@ _LONGEST_TIMESTAMP = 12
 """In digits; that of the present has 10."""
 
 
-class SignatureVerifier:
+class StandardWebhooks(Provider):
     """Verifies HMAC-SHA256 signatures of requests by one of several secrets, the newest first.
 
-    `matched` counts the requests by the position of the secret. `clock` returns the time in seconds
-    since 1970. Raises `ConfigurationError` if a secret is missing, or is not `whsec_` and base64.
+    A secret begins with `whsec_`; several are accepted, so that it can be rotated. `clock` returns
+    the time in seconds since 1970. Raises `ConfigurationError` if a secret is missing, or is not
+    `whsec_` and base64.
     """
+
+    matched: Counter[int]
 
     def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:
         self._clock = clock

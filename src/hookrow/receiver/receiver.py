@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse
 from hookrow.observability.logging import describe_bug, log_refusal
 from hookrow.observability.observer import Gauges, Observer, Observers
-from hookrow.providers import Provider, Unauthentic, secret_matches
+from hookrow.providers import Provider, Unauthentic
 from hookrow.providers.payload import Part, limit_to
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.hooks import Hook, Hooks
@@ -103,14 +102,14 @@ class Receiver:
         self._writers = self._responder.create_writers(group, backlog)
         self._parked = self._hourly = None
         if store.log is not None:
-            self._hourly = HourlyCount(store.log, partial(secret_matches, provider))
+            self._hourly = HourlyCount(store.log, lambda: provider.matched)
             self._parked = ParkedRetry(store, store.log, provider, self._responder.notify)
         if self._observer is not None:
             self._observer.start(
                 Gauges(
                     backlog=self._writers[0].waiting,
                     spooled=opened.count if opened else int,
-                    secret_matches=partial(secret_matches, provider),
+                    secret_matches=lambda: provider.matched,
                     log=store.log,
                 )
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from hookrow.core.log_entry import is_parked
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal
 from hookrow.http import Response, respond
-from hookrow.providers import Provider, own_responses
+from hookrow.providers import Provider
 
 
 class Responses:
@@ -19,7 +19,7 @@ class Responses:
 
     def __init__(self, provider: Provider, *, acknowledge_parked: bool) -> None:
         self._acknowledge_parked = acknowledge_parked
-        self._own: Mapping[Refusal, Response] = own_responses(provider)
+        self._own = provider.responses
         self.are_usual = not acknowledge_parked and not self._own
         """Whether all responses are the contract's."""
 

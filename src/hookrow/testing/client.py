@@ -12,7 +12,6 @@ import msgspec
 from hookrow.core.notification import Arrival, Recorded, Refused
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.http import ENDPOINT, SECRET_HEADER, Handler, Request, RequestHead
-from hookrow.providers import secret_header
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
 from hookrow.stores.memory import MemoryStore
@@ -61,7 +60,7 @@ def post(
     if header is None:
         header = SECRET_HEADER
         if isinstance(target, Receiver):
-            header = secret_header(target.provider)
+            header = target.provider.header or header
     sent = headers(secret=secret, header=header)
     try:
         body = msgspec.json.encode(payload)
