@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -133,57 +133,17 @@ def printable(text: str) -> str:
 def format_body(body: str) -> str:
     """Return the beginning of a body, escaped, with one line per value if it is JSON.
 
-    A body longer than `MAX_BODY_LENGTH` is not indented.
+    A body longer than `MAX_BODY_LENGTH` is not indented, because 1 MiB of nested values could
+    become 1 GB: each line begins with its indentation.
     """
-    parts, length = [], 0
-    for part in _indent(body):
-        parts.append(part)
-        length += len(part)
-        if length > MAX_BODY_LENGTH:
-            break
-    lines = "".join(parts)[:MAX_BODY_LENGTH].split("\n")
-    text = "\n".join(map(printable, lines))
-    if length > MAX_BODY_LENGTH:
-        text += f"\n... (truncated: the body has {len(body):,} characters)"
-    return text
-
-
-def _indent(body: str) -> Iterator[str]:
-    """Yield a body piece by piece, indented if it is JSON.
-
-    msgspec would indent all of it: 20,000 characters nested 900 levels deep would become 18 MB,
-    because each line begins with its indentation.
-    """
-    compact = _compact(body) if len(body) <= MAX_BODY_LENGTH else None
-    if compact is None:
-        yield body
-        return
-    level = 0
-    for token in _TOKEN.findall(compact):
-        match token:
-            case "{" | "[":
-                level += 1
-                yield f"{token}\n{'  ' * level}"
-            case "}" | "]":
-                level -= 1
-                yield f"\n{'  ' * level}{token}"
-            case ",":
-                yield f",\n{'  ' * level}"
-            case ":":
-                yield ": "
-            case _:
-                yield token
-
-
-def _compact(body: str) -> str | None:
-    """Return JSON without whitespace between its tokens, or None if the body is not JSON."""
-    try:
-        return msgspec.json.format(body, indent=-1)
-    except (ValueError, RecursionError):
-        return None
-
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\{\}|\[\]|[{}\[\],:]|[^"{}\[\],:]+')
+    text = body
+    if len(body) <= MAX_BODY_LENGTH:
+        with suppress(ValueError, RecursionError):
+            text = msgspec.json.format(body, indent=2)
+    formatted = "\n".join(map(printable, text[:MAX_BODY_LENGTH].split("\n")))
+    if len(text) > MAX_BODY_LENGTH:
+        formatted += f"\n... (truncated: the body has {len(body):,} characters)"
+    return formatted
 
 
 def format_time(time: datetime | None) -> str:

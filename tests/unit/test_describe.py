@@ -1,6 +1,5 @@
 """Descriptions of entries; bodies are indented, escaped, and cut."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -129,18 +128,11 @@ def test_names_of_changes(entry: StoredEntry, named: str) -> None:
     assert describe_change(entry, Postmark) == f"entry 7, a {named} of 2026-03-04 12:00:00Z"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"a": {}, "b": [], "c": [1, -2.5e10, [[]], {"d": True, "e": None}], "f": {"": ""}},
-        {"text": 'a "b", {c}: [d] \\ é \\u00e9\n', "[": "]", "}": ["{", ",", ":"]},
-        *([], {}, 1, "x", [[1, 2], [3]]),
-    ],
-)
-def test_json_is_indented(value: object) -> None:
-    """JSON is indented, whatever its whitespace was."""
-    for body in (json.dumps(value), json.dumps(value, indent=7), json.dumps(value) + " \r\n"):
-        assert format_body(body) == msgspec.json.format(json.dumps(value), indent=2)
+def test_json_is_indented() -> None:
+    """Numbers, strings and repeated keys are as in the body, and its whitespace does not matter."""
+    body = '{"a":[], "a":[9007199254740993,{}],\r\n"b, \\u00e9\\"":1.50 }\n'
+    lines = ("{", '  "a": [],', '  "a": [', "    9007199254740993,", "    {}", "  ],")
+    assert format_body(body).splitlines() == [*lines, '  "b, \\u00e9\\"": 1.50', "}"]
 
 
 NESTED = "[" * (MAX_BODY_LENGTH // 2) + "]" * (MAX_BODY_LENGTH // 2)
