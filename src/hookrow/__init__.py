@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hookrow.core.schema import Role, Schema
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
     from hookrow.http import Handler, Request, RequestHead, Response
-    from hookrow.providers.payload import Part
+    from hookrow.providers import Part
     from hookrow.providers.postmark import Postmark
     from hookrow.receiver.receiver import Receiver
 
@@ -78,7 +78,7 @@ _MODULES = {
         "core.schema": ("Role", "Schema"),
         "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),
         "http": ("Handler", "Request", "RequestHead", "Response"),
-        "providers.payload": ("Part",),
+        "providers": ("Part",),
         "providers.postmark": ("Postmark",),
         "receiver.receiver": ("Receiver",),
     }.items()

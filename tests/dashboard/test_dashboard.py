@@ -21,8 +21,7 @@ from hookrow.asgi import ASGI
 from hookrow.core.result import Result
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.queries import last_id
-from hookrow.providers import postmark
-from hookrow.providers.payload import Part
+from hookrow.providers import Part, postmark
 from hookrow.receiver.recorder import record
 from hookrow.statistics import Delays, Period, SearchResult, Statistics
 from hookrow.stores import Unavailable

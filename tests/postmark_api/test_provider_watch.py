@@ -10,8 +10,8 @@ from hookrow.asgi import ASGI
 from hookrow.core.schema import Schema
 from hookrow.dashboard import Dashboard
 from hookrow.errors import ConfigurationError
+from hookrow.postmark_api.status import ProviderWatch
 from hookrow.server.app import Server
-from hookrow.server.provider_watch import ProviderWatch
 from hookrow.server.settings import Settings
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn

@@ -30,7 +30,7 @@ from hookrow.core.notification import (
 from hookrow.core.result import PARKED_FOR, Result
 from hookrow.core.rules import fail
 from hookrow.core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
-from hookrow.providers.payload import Part
+from hookrow.providers import Part
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import GROUP, dry_run, matching_entries, replay, replay_ready
 from hookrow.receiver.retry import ParkedRetry

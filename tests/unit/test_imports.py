@@ -24,7 +24,6 @@ CORE = (
         "core.schema",
         "core.sizes",
         "providers",
-        "providers.payload",
     ),
     *("providers.postmark", "http", "errors"),
 )

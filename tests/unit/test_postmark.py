@@ -21,7 +21,7 @@ from hookrow.core.notification import (
     Suppressed,
     Unsupported,
 )
-from hookrow.providers.payload import Part
+from hookrow.providers import Part
 from hookrow.providers.postmark import explain
 
 SECRET = "S3cret-of_the~provider"

@@ -17,7 +17,7 @@ from hookrow.core.result import Result
 from hookrow.http import plain
 from hookrow.providers import Provider, Unauthentic
 from hookrow.receiver.replay import arrivals_of, replay
-from hookrow.receiver.responses import combined
+from hookrow.receiver.responder import combine
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores.memory import MemoryStore
 
@@ -153,7 +153,7 @@ def test_responses_are_combined() -> None:
         ((422, 400), 422),
         ((404, 503, 200), 503),
     ):
-        assert combined([responses[each] for each in statuses]).status == expected
+        assert combine([responses[each] for each in statuses]).status == expected
 
 
 def test_an_event_that_changed_between_two_attempts_is_the_same() -> None:

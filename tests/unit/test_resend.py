@@ -29,8 +29,7 @@ from hookrow import (
     Suppressed,
     Unsupported,
 )
-from hookrow.providers import Unauthentic
-from hookrow.providers.payload import Part
+from hookrow.providers import Part, Unauthentic
 from hookrow.providers.resend import MOST_RECIPIENTS, Resend
 from hookrow.providers.standard_webhooks import TOLERANCE
 from hookrow.receiver.replay import arrivals_of, replay

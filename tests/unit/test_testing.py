@@ -32,7 +32,7 @@ from hookrow.asgi import ASGI
 from hookrow.core.notification import Unsupported
 from hookrow.core.optional import ALWAYS
 from hookrow.http import refuse
-from hookrow.providers.payload import Part, limit_to
+from hookrow.providers import Part, limit_to
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing import SECRET, NoResponse, Payload, post
 from loopback import loopback

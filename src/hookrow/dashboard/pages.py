@@ -28,8 +28,7 @@ from hookrow.dashboard.suppressions import find_lists
 from hookrow.dashboard.templating import View, format_text, render_figures
 from hookrow.describe import describe_change, describe_outcome
 from hookrow.http import Response
-from hookrow.providers import explain
-from hookrow.providers.payload import limit_to
+from hookrow.providers import explain, limit_to
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
 from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, Query, with_bodies

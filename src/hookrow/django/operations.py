@@ -7,7 +7,6 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.state import ProjectState
 
 from hookrow.django.store import CursorConnection
-from hookrow.migrations.indexes import build
 from hookrow.migrations.scripts import scripts
 
 
@@ -35,7 +34,7 @@ class BuildIndex(migrations.AddIndex):
         if connection.vendor == "postgresql":
             indexes = (each.index for each in scripts("postgresql") if each.index)
             [index] = [each for each in indexes if each.name == self.index.name]
-            build(CursorConnection(connection), index)
+            index.build(CursorConnection(connection))
             return
         with connection.cursor() as cursor:
             built = connection.introspection.get_constraints(cursor, model._meta.db_table)  # noqa: SLF001 - Django's own way

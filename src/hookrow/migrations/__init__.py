@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.migrations.indexes import build
 from hookrow.migrations.scripts import LOG, Script, is_known, needed, scripts_of
 from hookrow.stores import (
     UNSUPPORTED_DATABASE,
@@ -206,7 +205,7 @@ class _Upgrade:
             if script.revision in _current(connection, self._dialect):
                 return False
             if index:
-                build(connection, index)
+                index.build(connection)
             else:
                 self._execute(connection, script)
             connection.execute(_insert(script.revision))

@@ -1,4 +1,4 @@
-"""The numbered SQL scripts that create and change hookrow's own tables."""
+"""The numbered SQL scripts that create and change hookrow's own tables, and their indexes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from hookrow.core.schema import Schema
+from hookrow.stores.sql.connections import Connection
 
 LOG = "hookrow_notifications"
 """The table of the log that the scripts create; a host may create one with a different name."""
@@ -21,6 +22,24 @@ _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
 
 _CONCURRENTLY = re.compile(r"CREATE INDEX CONCURRENTLY (\w+)\s+ON (\w+) (.*)", re.DOTALL)
 
+_LONGEST_NAME = 63
+"""In bytes; PostgreSQL truncates longer names."""
+
+_PARTITIONS = """
+SELECT relid::regclass::text, quote_ident(name),
+    quote_ident(nspname) || '.' || quote_ident(name)
+FROM (
+    SELECT relid, relnamespace, left(relname, %s) || %s AS name
+    FROM pg_partition_tree(to_regclass(%s)) JOIN pg_class ON oid = relid WHERE isleaf
+) AS leaf JOIN pg_namespace ON pg_namespace.oid = relnamespace
+ORDER BY 1
+"""
+
+_IS_VALID = (
+    "SELECT indisvalid FROM pg_index "
+    "WHERE indexrelid = to_regclass(%s) AND indrelid = to_regclass(%s)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -29,6 +48,35 @@ class Index:
     name: str
     table: str
     definition: str
+
+    def build(self, connection: Connection) -> None:
+        """Build the index if it does not exist, or if an interruption left it invalid.
+
+        For a partitioned table, an index is built on each partition first, and the table's index
+        then consists of these. The connection must commit each statement, without time limits.
+        """
+        is_partitioned = connection.fetch(
+            "SELECT FROM pg_class WHERE oid = to_regclass(%s) AND relkind = 'p'", [self.table]
+        )
+        if not is_partitioned:
+            _build(connection, self.name, self.name, self.table, self.definition)
+            return
+        suffix = f"_{self.name.rpartition('_')[2]}"
+        parameters = [_LONGEST_NAME - len(suffix), suffix, self.table]
+        for table, name, qualified in connection.fetch(_PARTITIONS, parameters):
+            _build(connection, name, qualified, table, self.definition)
+        # There is nothing left to build, but this waits for all writers, and blocks new ones
+        # meanwhile.
+        connection.execute("BEGIN")
+        try:
+            connection.execute("SET LOCAL lock_timeout = '1s'")
+            connection.execute(
+                f"CREATE INDEX IF NOT EXISTS {self.name} ON {self.table} {self.definition}"
+            )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +135,11 @@ def needed(schema: Schema) -> Sequence[str]:
 def is_known(revision: str) -> bool:
     """Return whether this version of hookrow has the revision."""
     return any(each.revision == revision for each in scripts("sqlite"))
+
+
+def _build(connection: Connection, name: str, qualified: str, table: str, definition: str) -> None:
+    rows = connection.fetch(_IS_VALID, [qualified, table])
+    if rows and not rows[0][0]:
+        connection.execute(f"DROP INDEX CONCURRENTLY {qualified}")
+    if not rows or not rows[0][0]:
+        connection.execute(f"CREATE INDEX CONCURRENTLY {name} ON {table} {definition}")

@@ -28,8 +28,7 @@ from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError
 from hookrow.postmark_api.lists import ListReader, Window
 from hookrow.postmark_api.webhooks import Stream, unexpected
-from hookrow.providers import BodyParser
-from hookrow.providers.payload import limit_to
+from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores import State, Store
 from hookrow.stores.suppressions import Filter, Span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
+from hookrow.concurrency import PeriodicTask
 from hookrow.core.result import Result
 from hookrow.describe import pluralize
-from hookrow.errors import ConfigurationError
+from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.http import SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.register import TRIGGERS
+from hookrow.postmark_api.register import TRIGGERS, triggers_of
 from hookrow.postmark_api.webhooks import (
     VERIFIED,
     Server,
@@ -35,6 +36,9 @@ PERIOD = timedelta(days=1)
 
 MOST_COUNTED = 100_000
 """The number of entries of a type at which counting the log stops, and nothing is compared."""
+
+ASK_EVERY = 300.0
+"""In seconds; the interval between two statuses of a `ProviderWatch`."""
 
 SAMPLE = 100
 """The number of the newest entries that are searched for the id of their server."""
@@ -127,6 +131,31 @@ class ProviderStatus:
         rest = f"{found[0]}" if found else "verified, as registered."
         more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
         return f"{self.server.name}: {webhooks} on {streams}: {rest}{more}"
+
+
+class ProviderWatch(PeriodicTask):
+    """Reads the status every five minutes; `line` is the last one, or why there is none.
+
+    `secrets` returns the secrets that hookrow accepts, the newest first. A status compares counts
+    with the log of the `store`. Raises `ConfigurationError` as `PostmarkAPI` does.
+    """
+
+    line: str | None = None
+
+    def __init__(
+        self, token: str, address: str, store: Store, secrets: Callable[[], Sequence[str]]
+    ) -> None:
+        self._api = PostmarkAPI(token, address)
+        self._store, self._secrets = store, secrets
+        super().__init__(self._ask, seconds=ASK_EVERY, name="status of the provider")
+
+    def _ask(self) -> None:
+        expected = Expected(secrets=self._secrets(), triggers=triggers_of(self._store.recorded))
+        self._api.hide(*expected.secrets)
+        try:
+            self.line = read_status(self._api, expected, store=self._store).summary
+        except HookrowError as error:
+            self.line = f"Unknown. {error}"
 
 
 def read_status(

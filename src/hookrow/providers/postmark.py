@@ -28,8 +28,7 @@ from hookrow.core.notification import (
 from hookrow.core.optional import ALWAYS
 from hookrow.errors import ConfigurationError
 from hookrow.http import SECRET_HEADER, Request, RequestHead
-from hookrow.providers import Provider
-from hookrow.providers.payload import LONGEST_TEXT, Part, text_of, utc
+from hookrow.providers import LONGEST_TEXT, Part, Provider, text_of, utc
 
 MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""

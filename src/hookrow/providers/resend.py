@@ -26,7 +26,7 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.http import Request, plain
-from hookrow.providers.payload import Part, text_of, utc
+from hookrow.providers import Part, text_of, utc
 from hookrow.providers.standard_webhooks import StandardWebhooks
 
 REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}

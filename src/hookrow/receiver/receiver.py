@@ -19,13 +19,11 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse
 from hookrow.observability.logging import describe_bug, log_refusal
 from hookrow.observability.observer import Gauges, Observer, Observers
-from hookrow.providers import Provider, Unauthentic
-from hookrow.providers.payload import Part, limit_to
+from hookrow.providers import Part, Provider, Unauthentic, limit_to
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.hooks import Hook, Hooks
 from hookrow.receiver.hourly import HourlyCount
-from hookrow.receiver.responder import Responder, unavailable
-from hookrow.receiver.responses import ResponseCollector, Responses, combined
+from hookrow.receiver.responder import Responder, ResponseCollector, Responses, combine, unavailable
 from hookrow.receiver.retry import ParkedRetry, check_retries
 from hookrow.receiver.tasks import drain_task, open_spool, other_tasks
 from hookrow.stores import Store
@@ -166,7 +164,7 @@ class Receiver:
         arrivals = self._arrivals(request)
         if isinstance(arrivals, Response):
             return arrivals
-        return combined([*map(self._wait, arrivals)])
+        return combine([*map(self._wait, arrivals)])
 
     def record_directly(self, request: Request) -> Response:
         """Record an admitted request in the calling thread, within the deadline.
@@ -182,10 +180,10 @@ class Receiver:
         responses = [self._responder.refuse_unsupported(each) for each in dropped]
         try:
             with limited_to(self._deadline * 0.9):  # the rest of the time is for the spool
-                return combined(responses + (self._responder.respond(kept) if kept else []))
+                return combine(responses + (self._responder.respond(kept) if kept else []))
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
             log.error("Returned 503: %s", describe_bug(error))
-            return combined([*map(unavailable, arrivals)])
+            return combine([*map(unavailable, arrivals)])
 
     def start(self) -> None:
         """Start the periodic tasks, such as the sweep. The first queued request also does this."""
@@ -244,7 +242,7 @@ class Receiver:
         except Unauthentic as error:
             return self._refuse_unauthentic(head, error.challenge)
         now = datetime.now(UTC)
-        return self._reader.arrivals(parts, now, head.request_id, context) or combined([])
+        return self._reader.arrivals(parts, now, head.request_id, context) or combine([])
 
     def _wait(self, arrival: Arrival) -> Response:
         if arrival.notification is None and not self._has_log:

@@ -22,8 +22,7 @@ from hookrow.core.result import Result
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
 from hookrow.core.sizes import leading, written_size
 from hookrow.observability.logging import describe_arrival
-from hookrow.providers import BodyParser
-from hookrow.providers.payload import Part, limit_to
+from hookrow.providers import BodyParser, Part, limit_to
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.recorder import (
     RETRY_CONFLICTS_FOR,

@@ -10,22 +10,45 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from hookrow.core.log_entry import memory_size
-from hookrow.core.notification import Arrival, Outcome, Refusal, Refused
+from hookrow.core.log_entry import is_parked, memory_size
+from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow.core.rules import fail, is_probe
 from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.http import Response, refuse, respond
 from hookrow.observability.logging import describe_bug, log_group, request_ids
 from hookrow.observability.observer import Observer
+from hookrow.providers import Provider
 from hookrow.receiver.batch import BatchWriter
 from hookrow.receiver.recorder import GroupRecorder
-from hookrow.receiver.responses import Responses
 from hookrow.stores import Store
 
 OutcomeCallback: TypeAlias = Callable[[Arrival, Outcome], object]
 """Called with each processed arrival and its outcome, after the commit."""
 
 log = logging.getLogger("hookrow")
+
+
+class Responses:
+    """The responses to outcomes: the contract's, unless one of these applies.
+
+    With `acknowledge_parked`, a notification that the log retries gets a 200. The provider may have
+    responses that differ from the contract's.
+    """
+
+    def __init__(self, provider: Provider, *, acknowledge_parked: bool) -> None:
+        self._acknowledge_parked = acknowledge_parked
+        self._own = provider.responses
+        self.are_usual = not acknowledge_parked and not self._own
+        """Whether all responses are the contract's."""
+
+    def __call__(self, arrival: Arrival, outcome: Outcome) -> Response:
+        """Return the response to an arrival. The log, if there is one, contains its outcome."""
+        if isinstance(outcome, Recorded):
+            return _RECORDED
+        is_final = outcome.refusal.status != Refusal.UNAVAILABLE.status
+        if self._acknowledge_parked and is_final and is_parked(arrival, outcome):
+            return _RECORDED
+        return self._own.get(outcome.refusal) or respond(outcome)
 
 
 class Responder:
@@ -173,6 +196,35 @@ class Responder:
         )
 
 
+class ResponseCollector:
+    """Collects the responses to the events of a request, and replies once it has all of them."""
+
+    def __init__(self, count: int, reply: Callable[[Response], object]) -> None:
+        self._missing = count
+        self._reply = reply
+        self._responses: list[Response] = []
+
+    def __call__(self, response: Response) -> None:
+        """Take the next response; all calls are made in the same thread."""
+        self._responses.append(response)
+        self._missing -= 1
+        if not self._missing:
+            self._reply(combine(self._responses))
+
+
+def combine(responses: Sequence[Response]) -> Response:
+    """Return the response to a request from those to its events.
+
+    A 503 comes first, because the provider then sends all of them again; then any other refusal. A
+    request without events gets 200.
+    """
+    if len(responses) == 1:
+        return responses[0]
+    refused = [each for each in responses if each.status != _RECORDED.status]
+    repeated = [each for each in refused if each.status == Refusal.UNAVAILABLE.status]
+    return (repeated or refused or [_RECORDED])[0]
+
+
 def _discard(arrivals: Sequence[Arrival]) -> None:
     """Do nothing, because there is no spool: the provider sends the arrivals again."""
 
@@ -182,5 +234,6 @@ def unavailable(arrival: Arrival) -> Response:
     return _UNAVAILABLE if arrival.notification else _UNSUPPORTED
 
 
+_RECORDED = respond(Recorded(()))
 _UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 _UNSUPPORTED = refuse(Refusal.UNSUPPORTED)

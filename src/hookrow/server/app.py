@@ -123,7 +123,7 @@ class Server:
 
     def _watch(self) -> Callable[[], str | None]:
         """Start to poll the provider for the status of its webhooks; return its reader."""
-        from hookrow.server.provider_watch import ProviderWatch  # noqa: PLC0415 - seldom needed
+        from hookrow.postmark_api.status import ProviderWatch  # noqa: PLC0415 - seldom needed
 
         settings = self._settings
         watch = ProviderWatch(

@@ -29,7 +29,7 @@ from hookrow.core.schema import (
     nearest,
 )
 from hookrow.stores.sql.columns import Column
-from hookrow.stores.sql.log_insert import LOG_COLUMNS
+from hookrow.stores.sql.log_rows import LOG_COLUMNS
 
 Columns: TypeAlias = Mapping[str, Column]
 """The columns of one table, by the table's own names."""

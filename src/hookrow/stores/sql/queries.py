@@ -15,7 +15,7 @@ from hookrow.core.schema import KEYS, WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.sql.log_insert import log_insert
+from hookrow.stores.sql.log_rows import log_insert
 from hookrow.stores.sql.updates import ALIASES, Statement, Updates
 
 _OWNER = "o"

@@ -17,7 +17,7 @@ from hookrow.stores.sql.column_rules import Columns, mistakes, mistakes_of_dates
 from hookrow.stores.sql.columns import columns, denied_error, is_unique, is_view, regclass, tables
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.sql.log_insert import LOG_COLUMNS
+from hookrow.stores.sql.log_rows import LOG_COLUMNS
 from hookrow.stores.sql.parameters import count_parameters
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
