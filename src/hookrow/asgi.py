@@ -27,7 +27,6 @@ from hookrow.http import (
     Response,
     oversized,
     plain,
-    refuse_body,
     request_id,
 )
 
@@ -105,7 +104,7 @@ class ASGI:
         if body is None:
             return None
         if isinstance(body, Refusal):
-            return refuse_body(self.handler, head, body)
+            return self.handler.refuse(head, body)
         request = Request(head, body)
         if handler is None:
             return await self._call(self.handler, request, head)

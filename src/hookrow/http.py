@@ -109,10 +109,10 @@ class Response:
 
 
 class Handler(Protocol):
-    """Responds to requests, on any host.
+    """The base class of handlers, which respond to requests on any host.
 
-    A host calls `admit` before it reads the body. Both calls may block: a host with an event
-    loop makes them in a thread. Neither raises.
+    A host calls `admit` before it reads the body. `admit` and `__call__` may block: a host with an
+    event loop calls them in a thread. No method raises.
     """
 
     def admit(self, head: RequestHead) -> Response | None:
@@ -120,6 +120,11 @@ class Handler(Protocol):
 
     def __call__(self, request: Request) -> Response:
         """Return the response to an admitted request; its head is the one that was admitted."""
+
+    def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
+        """Return the response to an admitted request whose body the host refuses."""
+        del head
+        return refuse(refusal)
 
 
 @runtime_checkable
@@ -130,14 +135,6 @@ class LoopHandler(Handler, Protocol):
         self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
     ) -> None:
         """Call `reply` with the response exactly once, now or later, in the thread of the loop."""
-
-
-@runtime_checkable
-class RefusesBodies(Protocol):
-    """An optional part of a handler: creates or reports the responses to refused bodies."""
-
-    def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
-        """Return the response to a request whose body was refused."""
 
 
 def endpoint_path(mount_path: str) -> str:
@@ -205,11 +202,6 @@ def oversized(head: RequestHead) -> bool:
     """Return whether the head declares a body that is too large."""
     length = declared_length(head)
     return length is not None and length > MAX_BODY
-
-
-def refuse_body(handler: Handler, head: RequestHead, refusal: Refusal) -> Response:
-    """Return the response to a body that the host refuses: the handler's own, if it has one."""
-    return handler.refuse(head, refusal) if isinstance(handler, RefusesBodies) else refuse(refusal)
 
 
 _RECORDED = plain(200, "")

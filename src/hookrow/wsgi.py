@@ -21,7 +21,6 @@ from hookrow.http import (
     RequestHead,
     Response,
     declared_length,
-    refuse_body,
     request_id,
 )
 
@@ -61,7 +60,7 @@ class WSGI:
             return refusal
         body = read_body(head, environ)
         if isinstance(body, Refusal):
-            return refuse_body(self.handler, head, body)
+            return self.handler.refuse(head, body)
         return self.handler(Request(head, body))
 
 

@@ -8,7 +8,7 @@ from threading import Barrier, Event, Thread
 import pytest
 from drivers import GatedStore, receiving
 
-from hookrow import Request, RequestHead, Response
+from hookrow import Handler, Request, RequestHead, Response
 from hookrow.asgi import ASGI, MAX_DISCARDED, Message, Scope
 from hookrow.http import MAX_BODY
 from wire import DELIVERY, ENDPOINT, PATIENCE, SECRET
@@ -53,7 +53,7 @@ async def call_asgi(
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
-class Responding:
+class Responding(Handler):
     """A handler that admits everything and returns a function's response."""
 
     def __init__(self, respond: Callable[[Request], Response]) -> None:

@@ -7,6 +7,7 @@ from hookrow.core.notification import Recorded, Refusal
 from hookrow.http import (
     BODY_TIMEOUT,
     MAX_BODY,
+    Handler,
     Request,
     RequestHead,
     Response,
@@ -14,7 +15,6 @@ from hookrow.http import (
     endpoint_path,
     oversized,
     refuse,
-    refuse_body,
     respond,
 )
 
@@ -108,7 +108,7 @@ def test_every_outcome_has_the_contracts_status_text_and_headers() -> None:
         assert respond(refusal.refused(owner="zoë@x", recipient="{x}@b")) == expected
 
 
-class Handler:
+class Admitting(Handler):
     def admit(self, head: RequestHead) -> None:
         del head
 
@@ -116,12 +116,6 @@ class Handler:
         return _plain(200, request.head.path)
 
 
-class Refusing(Handler):
-    def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
-        return _plain(refusal.status, head.path)
-
-
-def test_a_handler_can_create_the_response_to_a_refused_body() -> None:
+def test_a_handler_refuses_a_body_with_the_usual_response() -> None:
     head, expected = RequestHead("POST", ENDPOINT, ()), RESPONSES[Refusal.TOO_LARGE]
-    assert refuse_body(Handler(), head, Refusal.TOO_LARGE) == expected == refuse(Refusal.TOO_LARGE)
-    assert refuse_body(Refusing(), head, Refusal.TOO_LARGE) == _plain(413, ENDPOINT)
+    assert Admitting().refuse(head, Refusal.TOO_LARGE) == expected == refuse(Refusal.TOO_LARGE)

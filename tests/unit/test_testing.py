@@ -15,6 +15,7 @@ from hookrow import (
     Complained,
     ConfigurationError,
     Delivered,
+    Handler,
     HookrowError,
     Notification,
     Opened,
@@ -179,7 +180,7 @@ def test_post_to_a_receiver_returns_its_status_and_text(mount_path: str) -> None
 
 
 def test_post_to_another_handler() -> None:
-    class Busy:
+    class Busy(Handler):
         def admit(self, head: RequestHead) -> Response | None:
             return None if head.header("user-agent") == b"Postmark" else refuse(Refusal.UNAUTHENTIC)
 

@@ -19,7 +19,7 @@ from hookrow.dashboard.queries import Context
 from hookrow.dashboard.templating import View, render
 from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
-from hookrow.http import Request, RequestHead, Response, plain
+from hookrow.http import Handler, Request, RequestHead, Response, plain
 from hookrow.observability.logging import mask_email
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
@@ -85,7 +85,7 @@ _CACHED = {"Cache-Control": "private, max-age=3600"}
 """The header of static files, whose URLs contain the version."""
 
 
-class Dashboard:
+class Dashboard(Handler):
     """Serves pages about the store and its log; any host mounts it separately from the receiver.
 
     `authorize` authenticates users: `basic(user, password)`, or a function of the host. Omit

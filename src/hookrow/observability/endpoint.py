@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
 from hookrow.errors import MissingExtra
-from hookrow.http import Request, RequestHead, Response
+from hookrow.http import Handler, Request, RequestHead, Response
 
 try:
     from prometheus_client import (
@@ -30,7 +30,7 @@ prometheus_client reads it on import: https://prometheus.github.io/client_python
 """
 
 
-class MetricsEndpoint:
+class MetricsEndpoint(Handler):
     """A handler that returns the metrics in a registry, in Prometheus' text format.
 
     If processes share their metrics, the response covers all of them.

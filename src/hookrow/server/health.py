@@ -8,7 +8,7 @@ from threading import Lock
 from time import monotonic
 
 from hookrow.diagnostics.result import CheckResult, Level
-from hookrow.http import Request, RequestHead, Response, plain
+from hookrow.http import Handler, Request, RequestHead, Response, plain
 
 VALID_FOR = 1.0
 """In seconds; how long the result of a check is valid."""
@@ -22,7 +22,7 @@ _READY = plain(200, "ready\n")
 _SILENT = plain(503, "The database does not respond.\n")
 
 
-class Liveness:
+class Liveness(Handler):
     """A handler that responds with 200 to every request."""
 
     def admit(self, head: RequestHead) -> Response | None:
@@ -34,7 +34,7 @@ class Liveness:
         return _ALIVE
 
 
-class Readiness:
+class Readiness(Handler):
     """A handler that responds with 200, or with 503 and the first error of `check`.
 
     Requests are not authenticated; to keep them from overloading the database, only one check runs
