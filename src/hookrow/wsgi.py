@@ -6,10 +6,10 @@ the notifications of all threads share their commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http import HTTPStatus
 from time import monotonic, sleep
-from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from hookrow.core.notification import Refusal
 from hookrow.http import (
@@ -102,35 +102,25 @@ def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
     """Read up to `size` bytes; return None if they do not arrive in time or are malformed."""
-    stream = environ["wsgi.input"]
     connection = next((environ[name] for name in _SOCKETS if name in environ), None)
-    if connection is None:
-        return _read_in_time(stream, size, lambda _: None)
-    before = connection.gettimeout()
-    try:
-        return _read_in_time(stream, size, connection.settimeout)
-    finally:
-        connection.settimeout(before)
-
-
-def _read_in_time(
-    stream: InputStream, size: int, set_timeout: Callable[[float], object]
-) -> bytes | None:
-    """Do the work of `_read`; `set_timeout` sets the time limit of the next read, in seconds."""
+    before = None if connection is None else connection.gettimeout()
     until = monotonic() + BODY_TIMEOUT
     read = bytearray()
-    while len(read) < size:
-        seconds = until - monotonic()
-        if seconds <= 0:
-            return None
-        set_timeout(seconds)
-        try:
-            chunk = stream.read(min(CHUNK_SIZE, size - len(read)))
-        except Exception:  # noqa: BLE001 - each server raises its own errors
-            return None
-        if not chunk:
-            break
-        read += chunk
+    try:
+        while len(read) < size:
+            if (seconds := until - monotonic()) <= 0:
+                return None
+            if connection is not None:
+                connection.settimeout(seconds)
+            chunk = environ["wsgi.input"].read(min(CHUNK_SIZE, size - len(read)))
+            if not chunk:
+                break
+            read += chunk
+    except Exception:  # noqa: BLE001 - each server raises its own errors
+        return None
+    finally:
+        if connection is not None:
+            connection.settimeout(before)
     return bytes(read)
 
 

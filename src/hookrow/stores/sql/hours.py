@@ -37,11 +37,13 @@ WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
 After the ceiling, the value contains the server's start and the transactions that can still write.
 """
 
-RECOVERED = (
-    f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}' "
-    "AND recovery_counted IS NULL"
+HAS_RECOVERED = (
+    f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}'"
 )
-"""The condition of entries that were refused at first, are recorded now, and not yet counted."""
+"""The condition of entries that were refused at first, and are recorded now."""
+
+RECOVERED = f"{HAS_RECOVERED} AND recovery_counted IS NULL"
+"""The condition of those of them that are not yet counted as recovered."""
 
 COLUMNS = ("hour", "record_type", "reason", "first_outcome")
 """The key of a row of counts."""

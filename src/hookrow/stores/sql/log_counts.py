@@ -17,7 +17,7 @@ from hookrow.stores import log
 from hookrow.stores.log import Count, Counts, Recent, RequestKind, Requests
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect, known, utc
-from hookrow.stores.sql.hours import COLUMNS, HOUR, KEYS, RECOVERED, Hours
+from hookrow.stores.sql.hours import COLUMNS, HAS_RECOVERED, HOUR, KEYS, RECOVERED, Hours
 
 MOST_RECOVERED = 10_000
 """The largest number of recovered entries not in the hourly counts that are read.
@@ -29,10 +29,6 @@ running it.
 _COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome"
 
 _REQUESTS = ", ".join(f"'{kind.value}'" for kind in RequestKind)
-
-_HAS_RECOVERED = (
-    f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}'"
-)
 
 
 def read_counts(
@@ -144,7 +140,7 @@ def _of_hours(hours: Hours, length: int) -> str:
 def _newest(hours: Hours, length: int, after: str) -> str:
     """Count the newest entries after an id. The last column is when the oldest was written."""
     written = hours.dialect.epoch("min(ended_at)")
-    figures = f"count(*), count(*) FILTER (WHERE {_HAS_RECOVERED}), {written}"
+    figures = f"count(*), count(*) FILTER (WHERE {HAS_RECOVERED}), {written}"
     return _grouped(hours, length, figures, f"id > {after}", log.MOST_COUNTED)
 
 

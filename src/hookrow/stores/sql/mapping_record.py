@@ -43,11 +43,7 @@ def record_mapping(database: Database, schema: Schema) -> None:
                 former = _recorded_tables(connection, database, schema)
             if former is None and present is not None:
                 with database.transaction() as connection:
-                    connection.execute(
-                        f"INSERT INTO {_meta(database, schema)} (name, value) VALUES (%s, %s) "
-                        "ON CONFLICT (name) DO NOTHING",
-                        [NAME, msgspec.json.encode(present).decode()],
-                    )
+                    _save(connection, database, schema, present, "DO NOTHING")
     except Exception as error:  # noqa: BLE001 - a missing table or privilege, or no time
         log.warning(
             "The mapping is not recorded in %s: %s", schema.beside_log("hookrow_meta"), error
@@ -76,11 +72,7 @@ def accept_mapping(database: Database, schema: Schema) -> str:
     """
     with database.transaction() as connection:
         present = mapped_tables(connection, database, schema) or {}
-        connection.execute(
-            f"INSERT INTO {_meta(database, schema)} (name, value) VALUES (%s, %s) "
-            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            [NAME, msgspec.json.encode(present).decode()],
-        )
+        _save(connection, database, schema, present, "DO UPDATE SET value = excluded.value")
     return _format(present, present)
 
 
@@ -94,6 +86,21 @@ def mapped_tables(
     }
     named = {role: table for role, table in names.items() if table is not None}
     return named if len(named) == len(names) else None
+
+
+def _save(
+    connection: Connection,
+    database: Database,
+    schema: Schema,
+    tables: Mapping[str, str],
+    conflict: str,
+) -> None:
+    """Write the record; `conflict` is the SQL for a record that exists."""
+    connection.execute(
+        f"INSERT INTO {_meta(database, schema)} (name, value) VALUES (%s, %s) "
+        f"ON CONFLICT (name) {conflict}",
+        [NAME, msgspec.json.encode(tables).decode()],
+    )
 
 
 def _recorded_tables(
