@@ -10,7 +10,7 @@ from receiving import NOON, Database, dispatch, people
 
 from hookrow import Arrival, Delivered, Recorded
 from hookrow.core.notification import Refusal
-from hookrow.core.sizes import LARGEST_GROUP, written_size
+from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.receiver import recorder as recording
 from hookrow.receiver.recorder import is_reachable, keep_failed, record
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
@@ -29,14 +29,8 @@ def arrival(name: str, message: str | None = None) -> Arrival:
     return Arrival(delivered, f"{name} {message}".encode(), datetime.now(UTC))
 
 
-def sized(size: int) -> Arrival:
-    """Return an arrival with this `written_size`, an even number of bytes."""
-    made = Arrival(None, b"x" * (size // 2), NOON)
-    assert written_size(made) == size
-    return made
-
-
-LARGEST, LARGE = sized(LARGEST_GROUP), sized(LARGEST_GROUP + 2)
+LARGEST = Arrival(None, b"x" * (LARGEST_GROUP // TEXT_PER_BYTE), NOON)
+LARGE = Arrival(None, LARGEST.body + b"x", NOON)
 
 
 def test_skip_locked_fails_only_the_arrivals_that_need_a_locked_row() -> None:

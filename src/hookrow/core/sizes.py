@@ -1,4 +1,4 @@
-"""Limits of the queue and of a group, most of them in bytes; the text written for an arrival."""
+"""Limits of the queue and of a group, most of them in bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from math import inf
 from threading import TIMEOUT_MAX
 from typing import TypeVar
 
-from hookrow.core.notification import Arrival
 from hookrow.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -22,14 +21,11 @@ A database driver makes about four copies of it.
 """
 
 TEXT_PER_BYTE = 28
-"""The largest possible `written_size` of an arrival per byte of its body: 16 for the body in the
-log, and 4 for the reason in each of three rows."""
+"""The largest text that is written for an arrival per byte of its body: 16 for the body in the log,
+of which a byte may be escaped as four characters, and 4 for the reason in each of three rows."""
 
 WIDEST_CHARACTER = 4
 """In bytes; the largest size of a character, in UTF-8 and in memory (PEP 393)."""
-
-_PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n\r"
-"""Bytes that are escaped to at most two characters."""
 
 
 def check_options(*, group: object, backlog: object, deadline: object) -> None:
@@ -61,26 +57,3 @@ def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) 
         if len(group) == most:
             break
     return group
-
-
-def written_size(arrival: Arrival) -> int:
-    """Return an upper bound on the size of the text that is written for an arrival, in bytes.
-
-    Its body is written to the log, and its reason to three rows.
-    """
-    reason: str = getattr(arrival.notification, "reason", "")
-    return _text_size(arrival.body) + 3 * WIDEST_CHARACTER * len(reason)
-
-
-def largest_written_size(body: bytes) -> int:
-    """Return an upper bound on `written_size`, in bytes, for a body that has not been parsed."""
-    return _text_size(body) + 3 * WIDEST_CHARACTER * len(body)
-
-
-def _text_size(body: bytes) -> int:
-    """Return an upper bound on the size of a body's text, in memory or in a statement.
-
-    A control character is escaped as six characters, a byte that is not UTF-8 as four or five.
-    """
-    width = 2 if body.isascii() else WIDEST_CHARACTER  # a statement doubles quotes and backslashes
-    return width * (len(body) + 3 * len(body.translate(None, _PLAIN)))

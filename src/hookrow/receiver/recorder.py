@@ -20,7 +20,7 @@ from hookrow.concurrency import reset_after_fork
 from hookrow.core.log_entry import LogEntry, entries
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.core.rules import affected_rows, decide, fail, fail_locked, lookup_keys, merge
-from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE, written_size
+from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.observability.logging import describe_arrival, describe_bug, request_ids
 from hookrow.observability.observer import Observer
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError
@@ -246,9 +246,9 @@ def _log_entries(
 
 
 class _LargeArrivals:
-    """Lets one thread at a time write an arrival whose text is larger than `LARGEST_GROUP`.
+    """Lets one thread at a time write an arrival whose text may be larger than `LARGEST_GROUP`.
 
-    Such text takes about 50 MiB of memory on its way to the database.
+    Such text may take about 50 MiB of memory on its way to the database.
     """
 
     _lock: Lock
@@ -279,6 +279,5 @@ _no_lock = nullcontext()
 
 def _one_large(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
     """Return the lock for large arrivals if the group is a single large one, otherwise no lock."""
-    if len(arrivals) != 1 or len(arrivals[0].body) * TEXT_PER_BYTE <= LARGEST_GROUP:
-        return _no_lock
-    return _large_arrivals.locked() if written_size(arrivals[0]) > LARGEST_GROUP else _no_lock
+    is_large = len(arrivals) == 1 and len(arrivals[0].body) * TEXT_PER_BYTE > LARGEST_GROUP
+    return _large_arrivals.locked() if is_large else _no_lock

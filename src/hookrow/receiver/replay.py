@@ -20,7 +20,7 @@ from hookrow.core.log_entry import StoredEntry, body_of
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
 from hookrow.core.result import Result
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
-from hookrow.core.sizes import leading, written_size
+from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.observability.logging import describe_arrival
 from hookrow.providers import BodyParser, Part, limit_to
 from hookrow.providers.postmark import Postmark
@@ -117,7 +117,7 @@ def replay(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) ->
     unavailable.
     """
     outcomes: list[Outcome] = []
-    while group := leading(arrivals[len(outcomes) :], written_size):
+    while group := leading(arrivals[len(outcomes) :], lambda each: TEXT_PER_BYTE * len(each.body)):
         outcomes += _replay_group(store, group, bodies=bodies)
     return outcomes
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
-from typing import Any
 
 from hookrow.core.log_entry import fingerprint
 from hookrow.core.notification import Arrival
-from hookrow.core.sizes import largest_written_size, leading
+from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.errors import ConfigurationError
 from hookrow.stores.timeouts import left
 
@@ -129,13 +128,14 @@ class Spool:
     def after(self, last: int, *, limit: int) -> Sequence[SpoolEntry]:
         """Return at most `limit` entries with ids above `last`, oldest first.
 
-        Returns fewer if their text would be larger than `LARGEST_GROUP`.
+        Returns fewer if their text might be larger than `LARGEST_GROUP`.
         """
         with self._open() as connection:
             rows = connection.execute(_AFTER, (last, limit))
+            group = leading(rows, lambda row: TEXT_PER_BYTE * len(row[2]), most=limit)
             return [
                 SpoolEntry(*fields, *map(datetime.fromisoformat, (first, last)))
-                for *fields, first, last in leading(rows, _size, most=limit)
+                for *fields, first, last in group
             ]
 
     def take(self, entries: Sequence[SpoolEntry]) -> None:
@@ -220,10 +220,6 @@ class Spool:
 def _is_ours(connection: sqlite3.Connection) -> bool:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == _APPLICATION)
-
-
-def _size(row: Sequence[Any]) -> int:
-    return largest_written_size(row[2])
 
 
 def _version(connection: sqlite3.Connection) -> int:
