@@ -53,7 +53,8 @@ Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
 
 `ascii`: on `lower(email COLLATE "C")`, as in hookrow's table; `lower`: on `lower(email)`;
 `exact`: on the column itself, which finds an email in its original spelling or in lower case;
-`citext`: on a column of that type; on SQLite, on one with `COLLATE NOCASE`.
+`citext`: on a column of that type or with a collation that ignores case; on SQLite, on one with
+`COLLATE NOCASE`.
 """
 
 Scalar: TypeAlias = str | int | bool | None

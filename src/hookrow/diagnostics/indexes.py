@@ -177,7 +177,7 @@ def _create(
 def _other_fold(connection: Connection, queries: Queries, fold: Fold) -> Fold | None:
     """Return the most lenient of the other folds for which the emails have an index."""
     folds: list[Fold] = ["ascii", "lower", "exact"]
-    if queries.dialect.name == "sqlite" or queries.columns("subscribers")["email"].type == "citext":
+    if queries.columns("subscribers")["email"].ignores_case:
         folds.insert(0, "citext")
     for each in folds:
         if each != fold and _is_served(connection, queries, _email(queries, each)):

@@ -7,7 +7,9 @@ so a column is rejected there only if its declared type is plainly meant for oth
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import date, datetime
 from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 from hookrow.core.log_entry import (
     LONGEST_PROVIDER,
@@ -77,10 +79,9 @@ _RULES = (
     ),
     _Rule(
         {"email"},
-        lambda column, schema: (
-            column.type not in {"", "citext"} and schema.subscribers.fold == "citext"
-        ),
-        f"{_TYPE}, not CITEXT: set another `fold`, for example 'lower'.",
+        lambda column, schema: schema.subscribers.fold == "citext" and not column.ignores_case,
+        f"{_TYPE}, not CITEXT, and case-sensitive: set another `fold`, for example 'lower', or "
+        "change its type or its collation.",
     ),
     _Rule(
         {"id", "subscriber_id", "list_id", "message_id"},
@@ -151,7 +152,8 @@ def mistakes(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[str]:
             yield from _check_reasons(table, column, schema.roles[name].empty, schema.reasons or {})
     for name, role in schema.roles.items():
         for theirs, value in role.where.items():
-            yield from _check_value(role.table, tables[name][theirs], value, _NEVER_EQUALS)
+            if not _is_value(tables[name][theirs], value):
+                yield from _check_value(role.table, tables[name][theirs], value, _NEVER_EQUALS)
     for one, other in REFERENCES:
         if {one, other} <= named.keys():
             yield from _check_reference(*named[one], *named[other])
@@ -177,7 +179,8 @@ def _check_null(table: str, column: Column, ours: str, empty: str | None) -> Ite
 
 
 def _check_reference(table: str, column: Column, other_table: str, key: Column) -> Iterator[str]:
-    if column.type and column.kind != key.kind:
+    kinds = {column.kind, key.kind}
+    if column.type and "" not in kinds and len(kinds) > 1:
         yield _describe(table, column, _CANNOT_COMPARE, other_table=other_table, key=key)
 
 
@@ -202,7 +205,7 @@ def _describe(table: str, column: Column, text: str, **names: object) -> str:
 
 def _takes(column: Column, value: Scalar) -> bool:
     """Return whether a column can hold the value."""
-    if value is None or value is False:
+    if value is None or value is False or not column.kind:
         return True
     if column.kind == "enum":
         return value in column.labels
@@ -211,6 +214,24 @@ def _takes(column: Column, value: Scalar) -> bool:
     fits = column.length is None or len(str(value)) <= column.length
     return column.kind == _ALWAYS[type(value)] and fits
 
+
+def _is_value(column: Column, value: Scalar) -> bool:
+    """Return whether PostgreSQL converts a text to the type of the column."""
+    parse = _PARSERS.get(column.kind)
+    if not column.type or not parse or not isinstance(value, str):
+        return False
+    try:
+        parse(value)
+    except ValueError:
+        return False
+    return True
+
+
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "uuid": UUID,
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+}
 
 _ALWAYS = {bool: "boolean", int: "number", str: "text"}
 _NEVER = {int: {"text"}, str: {"boolean", "integer"}}

@@ -20,10 +20,12 @@ class Column:
 
     `type` is the type of its parameters; empty on SQLite, which has no fixed types. `type_name` is
     the name for error messages. `kind` is "text", "number", "boolean", "datetime", "enum", on
-    SQLite also "integer", or the name of any other type. `default` is whether the database can
-    assign a value. `holds_uuids` is whether its values are UUIDs: on SQLite, whether it is
-    CHAR(32), in which Django and SQLAlchemy store their digits. `length` is the maximum length of a
-    text, in characters; `labels` are the values of an enum. `denied` are the privileges that the
+    SQLite also "integer", the name of any other type, or empty if it is unknown. `default` is
+    whether the database can assign a value. `holds_uuids` is whether its values are UUIDs: on
+    SQLite, whether it is CHAR(32), in which Django and SQLAlchemy store their digits.
+    `ignores_case` is whether it can be compared ignoring case without a function: CITEXT, a
+    collation that is not deterministic, and any column of SQLite. `length` is the maximum length of
+    a text, in characters; `labels` are the values of an enum. `denied` are the privileges that the
     user lacks: "SELECT", "UPDATE". `read` converts a value from the driver, and `write` a value for
     the driver; neither is called with None.
     """
@@ -36,6 +38,7 @@ class Column:
     generated: bool
     default: bool
     holds_uuids: bool = False
+    ignores_case: bool = False
     length: int | None = None
     labels: Sequence[str] = ()
     denied: Sequence[str] = ()
@@ -141,18 +144,20 @@ WITH RECURSIVE found AS (
         attgenerated <> '' AS generated,
         atthasdef OR attidentity <> '' OR relkind = 'v' AS defaults,
         has_column_privilege(attrelid, attnum, 'SELECT') AS selects,
-        has_column_privilege(attrelid, attnum, 'UPDATE') AS updates
+        has_column_privilege(attrelid, attnum, 'UPDATE') AS updates,
+        coalesce(NOT collisdeterministic, false) AS lenient
     FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid
+    LEFT JOIN pg_collation AS l ON l.oid = attcollation
     WHERE c.oid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
     UNION ALL
     SELECT attnum, attname, typbasetype, typtypmod, filled OR typnotnull, generated,
-        defaults OR typdefault IS NOT NULL, selects, updates
+        defaults OR typdefault IS NOT NULL, selects, updates, lenient
     FROM found JOIN pg_type ON oid = found.type WHERE typtype = 'd'
 )
 SELECT attname, format_type(t.oid, -1), format_type(t.oid, mod), typcategory::text, NOT filled,
     generated, defaults, mod,
     ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder),
-    selects, updates
+    lenient, selects, updates
 FROM found JOIN pg_type AS t ON t.oid = found.type WHERE typtype <> 'd' ORDER BY attnum
 """
 """A domain counts as the type that it is based on, and a view as the table behind it."""
@@ -209,7 +214,8 @@ _SQLITE_KINDS = {
 
 
 def _postgres_column(row: Row) -> Column:
-    name, type_, type_name, category, nullable, generated, default, modifier, labels, *may = row
+    name, type_, type_name, category, nullable, generated, default, modifier, labels, *rest = row
+    is_lenient, *may = rest
     kind = _KINDS.get(category, "datetime" if type_.startswith("timestamp") else type_)
     return Column(
         name,
@@ -220,6 +226,7 @@ def _postgres_column(row: Row) -> Column:
         generated=generated,
         default=default,
         holds_uuids=type_ == "uuid",
+        ignores_case=type_ == "citext" or is_lenient,
         length=max(modifier - _HEADER, 0) or None if kind == "text" else None,
         labels=labels,
         denied=[each for each, has in zip(("SELECT", "UPDATE"), may, strict=True) if not has],
@@ -243,4 +250,5 @@ def _sqlite_column(name: str, declared: str, nullable: int, generated: int, defa
         generated=bool(generated),
         default=bool(default),
         holds_uuids=type_name == "CHAR(32)",
+        ignores_case=True,
     )
