@@ -27,6 +27,7 @@ from hookrow.diagnostics.advice import repeated_emails
 from hookrow.django.store import DjangoStore
 from hookrow.receiver.recorder import record
 from hookrow.stores import Locked, Unavailable
+from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import limited_to
 from postgres import Databases
 
@@ -220,6 +221,8 @@ class TestModelsOfAHost:
         sent = [opens(email, "m-1") for email in emails]
         assert [respond(schema, crm, each) for each in sent] == [[status] for status in found]
         assert respond(schema, crm, *sent) == found
+        store = DjangoStore(schema, crm)
+        verify(store.database, store.schema)
 
     def test_fields_with_conversions(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Keys, reasons and times are converted by their fields."""
@@ -307,7 +310,9 @@ def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.M
     monkeypatch.setattr(Person.address.field, "db_collation", collation)
     with (
         django_host.alias("postgresql:///nothing") as alias,
-        pytest.raises(SchemaMismatch, match="address is case-sensitive"),
+        pytest.raises(
+            SchemaMismatch, match="EmailField, not CITEXT, and case-sensitive: set another"
+        ),
     ):
         DjangoStore(subscribers(fold="citext"), alias)
 

@@ -26,7 +26,7 @@ from hookrow.describe import pluralize
 from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.fields import Folded
-from hookrow.django.mapping import NOT_NULL, ModelMapping, map_models, or_empty
+from hookrow.django.mapping import ModelMapping, map_models
 from hookrow.django.receiver import build_receiver
 from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
@@ -91,15 +91,18 @@ def _check_settings(messages: Messages) -> None:
 
 def _check_models(messages: Messages) -> None:
     invalid = "docs/how-to/hosts/django.md describes the keys of HOOKROW['TABLES']."
-    missing = "HOOKROW['TABLES'] names models by label ('crm.Person') and columns by field."
+    unsuitable = (
+        "HOOKROW['TABLES'] names models by label ('crm.Person') and columns by field. To drop NOT "
+        "NULL, add null=True to the field, then run makemigrations and migrate."
+    )
     limits = "docs/how-to/hosts/django.md describes the limits of HOOKROW['TABLES']."
     with (
         _reporting(messages, ConfigurationError, hint=invalid, id="hookrow.E003"),
-        _reporting(messages, SchemaMismatch, hint=missing, id="hookrow.E002"),
-        _reporting(messages, NeedsORM, hint=limits, id="hookrow.E007"),
+        _reporting(messages, SchemaMismatch, hint=unsuitable, id="hookrow.E002"),
+        _reporting(messages, NeedsORM, hint=limits, id="hookrow.E006"),
     ):
         mapping = map_models(conf.tables, conf.database)
-        messages += [*_nulls(mapping), *_routers(mapping, conf.database)]
+        messages += _routers(mapping, conf.database)
         messages += _indexes(mapping, conf.database)
 
 
@@ -124,17 +127,6 @@ def _spool_fault(path: Path) -> str | None:
     except ConfigurationError as error:
         return str(error)
     return None
-
-
-def _nulls(mapping: ModelMapping) -> Iterator[CheckMessage]:
-    for field in mapping.not_null():
-        remedy = f"Add null=True to {field}, then run makemigrations and migrate."
-        hint = f"{remedy}{or_empty(field)}"
-        yield Error(NOT_NULL.format(field), hint=hint, obj=field.model, id="hookrow.E006")
-    for field in mapping.not_null(managed=False):
-        remedy = f"Allow null for the column in the database, and add null=True to {field}."
-        hint = f"{remedy}{or_empty(field)}"
-        yield Warning(NOT_NULL.format(field), hint=hint, obj=field.model, id="hookrow.W005")
 
 
 def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:

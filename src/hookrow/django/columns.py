@@ -1,4 +1,4 @@
-"""Describes model fields as columns of the SQL store, and checks that their types are suitable.
+"""Describes model fields as columns of the SQL store.
 
 Fields that store values unchanged need no conversion. All others use Django's own conversions, at
 the same cost as in the ORM.
@@ -9,7 +9,7 @@ the same cost as in the ORM.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -29,7 +29,7 @@ from django.db.models import (
 )
 from django.utils.timezone import get_default_timezone, is_naive, make_aware, make_naive
 
-from hookrow.core.schema import TIMES, WRITTEN, Fold, Scalar
+from hookrow.core.schema import Scalar
 from hookrow.django.fields import UTCDateTimeField
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql.column_rules import REFERENCES
@@ -52,12 +52,14 @@ def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
     return Column(
         column_name(field),
         type_,
-        "",
-        "boolean" if isinstance(field, BooleanField) else "",
-        nullable=field.null,
-        generated=False,
+        type(target).__name__,
+        next((kind for each, kind in _KINDS.items() if isinstance(target, each)), ""),
+        nullable=field.null or not field.model._meta.managed,  # its table may differ from the model
+        generated=getattr(field, "generated", False),
         default=False,
-        holds_uuids=isinstance(field, UUIDField),
+        holds_uuids=isinstance(target, UUIDField),
+        ignores_case=_ignores_case(target, connection),
+        length=target.max_length if isinstance(target, CharField) else None,
         read=_reader(target, connection),
         write=_writer(target, connection),
     )
@@ -88,20 +90,35 @@ def target_of(field: AnyField) -> AnyField:
     return field
 
 
-def check_types(fields: Fields, reasons: Mapping[str, str | int] | None) -> None:
-    """Raise `SchemaMismatch` for the first field of a wrong type."""
-    for (_, ours), field in fields.items():
-        if ours in WRITTEN and getattr(field, "generated", False):
-            raise SchemaMismatch(
-                f"{field} is generated, but notifications set it: map another field."
-            )
-        if ours in _TYPES:
-            _check_type(field, ours, *_TYPES[ours])
-        if ours == "suppression_reason":
-            _check_reasons(field, reasons or {})
+def check_references(fields: Fields) -> None:
+    """Raise `SchemaMismatch` for a foreign key to another field than the mapped one.
+
+    An unmanaged model may be a view of the table to which the foreign key refers.
+    """
     for one, other in REFERENCES:
-        if one in fields and other in fields:
-            _check_reference(fields[one], fields[other], is_key=other[1] == "id")
+        if one not in fields or other not in fields or not isinstance(fields[one], ForeignKey):
+            continue
+        if other[1] != "id" and not isinstance(fields[other], ForeignKey):
+            continue
+        target, key = target_of(fields[one]), target_of(fields[other])
+        managed = all(each.model._meta.managed for each in (target, key))
+        if managed and _place(target) != _place(key):
+            raise SchemaMismatch(
+                f"{fields[one]} refers to {target}, not to {key}: map another field or model."
+            )
+
+
+def _place(field: AnyField) -> tuple[str, str | None]:
+    return field.model._meta.db_table, field.column
+
+
+def check_plain(field: AnyField) -> None:
+    """Raise `NeedsORM` for a field that converts its values, but is compared with text."""
+    if not _is_plain(field):
+        raise NeedsORM(
+            f"{field} converts its values, but notifications are compared with the stored values: "
+            "use a plain field."
+        )
 
 
 def check_value(field: AnyField, value: object) -> None:
@@ -115,95 +132,30 @@ def check_value(field: AnyField, value: object) -> None:
         ) from None
 
 
-def check_fold(email: AnyField, fold: Fold, connection: BaseDatabaseWrapper) -> None:
-    """Raise `SchemaMismatch` for the fold `citext` if PostgreSQL compares the column by case.
-
-    Otherwise, a notification could find the rows of another notification in the same group.
-    """
-    if fold != "citext" or connection.vendor == "sqlite":
-        return
-    collation = getattr(email, "db_collation", None) or "default"
-    if email.db_type(connection) != "citext" and _PREDEFINED.fullmatch(collation):
-        raise SchemaMismatch(
-            f"{email} is case-sensitive: set `fold` to 'lower', for example, or give the column "
-            "the type CITEXT or a db_collation that ignores case."
-        )
-
-
-_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
-"""PostgreSQL's predefined collations, all of which are case-sensitive."""
-
-
-_TYPES: Mapping[str, Sequence[type[AnyField]]] = {
-    **dict.fromkeys(TIMES, (DateTimeField,)),
-    "email": (CharField, TextField),
-    "provider_message_id": (CharField, TextField, UUIDField),
-}
-"""The types that a field can have, by hookrow's name for it."""
-
-
-def _check_type(field: AnyField, ours: str, *types: type[AnyField]) -> None:
-    names = " or ".join(each.__name__ for each in types)
-    if not isinstance(field, types):
-        raise SchemaMismatch(f"{field} must be a {names}, because it is mapped to {ours}.")
-    if ours not in TIMES and not _is_plain(field):
-        raise NeedsORM(
-            f"{field} converts its values, but notifications are compared with the stored values: "
-            f"use a plain {names}."
-        )
-
-
-def _check_reasons(field: AnyField, reasons: Mapping[str, str | int]) -> None:
-    family = _family(field)
-    numbers = any(isinstance(each, int) for each in reasons.values())
-    if family not in {"text", None} and not numbers:
-        raise SchemaMismatch(
-            f"{field} holds {family}s: map the reasons to them in `reasons`, for example "
-            "{'HardBounce': 1, '*': 9}."
-        )
-    if family == "text" and numbers:
-        raise SchemaMismatch(f"{field} holds text: map `reasons` to text, or remove `reasons`.")
-    for stored in reasons.values():
-        check_value(field, stored)
-
-
-def _check_reference(field: AnyField, other: AnyField, *, is_key: bool) -> None:
-    """Raise `SchemaMismatch` for two fields that do not hold the same keys.
-
-    If a field is not a foreign key, or a model is unmanaged, only the types are compared.
-    """
-    target, key = target_of(field), target_of(other)
-    if isinstance(field, ForeignKey) and (is_key or isinstance(other, ForeignKey)):
-        managed = all(each.model._meta.managed for each in (target, key))
-        if managed and _place(target) != _place(key):
-            raise SchemaMismatch(
-                f"{field} refers to {target}, not to {key}: map another field or model."
-            )
-    elif None not in (families := {_family(target), _family(key)}) and len(families) > 1:
-        raise SchemaMismatch(
-            f"{field} is a {type(target).__name__} and {other} a {type(key).__name__}, "
-            "which cannot be compared: both must have the same type."
-        )
-
-
-def _place(field: AnyField) -> tuple[str, str | None]:
-    return field.model._meta.db_table, field.column
-
-
-_FAMILIES: Mapping[type[AnyField], str] = {
-    IntegerField: "number",
+_KINDS: Mapping[type[AnyField], str] = {
+    BooleanField: "boolean",
+    DateTimeField: "datetime",
     DecimalField: "number",
+    IntegerField: "number",
     CharField: "text",
     TextField: "text",
     UUIDField: "uuid",
 }
-"""Fields of the same family can be compared."""
+"""The kind of a column, by the class of its field."""
 
 
-def _family(field: AnyField) -> str | None:
-    """Return the family of a field; None if its type is unknown."""
-    target = target_of(field)
-    return next((name for kind, name in _FAMILIES.items() if isinstance(target, kind)), None)
+def _ignores_case(field: AnyField, connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a field can be compared ignoring case, judging by its type and collation."""
+    collation = getattr(field, "db_collation", None) or "default"
+    return (
+        connection.vendor == "sqlite"
+        or field.db_type(connection) == "citext"
+        or not _PREDEFINED.fullmatch(collation)
+    )
+
+
+_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
+"""PostgreSQL's predefined collations, all of which are case-sensitive."""
 
 
 def _is_plain(field: AnyField) -> bool:

@@ -8,35 +8,33 @@ Nothing here queries a database.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from django.apps import apps
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BooleanField, CharField, Field, Model, TextField
+from django.db.models import BooleanField, Field, Model
 from django.db.models.constants import LOOKUP_SEP
 
-from hookrow.core.schema import NULLED, WRITTEN, Role, Scalar, Schema, nearest
+from hookrow.core.schema import WRITTEN, Role, Scalar, Schema, nearest
 from hookrow.django.columns import (
     AnyField,
     Fields,
     NeedsORM,
-    check_fold,
-    check_types,
+    check_plain,
+    check_references,
     check_value,
     column,
     column_name,
     literal,
 )
 from hookrow.errors import SchemaMismatch
+from hookrow.stores.sql.column_rules import mistakes
 from hookrow.stores.sql.columns import Column
 
 LOG = "hookrow.Notification"
-
-NOT_NULL = "{} does not allow null, but a reactivation sets it to null."
-"""The error for a field, which replaces the placeholder."""
 
 _OURS = {
     "hookrow_subscribers": "hookrow_tables.Subscriber",
@@ -75,19 +73,6 @@ class ModelMapping:
         tables = {each.db_table for each in written}
         return all(each.managed for each in written) and len(tables) == len(written)
 
-    def not_null(self, *, managed: bool = True) -> Sequence[AnyField]:
-        """Return the fields of managed or of unmanaged models that must allow null but do not.
-
-        An unmanaged model may differ from its table or view.
-        """
-        nulled = [
-            field
-            for (role, ours), field in self.fields.items()
-            if ours in NULLED
-            and (ours != "suppression_reason" or self.schema.roles[role].empty is None)
-        ]
-        return [each for each in nulled if not each.null and each.model._meta.managed is managed]
-
 
 def map_models(schema: Schema, using: str) -> ModelMapping:
     """Find all models and fields. Raises `SchemaMismatch` for the first that cannot be used."""
@@ -109,13 +94,36 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
         columns[name] = {
             column_name(field): column(field, connection) for field in (*mapped.values(), *where)
         }
-    check_types(fields, schema.reasons)
-    check_fold(fields["subscribers", "email"], schema.subscribers.fold, connection)
     log = find_model(LOG) if schema.log else None
     table = log._meta.db_table if log else None
     reasons = _plain_values(schema.reasons or {}) or None
     changed: dict[str, Any] = {**roles, "log": table, "reasons": reasons}
-    return ModelMapping(replace(schema, **changed), columns, models, fields, log)
+    mapping = ModelMapping(replace(schema, **changed), columns, models, fields, log)
+    _check_fields(mapping)
+    return mapping
+
+
+def _check_fields(mapping: ModelMapping) -> None:
+    """Raise `SchemaMismatch` for the first unsuitable field. Errors name models by label.
+
+    A field has one type, unlike a column of SQLite. `_where` has checked the values of `where`.
+    """
+    roles: dict[str, Any] = {
+        name: replace(role, table=mapping.models[name]._meta.label, where={})
+        for name, role in mapping.schema.roles.items()
+    }
+    typed = {
+        name: {
+            each: replace(column, type=column.type or column.type_name)
+            for each, column in columns.items()
+        }
+        for name, columns in mapping.columns.items()
+    }
+    for mistake in mistakes(replace(mapping.schema, **roles), typed):
+        raise SchemaMismatch(mistake)
+    check_references(mapping.fields)
+    check_plain(mapping.fields["subscribers", "email"])
+    check_plain(mapping.fields["dispatches", "provider_message_id"])
 
 
 def find_model(label: str) -> type[Model]:
@@ -133,12 +141,6 @@ def find_model(label: str) -> type[Model]:
             f"The settings replace the model {label!r} with {swapped!r}: use that model."
         )
     return model
-
-
-def or_empty(field: AnyField) -> str:
-    """Return the alternative remedy if a field that does not allow null contains text."""
-    is_text = isinstance(field, CharField | TextField)
-    return " Or set 'empty': '' in its role, to store an empty string instead of null." * is_text
 
 
 def _plain_values(reasons: Mapping[str, str | int]) -> Mapping[str, str | int]:

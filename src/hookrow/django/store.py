@@ -13,9 +13,9 @@ from django.utils.timezone import make_aware
 
 from hookrow.concurrency import AT_THREAD_END
 from hookrow.core.schema import Schema, nearest
-from hookrow.django.mapping import NOT_NULL, map_models, or_empty
+from hookrow.django.mapping import map_models
 from hookrow.django.transactions import begin, reading
-from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.errors import ConfigurationError
 from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite
@@ -34,9 +34,6 @@ class DjangoStore(SQLStore):
         check_alias(using)
         self.using = using
         self.mapping = map_models(schema, using)
-        for field in self.mapping.not_null():
-            remedy = f"Add null=True to it.{or_empty(field)}"
-            raise SchemaMismatch(f"{NOT_NULL.format(field)} {remedy}")
         database = DjangoDatabase(using)
         self._open(database, self.mapping.schema)
         dialect = database.dialect
