@@ -12,7 +12,7 @@ PRIVATE = {
     "uvicorn": {
         "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol": (
             "connection_made connection_lost data_received on_headers_complete on_body "
-            "on_message_complete on_response_complete send_400_response cycle "
+            "on_message_complete on_response_complete cycle "
             "expect_100_continue flow headers loop parser server_state transport url"
         ),
         "uvicorn.protocols.http.httptools_impl:RequestResponseCycle": (

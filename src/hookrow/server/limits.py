@@ -11,7 +11,6 @@ import asyncio
 from math import inf
 from typing import Any
 
-import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -60,7 +59,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     _expires = _last_call = inf
     _in_head = _in_body = _is_idle = False
-    _head_size = _unread = 0
+    _unread = 0
     _bytes_allowed = MAX_HEAD
     _buffered = b""
 
@@ -98,7 +97,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._expire_in(CLIENT_TIMEOUT)
         end = 0
         while end < len(data) and not self.pipeline and not self.transport.is_closing():
-            begin, end = end, end + CHUNK_SIZE
+            begin, end = end, end + min(CHUNK_SIZE, self._bytes_allowed)
             self._parse(data[begin:end])
         if self.pipeline:
             self._buffer(data[end:])
@@ -116,26 +115,17 @@ class LimitedProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def on_message_begin(self) -> None:
-        """Count the bytes of the head from here on."""
-        self._in_head, self._head_size = True, 0
+        """Begin a head."""
+        self._in_head = True
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        """Count the bytes of the URL."""
-        self._head_size += len(url)
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count the bytes of a header; ignore trailers, which ASGI would present as headers."""
+        """Ignore trailers, which ASGI would present as headers."""
         if self._in_head:
-            self._head_size += len(name) + len(value)
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """End the head; only the application limits the time for the body."""
-        if self._head_size > MAX_HEAD:  # it ended in the data that exceeded the limit
-            self._bytes_allowed = -1
-            raise httptools.HttpParserError("The head is too long.")
         self._in_head, self._in_body, self._bytes_allowed = False, True, MAX_HEAD
         self._expire_in(inf)
         super().on_headers_complete()
@@ -172,13 +162,6 @@ class LimitedProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Let the sweep close the connection: uvicorn's timer may belong to an earlier request."""
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse a request at which the parser stopped because it is too long or malformed."""
-        if self._bytes_allowed < 0:
-            self._refuse()
-        else:
-            super().send_400_response(msg)
-
     def check(self, now: float) -> None:
         """Close the connection if its time is over; abort it if its responses are not read.
 
@@ -198,7 +181,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _parse(self, chunk: bytes) -> None:
         self._bytes_allowed -= len(chunk)
         super().data_received(chunk)
-        if self._bytes_allowed < 0:
+        if not self._bytes_allowed:  # the parser has made no progress, and more data would follow
             self._refuse()
 
     def _buffer(self, data: bytes) -> None:

@@ -44,7 +44,6 @@ UVICORN = (
     "loop",
     "on_response_complete",
     "pipeline",
-    "send_400_response",
     "server_state.default_headers",
     "shutdown",
     "timeout_keep_alive",
