@@ -17,9 +17,10 @@ from hookrow.cli.log import filters, format_entry
 from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES
 from hookrow.cli.progress import Progress
 from hookrow.core.log_entry import StoredEntry
-from hookrow.core.notification import Outcome, Recorded, Refusal
+from hookrow.core.notification import Outcome, Refusal
 from hookrow.describe import describe_dry_run, pluralize
 from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.observability.logging import outcome_name
 from hookrow.providers import BodyParser
 from hookrow.receiver import replay as replays
 from hookrow.stores import Locked, SchemaChanged, Store, StoreError
@@ -184,7 +185,7 @@ class Summary(msgspec.Struct):
         self.notifications += len(group)
         self.other_provider += others
         self.without_body += len(group) - len(outcomes) - others
-        for name, number in Counter(map(_result, outcomes)).items():
+        for name, number in Counter(map(outcome_name, outcomes)).items():
             self.outcomes[name] = self.outcomes.get(name, 0) + number
 
     def describe(self) -> str:
@@ -236,7 +237,11 @@ def _print_dry_run(
                 outcomes.append(result.outcome)
                 changes = describe_dry_run(result)
             if as_json:
-                described = {"id": entry.id, "outcome": _result(outcomes[-1]), "changes": changes}
+                described = {
+                    "id": entry.id,
+                    "outcome": outcome_name(outcomes[-1]),
+                    "changes": changes,
+                }
                 click.echo(msgspec.json.encode(described))
             else:
                 click.echo(f"{format_entry(entry)}\n    {'; '.join(changes)}")
@@ -245,7 +250,3 @@ def _print_dry_run(
 
 def _replay(store: Store, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
     return replays.replay(store, replays.arrivals_of(store, entries, parser))
-
-
-def _result(outcome: Outcome) -> str:
-    return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()

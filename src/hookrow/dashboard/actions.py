@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from hookrow.core.notification import Outcome, Recorded
+from hookrow.core.notification import Recorded
 from hookrow.dashboard.forms import BadRequest, Fields, link
 from hookrow.dashboard.queries import Context, find_entry
+from hookrow.observability.logging import outcome_name
 from hookrow.receiver import manual
 from hookrow.receiver.replay import arrivals_of
 from hookrow.receiver.replay import replay as replay_arrivals
@@ -49,7 +50,7 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
     result = "no_body"
     if arrivals:
         [outcome] = replay_arrivals(context.store, arrivals, bodies=context.keep_bodies)
-        result = _result(outcome)
+        result = outcome_name(outcome)
     query = link({}, id=entry.id, done=result)
     return Done(f"replayed notification {entry.id}: {result}", f"./notification?{query}")
 
@@ -76,14 +77,10 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
         note=reason,
         bodies=context.keep_bodies,
     )
-    result = _result(outcome)
+    result = outcome_name(outcome)
     if isinstance(outcome, Recorded):
         result = "suppressed" if action == "suppress" else "lifted"
     location = f"./subscriber?{link({}, email=email, done=result)}"
     if message_id is not None:
         location = f"./dispatch?{link({}, message_id=message_id, done=result)}"
     return Done(f"requested a manual change ({action}): {result}", location)
-
-
-def _result(outcome: Outcome) -> str:
-    return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()

@@ -16,7 +16,6 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
 from hookrow.core.log_entry import RECORD_TYPES, StoredEntry, stored_message_id, stored_recipient
-from hookrow.core.notification import Outcome, Recorded
 from hookrow.core.result import Result
 from hookrow.describe import describe_outcome, format_body, pluralize, printable
 from hookrow.django.conf import conf
@@ -25,6 +24,7 @@ from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.observability.logging import outcome_name
 from hookrow.receiver.replay import arrivals_of, matching_entries, replay
 from hookrow.stores.log import Query
 
@@ -161,13 +161,7 @@ def _replay(entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group of entries again; return how often each result occurred."""
     arrivals = arrivals_of(store(), entries, conf.provider)
     outcomes = replay(store(), arrivals) if arrivals else []
-    counts = Counter(map(_name, outcomes))
+    counts = Counter(outcome_name(each).replace("_", " ") for each in outcomes)
     if len(arrivals) < len(entries):
         counts["without a stored body"] = len(entries) - len(arrivals)
     return counts
-
-
-def _name(outcome: Outcome) -> str:
-    if isinstance(outcome, Recorded):
-        return "recorded"
-    return outcome.refusal.name.lower().replace("_", " ")
