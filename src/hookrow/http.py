@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from random import getrandbits
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -202,6 +203,14 @@ def oversized(head: RequestHead) -> bool:
     """Return whether the head declares a body that is too large."""
     length = declared_length(head)
     return length is not None and length > MAX_BODY
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine's loopback interface: by name, or by address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 _RECORDED = plain(200, "")

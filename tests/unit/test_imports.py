@@ -33,9 +33,9 @@ CORE = (
 # a word in messages, and `random` creates the ids of requests.
 HARMLESS = {
     *("__future__", "abc", "asyncio", "collections", "collections.abc", "contextlib"),
-    *("contextvars", "dataclasses"),
-    *("datetime", "difflib", "enum", "functools", "hashlib", "hmac", "math", "msgspec"),
-    *("msgspec.structs", "operator", "random", "re", "threading", "types", "typing", "uuid"),
+    *("contextvars", "dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "hmac"),
+    *("ipaddress", "math", "msgspec", "msgspec.structs", "operator", "random", "re", "threading"),
+    *("types", "typing", "uuid"),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),

@@ -11,7 +11,6 @@ from functools import cache
 from hashlib import sha256
 from hmac import compare_digest, digest
 from importlib.resources import files
-from ipaddress import ip_address
 from secrets import token_urlsafe
 from time import monotonic
 from typing import TypeAlias
@@ -20,7 +19,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from hookrow.dashboard.forms import MAX_FIELDS
 from hookrow.dashboard.templating import View, render
 from hookrow.errors import ConfigurationError
-from hookrow.http import RequestHead, Response, plain
+from hookrow.http import RequestHead, Response, is_loopback, plain
 
 log = logging.getLogger("hookrow")
 
@@ -123,7 +122,7 @@ def require_password(password: str | None, *, host: str) -> None:
 
     A token in a URL can be read in transit, and remains in browser histories and logs.
     """
-    if not password and not _is_loopback(host):
+    if not password and not is_loopback(host):
         raise ConfigurationError(
             f"The dashboard at {host} needs a password: set HOOKROW_DASHBOARD_PASSWORD, "
             "or listen on 127.0.0.1."
@@ -163,13 +162,6 @@ def _parse_query(head: RequestHead) -> dict[str, str]:
         return dict(parse_qsl(head.query, keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:  # too many fields
         return {}
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _cookie(head: RequestHead, name: str) -> str | None:
