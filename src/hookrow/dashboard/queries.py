@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import (
-    Arrival,
     Change,
     Dispatch,
     DispatchEvent,
@@ -30,7 +29,7 @@ from hookrow.core.rules import decide, is_message_id, lookup_keys
 from hookrow.dashboard.forms import Fields, NotFound, parse, required
 from hookrow.describe import other_changes, superseding
 from hookrow.providers import BodyParser
-from hookrow.receiver.manual import ORIGIN
+from hookrow.receiver import manual
 from hookrow.receiver.replay import arrivals_of, parse_entry
 from hookrow.statistics import Statistics, search
 from hookrow.stores import State, Store
@@ -177,12 +176,10 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
 
 def find_subscriber(store: Store, email: str) -> Row | None:
     """Find the subscriber to whom a notification for the address would apply."""
-    arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
     with store.reading() as reading:
-        outcome = decide(arrival, reading.find(lookup_keys([arrival])))
-        if not isinstance(outcome, Recorded):
+        id_ = manual.find_subscriber(reading, email)
+        if id_ is None:
             return None
-        id_ = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
         state = reading.read([id_]).get(id_, {})
     return _row(store, id_, state, Query(recipient=email))
 
@@ -250,7 +247,7 @@ def _author(entry: StoredEntry) -> str:
         fields = msgspec.json.decode(entry.body or "", type=_ManualFields)
     except msgspec.MsgspecError:
         return ""
-    if fields.origin != ORIGIN:
+    if fields.origin != manual.ORIGIN:
         return ""
     return f", by {fields.changed_by}{f': {fields.note}' if fields.note else ''}"
 

@@ -16,13 +16,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from hookrow.core.notification import Arrival, Key, Reactivated, Recorded
-from hookrow.core.rules import decide, lookup_keys
+from hookrow.core.notification import Recorded
 from hookrow.describe import pluralize
 from hookrow.django.conf import conf
 from hookrow.django.receiver import store
 from hookrow.errors import HookrowError
-from hookrow.receiver.manual import change_suppression
+from hookrow.receiver.manual import change_suppression, find_subscriber
 
 MAX_CHANGED = 100
 """The maximum number of subscribers in one action: each is a transaction, and the page waits."""
@@ -86,10 +85,11 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
 
     def _finds_itself(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
         """Return whether notifications for the row's address apply to this row; warn if not."""
-        key = _find(_value(row, "email"))
-        if key in {None, _value(row, "id")}:
+        with store().reading() as reading:
+            found = find_subscriber(reading, _value(row, "email"))
+        if found is None or found[1] == _value(row, "id"):
             return True
-        text = f"{row} was not changed: notifications for its address apply to the row {key}."
+        text = f"{row} was not changed: notifications for its address apply to the row {found[1]}."
         self.message_user(request, text, messages.WARNING)
         return False
 
@@ -130,11 +130,3 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
 def _value(row: Any, ours: str) -> Any:  # noqa: ANN401 - any model's
     """Return the value of a subscriber's field, by hookrow's name for it."""
     return getattr(row, store().mapping.fields["subscribers", ours].attname)
-
-
-def _find(email: str) -> Key | tuple[Key, Key] | None:
-    """Return the key of the subscriber that a notification would find, if any."""
-    arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
-    with store().reading() as reading:
-        outcome = decide(arrival, reading.find(lookup_keys([arrival])))
-    return outcome.changes[0].row[1] if isinstance(outcome, Recorded) else None

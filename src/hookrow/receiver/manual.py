@@ -11,10 +11,11 @@ from time import monotonic
 
 import msgspec
 
-from hookrow.core.notification import Arrival, Outcome, Refusal
+from hookrow.core.notification import Arrival, Outcome, Reactivated, Recorded, Refusal, RowId
+from hookrow.core.rules import decide, lookup_keys
 from hookrow.providers.postmark import parse
 from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, record, retry_on_conflict
-from hookrow.stores import Store
+from hookrow.stores import Reading, Store
 
 ORIGIN = "Host"
 """The origin of a manual change in the log; the provider's are Recipient, Customer and Admin."""
@@ -59,3 +60,10 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
         partial(record, store, bodies=bodies), [arrival], until=monotonic() + RETRY_CONFLICTS_FOR
     )
     return outcome
+
+
+def find_subscriber(reading: Reading, email: str) -> RowId | None:
+    """Find the subscriber to whom a notification for the address would apply."""
+    arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
+    outcome = decide(arrival, reading.find(lookup_keys([arrival])))
+    return outcome.changes[0].row if isinstance(outcome, Recorded) else None
