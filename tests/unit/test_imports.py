@@ -154,7 +154,7 @@ PROVIDER_USERS = {
         "django.receiver",
         "server.app",
     ),
-    *("diagnostics.check", "diagnostics.probe", "django.checks"),
+    *("diagnostics.check", "diagnostics.probe"),
     *("receiver.manual", "receiver.replay", "receiver.retry"),
     *("testing.client", "testing.host_rows"),
 }

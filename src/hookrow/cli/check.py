@@ -68,7 +68,11 @@ def check(
     )
     sources = settings_sources(context, serve, settings.schema)
     if url is None:
-        results = chain(check.check(settings), sources if as_json else summarize(sources))
+        results = chain(
+            [check.check_secrets(settings.accepted, settings.secret_file)],
+            check.check_database_url(settings.database_url, settings.schema),
+            sources if as_json else summarize(sources),
+        )
     else:
         used = (each for each in sources if each.setting.startswith("secret") and each.value)
         results = chain(used, probe.check_url(url, next(iter(read_secrets(secrets, file)), None)))
@@ -94,7 +98,7 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
             text = f"Its endpoint is {receiver.endpoint}, below the path of its mount."
             yield CheckResult(Level.OK, "app", text)
         if secrets:
-            yield check.check_secrets(Settings(secrets=tuple(secrets), database_url=""))
+            yield check.check_secrets(lambda: secrets)
         yield from check.check_rows(app.store.database, app.schema)
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "app", str(error))

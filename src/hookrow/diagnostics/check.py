@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
 from hookrow import migrations
 from hookrow.core.schema import Schema
@@ -20,24 +19,11 @@ from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.sql.verify import verify
 
 
-class _Settings(Protocol):
-    """The settings to check. `accepted` may raise `ConfigurationError`."""
-
-    @property
-    def database_url(self) -> str: ...
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def secret_file(self) -> str | None: ...
-    def accepted(self) -> Sequence[str]: ...
-
-
-def check(settings: _Settings) -> Iterator[CheckResult]:
-    """Check the secrets, the database and its tables; an error ends the checks."""
-    yield check_secrets(settings)
+def check_database_url(url: str, schema: Schema) -> Iterator[CheckResult]:
+    """Check the database at a URL and its tables; see `check_rows`."""
     try:
-        with closing(open_database(settings.database_url)) as database:
-            yield from check_rows(database, settings.schema)
+        with closing(open_database(url)) as database:
+            yield from check_rows(database, schema)
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "database", str(error))
 
@@ -60,10 +46,13 @@ def check_working(
         yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
 
 
-def check_secrets(settings: _Settings) -> CheckResult:
-    """Check that the secrets are valid, long and readable only by their owner; show none."""
+def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) -> CheckResult:
+    """Check that the secrets are valid, long and readable only by their owner; show none.
+
+    `read` returns them, or raises `ConfigurationError`; `file` is the path of their file, if any.
+    """
     try:
-        secrets = settings.accepted()
+        secrets = read()
         Postmark(*secrets)
     except ConfigurationError as error:
         return CheckResult(Level.ERROR, "secret", str(error))
@@ -72,8 +61,8 @@ def check_secrets(settings: _Settings) -> CheckResult:
         length = pluralize(shortest, "character")
         text = f"It has {length} and can be guessed: use {MIN_SECRET_LENGTH} or more."
         return CheckResult(Level.WARNING, "secret", text)
-    if settings.secret_file and Path(settings.secret_file).stat().st_mode & 0o077:
-        text = f"Other users can read the file. Run: chmod 600 {settings.secret_file}"
+    if file and Path(file).stat().st_mode & 0o077:
+        text = f"Other users can read the file. Run: chmod 600 {file}"
         return CheckResult(Level.WARNING, "secret", text)
     return CheckResult(Level.OK, "secret", "It is set.")
 

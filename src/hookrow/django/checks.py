@@ -22,7 +22,8 @@ from django.db.models.expressions import Expression
 from django.db.models.functions import Collate, Lower
 
 from hookrow.core.schema import Fold
-from hookrow.describe import pluralize
+from hookrow.diagnostics.check import check_secrets
+from hookrow.diagnostics.result import Level
 from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.fields import Folded
@@ -30,7 +31,6 @@ from hookrow.django.mapping import ModelMapping, map_models
 from hookrow.django.receiver import build_receiver
 from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
 
 Messages: TypeAlias = list[CheckMessage]
 
@@ -70,18 +70,12 @@ def _reporting(messages: Messages, kind: type[Exception], **message: str) -> Ite
 
 def _check_settings(messages: Messages) -> None:
     hint = "For example: HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}."
-    with _reporting(messages, ConfigurationError, hint=hint, id="hookrow.E001"):
-        secrets = conf.secrets()
-        Postmark(*secrets)
-        shortest = min(map(len, secrets))
-        if shortest < MIN_SECRET_LENGTH:
-            length = pluralize(shortest, "character")
-            warning = Warning(
-                f"The secret has only {length} and can be guessed.",
-                hint=f"Use at least {MIN_SECRET_LENGTH}, here and in the webhook at the provider.",
-                id="hookrow.W002",
-            )
-            messages.append(warning)
+    secret = check_secrets(conf.secrets)
+    if secret.level is Level.ERROR:
+        messages.append(Error(secret.text, hint=hint, id="hookrow.E001"))
+    elif secret.level is Level.WARNING:
+        hint = "Change it here and in the webhook at the provider."
+        messages.append(Warning(f"The secret: {secret.text}", hint=hint, id="hookrow.W002"))
     with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
         conf.check_names()
         for name in NAMES:
