@@ -149,7 +149,7 @@ MISTAKES = {
     "shop.mial:receiver": "There is no module 'shop.mial': is it importable from this directory?"
     " Did you mean 'mail'?",
     "shop.mail.receiver:x": "There is no module 'shop.mail.receiver': is it importable from",
-    "shop.mail:reciever": "shop.mail has no attribute 'reciever'. Did you mean 'receiver'?",
+    "shop.mail:reciever": "'shop.mail' has no attribute 'reciever'. Did you mean 'receiver'?",
     "shop.mail:app": "is of the type SimpleNamespace: name a Receiver or an SQLStore, or a",
     "shop.mail:create_app()": "name its attribute, such as shop.main:app.state.receiver.",
     "shop.mail:store.schema": "is of the type Schema: name a Receiver or an SQLStore, or a",

@@ -78,10 +78,8 @@ def _attribute(value: object, path: str, name: str) -> object:
     try:
         return getattr(value, name)
     except AttributeError as error:
-        if error.obj is not value or error.name != name:  # raised by a property
-            raise
         hint = nearest(name, dir(value))
-        raise _NotFound(f"{path} has no attribute {name!r}.{hint}") from error
+        raise _NotFound(f"{path}.{name}: {error}.{hint}") from error
 
 
 class _NotFound(ConfigurationError):
