@@ -122,12 +122,12 @@ class Log(MemoryLog):
         return super().bounds()
 
 
-def ids(groups: Iterator[Sequence[StoredEntry]]) -> list[int]:
+def ids(entries: Iterator[StoredEntry]) -> list[int]:
     """Return the ids that are yielded until Ctrl-C."""
     found: list[int] = []
     try:
-        for group in groups:
-            found += [each.id for each in group]
+        for entry in entries:
+            found.append(entry.id)  # noqa: PERF401 - kept after an interrupt
     except KeyboardInterrupt:
         return found
     raise AssertionError

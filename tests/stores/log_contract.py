@@ -583,6 +583,7 @@ class ReadContract:
         listed = log.newest(Query(), limit=len(numbered), bodies=False)
         found = with_bodies(log, listed)
         assert [each.body for each in found] == [entry(n).body for n in reversed(numbered)]
+        assert numbers(with_bodies(log, listed[::-1])) == [*numbered]
         keep(home, *(entry(n, last_received_at=NOON + HOUR) for n in (1, 9, numbered[-1])))
         sum(log.prune(before=NOON + SECOND, parked_before=GIVEN_UP, bodies_only=False))
         assert numbers(with_bodies(log, listed)) == [numbered[-1], 9, 1]

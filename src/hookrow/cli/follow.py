@@ -9,7 +9,7 @@ import click
 
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores import Conflict, Locked, SchemaChanged, Unavailable
-from hookrow.stores.log import PORTION, LogReader, Query
+from hookrow.stores.log import LogReader, Query, with_bodies
 
 POLL_EVERY = 1.0
 """In seconds."""
@@ -22,10 +22,8 @@ PAGE = 1000
 """The largest number of entries that are read at once, without their bodies."""
 
 
-def follow(
-    reader: LogReader, query: Query, *, limit: int, bodies: bool
-) -> Iterator[Sequence[StoredEntry]]:
-    """Yield the newest `limit` entries, and then new ones every second, oldest first, in groups.
+def follow(reader: LogReader, query: Query, *, limit: int, bodies: bool) -> Iterator[StoredEntry]:
+    """Yield the newest `limit` entries, and then new ones every second, oldest first.
 
     An entry is yielded once, even if it changes later. While the database is unavailable, one line
     is printed to standard error; entries committed meanwhile follow afterwards. Raises a
@@ -33,7 +31,8 @@ def follow(
     """
     highest = _highest_id(reader)
     newest = reader.newest(query, limit=max(limit, OVERLAP), bodies=False)
-    yield from _groups(reader, newest[:limit][::-1], bodies=bodies)
+    first = newest[:limit][::-1]
+    yield from with_bodies(reader, first) if bodies else first
     seen = {each.id for each in newest}
     responds = True
     while True:
@@ -42,9 +41,9 @@ def follow(
             until = _highest_id(reader)
             for page in _pages(reader, query, after=max(highest - OVERLAP, 0)):
                 new = [each for each in page if each.id not in seen]
-                for group in _groups(reader, new, bodies=bodies):
-                    yield group
-                    seen.update(each.id for each in group)
+                for entry in with_bodies(reader, new) if bodies else new:
+                    yield entry
+                    seen.add(entry.id)
         except SchemaChanged:
             raise
         except (Unavailable, Conflict, Locked) as error:
@@ -61,21 +60,6 @@ def _pages(reader: LogReader, query: Query, *, after: int) -> Iterator[Sequence[
     while page := reader.oldest(query, after=after, limit=PAGE, bodies=False):
         yield page
         after = page[-1].id
-
-
-def _groups(
-    reader: LogReader, entries: Sequence[StoredEntry], *, bodies: bool
-) -> Iterator[Sequence[StoredEntry]]:
-    """Yield the entries, which have no bodies, at once, or with their bodies in small groups."""
-    if not bodies:
-        yield entries
-        return
-    ids = [each.id for each in entries]
-    while ids:
-        group = reader.oldest(Query(ids=ids[:PORTION]), limit=PORTION)
-        if group:
-            yield group
-        ids = [each for each in ids if each > group[-1].id] if group else ids[PORTION:]
 
 
 def _highest_id(reader: LogReader) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any
 
 import click
@@ -103,8 +102,8 @@ def log(
     with app.open_store(database_url, writes=False) as store:
         reader = require_log(store)
         if follows:
-            groups = follow(reader, Query(**conditions), limit=limit, bodies=as_json)
-            _print_until_interrupted(groups, as_json=as_json)
+            followed = follow(reader, Query(**conditions), limit=limit, bodies=as_json)
+            _print_until_interrupted(followed, as_json=as_json)
             context.exit(INTERRUPTED)
         entries = reader.newest(Query(**conditions), before=before, limit=limit, bodies=False)
         for entry in with_bodies(reader, entries) if as_json else ():
@@ -175,12 +174,12 @@ def _reject_options(context: click.Context, command: str) -> None:
             raise click.UsageError(f"Put the options after {command!r}.")
 
 
-def _print_until_interrupted(groups: Iterable[Sequence[StoredEntry]], *, as_json: bool) -> None:
+def _print_until_interrupted(entries: Iterable[StoredEntry], *, as_json: bool) -> None:
     """Print entries as a table or as JSON until Ctrl-C."""
     if not as_json:
         click.echo(_HEADER)
     with suppress(KeyboardInterrupt):
-        for entry in chain.from_iterable(groups):
+        for entry in entries:
             click.echo(_as_json(entry) if as_json else format_entry(entry))
 
 

@@ -289,12 +289,13 @@ def totals(log: LogReader) -> Sequence[Count]:
 
 
 def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:
-    """Yield entries that were listed newest first without bodies, with their bodies.
+    """Yield entries that were listed by id, in either order, without bodies, with their bodies.
 
     Reads the bodies of at most one group at a time. Entries that have been deleted are omitted.
     """
     ids = [each.id for each in listed]
+    read = log.oldest if ids == sorted(ids) else log.newest
     while ids:
-        entries = log.newest(Query(ids=ids[:PORTION]), limit=PORTION)
+        entries = read(Query(ids=ids[:PORTION]), limit=PORTION)
         yield from entries
-        ids = [each for each in ids if each < entries[-1].id] if entries else ids[PORTION:]
+        ids = ids[ids.index(entries[-1].id) + 1 :] if entries else ids[PORTION:]
