@@ -13,7 +13,7 @@ from hookrow.core.notification import Key
 from hookrow.dashboard.forms import MAX_LENGTH, BadRequest, Fields, parse
 from hookrow.dashboard.queries import PAGE_SIZE, Context
 from hookrow.dashboard.templating import View
-from hookrow.describe import pluralize
+from hookrow.statistics import ResultCount
 from hookrow.statistics.tables import OTHERS
 from hookrow.stores import Rejected, StoreError
 from hookrow.stores.suppressions import (
@@ -64,19 +64,6 @@ class Row(NamedTuple):
     cause: LoggedChange | None
 
 
-class Count(NamedTuple):
-    """A number of results; there may be more unless it is `exact`."""
-
-    number: int
-    exact: bool
-
-    def __str__(self) -> str:
-        """Describe the number."""
-        if self.exact:
-            return pluralize(self.number, "suppressed subscriber")
-        return f"{self.number:,}+ suppressed subscribers"
-
-
 @dataclass(frozen=True, slots=True)
 class Listing:
     """A page of rows, newest first, and the positions after and before which others may follow.
@@ -94,9 +81,9 @@ class Listing:
         return len(self.rows) == PAGE_SIZE
 
     @property
-    def count(self) -> Count:
+    def count(self) -> ResultCount:
         """The number of results, if this is the first page."""
-        return Count(len(self.rows), exact=self.older is None)
+        return ResultCount(len(self.rows), exact=self.older is None)
 
 
 def suppressions(context: Context, fields: Fields) -> View:
@@ -197,16 +184,16 @@ def _search(
     return found, None
 
 
-def _count(reader: SuppressionReader, selected: Filter) -> Count:
+def _count(reader: SuppressionReader, selected: Filter) -> ResultCount:
     """Count the results up to `MAX_COUNT`, or as far as the time allows."""
     until, number = monotonic() + COUNT_TIMEOUT, 0
     for span in divide(reader, Span(), selected):
         number += reader.count(span, selected, limit=MAX_COUNT + 1 - number)
         if number > MAX_COUNT:
-            return Count(MAX_COUNT, exact=False)
+            return ResultCount(MAX_COUNT, exact=False)
         if monotonic() >= until:
-            return Count(number, exact=span.end is None)
-    return Count(number, exact=True)
+            return ResultCount(number, exact=span.end is None)
+    return ResultCount(number, exact=True)
 
 
 def divide(reader: SuppressionReader, start: Span, selected: Filter) -> Iterator[Span]:

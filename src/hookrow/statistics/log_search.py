@@ -8,6 +8,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from hookrow.core.log_entry import StoredEntry
+from hookrow.describe import pluralize
 from hookrow.stores.log import LogReader, Query, id_range
 
 BUDGET = 0.25
@@ -36,10 +37,14 @@ class SearchResult:
 
 
 class ResultCount(NamedTuple):
-    """A number of entries; there may be more unless it is `exact`."""
+    """A number of results; there may be more unless it is `exact`."""
 
     number: int
     exact: bool
+
+    def describe(self, noun: str) -> str:
+        """Return the number and the noun: `10,000+ notifications` if it is not exact."""
+        return pluralize(self.number, noun) if self.exact else f"{self.number:,}+ {noun}s"
 
 
 def search(log: LogReader, query: Query, *, before: int | None = None, limit: int) -> SearchResult:
