@@ -15,7 +15,6 @@ from http import HTTPStatus
 from inspect import signature
 from math import inf
 from operator import attrgetter
-from traceback import format_tb
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -27,6 +26,7 @@ from uvicorn.server import ServerState
 
 from hookrow.core.notification import Refusal
 from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse, request_id
+from hookrow.observability.logging import describe_bug
 from hookrow.server import RECEIVER
 from hookrow.server.limits import GRACE_PERIOD, MAX_HEAD, LimitedProtocol
 
@@ -242,7 +242,5 @@ def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) 
 
 
 def _failed(error: Exception, id_: str) -> Response:
-    place = "".join(format_tb(error.__traceback__))  # the error's text may quote the notification
-    name = type(error).__name__
-    log.error("Returned 503: a bug raised %s at\n%s(request %s)", name, place, id_)
+    log.error("Returned 503 to request %s: %s", id_, describe_bug(error))
     return _UNAVAILABLE
