@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hookrow.core.notification import Refusal
+from hookrow.describe import printable
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.http import SECRET_HEADER
 
@@ -180,7 +181,7 @@ def diagnose(reply: Reply) -> CheckResult:
     cause = next(
         each for each in DIAGNOSES if re.match(each.pattern, text) and each.header in reply.header
     )
-    words, location = _printable(reply.text), _printable(reply.header)
+    words, location = _start(reply.text), _start(reply.header)
     end = f'returned {reply.status} "{words}"' if reply.status else f"failed: {words}"
     if reply.sent is Sent.CONFIGURED:
         # The server may repeat the secret, in any encoding.
@@ -193,7 +194,6 @@ def diagnose(reply: Reply) -> CheckResult:
     return CheckResult(cause.level, cause.subject, text, meaning, remedy)
 
 
-def _printable(text: str) -> str:
-    """Return the beginning of a server's text without line breaks and terminal escapes."""
-    line = " ".join(text.split())[:150]
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
+def _start(text: str) -> str:
+    """Return the beginning of a server's text, in one line and without terminal escapes."""
+    return printable(" ".join(text.split())[:150])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -78,11 +78,10 @@ def accepts(url: str, secret: str, *, header: str = SECRET_HEADER) -> bool | Non
     """
     target = parse_url(url)
     try:
-        found = socket.getaddrinfo(target.hostname, target.port or target.scheme)
+        addresses = _resolve(target)
     except (OSError, UnicodeError):
         return None
-    public = any(ip_address(str(each[0]).partition("%")[0]).is_global for *_, each in found)
-    if public and target.scheme == "http":
+    if target.scheme == "http" and _are_public(addresses):
         raise ConfigurationError(f"Plain http would expose the secret to {url}: set up https.")
     reply = _send(target, Sent.CONFIGURED, secret, header, TIMEOUT)
     known = {Refusal.SUBSCRIBER_NOT_FOUND: True, Refusal.UNAUTHENTIC: False}
@@ -109,12 +108,11 @@ def parse_url(url: str) -> SplitResult:
 def _check(url: SplitResult, secret: str | None, send: _Sender) -> Iterator[CheckResult]:
     """Yield all results; each requires that there was no error before."""
     try:
-        found = socket.getaddrinfo(url.hostname, url.port or url.scheme)
+        addresses = _resolve(url)
     except (OSError, UnicodeError) as error:
         yield diagnose(Reply(url.geturl(), Sent.WRONG, 0, f"cannot resolve: {error}"))
         return
-    addresses = sorted({str(address[0]).partition("%")[0] for *_, address in found})
-    public = any(ip_address(each).is_global for each in addresses)
+    public = _are_public(addresses)
     yield _check_addresses(url, addresses, public=public)
     replies = [send(url, Sent.WRONG)]
     if replies[0].certificate:
@@ -133,7 +131,17 @@ def _check(url: SplitResult, secret: str | None, send: _Sender) -> Iterator[Chec
     yield _check_speed(max(each.seconds for each in replies))
 
 
-def _check_addresses(url: SplitResult, addresses: list[str], *, public: bool) -> CheckResult:
+def _resolve(url: SplitResult) -> Sequence[str]:
+    """Return the addresses of the host. Raises `OSError` or `UnicodeError`."""
+    found = socket.getaddrinfo(url.hostname, url.port or url.scheme)
+    return sorted({str(address[0]).partition("%")[0] for *_, address in found})
+
+
+def _are_public(addresses: Sequence[str]) -> bool:
+    return any(ip_address(each).is_global for each in addresses)
+
+
+def _check_addresses(url: SplitResult, addresses: Sequence[str], *, public: bool) -> CheckResult:
     text = f"{url.hostname} resolves to {', '.join(addresses)}."
     if public:
         return CheckResult(Level.OK, "dns", text)
