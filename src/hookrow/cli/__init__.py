@@ -19,11 +19,11 @@ except ImportError as error:
     raise MissingExtra("The command", "serve") from error
 
 from click.core import ParameterSource
+from click.shell_completion import get_completion_class
 
 from hookrow import __version__
 from hookrow.cli.app import StandaloneApp
 from hookrow.cli.check import check
-from hookrow.cli.completion import completion
 from hookrow.cli.db import db
 from hookrow.cli.host import HostApp
 from hookrow.cli.log import log
@@ -40,6 +40,9 @@ from hookrow.server import release_sighup
 
 SERVERS = {"httptools", "uvicorn", "uvloop"}
 """The modules that commands import directly and that only the extra `serve` installs."""
+
+_ZSH_START = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
+"""Loads the functions that click's script for zsh needs, unless ~/.zshrc has loaded them."""
 
 
 class Commands(click.Group):
@@ -140,5 +143,23 @@ def demo(context: click.Context, *, once: bool, provider: bool) -> None:
     demo.run(stay=not once and sys.stdin.isatty(), provider=provider)
 
 
-for command in (serve, db, simulate, check, log, stats, replay, prune, provider, completion):
+@hookrow.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that completes commands and options in a shell.
+
+    For bash, add this line to ~/.bashrc: eval "$(hookrow completion bash)". For zsh, add this line
+    to ~/.zshrc: eval "$(hookrow completion zsh)". For fish, add this line to config.fish: hookrow
+    completion fish | source
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - for mypy: click has these shells
+    if shell == "zsh":
+        click.echo(_ZSH_START)
+    # The name of the variable is click's own, for a program of this name.
+    click.echo(kind(context.find_root().command, {}, "hookrow", "_HOOKROW_COMPLETE").source())
+
+
+for command in (serve, db, simulate, check, log, stats, replay, prune, provider):
     hookrow.add_command(command)
