@@ -90,11 +90,6 @@ def repeated_options(root: click.Context) -> Iterator[None]:
         COMMAND.reset(token)
 
 
-def given(*values: str | None) -> tuple[str, ...]:
-    """Return the values that are not None."""
-    return tuple(value for value in values if value is not None)
-
-
 SECRET = option(
     "--secret", metavar="SECRET", help="The secret that X-Provider-Secret must contain."
 )

@@ -16,7 +16,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hookrow.cli.options import given
 from hookrow.core.schema import Schema, nearest
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
@@ -148,7 +147,8 @@ def choose_secrets(
     If both are set, the one from the stronger source is used. Both are returned if neither
     source is stronger, which `read_secrets` rejects.
     """
-    secrets, ignored = given(secret, previous_secret), ignored_secrets(context)
+    secrets = tuple(each for each in (secret, previous_secret) if each is not None)
+    ignored = ignored_secrets(context)
     if "secret_file" in ignored:
         return secrets, None
     return () if ignored else secrets, secret_file

@@ -17,9 +17,8 @@ from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from hookrow.core.rules import fold, is_email
+from hookrow.core.rules import is_email
 from hookrow.django.conf import conf
-from hookrow.django.fields import Folded
 
 MAX_ROWS = 10_000
 """The maximum number of rows in a list; filters and the search find the others."""
@@ -78,14 +77,6 @@ class LargeTableAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the rows that match a term."""
         raise NotImplementedError
-
-
-def email_starts_with(queryset: QuerySet[Any], email: str, term: str) -> QuerySet[Any]:
-    """Find the rows whose email starts with the term, ignoring case, by a range of the index."""
-    low = fold(term)
-    return queryset.alias(_folded=Folded(email)).filter(
-        _folded__gte=low, _folded__lt=f"{low}\U0010ffff"
-    )
 
 
 class ConditionFilter(admin.SimpleListFilter):

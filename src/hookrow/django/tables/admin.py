@@ -11,7 +11,7 @@ from hookrow.core.rules import fold
 from hookrow.core.schema import SUPPRESSION
 from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
-from hookrow.django.large_table import LargeTableAdmin, condition_filter, email_starts_with
+from hookrow.django.large_table import LargeTableAdmin, condition_filter
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.django.tables.models import Dispatch, List, Subscriber, Subscription
 
@@ -36,8 +36,10 @@ class SubscriberAdmin(LargeTableAdmin, SuppressionAdmin):
     search_help_text = "The beginning of an address."
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the subscribers whose email starts with the term."""
-        return email_starts_with(queryset, "email", term)
+        """Return the subscribers whose email starts with the term, by a range of the index."""
+        low = fold(term)
+        folded = queryset.alias(_folded=Folded("email"))
+        return folded.filter(_folded__gte=low, _folded__lt=f"{low}\U0010ffff")
 
 
 @admin.register(List)
