@@ -35,7 +35,8 @@ from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import GROUP, dry_run, matching_entries, replay, replay_ready
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
-from hookrow.stores.log import PORTION, Count, LogReader, Query, RequestKind, with_bodies
+from hookrow.stores.log import Count, LogReader, Query, RequestKind
+from hookrow.stores.log_operations import PORTION, with_bodies
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

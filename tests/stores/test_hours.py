@@ -30,7 +30,8 @@ from hookrow.core.log_entry import LogEntry
 from hookrow.core.result import Result
 from hookrow.receiver.recorder import record
 from hookrow.stores import Conflict
-from hookrow.stores.log import LogReader, RequestKind, totals
+from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.log_operations import totals
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.timeouts import limited_to
 from wire import eventually

@@ -9,7 +9,8 @@ import click
 
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores import Conflict, Locked, SchemaChanged, Unavailable
-from hookrow.stores.log import LogReader, Query, with_bodies
+from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log_operations import with_bodies
 
 POLL_EVERY = 1.0
 """In seconds."""

@@ -31,7 +31,8 @@ from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser, explain
 from hookrow.receiver.replay import arrivals_of, dry_run, parse_entry, parser_of
 from hookrow.stores import Store, StoreError
-from hookrow.stores.log import LogReader, Query, with_bodies
+from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log_operations import with_bodies
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 _HEADER = _COLUMNS.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")

@@ -26,7 +26,7 @@ from hookrow.receiver import replay as replays
 from hookrow.stores import Locked, SchemaChanged, Store, StoreError
 from hookrow.stores.errors import message
 from hookrow.stores.log import LogReader, Query
-from hookrow.stores.retention import estimate_batches, prune_old
+from hookrow.stores.log_operations import estimate_batches, prune_old
 
 
 @click.command()

@@ -31,7 +31,8 @@ from hookrow.http import Response
 from hookrow.providers import explain, limit_to
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
-from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, Query, with_bodies
+from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, Query
+from hookrow.stores.log_operations import with_bodies
 
 MAX_LISTS = 500
 """The maximum number of lists on a page: those with the most dispatches are shown."""

@@ -33,7 +33,8 @@ from hookrow.receiver import manual
 from hookrow.receiver.replay import arrivals_of, parse_entry
 from hookrow.statistics import Statistics, search
 from hookrow.stores import State, Store
-from hookrow.stores.log import LogReader, Query, with_bodies
+from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log_operations import with_bodies
 
 PAGE_SIZE = 50
 """The number of entries on a page."""

@@ -34,7 +34,8 @@ from hookrow.observability.endpoint import FOLDER
 from hookrow.observability.histogram import GroupHistogram, SharedHistogram
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
-from hookrow.stores.log import LogReader, Query, totals
+from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log_operations import totals
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge

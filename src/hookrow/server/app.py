@@ -29,7 +29,7 @@ from hookrow.server.preflight import warn_of_secret
 from hookrow.server.settings import Settings
 from hookrow.server.summary import MinuteSummary
 from hookrow.stores.log import LogReader
-from hookrow.stores.retention import prune_old
+from hookrow.stores.log_operations import prune_old
 from hookrow.stores.sql import SQLStore
 
 if TYPE_CHECKING:

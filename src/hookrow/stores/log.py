@@ -1,7 +1,4 @@
-"""The protocol for reading and changing the log; the protocol of stores only writes entries.
-
-Functions that every implementation uses are here, too.
-"""
+"""The protocol for reading and changing the log; the protocol of stores only writes entries."""
 
 from __future__ import annotations
 
@@ -28,9 +25,6 @@ HIGHEST = 2**63 - 1
 
 BATCH = 1000
 """In ids; the widest range that one statement changes."""
-
-PORTION = 64
-"""The largest number of bodies that `with_bodies` reads at once."""
 
 LATE = timedelta(days=1)
 """The longest delay in a spool after which an entry is still found by its time of arrival."""
@@ -277,25 +271,3 @@ class LogReader(Protocol):
 
     def requests(self, kind: RequestKind, since: datetime) -> Requests:
         """Return the requests of a kind in the hours that began since a time."""
-
-
-def totals(log: LogReader) -> Sequence[Count]:
-    """Count the entries of all times, in one bucket; return no counts if entries are missing.
-
-    Reads all hourly counts, and the entries not included in them. Raises a `StoreError`.
-    """
-    found = log.counts(datetime.fromtimestamp(0, UTC), timedelta(days=1_000_000))
-    return found.counts if found.complete_since is None else ()
-
-
-def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:
-    """Yield entries that were listed by id, in either order, without bodies, with their bodies.
-
-    Reads the bodies of at most one group at a time. Entries that have been deleted are omitted.
-    """
-    ids = [each.id for each in listed]
-    read = log.oldest if ids == sorted(ids) else log.newest
-    while ids:
-        entries = read(Query(ids=ids[:PORTION]), limit=PORTION)
-        yield from entries
-        ids = ids[ids.index(entries[-1].id) + 1 :] if entries else ids[PORTION:]

@@ -7,7 +7,7 @@ from receiving import people
 
 from hookrow import Arrival, Opened, Recorded, Refusal
 from hookrow.core.log_entry import entries
-from hookrow.stores.retention import prune_old
+from hookrow.stores.log_operations import prune_old
 
 DAY = timedelta(days=1)
 AGES = (0, 1, 10, 100)
