@@ -89,7 +89,7 @@ def test_register_and_status(run: Run, api: PostmarkStandIn, url: str) -> None:
         "    Delivery            verified    0 posts in 24 hours, 0 failed\n"
         "    Open                verified    0 posts in 24 hours, 0 failed\n"
         "    SubscriptionChange  verified    0 posts in 24 hours, 0 failed\n"
-        "broadcast: no webhook of hookrow.\n"
+        "broadcast: no hookrow webhook.\n"
         "Stand-in: 1 webhook on 1 stream: verified, as registered.\n"
     )
     assert not done.stderr
@@ -188,7 +188,7 @@ def test_the_token_from_a_file(run: Run, api: PostmarkStandIn, command: Command)
 
 def test_without_a_database(run: Run) -> None:
     done = run("status")
-    assert "Warning: Nothing is compared with the log. " in done.stderr
+    assert "Warning: The log is not available for comparison. " in done.stderr
     assert "hookrow.db" in done.stderr
     assert done.returncode == 0
 
@@ -209,7 +209,7 @@ def test_optional_records(run: Run, api: PostmarkStandIn, command: Command) -> N
     (command.folder / "hookrow.db").rename(command.folder / "away.db")
     done = run("register", "--url", url, "--stream", "outbound", "--dry-run")
     assert f"webhook {webhook.id} needs no change." in done.stdout
-    assert "Nothing is compared with the log" in done.stderr
+    assert "The log is not available" in done.stderr
 
 
 def test_the_receiver_of_an_application(api: PostmarkStandIn, url: str, command: Command) -> None:

@@ -138,7 +138,7 @@ def _describe(found: ProviderStatus) -> Iterator[str]:
             failed = each.failures.get(trigger, 0)
             yield f"    {trigger:20}{state:12}{posts} in 24 hours, {failed:,} failed"
     for stream in found.without_webhook:
-        yield f"{stream}: no webhook of hookrow."
+        yield f"{stream}: no hookrow webhook."
     for name, (posted, logged) in found.differing.items():
         yield f"{name}: the provider posted {posted:,} in 24 hours, and the log has {logged:,}."
     yield from found.drift

@@ -44,7 +44,7 @@ STREAM = click.option(
     "streams",
     multiple=True,
     metavar="ID",
-    help="Only this message stream; may be repeated. By default, all that send mail.",
+    help="Only this message stream; may be repeated. By default, all streams that send mail.",
 )
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what would change, and change nothing."
@@ -67,13 +67,13 @@ class Session:
 
     @contextmanager
     def open_log(self) -> Iterator[Store | None]:
-        """Return the store, or None, after a warning, if it cannot be opened."""
+        """Yield the store, or warn and yield None if it cannot be opened."""
         with ExitStack() as stack:
             store = None
             try:
                 store = stack.enter_context(self.app.open_store(self.database_url, writes=False))
             except HookrowError as error:
-                click.echo(f"Warning: Nothing is compared with the log. {error}", err=True)
+                click.echo(f"Warning: The log is not available for comparison. {error}", err=True)
             yield store
 
 

@@ -93,7 +93,7 @@ def error_of(status: int, head: HTTPMessage, body: object, *, changes: bool) -> 
     after = head.get("Retry-After") or ""
     wait = min(int(after), LONGEST_WAIT) if after.isdecimal() and len(after) <= len("86400") else 0
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        text = f"The provider limits requests, so repeat the command later. {text}"
+        text = f"The provider is limiting requests: run the command again later. {text}"
         return APIError(text, code, temporary=True, wait=wait)
     if code == MAINTENANCE:
         return APIError(text, code, temporary=True, wait=wait)

@@ -240,7 +240,7 @@ def _compare(
         wrong = "is not one of hookrow's secrets" if values else "is missing"
         drift.append(f"the header {expected.header} {wrong}")
     if len(ours) > 1:
-        drift.append("the stream has another webhook of hookrow, so each event arrives twice")
+        drift.append("the stream has another hookrow webhook, so each event arrives twice")
     metrics = statistics.get("MetricsByTrigger")
     by_trigger = metrics if isinstance(metrics, dict) else {}
     return WebhookStatus(
