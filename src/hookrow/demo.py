@@ -144,7 +144,7 @@ class Demo:
         before = self._state()
         with PostmarkStandIn() as api:
             client = PostmarkAPI(api.token, api.address)
-            wanted = Wanted(url=self.url, secret=self.settings.secrets[0])
+            wanted = Wanted(url=self.url, secrets=self.settings.secrets)
             streams = read_streams(client, ["outbound"])
             click.echo(f"A stand-in for the provider's API runs at {api.address}.\n")
             for each in register(client, wanted, streams):

@@ -37,7 +37,7 @@ def run(
     api: PostmarkAPI, url: str, *streams: str, dry_run: bool = False, secret: str = SECRET
 ) -> Sequence[Registered]:
     """Register hookrow on the streams, or on all."""
-    wanted, chosen = Wanted(url=url, secret=secret), read_streams(api, streams)
+    wanted, chosen = Wanted(url=url, secrets=[secret]), read_streams(api, streams)
     nothing = lambda _: None  # noqa: E731
     return list(register(api, wanted, chosen, dry_run=dry_run, sleep=nothing))
 
@@ -234,7 +234,7 @@ def test_more_webhooks_than_allowed(api: PostmarkStandIn, url: str) -> None:
 )
 def test_urls_that_are_refused(url: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        Wanted(url=url, secret=SECRET)
+        Wanted(url=url, secrets=[SECRET])
 
 
 def test_a_webhook_that_keeps_changing(

@@ -80,7 +80,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     with closing(receiver), loopback(WSGI(receiver)) as port, PostmarkStandIn() as api:
         url = f"http://127.0.0.1:{port}{ENDPOINT}"
         used = client(api)
-        assert list(register(used, Wanted(url=url, secret=SECRET), read_streams(used)))
+        assert list(register(used, Wanted(url=url, secrets=[SECRET]), read_streams(used)))
         api.requests.clear()
         yield Home(api, SecretFile(path, partial(read_secrets, (), str(path))), postmark, url)
 

@@ -11,7 +11,7 @@ from hookrow import testing
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.errors import APIError
 from hookrow.postmark_api.register import Wanted, register
-from hookrow.postmark_api.status import Expected, ProviderStatus, read_status
+from hookrow.postmark_api.status import ProviderStatus, read_status
 from hookrow.postmark_api.webhooks import read_streams, read_webhooks
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.postmark_api import PostmarkStandIn, Trigger
@@ -40,13 +40,13 @@ def api(store: MemoryStore) -> Iterator[PostmarkStandIn]:
 
 
 def register_on(api: PostmarkStandIn, url: str, stream: str) -> None:
-    wanted, streams = Wanted(url=url, secret=SECRET), read_streams(client(api), [stream])
+    wanted, streams = Wanted(url=url, secrets=[SECRET]), read_streams(client(api), [stream])
     assert list(register(client(api), wanted, streams))
     api.requests.clear()
 
 
 def read(api: PostmarkStandIn, *streams: str, **options: Any) -> ProviderStatus:  # noqa: ANN401
-    return read_status(client(api), Expected(secrets=[SECRET, OLD]), streams, **options)
+    return read_status(client(api), Wanted(secrets=[SECRET, OLD]), streams, **options)
 
 
 def test_without_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
@@ -179,7 +179,7 @@ def test_a_url_with_a_password(api: PostmarkStandIn) -> None:
     webhook.url = "https://user:password@example.com/provider/webhooks?key=password"
     expected = "https://***@example.com/provider/webhooks?***"
     assert read(api).webhooks[0].url == expected
-    wanted = Wanted(url="https://example.com/provider/webhooks", secret=SECRET)
+    wanted = Wanted(url="https://example.com/provider/webhooks", secrets=[SECRET])
     [found] = register(client(api), wanted, read_streams(client(api), ["outbound"]), dry_run=True)
     assert found.changes[0].reasons == [f"Its URL is {expected}."]
 

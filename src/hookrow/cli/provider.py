@@ -51,12 +51,7 @@ def register(
             "secret that hookrow accepts."
         )
     api = session.api
-    wanted = register.Wanted(
-        url=url,
-        secret=session.secrets[0],
-        header=session.header,
-        triggers=register.triggers_of(session.app.recorded),
-    )
+    wanted = session.wanted(url)
     server = webhooks.read_server(api)
     chosen = webhooks.read_streams(api, streams)
     if not chosen:
@@ -108,13 +103,10 @@ def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
     differs: in its triggers, in its header, or because the provider has paused a trigger. A
     stream without a webhook, and different counts, are only reported.
     """
-    from hookrow.postmark_api.register import triggers_of
-    from hookrow.postmark_api.status import Expected, read_status
+    from hookrow.postmark_api.status import read_status
 
-    triggers = triggers_of(session.app.recorded)
-    expected = Expected(secrets=session.secrets, header=session.header, triggers=triggers)
     with session.open_log() as store:
-        found = read_status(session.api, expected, streams, store=store)
+        found = read_status(session.api, session.wanted(), streams, store=store)
     if as_json:
         click.echo(msgspec.json.encode(_as_json(found)).decode())
     else:

@@ -27,6 +27,7 @@ from hookrow.stores import Store
 if TYPE_CHECKING:
     from hookrow.postmark_api.client import PostmarkAPI
     from hookrow.postmark_api.errors import VerificationFailed
+    from hookrow.postmark_api.register import Wanted
 
 API = option(
     "--provider-api",
@@ -64,6 +65,13 @@ class Session:
     header: str
     app: StandaloneApp | HostApp
     database_url: str
+
+    def wanted(self, url: str | None = None) -> Wanted:
+        """Return the settings of a correct webhook. Raises `ConfigurationError` for a wrong URL."""
+        from hookrow.postmark_api.register import Wanted, triggers_of
+
+        triggers = triggers_of(self.app.recorded)
+        return Wanted(url=url, secrets=self.secrets, header=self.header, triggers=triggers)
 
     @contextmanager
     def open_log(self) -> Iterator[Store | None]:

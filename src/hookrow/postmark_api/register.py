@@ -44,15 +44,20 @@ SETTLE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The webhook that each stream should have. Raises `ConfigurationError` for a wrong URL."""
+    """The settings of a correct webhook: one of the secrets, in this header, and these triggers.
 
-    url: str
-    secret: str = field(repr=False)
+    The newest secret is the first. Without a `url`, that of any hookrow is correct. Raises
+    `ConfigurationError` for a wrong URL.
+    """
+
+    secrets: Sequence[str] = field(repr=False)
+    url: str | None = None
     header: str = SECRET_HEADER
     triggers: Collection[str] = TRIGGERS
 
     def __post_init__(self) -> None:
-        _check_url(self.url)
+        if self.url is not None:
+            _check_url(self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +124,14 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
     """Return our webhook of a stream, and the necessary change. Raises as `register` does."""
     webhook = _find(read_webhooks(api, stream), wanted, stream)
     triggers = stream.available(wanted.triggers)
-    header = {"Name": wanted.header, "Value": wanted.secret}
+    name, secret = wanted.header, wanted.secrets[0]
     if webhook is None:
-        body = {
+        body: dict[str, object] = {
             "Url": wanted.url,
             "MessageStream": stream.id,
             "Verify": True,
-            "HttpHeaders": [header],
-            "Triggers": {name: _enabled(name) for name in sorted(triggers)},
+            "HttpHeaders": [{"Name": name, "Value": secret}],
+            "Triggers": {each: _enabled(each) for each in sorted(triggers)},
         }
         return None, Change(stream, None, ["The stream has no webhook."], body)
     reasons: list[str] = []
@@ -134,29 +139,26 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
     if webhook.url != wanted.url:
         reasons.append(f"Its URL is {api.clean(webhook.address)}.")
         body["Url"] = wanted.url
-    if list(webhook.values(wanted.header)) != [wanted.secret]:
-        reasons.append(f"Its header {wanted.header} is missing or not the newest secret.")
-        name = wanted.header.lower()
-        others = [each for each in webhook.headers if str(each.get("Name")).lower() != name]
-        body["HttpHeaders"] = [*others, header]
-    missing, extra = sorted(triggers - webhook.enabled), sorted(webhook.enabled - triggers)
-    reasons += [f"The trigger {each} is disabled." for each in missing]
-    reasons += [f"The trigger {each} is enabled, but is not recorded." for each in extra]
-    if missing or extra:
+    if list(webhook.values(name)) != [secret]:
+        reasons.append(f"Its header {name} is missing or not the newest secret.")
+        body["HttpHeaders"] = webhook.with_header(name, secret)
+    reasons += _sentences(webhook.differences(triggers))
+    if differing := triggers ^ webhook.enabled:
         body["Triggers"] = {
-            **{
-                name: {**webhook.triggers.get(name, _enabled(name)), "Enabled": True}
-                for name in missing
-            },
-            **{name: {**webhook.triggers[name], "Enabled": False} for name in extra},
+            each: {**webhook.triggers.get(each, _enabled(each)), "Enabled": each in triggers}
+            for each in sorted(differing)
         }
     if body:
         return webhook, Change(stream, webhook.id, reasons, {**body, "Verify": True})
-    paused = sorted(unverified(read_statistics(api, webhook), webhook))
+    paused = unverified(read_statistics(api, webhook), webhook)
     if paused:
-        reasons = [f"The trigger {each} is not verified, so it is paused." for each in paused]
+        reasons = _sentences(webhook.differences(triggers, paused))
         return webhook, Change(stream, webhook.id, reasons, {})
     return webhook, None
+
+
+def _sentences(differences: Sequence[str]) -> list[str]:
+    return [f"{each[0].upper()}{each[1:]}." for each in differences]
 
 
 def _apply(api: PostmarkAPI, change: Change) -> None:
@@ -195,7 +197,7 @@ def advice(trial: Trial, url: str) -> str:
 
 def _find(webhooks: Sequence[Webhook], wanted: Wanted, stream: Stream) -> Webhook | None:
     """Return our webhook: that with the URL, otherwise the only one of a hookrow, or None."""
-    same = [each for each in webhooks if _normalize(each.url) == _normalize(wanted.url)]
+    same = [each for each in webhooks if _normalize(each.url) == _normalize(wanted.url or "")]
     found = same or [each for each in webhooks if each.is_ours]
     if len(found) > 1:
         ids = ", ".join(str(each.id) for each in found)

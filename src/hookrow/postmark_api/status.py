@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -14,9 +14,8 @@ from hookrow.concurrency import PeriodicTask
 from hookrow.core.result import Result
 from hookrow.describe import pluralize
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.http import SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.register import TRIGGERS, triggers_of
+from hookrow.postmark_api.register import Wanted, triggers_of
 from hookrow.postmark_api.webhooks import (
     VERIFIED,
     Server,
@@ -55,18 +54,6 @@ class _Origin(msgspec.Struct):
 
 
 _decode_origin = msgspec.json.Decoder(_Origin).decode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """The settings of a correct webhook: one of the secrets, in this header, and these triggers.
-
-    The newest secret is the first.
-    """
-
-    secrets: Sequence[str] = field(repr=False)
-    triggers: Collection[str] = TRIGGERS
-    header: str = SECRET_HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +137,17 @@ class ProviderWatch(PeriodicTask):
         super().__init__(self._ask, seconds=ASK_EVERY, name="status of the provider")
 
     def _ask(self) -> None:
-        expected = Expected(secrets=self._secrets(), triggers=triggers_of(self._store.recorded))
-        self._api.hide(*expected.secrets)
+        wanted = Wanted(secrets=self._secrets(), triggers=triggers_of(self._store.recorded))
+        self._api.hide(*wanted.secrets)
         try:
-            self.line = read_status(self._api, expected, store=self._store).summary
+            self.line = read_status(self._api, wanted, store=self._store).summary
         except HookrowError as error:
             self.line = f"Unknown. {error}"
 
 
 def read_status(
     api: PostmarkAPI,
-    expected: Expected,
+    wanted: Wanted,
     chosen: Sequence[str] = (),
     *,
     store: Store | None = None,
@@ -177,11 +164,9 @@ def read_status(
     logged: Mapping[str, int] = {}
     if store is not None:
         check_server(server, store, registered=any(found.values()))
-        logged = _count(store, expected.triggers, now or datetime.now(UTC))
+        logged = _count(store, wanted.triggers, now or datetime.now(UTC))
     statuses = [
-        _compare(api, each, expected, stream, ours)
-        for stream, ours in found.items()
-        for each in ours
+        _compare(api, each, wanted, stream, ours) for stream, ours in found.items() for each in ours
     ]
     return ProviderStatus(server, streams, statuses, logged)
 
@@ -217,28 +202,21 @@ def _server(body: bytes) -> int | None:
 def _compare(
     api: PostmarkAPI,
     webhook: Webhook,
-    expected: Expected,
+    wanted: Wanted,
     stream: Stream,
     ours: Sequence[Webhook],
 ) -> WebhookStatus:
     """Return the status of one of our webhooks on a stream."""
     statistics = read_statistics(api, webhook)
-    triggers, paused = stream.available(expected.triggers), unverified(statistics, webhook)
-    values = webhook.values(expected.header)
+    triggers, paused = stream.available(wanted.triggers), unverified(statistics, webhook)
+    values = webhook.values(wanted.header)
     position = None
-    if len(values) == 1 and values[0] in expected.secrets:
-        position = list(expected.secrets).index(values[0])
-    drift = [
-        *(f"the trigger {each} is disabled" for each in sorted(triggers - webhook.enabled)),
-        *(
-            f"the trigger {each} is enabled, but is not recorded"
-            for each in sorted(webhook.enabled - triggers)
-        ),
-        *(f"the trigger {each} is not verified, so it is paused" for each in sorted(paused)),
-    ]
-    if position is None and expected.secrets:
+    if len(values) == 1 and values[0] in wanted.secrets:
+        position = list(wanted.secrets).index(values[0])
+    drift = [*webhook.differences(triggers, paused)]
+    if position is None and wanted.secrets:
         wrong = "is not one of hookrow's secrets" if values else "is missing"
-        drift.append(f"the header {expected.header} {wrong}")
+        drift.append(f"the header {wanted.header} {wrong}")
     if len(ours) > 1:
         drift.append("the stream has another hookrow webhook, so each event arrives twice")
     metrics = statistics.get("MetricsByTrigger")

@@ -83,6 +83,24 @@ class Webhook:
             if str(each.get("Name")).lower() == header.lower()
         ]
 
+    def with_header(self, name: str, value: str) -> Sequence[Mapping[str, Any]]:
+        """Return the headers with this value in place of every other value of the name."""
+        others = [each for each in self.headers if str(each.get("Name")).lower() != name.lower()]
+        return [*others, {"Name": name, "Value": value}]
+
+    def differences(
+        self, triggers: AbstractSet[str], paused: Collection[str] = ()
+    ) -> Sequence[str]:
+        """Return a clause for each trigger that differs from these, and for each paused one."""
+        return [
+            *(f"the trigger {each} is disabled" for each in sorted(triggers - self.enabled)),
+            *(
+                f"the trigger {each} is enabled, but is not recorded"
+                for each in sorted(self.enabled - triggers)
+            ),
+            *(f"the trigger {each} is not verified, so it is paused" for each in sorted(paused)),
+        ]
+
 
 def read_server(api: PostmarkAPI) -> Server:
     """Return the server of the token. Raises `APIError`."""
