@@ -13,9 +13,10 @@ from providing import writes
 
 import world
 from command import Command
-from hookrow import Postmark, Receiver, Schema
+from hookrow import Postmark, Receiver, Schema, testing
 from hookrow.stores.sql import SQLStore
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
+from hookrow.testing.postmark_api.state import Webhook
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from wire import ADA, ADAS, ENDPOINT, SECRET
@@ -160,6 +161,29 @@ def test_mistakes(
     assert done.returncode == 1
     assert done.stderr.startswith("Error: ")
     assert text in done.stderr
+    assert not writes(api)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["register", "--url", "https://example.com/provider/webhooks"],
+        ["status"],
+        ["reconcile", "--since", "2026-11-20"],
+    ],
+)
+def test_the_token_of_another_server(
+    run: Run, api: PostmarkStandIn, url: str, arguments: list[str]
+) -> None:
+    """It changes nothing, although the other server has the webhook of another hookrow."""
+    delivery = testing.delivery(ADA, ADAS, at=api.now) | {"ServerID": 5}
+    testing.post(url, delivery, secret=SECRET)
+    staging = Webhook(1, "https://staging.example.com/provider/webhooks", "outbound")
+    api.state.webhooks[1] = staging
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert "server Stand-in (4711), but the newest notifications" in done.stderr
+    assert "are from the server 5: use the token of that server." in done.stderr
     assert not writes(api)
 
 

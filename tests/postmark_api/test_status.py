@@ -1,6 +1,7 @@
 """The status of webhooks at the provider."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -147,8 +148,31 @@ def test_the_token_of_another_server(api: PostmarkStandIn, store: MemoryStore) -
         read(other, store=store)
     assert "server Stand-in (5)" in str(raised.value)
     assert "from the server 4711" in str(raised.value)
+    assert "create a webhook with its secret there" in str(raised.value)
     api.state.webhooks.clear()
     read(api, store=store)  # the right server, whose webhook was deleted
+
+
+@pytest.mark.parametrize(
+    ("url", "secret", "accepted"),
+    [
+        ("https://staging.example.com/provider/webhooks", "another-secret", False),
+        ("https://staging.example.com/provider/webhooks", OLD, True),
+        ("https://example.com/provider/webhooks", "another-secret", True),
+    ],
+)
+def test_only_our_url_or_secret_proves_that_another_server_is_ours(
+    store: MemoryStore, url: str, secret: str, *, accepted: bool
+) -> None:
+    """The webhook of another hookrow, such as that for staging, does not."""
+    with endpoint(store) as live, PostmarkStandIn(server=5) as other:
+        delivery = testing.delivery(ADA, ADAS, at=other.now) | {"ServerID": 4711}
+        testing.post(live, delivery, secret=SECRET)
+        headers = [{"Name": "X-Provider-Secret", "Value": secret}]
+        other.state.webhooks[1] = Webhook(1, url, "outbound", headers)
+        wanted = Wanted(url="https://example.com/provider/webhooks", secrets=[SECRET, OLD])
+        with nullcontext() if accepted else pytest.raises(ConfigurationError, match=r"\(5\)"):
+            read_status(client(other), wanted, store=store)
 
 
 def test_tests_of_the_provider_name_no_server(store: MemoryStore) -> None:

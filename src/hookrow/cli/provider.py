@@ -56,10 +56,10 @@ def register(
     chosen = webhooks.read_streams(api, streams)
     if not chosen:
         raise ConfigurationError(f"The server {server.name} has no message stream that sends mail.")
-    registered = any(each.is_ours for one in chosen for each in webhooks.read_webhooks(api, one))
     with session.open_log() as store:
         if store is not None:
-            check_server(server, store, registered=registered)
+            found = (each for one in chosen for each in webhooks.read_webhooks(api, one))
+            check_server(server, store, found, wanted)
     if not as_json:
         click.echo(f"Server {server.name} ({server.id})")
     try:

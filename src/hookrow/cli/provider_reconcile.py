@@ -69,8 +69,8 @@ def reconcile(
             err=True,
         )
     with session.app.open_store(session.database_url) as store:
-        ours = (each.is_ours for one in chosen for each in webhooks.read_webhooks(api, one))
-        check_server(server, store, registered=any(ours))
+        found = (each for one in chosen for each in webhooks.read_webhooks(api, one))
+        check_server(server, store, found, session.wanted())
         run = reconcile.Reconciliation(
             api,
             store,

@@ -59,6 +59,12 @@ class Wanted:
         if self.url is not None:
             _check_url(self.url)
 
+    def is_proven_by(self, webhook: Webhook) -> bool:
+        """Return whether a webhook has this URL or one of the secrets, so its server is ours."""
+        return webhook.url == self.url or any(
+            each in self.secrets for each in webhook.values(self.header)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

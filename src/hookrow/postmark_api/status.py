@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -160,24 +161,27 @@ def read_status(
     """
     server = read_server(api)
     streams = read_streams(api, chosen)
-    found = {each: [one for one in read_webhooks(api, each) if one.is_ours] for each in streams}
+    found = {each: read_webhooks(api, each) for each in streams}
     logged: Mapping[str, int] = {}
     if store is not None:
-        check_server(server, store, registered=any(found.values()))
+        check_server(server, store, chain.from_iterable(found.values()), wanted)
         logged = _count(store, wanted.triggers, now or datetime.now(UTC))
     statuses = [
-        _compare(api, each, wanted, stream, ours) for stream, ours in found.items() for each in ours
+        _compare(api, each, wanted, stream, ours)
+        for stream, webhooks in found.items()
+        for ours in [[each for each in webhooks if each.is_ours]]
+        for each in ours
     ]
     return ProviderStatus(server, streams, statuses, logged)
 
 
-def check_server(server: Server, store: Store, *, registered: bool) -> None:
-    """Raise `ConfigurationError` if the newest notifications in the log are from another server.
+def check_server(server: Server, store: Store, webhooks: Iterable[Webhook], wanted: Wanted) -> None:
+    """Raise `ConfigurationError` if the newest notifications in the log are from other servers.
 
-    A server on which hookrow is `registered` is the right one; the log may also have those of an
-    earlier one.
+    A server is accepted nevertheless if one of its webhooks has the wanted URL or a secret: the log
+    may have those of an earlier server. Any other webhook may be that of another hookrow.
     """
-    if registered or store.log is None:
+    if store.log is None or any(map(wanted.is_proven_by, webhooks)):
         return
     newest = store.log.newest(Query(), limit=SAMPLE)
     origins = {_server(each.body.encode()) for each in newest if each.body}
@@ -185,8 +189,10 @@ def check_server(server: Server, store: Store, *, registered: bool) -> None:
     if servers and server.id not in servers:
         known = ", ".join(map(str, sorted(servers)))
         raise ConfigurationError(
-            f"The token is that of the server {server.name} ({server.id}), but the notifications "
-            f"in the log are from the server {known}: use the token of that server."
+            f"The token is that of the server {server.name} ({server.id}), but the newest "
+            f"notifications in the log are from the server {known}: use the token of that server. "
+            f"If hookrow has moved to {server.name}, create a webhook with its secret there by "
+            "hand, and run the command again."
         )
 
 
