@@ -118,6 +118,16 @@ def test_status_exits_with_1_on_drift(run: Run, api: PostmarkStandIn, url: str) 
     assert "the trigger Open is not verified, so it is paused." in done.stdout.splitlines()[-1]
 
 
+def test_status_without_a_secret(run: Run, api: PostmarkStandIn, url: str) -> None:
+    """No webhook can have the right header, so the status is unknown."""
+    run("register", "--url", url)
+    for webhook in api.webhooks:
+        webhook.headers = ()
+    done = run("status", HOOKROW_SECRET="")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "The webhook secret is missing: set HOOKROW_SECRET" in done.stderr
+
+
 def test_a_failed_verification(run: Run, api: PostmarkStandIn, url: str) -> None:
     done = run("register", "--url", f"{url}/provider/webhooks")
     assert done.returncode == 1

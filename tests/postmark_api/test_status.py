@@ -105,6 +105,11 @@ def test_drift(
     assert "another-secret" not in repr(found)
 
 
+def test_without_a_secret_each_header_is_drift(api: PostmarkStandIn) -> None:
+    [drift] = read_status(client(api), Wanted(secrets=[])).drift
+    assert "the header X-Provider-Secret is not one of hookrow's secrets" in drift
+
+
 def test_an_old_secret_is_no_drift(api: PostmarkStandIn) -> None:
     api.webhooks[0].headers = [{"Name": "x-provider-secret", "Value": OLD}]
     found = read(api)

@@ -45,11 +45,7 @@ def register(
     from hookrow.postmark_api.errors import VerificationFailed
     from hookrow.postmark_api.status import check_server
 
-    if not session.secrets:
-        raise ConfigurationError(
-            "The webhook secret is missing: set HOOKROW_SECRET, --secret or --secret-file to the "
-            "secret that hookrow accepts."
-        )
+    session.require_secret()
     api = session.api
     wanted = session.wanted(url)
     server = webhooks.read_server(api)
@@ -105,6 +101,7 @@ def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
     """
     from hookrow.postmark_api.status import read_status
 
+    session.require_secret()
     with session.open_log() as store:
         found = read_status(session.api, session.wanted(), streams, store=store)
     if as_json:

@@ -66,6 +66,14 @@ class Session:
     app: StandaloneApp | HostApp
     database_url: str
 
+    def require_secret(self) -> None:
+        """Raise `ConfigurationError` if no secret is set, because none could be compared."""
+        if not self.secrets:
+            raise ConfigurationError(
+                "The webhook secret is missing: set HOOKROW_SECRET, --secret or --secret-file to "
+                "the secret that hookrow accepts."
+            )
+
     def wanted(self, url: str | None = None) -> Wanted:
         """Return the settings of a correct webhook. Raises `ConfigurationError` for a wrong URL."""
         from hookrow.postmark_api.register import Wanted, triggers_of

@@ -220,7 +220,7 @@ def _compare(
     if len(values) == 1 and values[0] in wanted.secrets:
         position = list(wanted.secrets).index(values[0])
     drift = [*webhook.differences(triggers, paused)]
-    if position is None and wanted.secrets:
+    if position is None:
         wrong = "is not one of hookrow's secrets" if values else "is missing"
         drift.append(f"the header {wanted.header} {wrong}")
     if len(ours) > 1:
