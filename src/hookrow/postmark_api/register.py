@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.optional import Kinds
@@ -19,6 +18,7 @@ from hookrow.http import ENDPOINT, SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI, is_loopback
 from hookrow.postmark_api.errors import APIError, Trial, Unconfirmed, VerificationFailed, trials
 from hookrow.postmark_api.webhooks import (
+    ANOTHER,
     Stream,
     Webhook,
     read_statistics,
@@ -128,7 +128,7 @@ def register(
 
 def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | None, Change | None]:
     """Return our webhook of a stream, and the necessary change. Raises as `register` does."""
-    webhook = _find(read_webhooks(api, stream), wanted, stream)
+    webhook = _find(read_webhooks(api, stream), stream)
     triggers = stream.available(wanted.triggers)
     name, secret = wanted.header, wanted.secrets[0]
     if webhook is None:
@@ -201,16 +201,14 @@ def advice(trial: Trial, url: str) -> str:
             return f"Find the cause with: hookrow check {url}"
 
 
-def _find(webhooks: Sequence[Webhook], wanted: Wanted, stream: Stream) -> Webhook | None:
-    """Return our webhook: that with the URL, otherwise the only one of a hookrow, or None."""
-    same = [each for each in webhooks if _normalize(each.url) == _normalize(wanted.url or "")]
-    found = same or [each for each in webhooks if each.is_ours]
+def _find(webhooks: Sequence[Webhook], stream: Stream) -> Webhook | None:
+    """Return the webhook of hookrow, or None. Raises `ConfigurationError` if there are several."""
+    found = [each for each in webhooks if each.is_ours]
     if len(found) > 1:
         ids = ", ".join(str(each.id) for each in found)
-        which = f"with the URL {wanted.url}" if same else f"whose URL ends in {ENDPOINT}"
         raise ConfigurationError(
-            f"The stream {stream.id} has {len(found)} webhooks {which} ({ids}), so each event "
-            "would arrive several times: delete all but one at the provider. Nothing was changed."
+            f"Webhook {found[0].id} of the stream {stream.id}: {ANOTHER}. Delete all but one of "
+            f"the webhooks {ids} at the provider. Nothing was changed."
         )
     return found[0] if found else None
 
@@ -218,15 +216,6 @@ def _find(webhooks: Sequence[Webhook], wanted: Wanted, stream: Stream) -> Webhoo
 def _enabled(trigger: str) -> Mapping[str, object]:
     """Return the settings of a trigger that is enabled for the first time."""
     return {"Enabled": True, **({"PostFirstOpenOnly": True} if trigger == "Open" else {})}
-
-
-def _normalize(url: str) -> SplitResult | str:
-    """Return a URL so that equal ones compare equal (RFC 3986, section 6.2.2)."""
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-        return parts._replace(netloc=f"{parts.hostname}:{port}")
-    return url
 
 
 def _check_url(url: str) -> None:

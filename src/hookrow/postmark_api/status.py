@@ -18,6 +18,7 @@ from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.register import Wanted, triggers_of
 from hookrow.postmark_api.webhooks import (
+    ANOTHER,
     VERIFIED,
     Server,
     Stream,
@@ -224,7 +225,7 @@ def _compare(
         wrong = "is not one of hookrow's secrets" if values else "is missing"
         drift.append(f"the header {wanted.header} {wrong}")
     if len(ours) > 1:
-        drift.append("the stream has another hookrow webhook, so each event arrives twice")
+        drift.append(ANOTHER)
     metrics = statistics.get("MetricsByTrigger")
     by_trigger = metrics if isinstance(metrics, dict) else {}
     return WebhookStatus(
