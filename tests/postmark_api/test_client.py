@@ -129,6 +129,14 @@ def test_redirects_are_not_followed() -> None:
     assert paths == ["/server"]
 
 
+def test_hidden_texts_are_kept_once() -> None:
+    """The dashboard's task hides the same secrets every five minutes."""
+    api = PostmarkAPI("a-token")
+    for _ in range(3):
+        api.hide("a-secret", "another")
+    assert api._hidden == ("a-token", "a-secret", "another")
+
+
 def test_messages_contain_neither_the_token_nor_a_secret() -> None:
     body = b'{"ErrorCode": 1, "Message": "a-token and a-secret\\n\\u001b[31m"}'
 

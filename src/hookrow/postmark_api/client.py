@@ -81,7 +81,7 @@ class PostmarkAPI:
 
     def hide(self, *texts: str) -> None:
         """Show these texts, too, in no message from now on."""
-        self._hidden = (*self._hidden, *texts)
+        self._hidden = tuple(dict.fromkeys((*self._hidden, *texts)))
 
     def get(self, path: str, **query: object) -> dict[str, Any]:
         """Return a resource. Raises `APIError`."""

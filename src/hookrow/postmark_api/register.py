@@ -109,20 +109,24 @@ def register(
     for stream in streams:
         webhook, change = planned[stream.id]
         made: list[Change] = []
+        attempts = 0
         while change and not dry_run:
-            if len(made) == ATTEMPTS:
+            if attempts == ATTEMPTS:
                 raise APIError(
                     f"The webhook of the stream {stream.id} still differs after {ATTEMPTS} "
                     f"changes: {' '.join(change.reasons)} Does something else change it?"
                 )
-            made.append(change)
+            attempts += 1
             try:
                 _apply(api, change)
             except Unconfirmed:
-                if len(made) == ATTEMPTS:
+                if attempts == ATTEMPTS:
                     raise
                 sleep(SETTLE)
+            tried = change
             webhook, change = plan(api, wanted, stream)
+            if change != tried:
+                made.append(tried)
         yield Registered(stream, webhook.id if webhook else None, [change] if change else made)
 
 
