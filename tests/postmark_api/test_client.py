@@ -2,13 +2,18 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
+from socket import create_server
+from threading import Thread
+from time import sleep
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 from providing import client
 
 from hookrow.errors import ConfigurationError
+from hookrow.postmark_api import transport
 from hookrow.postmark_api.client import WAITS, PostmarkAPI
 from hookrow.postmark_api.errors import APIError, Unconfirmed
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn
@@ -90,6 +95,59 @@ def test_a_timeout() -> None:
             client(api, timeout=0.2).put("/webhooks/1", {})
 
 
+@pytest.mark.parametrize(
+    "head", ["HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", "HTTP/1.1 200 OK\r\nX: "]
+)
+def test_a_response_that_never_ends(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte arrives before the timeout, but the whole response has a limit, too."""
+    monkeypatch.setattr(transport, "LONGEST", 0.3)
+    listener = create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.sendall(head.encode())
+            while True:
+                connection.sendall(b" ")
+                sleep(0.05)
+
+    with listener:
+        Thread(target=drip, daemon=True).start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(APIError, match=r"is not complete after 0\.3 s") as raised:
+            PostmarkAPI("a-token", address).get("/server")
+    assert not raised.value.temporary
+
+
+@pytest.mark.parametrize("headers", [[], [("Content-Length", str(2**21))]])
+def test_a_response_that_is_too_large(
+    headers: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "LARGEST", 2**20)
+
+    def app(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("200 OK", headers)
+        return [b" " * 2**20, b" " * 2**20]
+
+    with loopback(app) as port, pytest.raises(APIError, match="is larger than 1 MiB"):
+        PostmarkAPI("a-token", f"http://127.0.0.1:{port}").get("/server")
+
+
+def test_a_response_that_is_cut_off() -> None:
+    """Reading is repeated."""
+    paths: list[str] = []
+
+    def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        paths.append(environ["PATH_INFO"])
+        start("200 OK", [("Content-Length", "12" if len(paths) < 3 else "2")])
+        return [b"{}"]
+
+    with loopback(app) as port:
+        api = PostmarkAPI("a-token", f"http://127.0.0.1:{port}", sleep=lambda _: None)
+        assert api.get("/server") == {}
+    assert len(paths) == 3
+
+
 def test_a_response_that_is_not_json() -> None:
     with PostmarkStandIn() as api:
         api.inject(Fault.NOT_JSON)
@@ -102,6 +160,20 @@ def test_an_unreachable_address() -> None:
         address = api.address
     with pytest.raises(APIError, match=r"cannot be reached \(Connection refused"):
         PostmarkAPI("a-token", address).get("/server")
+
+
+def test_an_address_that_becomes_unreachable() -> None:
+    """Reading is repeated, because the address was right; a change is not."""
+    waits: list[float] = []
+    with PostmarkStandIn() as api:
+        used = client(api, sleep=waits.append)
+        assert used.get("/server")
+    with pytest.raises(APIError, match="cannot be reached"):
+        used.put("/webhooks/1", {})
+    assert not waits
+    with pytest.raises(APIError, match="cannot be reached"):
+        used.get("/server")
+    assert waits == list(WAITS)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +199,16 @@ def test_redirects_are_not_followed() -> None:
     with loopback(app) as port, pytest.raises(APIError, match="status 307"):
         PostmarkAPI("a-token", f"http://127.0.0.1:{port}").get("/server")
     assert paths == ["/server"]
+
+
+def test_the_type_of_a_response_is_cleaned() -> None:
+    def app(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("200 OK", [("Content-Type", "text/a-token"), ("Content-Length", "2")])
+        return [b"hi"]
+
+    text = re.escape("(status 200, text/***)")
+    with loopback(app) as port, pytest.raises(APIError, match=text):
+        PostmarkAPI("a-token", f"http://127.0.0.1:{port}").get("/server")
 
 
 def test_hidden_texts_are_kept_once() -> None:

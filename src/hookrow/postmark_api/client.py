@@ -15,11 +15,12 @@ from socket import gaierror
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+from urllib.request import Request
 
 from hookrow import __version__
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.errors import APIError, Unconfirmed, error_of
+from hookrow.postmark_api.transport import Excessive, opener, read
 
 ADDRESS = "https://api.postmarkapp.com"
 
@@ -35,14 +36,9 @@ MAX_SKEW = timedelta(minutes=5)
 LONGEST_MESSAGE = 500
 """In characters; a longer text of the provider is truncated."""
 
-
-_UNREACHABLE = (ConnectionRefusedError, gaierror, ssl.SSLCertVerificationError, UnicodeError)
-"""The errors after which no request was sent, and none would be by another attempt."""
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """Follow no redirect, because it might take the token to another host."""
+_PASSING = (ConnectionRefusedError, gaierror)
+_UNREACHABLE = (*_PASSING, ssl.SSLCertVerificationError, UnicodeError)
+"""The errors after which no request was sent."""
 
 
 class PostmarkAPI:
@@ -75,9 +71,8 @@ class PostmarkAPI:
         self.interval = 0.0
         """The shortest time between the starts of two requests, in seconds."""
         self._next = 0.0
-        # With plain http, a proxy would see the token.
-        proxies = ProxyHandler(None if self.address.startswith("https") else {})
-        self._open = build_opener(_NoRedirects(), proxies).open
+        self._responded = False
+        self._open = opener(secure=self.address.startswith("https"))
 
     def hide(self, *texts: str) -> None:
         """Show these texts, too, in no message from now on."""
@@ -126,9 +121,11 @@ class PostmarkAPI:
             except HTTPError as error:
                 response = error
             with response:
-                status, head, text = response.status, response.headers, response.read()
+                status, head = response.status, response.headers
+                text = read(response)
         except (OSError, HTTPException, UnicodeError) as error:  # the last for a host like "a..b"
             raise self._no_response(error, changes=data is not None) from error
+        self._responded = True
         _check_clock(head)
         try:
             found = json.loads(text)
@@ -136,19 +133,27 @@ class PostmarkAPI:
             found = None
         if isinstance(found, dict) and status == HTTPStatus.OK:
             return found
-        raise error_of(status, head, self.clean(found), changes=data is not None)
+        fields = {name.lower(): self.clean(value) for name, value in head.items()}
+        raise error_of(status, fields, self.clean(found), changes=data is not None)
 
     def _no_response(self, error: Exception, *, changes: bool) -> APIError:
         cause = error.reason if isinstance(error, URLError) else error
         reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-        text = self.clean(reason)
+        text, api = self.clean(reason), f"provider's API at {self.address}"
         if isinstance(cause, _UNREACHABLE):
             return APIError(
-                f"The provider's API at {self.address} cannot be reached ({text}): check the "
-                "network, and HOOKROW_PROVIDER_API if it is set."
+                f"The {api} cannot be reached ({text}): check the network, and "
+                "HOOKROW_PROVIDER_API if it is set.",
+                # An address that has responded before is right, so the error will pass.
+                temporary=self._responded and not changes and isinstance(cause, _PASSING),
             )
-        text = f"The provider's API at {self.address} did not respond ({text}): try again later."
-        return Unconfirmed(text) if changes else APIError(text, temporary=True)
+        if isinstance(cause, Excessive):
+            text = f"The response of the {api} {text}: check the address, or try again later."
+        else:
+            text = f"The {api} did not respond ({text}): try again later."
+        if changes:
+            return Unconfirmed(text)
+        return APIError(text, temporary=not isinstance(cause, Excessive))
 
     def clean(self, value: Any) -> Any:  # noqa: ANN401 - a value of JSON
         """Return a decoded body whose texts can be printed: without the token and the secrets."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPMessage
 from typing import Any
 
 from hookrow.errors import HookrowError
@@ -71,14 +70,15 @@ class VerificationFailed(APIError):
         self.trials = trials
 
 
-def error_of(status: int, head: HTTPMessage, body: object, *, changes: bool) -> APIError:
+def error_of(status: int, fields: Mapping[str, str], body: object, *, changes: bool) -> APIError:
     """Return the error for a response that is not a 200 with an object in JSON.
 
-    `body` is the decoded body, or None if it is not JSON. `changes` is whether the request was to
-    change something.
+    `fields` are those of the header, with names in lower case, and `body` is the decoded body, or
+    None if it is not JSON; both are cleaned. `changes` is whether the request was to change
+    something.
     """
     if isinstance(body, dict):
-        code = WRONG_TOKEN if status == HTTPStatus.UNAUTHORIZED else _code(head, body)
+        code = WRONG_TOKEN if status == HTTPStatus.UNAUTHORIZED else _code(fields, body)
         said = f"status {status}, code {code}: {body.get('Message') or 'no message'}"
         if code == VERIFICATION_FAILED:
             return VerificationFailed(f"The verification failed ({said}).", trials(body))
@@ -87,10 +87,10 @@ def error_of(status: int, head: HTTPMessage, body: object, *, changes: bool) -> 
         code = 0
         text = (
             f"The response of the provider's API is not a JSON object (status {status}, "
-            f"{head.get('Content-Type') or 'no Content-Type'}): correct HOOKROW_PROVIDER_API, or "
+            f"{fields.get('content-type') or 'no Content-Type'}): correct HOOKROW_PROVIDER_API, or "
             "find out which proxy responded."
         )
-    after = head.get("Retry-After") or ""
+    after = fields.get("retry-after") or ""
     wait = min(int(after), LONGEST_WAIT) if after.isdecimal() and len(after) <= len("86400") else 0
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         text = f"The provider is limiting requests: run the command again later. {text}"
@@ -119,8 +119,8 @@ def trials(body: Mapping[str, Any]) -> Sequence[Trial]:
     ]
 
 
-def _code(head: HTTPMessage, body: Mapping[str, Any]) -> int:
+def _code(fields: Mapping[str, str], body: Mapping[str, Any]) -> int:
     if isinstance(code := body.get("ErrorCode"), int):
         return code
-    header = head.get("X-PM-ApiErrorCode") or ""
+    header = fields.get("x-pm-apierrorcode") or ""
     return int(header) if header.isdecimal() and len(header) <= len("99999") else 0
