@@ -91,9 +91,15 @@ def test_register_and_status(run: Run, api: PostmarkStandIn, url: str) -> None:
         "    Open                verified    0 posts in 24 hours, 0 failed\n"
         "    SubscriptionChange  verified    0 posts in 24 hours, 0 failed\n"
         "broadcast: no hookrow webhook.\n"
+        "Delivery: the provider posted 0 in 24 hours, and the log has 0.\n"
+        "Open: the provider posted 0 in 24 hours, and the log has 0.\n"
+        "SubscriptionChange: the provider posted 0 in 24 hours, and the log has 0.\n"
         "Stand-in: 1 webhook on 1 stream: verified, as registered.\n"
     )
     assert not done.stderr
+    chosen = run("status", "--stream", "outbound")
+    assert "\nDelivery: the log has 0 of 24 hours, from all streams.\n" in chosen.stdout
+    assert "the provider posted" not in chosen.stdout
 
 
 def test_json(run: Run, api: PostmarkStandIn, url: str) -> None:

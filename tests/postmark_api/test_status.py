@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 from providing import client, endpoint, writes
 
-from hookrow import testing
+from hookrow import Postmark, testing
+from hookrow.core.result import Result
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.errors import APIError
-from hookrow.postmark_api.register import Wanted, register
+from hookrow.postmark_api.reconcile import Reconciliation
+from hookrow.postmark_api.register import TRIGGERS, Wanted, register
 from hookrow.postmark_api.status import ProviderStatus, read_status
 from hookrow.postmark_api.webhooks import read_streams, read_webhooks
+from hookrow.receiver.manual import change_suppression
+from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.postmark_api import PostmarkStandIn, Trigger
 from hookrow.testing.postmark_api.posts import PAUSED_AFTER
@@ -63,8 +67,7 @@ def test_without_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
     assert webhook.secret == 0
     assert webhook.triggers == dict.fromkeys(["Delivery", "Open", "SubscriptionChange"], "verified")
     assert webhook.requests == {"Delivery": 1, "Open": 1, "SubscriptionChange": 0}
-    assert found.logged == webhook.requests
-    assert not found.differing
+    assert found.logged == found.sent == webhook.requests
     assert found.without_webhook == ["broadcast"]
     assert not writes(api)
 
@@ -72,8 +75,26 @@ def test_without_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
 def test_counts_that_differ_are_no_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
     testing.post(api.webhooks[0].url, testing.opening(ADA, ADAS, at=api.now), secret=SECRET)
     found = read(api, store=store)
-    assert found.differing == {"Open": (0, 1)}
+    assert (found.sent["Open"], found.logged["Open"]) == (0, 1)
     assert not found.drift
+
+
+def test_only_posted_notifications_are_counted(api: PostmarkStandIn, store: MemoryStore) -> None:
+    """Events from the provider's API and manual changes are not."""
+    api.deliver(api.send(ADA, message_id=ADAS))
+    api.open(ADAS)
+    streams = read_streams(client(api))
+    for _ in Reconciliation(
+        client(api), store, Postmark, streams, since=api.now - timedelta(days=1)
+    ).steps():
+        pass
+    change_suppression(store, ADA, reason="complained", by="ada", at=api.now)
+    assert store.log is not None
+    assert store.log.count(Query(outcome=Result.RECORDED), limit=9) == 3
+    assert read(api, store=store).logged == dict.fromkeys(TRIGGERS, 0)
+    api.flush()
+    found = read(api, store=store)
+    assert found.logged == found.sent == {"Delivery": 1, "Open": 1, "SubscriptionChange": 0}
 
 
 @pytest.mark.parametrize(

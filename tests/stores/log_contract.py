@@ -320,10 +320,10 @@ class ReadContract:
         late = {"recipient": None, "received_at": NOON + HOUR, "ended_at": NOON + HOUR + SECOND}
         minute = {"received_at": NOON + MINUTE, "ended_at": NOON + MINUTE + SECOND}
         for each in (  # ids follow arrival, not the fingerprint
-            entry(9),
+            entry(9, attempts=0),
             parked(2, minutes=1),
             entry(3, record_type="Delivery", reason="HardBounce", **minute),
-            entry(4, outcome=Result.UNSUPPORTED, **late),
+            entry(4, outcome=Result.UNSUPPORTED, provider=None, **late),
         ):
             keep(home, each)
         there = ids(home)
@@ -347,6 +347,7 @@ class ReadContract:
             (Query(until=NOON - 9 * DAY), []),
             (Query(parked=True), [2]),
             (Query(parked=True, outcome=Result.RECORDED), []),
+            (Query(posted=True), [2, 3]),
             (Query(ids=()), []),
             (Query(ids=[there[3], there[1], there[3] + 99]), [2, 4]),
             (Query(ids=range(there[1], there[3])), [2, 3]),

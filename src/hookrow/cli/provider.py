@@ -128,8 +128,12 @@ def _describe(found: ProviderStatus) -> Iterator[str]:
             yield f"    {trigger:20}{state:12}{posts} in 24 hours, {failed:,} failed"
     for stream in found.without_webhook:
         yield f"{stream}: no hookrow webhook."
-    for name, (posted, logged) in found.differing.items():
-        yield f"{name}: the provider posted {posted:,} in 24 hours, and the log has {logged:,}."
+    for name, logged in found.logged.items():
+        if found.complete:
+            posted = found.sent[name]
+            yield f"{name}: the provider posted {posted:,} in 24 hours, and the log has {logged:,}."
+        else:
+            yield f"{name}: the log has {logged:,} of 24 hours, from all streams."
     yield from found.drift
     yield found.summary
 

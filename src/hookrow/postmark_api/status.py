@@ -78,15 +78,17 @@ class WebhookStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProviderStatus:
-    """All streams and hookrow's webhooks; `logged` counts the notifications of 24 hours by type.
+    """The chosen streams, and hookrow's webhooks on them.
 
-    `logged` is empty if the log is disabled.
+    `logged` counts the notifications of 24 hours by type, from all streams; it is empty if the log
+    is disabled. `complete` is whether all streams are chosen.
     """
 
     server: Server
     streams: Sequence[Stream]
     webhooks: Sequence[WebhookStatus]
     logged: Mapping[str, int]
+    complete: bool = True
 
     @property
     def drift(self) -> Sequence[str]:
@@ -100,13 +102,10 @@ class ProviderStatus:
         return [each.id for each in self.streams if each.id not in covered]
 
     @property
-    def differing(self) -> Mapping[str, tuple[int, int]]:
-        """By type, the provider's and the log's number of notifications, if they differ."""
-        sent = {
-            name: sum(each.requests.get(name, 0) for each in self.webhooks) for name in self.logged
-        }
+    def sent(self) -> Mapping[str, int]:
+        """The provider's numbers of notifications, by type, for comparison with `logged`."""
         return {
-            name: (sent[name], count) for name, count in self.logged.items() if sent[name] != count
+            name: sum(each.requests.get(name, 0) for each in self.webhooks) for name in self.logged
         }
 
     @property
@@ -173,7 +172,7 @@ def read_status(
         for ours in [[each for each in webhooks if each.is_ours]]
         for each in ours
     ]
-    return ProviderStatus(server, streams, statuses, logged)
+    return ProviderStatus(server, streams, statuses, logged, complete=not chosen)
 
 
 def check_server(server: Server, store: Store, webhooks: Iterable[Webhook], wanted: Wanted) -> None:
@@ -249,7 +248,7 @@ def _figures(metrics: Mapping[str, Any], field: str) -> Mapping[str, int]:
 
 
 def _count(store: Store, triggers: Collection[str], now: datetime) -> Mapping[str, int]:
-    """Count the log's notifications of the period by type, except types with very many.
+    """Count the posted notifications of the period by type, except types with very many.
 
     The provider's tests are not in its statistics either.
     """
@@ -258,7 +257,7 @@ def _count(store: Store, triggers: Collection[str], now: datetime) -> Mapping[st
     count = partial(store.log.count, limit=MOST_COUNTED)
     logged = {}
     for name in sorted(triggers):
-        query = Query(record_type=name, since=now - PERIOD)
+        query = Query(record_type=name, since=now - PERIOD, posted=True)
         if (total := count(query)) < MOST_COUNTED:
             logged[name] = total - count(replace(query, outcome=Result.TEST))
     return logged

@@ -100,7 +100,8 @@ class Query:
     """Selects the entries that match every condition that is not None.
 
     `since` and `until` limit the first arrival; `until` is excluded. `parked` selects entries
-    that wait for a retry. `ids` may be a range. With `until`, a database skips entries that a
+    that wait for a retry, and `posted` those that a provider posted, in contrast to manual changes
+    and events from its API. `ids` may be a range. With `until`, a database skips entries that a
     spool delayed by more than `LATE`.
     """
 
@@ -114,6 +115,7 @@ class Query:
     since: datetime | None = None
     until: datetime | None = None
     parked: bool = False
+    posted: bool = False
 
     @property
     def equal(self) -> Mapping[str, object]:
@@ -135,6 +137,7 @@ class Query:
             and (self.since is None or entry.received_at >= self.since)
             and (self.until is None or entry.received_at < self.until)
             and (not self.parked or entry.retry_at is not None)
+            and (not self.posted or (entry.attempts > 0 and entry.provider is not None))
             and all(getattr(entry, name) == value for name, value in self.equal.items())
         )
 

@@ -262,8 +262,8 @@ class SQLLog:
             if time is not None:
                 conditions.append(f"received_at {operator} %s")
                 values.append(time)
-        if query.parked:
-            conditions.append("retry_at IS NOT NULL")
+        conditions += ["retry_at IS NOT NULL"] * query.parked
+        conditions += ["attempts > 0 AND provider IS NOT NULL"] * query.posted
         return " AND ".join(conditions), list(map(self._dialect.write, values))
 
     def _read(
