@@ -22,6 +22,7 @@ from hookrow.core.result import Result
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.queries import last_id
 from hookrow.providers import Part, postmark
+from hookrow.providers.resend import Resend
 from hookrow.receiver.recorder import record
 from hookrow.statistics import Delays, Period, SearchResult, Statistics
 from hookrow.stores import Unavailable
@@ -394,6 +395,19 @@ class TestSuppression:
         assert page.count("by notification 2") == 1
         assert page.count("HardBounce") == 1
         assert visitor.shows("/notification", id="2").count("HardBounce") >= 2, "and in its body"
+
+    @pytest.mark.parametrize("bodies", [True, False])
+    def test_another_provider(self, store: MemoryStore, visitor: Visitor, *, bodies: bool) -> None:
+        """The causes are found by the bodies, and not denied if there are none."""
+        data = {"email_id": ADAS, "to": [ADA]}
+        event = {"type": "email.delivered", "created_at": AT.isoformat(), "data": data}
+        part = Resend.parse(json.dumps(event).encode())
+        arrival = Arrival(part.notification, part.body, AT, provider=Resend.name)
+        record(store, [replace(arrival, record_type=part.record_type)], bodies=bodies)
+        visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=Resend)
+        page = visitor.shows("/dispatch", message_id=ADAS)
+        assert ("set by notification 1" in page) == bodies
+        assert "not set by a notification" not in page
 
     def test_undated(self, store: MemoryStore, visitor: Visitor) -> None:
         """A suppression without a time is found by its arrival, if the log has its address."""

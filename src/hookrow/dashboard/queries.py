@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -13,10 +12,7 @@ from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import (
     Change,
     Dispatch,
-    DispatchEvent,
-    EventTime,
     LookupKeys,
-    Opened,
     Reactivated,
     Recorded,
     RowId,
@@ -24,8 +20,8 @@ from hookrow.core.notification import (
     Suppressed,
     Suppressible,
 )
-from hookrow.core.result import Result
 from hookrow.core.rules import decide, is_message_id, lookup_keys
+from hookrow.dashboard.causes import find_causes
 from hookrow.dashboard.forms import Fields, NotFound, parse, required
 from hookrow.describe import other_changes, superseding
 from hookrow.providers import BodyParser
@@ -41,19 +37,6 @@ PAGE_SIZE = 50
 
 MAX_RANGE = 50_000
 """In ids; the largest range that a page of newer entries reads."""
-
-ARRIVAL_RANGE = 5000
-"""In ids; the range after a time that is searched for an entry that arrived at that time."""
-
-MAX_CAUSES = 50
-"""The maximum number of entries that are compared with one of a row's times."""
-
-_TYPES = {
-    **{kind.column.value: RECORD_TYPES[kind] for kind in DispatchEvent.__subclasses__()},
-    EventTime.FIRST_OPENED.value: RECORD_TYPES[Opened],
-    **dict.fromkeys(("suppressed_at", "suppression_changed_at"), RECORD_TYPES[Suppressed]),
-}
-"""The type of the notifications that set a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +85,7 @@ class Row:
     """A row and the columns that notifications set; for a dispatch, also its owner and list.
 
     `causes` maps each time to the id of the notification that set it, or to None if the log does
-    not contain that notification. Without a log, it is empty.
+    not contain that notification. It omits times for which this is unknown.
     """
 
     id: RowId
@@ -175,27 +158,27 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
     return next(with_bodies(context.log, [newer]), None) if newer else None
 
 
-def find_subscriber(store: Store, email: str) -> Row | None:
+def find_subscriber(context: Context, email: str) -> Row | None:
     """Find the subscriber to whom a notification for the address would apply."""
-    with store.reading() as reading:
+    with context.store.reading() as reading:
         id_ = manual.find_subscriber(reading, email)
         if id_ is None:
             return None
         state = reading.read([id_]).get(id_, {})
-    return _row(store, id_, state, Query(recipient=email))
+    return _row(context, id_, state, Query(recipient=email))
 
 
-def find_dispatches(store: Store, message_id: str) -> Sequence[Row]:
+def find_dispatches(context: Context, message_id: str) -> Sequence[Row]:
     """Find the dispatches with the message id; a host's own table may contain it twice."""
     if not is_message_id(message_id):
         return []
     keys = LookupKeys(emails=(), message_ids={message_id}, changed=())
-    with store.reading() as reading:
+    with context.store.reading() as reading:
         dispatches = reading.find(keys).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
     query = Query(message_id=message_id)
-    return [_row(store, id_, states.get(id_, {}), query, each) for id_, each in rows.items()]
+    return [_row(context, id_, states.get(id_, {}), query, each) for id_, each in rows.items()]
 
 
 def find_effects(
@@ -265,32 +248,8 @@ def _values(change: Change) -> Sequence[tuple[str, Any]]:
 
 
 def _row(
-    store: Store, id_: RowId, state: State, query: Query, dispatch: Dispatch | None = None
+    context: Context, id_: RowId, state: State, query: Query, dispatch: Dispatch | None = None
 ) -> Row:
-    causes = {} if store.log is None else _find_causes(store.log, query, state)
+    log = context.store.log
+    causes = {} if log is None else find_causes(log, context.provider, query, state)
     return Row(id_, state, causes, dispatch)
-
-
-def _find_causes(log: LogReader, query: Query, state: State) -> Mapping[str, int | None]:
-    """Find the notification that set each time in a row."""
-    times = {
-        column: (type_, time)
-        for column, type_ in _TYPES.items()
-        if isinstance(time := state.get(column), datetime)
-    }
-    causes = {each: _find_cause(log, query, *each) for each in set(times.values())}
-    return {column: causes[each] for column, each in times.items()}
-
-
-def _find_cause(log: LogReader, query: Query, type_: str, time: datetime) -> int | None:
-    """Find the entry by its event time or, if it has none, by an arrival time."""
-    query = replace(query, record_type=type_, outcome=Result.RECORDED)
-    for entry in log.events_at(time, query, limit=MAX_CAUSES):
-        if entry.occurred_at == time:
-            return entry.id
-    first = log.first_id_since(time)
-    arrived = replace(query, ids=range(first, first + ARRIVAL_RANGE))
-    for entry in log.oldest(arrived, limit=MAX_CAUSES, bodies=False):
-        if time in {entry.received_at, entry.last_received_at}:
-            return entry.id
-    return None
