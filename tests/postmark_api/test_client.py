@@ -16,6 +16,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import transport
 from hookrow.postmark_api.client import WAITS, PostmarkAPI
 from hookrow.postmark_api.errors import APIError, Unconfirmed
+from hookrow.postmark_api.webhooks import read_server
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn
 from loopback import loopback
 
@@ -146,6 +147,18 @@ def test_a_response_that_is_cut_off() -> None:
         api = PostmarkAPI("a-token", f"http://127.0.0.1:{port}", sleep=lambda _: None)
         assert api.get("/server") == {}
     assert len(paths) == 3
+
+
+@pytest.mark.parametrize(
+    "body", ["[" * 100_000, '{"ID": 1, "Name": ' + "[" * 400 + "]" * 400 + "}"]
+)
+def test_a_response_that_is_nested_too_deeply(body: str) -> None:
+    def app(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("200 OK", [("Content-Length", str(len(body)))])
+        return [body.encode()]
+
+    with loopback(app) as port, pytest.raises(APIError, match=r"is not (a JSON object|one of)"):
+        read_server(PostmarkAPI("a-token", f"http://127.0.0.1:{port}"))
 
 
 def test_a_response_that_is_not_json() -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from http.client import HTTPException, HTTPMessage
 from ipaddress import ip_address
 from socket import gaierror
-from typing import Any
+from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request
 
+import msgspec
+
 from hookrow import __version__
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api.errors import APIError, Unconfirmed, error_of
+from hookrow.postmark_api.errors import APIError, Unconfirmed, error_of, unexpected
 from hookrow.postmark_api.transport import Excessive, opener, read
 
 ADDRESS = "https://api.postmarkapp.com"
@@ -33,12 +35,17 @@ WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 MAX_SKEW = timedelta(minutes=5)
 """The largest difference between our clock and the provider's."""
 
+_NEVER_PRINTED = {"Url", "HttpHeaders"}
+"""The fields of webhooks that are compared and sent back, so they must not be cleaned."""
+
 LONGEST_MESSAGE = 500
 """In characters; a longer text of the provider is truncated."""
 
 _PASSING = (ConnectionRefusedError, gaierror)
 _UNREACHABLE = (*_PASSING, ssl.SSLCertVerificationError, UnicodeError)
 """The errors after which no request was sent."""
+
+T = TypeVar("T")
 
 
 class PostmarkAPI:
@@ -81,6 +88,13 @@ class PostmarkAPI:
     def get(self, path: str, **query: object) -> dict[str, Any]:
         """Return a resource. Raises `APIError`."""
         return self._request("GET", f"{path}?{urlencode(query)}" if query else path)
+
+    def read(self, path: str, type_: type[T], **query: object) -> T:
+        """Return a resource, decoded and cleaned. Raises `APIError`."""
+        try:
+            return msgspec.convert(self.clean(self.get(path, **query), keep=_NEVER_PRINTED), type_)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise APIError(unexpected(path)) from error
 
     def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
         """Create a resource, and return it. Raises `APIError`; see `Unconfirmed`."""
@@ -129,12 +143,13 @@ class PostmarkAPI:
         _check_clock(head)
         try:
             found = json.loads(text)
+            if isinstance(found, dict) and status == HTTPStatus.OK:
+                return found
+            found = self.clean(found)
         except (ValueError, RecursionError):
             found = None
-        if isinstance(found, dict) and status == HTTPStatus.OK:
-            return found
         fields = {name.lower(): self.clean(value) for name, value in head.items()}
-        raise error_of(status, fields, self.clean(found), changes=data is not None)
+        raise error_of(status, fields, found, changes=data is not None)
 
     def _no_response(self, error: Exception, *, changes: bool) -> APIError:
         cause = error.reason if isinstance(error, URLError) else error
@@ -155,13 +170,20 @@ class PostmarkAPI:
             return Unconfirmed(text)
         return APIError(text, temporary=not isinstance(cause, Excessive))
 
-    def clean(self, value: Any) -> Any:  # noqa: ANN401 - a value of JSON
-        """Return a decoded body whose texts can be printed: without the token and the secrets."""
+    def clean(self, value: Any, keep: Collection[str] = ()) -> Any:  # noqa: ANN401 - a value of JSON
+        """Return a decoded body whose texts can be printed: without the token and the secrets.
+
+        Fields that are null are omitted, and those in `keep` are not changed.
+        """
         match value:
             case dict():
-                return {key: self.clean(each) for key, each in value.items()}
+                return {
+                    self.clean(key): each if key in keep else self.clean(each, keep)
+                    for key, each in value.items()
+                    if each is not None
+                }
             case list():
-                return [self.clean(each) for each in value]
+                return [self.clean(each, keep) for each in value]
             case str():
                 for hidden in self._hidden:
                     value = value.replace(hidden, "***")

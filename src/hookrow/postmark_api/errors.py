@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+
+import msgspec
 
 from hookrow.errors import HookrowError
 
@@ -52,14 +53,21 @@ class Unconfirmed(APIError):
     """The provider may or may not have carried out a change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True):
     """The result of the provider's test of one trigger; `status` is that of our response, or 0."""
 
-    trigger: str
-    success: bool
-    status: int
-    message: str
+    trigger: str = msgspec.field(name="TriggerType", default="")
+    success: bool = msgspec.field(name="Success", default=False)
+    status: int = msgspec.field(name="StatusCode", default=0)
+    message: str = msgspec.field(name="Message", default="")
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """The result of a verification."""
+
+    success: bool = msgspec.field(name="Success", default=False)
+    message: str = msgspec.field(name="Message", default="no message")
+    trials: Sequence[Trial] = msgspec.field(name="Results", default=())
 
 
 class VerificationFailed(APIError):
@@ -81,7 +89,8 @@ def error_of(status: int, fields: Mapping[str, str], body: object, *, changes: b
         code = WRONG_TOKEN if status == HTTPStatus.UNAUTHORIZED else _code(fields, body)
         said = f"status {status}, code {code}: {body.get('Message') or 'no message'}"
         if code == VERIFICATION_FAILED:
-            return VerificationFailed(f"The verification failed ({said}).", trials(body))
+            trials = verification_of(body).trials
+            return VerificationFailed(f"The verification failed ({said}).", trials)
         text = f"{_MEANINGS.get(code, 'The provider returned an error')} ({said})."
     else:
         code = 0
@@ -104,19 +113,20 @@ def error_of(status: int, fields: Mapping[str, str], body: object, *, changes: b
     return APIError(text, code, temporary=temporary, wait=wait)
 
 
-def trials(body: Mapping[str, Any]) -> Sequence[Trial]:
-    """Return the results of a verification; values of another type are left out."""
-    found = body.get("Results")
-    return [
-        Trial(
-            str(each.get("TriggerType")),
-            each.get("Success") is True,
-            status if isinstance(status := each.get("StatusCode"), int) else 0,
-            str(each.get("Message") or ""),
-        )
-        for each in (found if isinstance(found, list) else [])
-        if isinstance(each, dict)
-    ]
+def verification_of(body: Mapping[str, Any]) -> Verification:
+    """Return the result in a cleaned body; an empty one if its fields are not those of the API."""
+    try:
+        return msgspec.convert(body, Verification)
+    except msgspec.ValidationError:
+        return Verification()
+
+
+def unexpected(path: str) -> str:
+    """Return the message for a response whose fields are not those of the API."""
+    return (
+        f"The response to {path} is not one of Postmark's API: is HOOKROW_PROVIDER_API right? If "
+        "so, update hookrow."
+    )
 
 
 def _code(fields: Mapping[str, str], body: Mapping[str, Any]) -> int:

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.errors import APIError
-from hookrow.postmark_api.webhooks import unexpected
+from hookrow.postmark_api.errors import APIError, unexpected
 
 MOST_ROWS = 500
 """The largest page."""

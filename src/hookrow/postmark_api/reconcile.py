@@ -25,9 +25,9 @@ from hookrow.core.notification import (
 from hookrow.core.rules import affected_rows, decide, fold, is_message_id, lookup_keys
 from hookrow.postmark_api import events
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError
+from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
 from hookrow.postmark_api.lists import ListReader, Window
-from hookrow.postmark_api.webhooks import Stream, unexpected
+from hookrow.postmark_api.webhooks import Stream
 from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores import State, Store

@@ -16,14 +16,19 @@ from hookrow.core.optional import Kinds
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI, is_loopback
-from hookrow.postmark_api.errors import APIError, Trial, Unconfirmed, VerificationFailed, trials
+from hookrow.postmark_api.errors import (
+    APIError,
+    Trial,
+    Unconfirmed,
+    VerificationFailed,
+    verification_of,
+)
 from hookrow.postmark_api.webhooks import (
     ANOTHER,
     Stream,
     Webhook,
     read_statistics,
     read_webhooks,
-    unverified,
 )
 
 TRIGGERS = ("Delivery", "Open", "SubscriptionChange")
@@ -160,7 +165,7 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
         }
     if body:
         return webhook, Change(stream, webhook.id, reasons, {**body, "Verify": True})
-    paused = unverified(read_statistics(api, webhook), webhook)
+    paused = read_statistics(api, webhook).unverified(webhook)
     if paused:
         reasons = _sentences(webhook.differences(triggers, paused))
         return webhook, Change(stream, webhook.id, reasons, {})
@@ -178,10 +183,9 @@ def _apply(api: PostmarkAPI, change: Change) -> None:
     elif change.body:
         api.put(f"/webhooks/{change.id}", change.body)
     else:
-        found = api.clean(api.post(f"/webhooks/{change.id}/verify", {}))
-        if found.get("Success") is not True:
-            said = found.get("Message") or "no message"
-            raise VerificationFailed(f"The verification failed ({said}).", trials(found))
+        found = verification_of(api.clean(api.post(f"/webhooks/{change.id}/verify", {})))
+        if not found.success:
+            raise VerificationFailed(f"The verification failed ({found.message}).", found.trials)
 
 
 def advice(trial: Trial, url: str) -> str:

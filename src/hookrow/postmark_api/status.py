@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import msgspec
 
@@ -27,7 +26,6 @@ from hookrow.postmark_api.webhooks import (
     read_statistics,
     read_streams,
     read_webhooks,
-    unverified,
 )
 from hookrow.stores import Store
 from hookrow.stores.log import Query
@@ -214,7 +212,7 @@ def _compare(
 ) -> WebhookStatus:
     """Return the status of one of our webhooks on a stream."""
     statistics = read_statistics(api, webhook)
-    triggers, paused = stream.available(wanted.triggers), unverified(statistics, webhook)
+    triggers, paused = stream.available(wanted.triggers), statistics.unverified(webhook)
     values = webhook.values(wanted.header)
     position = None
     if len(values) == 1 and values[0] in wanted.secrets:
@@ -225,8 +223,6 @@ def _compare(
         drift.append(f"the header {wanted.header} {wrong}")
     if len(ours) > 1:
         drift.append(ANOTHER)
-    metrics = statistics.get("MetricsByTrigger")
-    by_trigger = metrics if isinstance(metrics, dict) else {}
     return WebhookStatus(
         webhook.id,
         stream.id,
@@ -234,17 +230,9 @@ def _compare(
         {each: "paused" if each in paused else VERIFIED for each in sorted(webhook.enabled)},
         position,
         [f"Webhook {webhook.id} of the stream {stream.id}: {each}." for each in drift],
-        _figures(by_trigger, "TotalRequests"),
-        _figures(by_trigger, "FailureCount"),
+        {name: each.requests for name, each in statistics.metrics.items()},
+        {name: each.failures for name, each in statistics.metrics.items()},
     )
-
-
-def _figures(metrics: Mapping[str, Any], field: str) -> Mapping[str, int]:
-    return {
-        trigger: count
-        for trigger, each in metrics.items()
-        if isinstance(each, dict) and isinstance(count := each.get(field), int)
-    }
 
 
 def _count(store: Store, triggers: Collection[str], now: datetime) -> Mapping[str, int]:

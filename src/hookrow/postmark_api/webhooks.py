@@ -6,18 +6,18 @@ https://postmarkapp.com/developer/api/message-streams-api.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from hookrow.core.schema import nearest
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.errors import APIError
 
 VERIFIED = "verified"
 
@@ -28,38 +28,44 @@ ANOTHER = "the stream has another hookrow webhook, so each event arrives twice"
 """A difference of each webhook of hookrow, if a stream has several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server at the provider; `track_opens` is its default for messages."""
+class Server(msgspec.Struct, frozen=True):
+    """A server at the provider."""
 
-    id: int
-    name: str
-    track_opens: bool
+    id: int = msgspec.field(name="ID")
+    name: str = msgspec.field(name="Name")
+    _track_opens: object = msgspec.field(name="TrackOpens", default=True)
+
+    @property
+    def track_opens(self) -> bool:
+        """The default for messages."""
+        return self._track_opens is not False
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """A message stream; `kind` is "Transactional", "Broadcasts" or "Inbound"."""
 
-    id: str
-    kind: str
-    archived: bool
+    id: str = msgspec.field(name="ID")
+    kind: str = msgspec.field(name="MessageStreamType", default="")
+    archived_at: object = msgspec.field(name="ArchivedAt", default=None)
 
     def available(self, triggers: Collection[str]) -> AbstractSet[str]:
         """Return those of the triggers that the stream has."""
         return set(triggers) - (NO_BROADCASTS if self.kind == "Broadcasts" else set())
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
+class Webhook(msgspec.Struct, frozen=True):
     """A webhook at the provider. `status` is None if the API does not report one."""
 
-    id: int
-    url: str
-    stream: str
-    status: str | None
-    headers: Sequence[Mapping[str, Any]]
-    triggers: Mapping[str, Mapping[str, Any]]
+    id: int = msgspec.field(name="ID")
+    url: str = msgspec.field(name="Url")
+    stream: str = msgspec.field(name="MessageStream", default="")
+    status: object = msgspec.field(name="Status", default=None)
+    headers: Sequence[Mapping[str, Any]] = msgspec.field(name="HttpHeaders", default=())
+    triggers: Mapping[str, Mapping[str, Any]] = msgspec.field(name="Triggers", default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.url.isprintable():
+            raise ValueError("the URL cannot be printed")
 
     @property
     def is_ours(self) -> bool:
@@ -105,13 +111,40 @@ class Webhook:
         ]
 
 
+class Metrics(msgspec.Struct, frozen=True):
+    """The numbers of notifications of a trigger."""
+
+    requests: int = msgspec.field(name="TotalRequests", default=0)
+    failures: int = msgspec.field(name="FailureCount", default=0)
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """The statistics of a webhook's last 24 hours, and the present statuses, by trigger."""
+
+    metrics: Mapping[str, Metrics] = msgspec.field(name="MetricsByTrigger", default_factory=dict)
+    statuses: Mapping[str, object] = msgspec.field(name="Statuses", default_factory=dict)
+
+    def unverified(self, webhook: Webhook) -> Collection[str]:
+        """Return the enabled triggers that receive no events, because they are not verified."""
+        usual = webhook.status or VERIFIED
+        return {
+            each
+            for each in webhook.enabled
+            if str(self.statuses.get(each, usual)).lower() != VERIFIED
+        }
+
+
+class _Streams(msgspec.Struct):
+    streams: Sequence[Stream] = msgspec.field(name="MessageStreams")
+
+
+class _Webhooks(msgspec.Struct):
+    webhooks: Sequence[Webhook] = msgspec.field(name="Webhooks")
+
+
 def read_server(api: PostmarkAPI) -> Server:
     """Return the server of the token. Raises `APIError`."""
-    found = api.get("/server")
-    id_, name = found.get("ID"), api.clean(found.get("Name"))
-    if not isinstance(id_, int) or not isinstance(name, str):
-        raise APIError(unexpected("/server"))
-    return Server(id_, name, track_opens=found.get("TrackOpens") is not False)
+    return api.read("/server", Server)
 
 
 def read_streams(api: PostmarkAPI, chosen: Sequence[str] = ()) -> Sequence[Stream]:
@@ -120,66 +153,34 @@ def read_streams(api: PostmarkAPI, chosen: Sequence[str] = ()) -> Sequence[Strea
     Raises `APIError`, and `ConfigurationError` if a chosen stream does not exist, is archived, or
     is for inbound mail.
     """
-    path = "/message-streams"
-    found = api.get(path, MessageStreamType="All", IncludeArchivedStreams="true")
-    streams = {
-        each["ID"]: Stream(each["ID"], str(each.get("MessageStreamType")), bool(archived))
-        for each in _objects(path, found, "MessageStreams", ("ID", str))
-        for archived in [each.get("ArchivedAt")]
-    }
+    query = {"MessageStreamType": "All", "IncludeArchivedStreams": "true"}
+    found = api.read("/message-streams", _Streams, **query).streams
+    streams = {each.id: each for each in found}
     usable = {
-        name: each for name, each in streams.items() if not each.archived and each.kind != "Inbound"
+        name: each
+        for name, each in streams.items()
+        if not each.archived_at and each.kind != "Inbound"
     }
     for name in chosen:
         if name not in streams:
             hint = nearest(name, usable) or f" There are {', '.join(usable) or 'none'}."
             raise ConfigurationError(f"The provider has no message stream {name!r}.{hint}")
         if name not in usable:
-            why = "is archived" if streams[name].archived else "is for inbound mail"
+            why = "is archived" if streams[name].archived_at else "is for inbound mail"
             raise ConfigurationError(f"The message stream {name!r} {why}: omit it.")
     return [usable[name] for name in dict.fromkeys(chosen)] if chosen else list(usable.values())
 
 
 def read_webhooks(api: PostmarkAPI, stream: Stream) -> Sequence[Webhook]:
     """Return all webhooks of a stream. Raises `APIError`."""
-    path = "/webhooks"
-    found = api.get(path, MessageStream=stream.id)
-    webhooks = map(parse_webhook, _objects(path, found, "Webhooks", ("ID", int), ("Url", str)))
+    found = api.read("/webhooks", _Webhooks, MessageStream=stream.id).webhooks
     # A provider, or a version of its API, that ignores the filter returns those of all streams.
-    return [each for each in webhooks if each.stream in {"", stream.id}]
+    return [each for each in found if each.stream in {"", stream.id}]
 
 
-def parse_webhook(found: Mapping[str, Any]) -> Webhook:
-    """Return the webhook in an object of the API. Raises `APIError`."""
-    headers, triggers = found.get("HttpHeaders") or [], found.get("Triggers") or {}
-    if (
-        not isinstance(headers, list)
-        or not isinstance(triggers, dict)
-        or not "".join(triggers).isprintable()
-    ):
-        raise APIError(unexpected("/webhooks"))
-    status = found.get("Status")
-    return Webhook(
-        found["ID"],
-        found["Url"],
-        str(found.get("MessageStream") or ""),
-        status.lower() if isinstance(status, str) else None,
-        [each for each in headers if isinstance(each, dict)],
-        {name: each for name, each in triggers.items() if isinstance(each, dict)},
-    )
-
-
-def read_statistics(api: PostmarkAPI, webhook: Webhook) -> Mapping[str, Any]:
-    """Return the statistics of a webhook's last 24 hours. Raises `APIError`."""
-    return api.get(f"/webhooks/{webhook.id}/statistics")
-
-
-def unverified(statistics: Mapping[str, Any], webhook: Webhook) -> Collection[str]:
-    """Return the enabled triggers that receive no events, because they are not verified."""
-    statuses = statistics.get("Statuses")
-    known = statuses if isinstance(statuses, dict) else {}
-    usual = webhook.status or VERIFIED
-    return {each for each in webhook.enabled if str(known.get(each, usual)).lower() != VERIFIED}
+def read_statistics(api: PostmarkAPI, webhook: Webhook) -> Statistics:
+    """Return the statistics of a webhook. Raises `APIError`."""
+    return api.read(f"/webhooks/{webhook.id}/statistics", Statistics)
 
 
 def without_secrets(url: str) -> str:
@@ -190,30 +191,3 @@ def without_secrets(url: str) -> str:
         netloc = f"***@{host}" if user else host
         return parts._replace(netloc=netloc, query=parts.query and "***").geturl()
     return "not valid"
-
-
-def unexpected(path: str) -> str:
-    """Return the message for a response whose fields are not those of the API."""
-    return (
-        f"The response to {path} is not one of Postmark's API: is HOOKROW_PROVIDER_API right? If "
-        "so, update hookrow."
-    )
-
-
-def _objects(
-    path: str, found: Mapping[str, Any], name: str, *fields: tuple[str, type]
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a list, which must have these fields. Raises `APIError`.
-
-    The fields are printed, so they may not contain control characters or lone surrogates.
-    """
-    listed = found.get(name)
-    if not isinstance(listed, list):
-        raise APIError(unexpected(path))
-    for each in listed:
-        if not isinstance(each, dict) or any(
-            not isinstance(value := each.get(field), type_) or not str(value).isprintable()
-            for field, type_ in fields
-        ):
-            raise APIError(unexpected(path))
-        yield each
