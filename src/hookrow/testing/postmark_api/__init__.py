@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hookrow.testing.postmark_api.faults import Fault
 from hookrow.testing.postmark_api.server import PostmarkStandIn, RecordedRequest
-from hookrow.testing.postmark_api.state import Attempt, Event, Trigger
+from hookrow.testing.postmark_api.state import Attempt, Event, Fault, Trigger
 
 __all__ = ["Attempt", "Event", "Fault", "PostmarkStandIn", "RecordedRequest", "Trigger"]

@@ -12,7 +12,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from hookrow.testing.postmark_api.state import EASTERN, Message, State, Stream, Suppression, eastern
+from hookrow.testing.postmark_api.state import EASTERN, Message, State, Stream, eastern
 
 MOST_ROWS = 500
 """The largest `count` of a list."""
@@ -200,16 +200,6 @@ def list_opens(state: State, call: Call) -> Mapping[str, Any]:
     return {"TotalCount": len(firsts), "Opens": rows}
 
 
-def list_bounces(state: State, call: Call) -> Mapping[str, Any]:
-    """Return the bounces, newest first."""
-    found = [
-        each
-        for each in reversed(state.bounces)
-        if call.query.get("messagestream") in {None, each["MessageStream"]}
-    ]
-    return {"TotalCount": len(found), "Bounces": _page(call, found)}
-
-
 def _kept(state: State) -> Iterable[Message]:
     """Return the messages within the retention."""
     messages = state.messages.values()
@@ -270,8 +260,3 @@ def _is_within(at: datetime, query: Mapping[str, str]) -> bool:
         return after and (local.date() <= end.date() if is_date else local <= end)
     except ValueError as error:
         raise Refused(700, "A date is not valid.") from error
-
-
-def suppression(email: str, reason: str, origin: str, at: datetime) -> Suppression:
-    """Return a suppression, whose time has no fraction in the API."""
-    return Suppression(email, reason, origin, at.replace(microsecond=0))

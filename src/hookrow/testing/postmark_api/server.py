@@ -18,10 +18,10 @@ from threading import Thread
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from hookrow.testing.postmark_api import events, posts, routes, webhook_routes
-from hookrow.testing.postmark_api.faults import Fault, Injected
+from hookrow.testing.postmark_api import posts, routes, webhook_routes
+from hookrow.testing.postmark_api.events import Events, create_suppressions, delete_suppressions
 from hookrow.testing.postmark_api.routes import Call, Refused, Route
-from hookrow.testing.postmark_api.state import Event, State, Stream, Webhook
+from hookrow.testing.postmark_api.state import Event, Fault, Injected, State, Stream, Webhook
 
 _ROUTES: Sequence[tuple[str, re.Pattern[str], Route]] = [
     (method, re.compile(path), route)
@@ -29,8 +29,8 @@ _ROUTES: Sequence[tuple[str, re.Pattern[str], Route]] = [
         ("GET", "/server", routes.get_server),
         ("GET", "/message-streams", routes.list_streams),
         ("GET", "/message-streams/([^/]+)/suppressions/dump", routes.dump_suppressions),
-        ("POST", "/message-streams/([^/]+)/suppressions", events.create_suppressions),
-        ("POST", "/message-streams/([^/]+)/suppressions/delete", events.delete_suppressions),
+        ("POST", "/message-streams/([^/]+)/suppressions", create_suppressions),
+        ("POST", "/message-streams/([^/]+)/suppressions/delete", delete_suppressions),
         ("GET", "/webhooks", webhook_routes.list_webhooks),
         ("POST", "/webhooks", webhook_routes.create_webhook),
         ("GET", r"/webhooks/(\d+)", webhook_routes.get_webhook),
@@ -41,7 +41,6 @@ _ROUTES: Sequence[tuple[str, re.Pattern[str], Route]] = [
         ("GET", "/messages/outbound", routes.list_messages),
         ("GET", "/messages/outbound/opens", routes.list_opens),
         ("GET", "/messages/outbound/([^/]+)/details", routes.get_message),
-        ("GET", "/bounces", routes.list_bounces),
     )
 ]
 
@@ -55,7 +54,7 @@ class RecordedRequest:
     body: bytes
 
 
-class PostmarkStandIn:
+class PostmarkStandIn(Events):
     """A stand-in for Postmark's API on a loopback port, with the state of one server.
 
     `with PostmarkStandIn() as api:` runs it for the duration of a block. A client uses
@@ -69,10 +68,10 @@ class PostmarkStandIn:
     def __init__(
         self, *, now: datetime | None = None, server: int = 4711, skew: timedelta = timedelta(0)
     ) -> None:
+        super().__init__(State(now or datetime.now(UTC) - timedelta(days=1), server))
         self.token = f"standin-{token_hex(8)}"
         self.skew = skew
         self.requests: list[RecordedRequest] = []
-        self.state = State(now or datetime.now(UTC) - timedelta(days=1), server)
         self._faults: list[Injected] = []
         self._closing = Signal()
         handler = partial(_Handler, self)
@@ -116,43 +115,6 @@ class PostmarkStandIn:
         """Add a message stream; `kind` is "Transactional", "Broadcasts" or "Inbound"."""
         with self.state.lock:
             self.state.streams[name] = Stream(name, kind, self.now if archived else None)
-
-    def send(
-        self, recipient: str, *, stream: str = "outbound", message_id: str | None = None
-    ) -> str:
-        """Send a message; return its id."""
-        return events.send(self.state, recipient, stream, message_id)
-
-    def deliver(self, message_id: str) -> None:
-        """Deliver a message."""
-        events.deliver(self.state, message_id)
-
-    def open(self, message_id: str) -> None:
-        """Open a message, for the first time or again."""
-        events.open_message(self.state, message_id)
-
-    def click(self, message_id: str) -> None:
-        """Click a link in a message."""
-        events.click(self.state, message_id)
-
-    def bounce(self, message_id: str) -> None:
-        """Let a message bounce, which suppresses its recipient on its stream."""
-        events.bounce(self.state, message_id, complaint=False)
-
-    def complain(self, message_id: str) -> None:
-        """Complain about a message, which suppresses its recipient on its stream."""
-        events.bounce(self.state, message_id, complaint=True)
-
-    def suppress(
-        self, email: str, *, stream: str = "outbound", message_id: str | None = None
-    ) -> None:
-        """Unsubscribe an address from a stream."""
-        reason, origin = "ManualSuppression", "Recipient"
-        events.suppress(self.state, stream, email, reason, origin, message_id)
-
-    def reactivate(self, email: str, *, stream: str = "outbound") -> None:
-        """Lift the suppression of an address on a stream, unless it is a complaint."""
-        events.reactivate(self.state, stream, email)
 
     def flush(self) -> None:
         """Post all events that are due."""

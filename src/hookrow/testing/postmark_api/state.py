@@ -1,4 +1,4 @@
-"""The state of the stand-in: its clock, streams, webhooks, messages, events and suppressions."""
+"""The state of the stand-in: its clock, streams, webhooks, messages, events and faults."""
 
 from __future__ import annotations
 
@@ -115,6 +115,45 @@ class Suppression:
     at: datetime
 
 
+class Fault(StrEnum):
+    """A fault in a response of the API."""
+
+    RATE_LIMIT = "rate limit"
+    """A 429; nothing is changed."""
+
+    MAINTENANCE = "maintenance"
+    """A 503; nothing is changed."""
+
+    ERROR_AFTER_CHANGE = "error after change"
+    """A 500 after the change was made."""
+
+    NOT_JSON = "not JSON"
+    """An HTML page with 200, as from a proxy; nothing is changed."""
+
+    RESET = "reset"
+    """The connection is closed without a response; nothing is changed."""
+
+    RESET_AFTER_CHANGE = "reset after change"
+    """The change is made, and the connection is closed without a response."""
+
+    TIMEOUT_AFTER_CHANGE = "timeout after change"
+    """The change is made, but no response is sent until the stand-in is closed."""
+
+
+@dataclass(slots=True)
+class Injected:
+    """A fault for the next `times` requests with a method and a path that contains a text."""
+
+    fault: Fault
+    times: int
+    method: str | None
+    path: str
+
+    def matches(self, method: str, path: str) -> bool:
+        """Return whether the fault applies to a request."""
+        return self.times > 0 and self.method in {None, method} and self.path in path
+
+
 class State:
     """The state of one server at the provider. `lock` protects it; posts are made without it."""
 
@@ -135,7 +174,6 @@ class State:
         self.messages: dict[str, Message] = {}
         self.suppressions: dict[tuple[str, str], Suppression] = {}
         """By stream and address."""
-        self.bounces: list[dict[str, Any]] = []
         self.events: list[Event] = []
         self._numbers = count(1)
 
