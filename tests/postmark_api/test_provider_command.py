@@ -110,6 +110,8 @@ def test_json(run: Run, api: PostmarkStandIn, url: str) -> None:
     found = json.loads(run("status", "--json").stdout)
     assert found["server"] == 4711
     assert [each["secret"] for each in found["webhooks"]] == [0, 0]
+    fields = {"id", "stream", "url", "triggers", "secret", "drift", "requests", "failures"}
+    assert {*found["webhooks"][0]} == fields
     assert found["logged"] == {"Delivery": 0, "Open": 0, "SubscriptionChange": 0}
 
 

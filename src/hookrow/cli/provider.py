@@ -96,8 +96,8 @@ def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
     """Compare the webhooks at the provider with hookrow's settings and its log.
 
     A webhook is hookrow's if its URL ends in /provider/webhooks. The exit status is 1 if one
-    differs: in its triggers, in its header, or because the provider has paused a trigger. A
-    stream without a webhook, and different counts, are only reported.
+    differs: in its triggers, in its header, because the provider has paused a trigger, or because
+    its stream has another. A stream without a webhook, and different counts, are only reported.
     """
     from hookrow.postmark_api.status import read_status
 
@@ -143,19 +143,7 @@ def _as_json(found: ProviderStatus) -> Mapping[str, Any]:
         "server": found.server.id,
         "name": found.server.name,
         "track_opens": found.server.track_opens,
-        "webhooks": [
-            {
-                "id": each.id,
-                "stream": each.stream,
-                "url": each.url,
-                "secret": each.secret,
-                "triggers": each.triggers,
-                "requests": each.requests,
-                "failures": each.failures,
-                "drift": each.drift,
-            }
-            for each in found.webhooks
-        ],
+        "webhooks": found.webhooks,
         "without_webhook": found.without_webhook,
         "logged": found.logged,
         "summary": found.summary,
