@@ -37,6 +37,7 @@ from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
 from hookrow.stores.log import Count, LogReader, Query, RequestKind
 from hookrow.stores.log_operations import PORTION, with_bodies
+from repeats import REPEATS
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -172,48 +173,17 @@ class KeepContract:
         assert logged(home) == as_rows(*given)
 
     def test_repeated_entries_are_merged(self, home: Home) -> None:
-        """Attempts add up; the newest result counts, the first and the last arrival are kept."""
-        keep(home)
-        first = parked(1, minutes=1)
-        # One body is one notification, so these texts would not differ.
-        texts = dict.fromkeys(("record_type", "message_id", "recipient", "body"), "other")
-        later: dict[str, Any] = {"last_received_at": NOON + HOUR, "ended_at": NOON + HOUR}
-        again = entry(1, **texts, **later, attempts=2, received_at=NOON + MINUTE, occurred_at=None)
-        keep(home, first)
-        keep(home, again, entry(2))
-        merged = replace(
-            first, attempts=3, outcome=Result.RECORDED, status=200, retry_at=None, **later
+        """Stores apply the rule of `merge_entries`, beside an entry that is new."""
+        earlier, later, merged = (
+            [replace(each, fingerprint=number.to_bytes(16)) for number, each in enumerate(column)]
+            for column in zip(*REPEATS, strict=True)
         )
-        both = as_rows(merged, entry(2))
-        both[0]["first_outcome"] = "dispatch_not_found"
-        assert logged(home) == both
-
-    def test_time_of_recording_is_kept(self, home: Home) -> None:
-        """A recorded entry keeps its time of recording, however often it arrives again."""
-        keep(home, entry(ended_at=NOON))
-        keep(home, entry(ended_at=NOON + HOUR))
-        [row] = logged(home)
-        assert (row["ended_at"], row["attempts"]) == (NOON, 2)
-
-    def test_clock_jumps_back(self, home: Home) -> None:
-        """An entry that is written later with an earlier time has the first arrival and result."""
-        keep(home, entry(last_received_at=NOON + HOUR))
-        late = parked(1, minutes=-9, received_at=NOON - HOUR, last_received_at=NOON - MINUTE)
-        keep(home, replace(late, ended_at=NOON - MINUTE))
-        [row] = logged(home)
-        times = (NOON - HOUR, NOON + HOUR, NOON - MINUTE, NOON - 9 * MINUTE)
-        names = ("received_at", "last_received_at", "ended_at", "retry_at")
-        assert tuple(row[name] for name in names) == times
-        assert (row["outcome"], row["first_outcome"]) == ("dispatch_not_found", "recorded")
-
-    def test_erased_values_return(self, home: Home) -> None:
-        """A body and an address that were erased are restored when the notification arrives."""
-        erased = entry(body=None, recipient=None)
-        keep(home, erased)
-        keep(home, entry())
-        assert logged(home) == as_rows(entry(attempts=2))
-        keep(home, erased)
-        assert logged(home) == as_rows(entry(attempts=3))
+        keep(home)
+        keep(home, *earlier)
+        keep(home, *later, entry(99))
+        results = [{"first_outcome": each.outcome.value} for each in earlier]
+        rows = [row | result for row, result in zip(as_rows(*merged), results, strict=True)]
+        assert logged(home) == [*rows, *as_rows(entry(99))]
 
     def test_log_rollback(self, home: Home) -> None:
         keep(home, entry())
@@ -505,30 +475,18 @@ class ReadContract:
         assert home.logged() == before
 
     def test_due(self, home: Home, log: LogReader) -> None:
-        """Entries that are due are taken and postponed, the longest due first."""
-        keep(home, entry(1), *(parked(n, minutes=10 - n) for n in range(2, 8)))
+        """Entries that are due are taken and postponed, the longest due first.
+
+        After three days, this retry is the last.
+        """
+        old = parked(8, minutes=6.5, received_at=NOON - 3 * DAY)
+        keep(home, entry(1), *(parked(n, minutes=10 - n) for n in range(2, 8)), old)
         now = NOON + 7 * MINUTE
         taken = [numbers(log.due(now, providers=PROVIDERS, limit=limit)) for limit in (2, 2, 9, 9)]
-        assert taken == [[7, 6], [5, 4], [3], []]
-        assert {row["retry_at"] for row in logged(home)[2:]} == {now + 8 * MINUTE}
+        assert taken == [[7, 6], [5, 4], [8, 3], []]
+        *due, last = [row["retry_at"] for row in logged(home)[2:]]
+        assert (set(due), last) == ({now + 8 * MINUTE}, None)
         assert logged(home)[:2] == as_rows(entry(1), parked(2, minutes=8))
-
-    def test_backoff(self, home: Home, log: LogReader) -> None:
-        """The pause grows with the age, up to an hour; after three days, retries end."""
-        ages = {
-            -HOUR: MINUTE,
-            timedelta(0): MINUTE,
-            MINUTE: 2 * MINUTE,
-            3 * MINUTE: 4 * MINUTE,
-            59 * MINUTE: HOUR,
-            3 * DAY - SECOND: HOUR,
-            3 * DAY: None,
-        }
-        keep(home, *(parked(n, minutes=0, received_at=NOON - age) for n, age in enumerate(ages)))
-        assert sorted(numbers(log.due(NOON, providers=PROVIDERS, limit=9))) == [*range(len(ages))]
-        assert [row["retry_at"] for row in home.logged()] == [
-            pause and NOON + pause for pause in ages.values()
-        ]
 
     def test_large_bodies(self, home: Home, log: LogReader) -> None:
         """Reads return at most the bodies of one group, the others next."""

@@ -28,6 +28,7 @@ from hookrow.core.notification import Notification, Outcome, Refusal, Source, Un
 from hookrow.core.result import PARKED, Result, retry_at
 from hookrow.core.rules import PROBE
 from hookrow.core.sizes import TEXT_PER_BYTE, WIDEST_CHARACTER
+from repeats import FIRST, PARKED_ENTRY, REPEATS
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,32 +53,6 @@ def entry(arrival: Arrival, outcome: Outcome = DONE, *, bodies: bool = True) -> 
 
 
 # -- entries ---------------------------------------------------------------------------
-
-FIRST = LogEntry(
-    fingerprint=fingerprint(arrival()),
-    record_type="Open",
-    message_id="m-ada",
-    recipient="ada@example.com",
-    occurred_at=NOON,
-    outcome=Result.RECORDED,
-    status=200,
-    attempts=1,
-    received_at=NOON,
-    last_received_at=NOON,
-    ended_at=NOON + SECOND,
-    retry_at=None,
-    body="{}",
-    reason=None,
-    provider=None,
-    source=Source.LIVE,
-    trace_id=None,
-)
-PARKED_ENTRY = replace(
-    FIRST,
-    outcome=Result.DISPATCH_NOT_FOUND,
-    status=404,
-    retry_at=NOON + SECOND + MINUTE + SECOND,
-)
 
 
 def test_an_entry_has_the_content_the_times_and_the_result() -> None:
@@ -153,38 +128,8 @@ def test_a_group_has_one_entry_per_fingerprint_sorted_by_it() -> None:
 
 # -- repeats ---------------------------------------------------------------------------
 
-PARKED_TWICE = replace(PARKED_ENTRY, attempts=2)
-ERASED = replace(PARKED_ENTRY, body=None, recipient=None)
-NAMED = replace(PARKED_ENTRY, reason="HardBounce", provider="postmark")
-REPLAYED = replace(FIRST, ended_at=NOON + DAY, attempts=0, source=Source.REPLAY)
-NEXT_DAY: Any = {"ended_at": NOON + DAY}
-DAY_BEFORE: Any = {"received_at": NOON - DAY, "last_received_at": NOON - DAY}
-RETRIED = replace(PARKED_ENTRY, **NEXT_DAY)
-OTHER = replace(entry(arrival(Delivered("b@x", "other", NOON + DAY), b"[]")), attempts=3)
 
-
-@pytest.mark.parametrize(
-    ("earlier", "later", "expected"),
-    [
-        # The later result counts, and the content stays.
-        (PARKED_ENTRY, OTHER, replace(FIRST, attempts=4)),
-        (FIRST, RETRIED, replace(RETRIED, attempts=2)),
-        # If both are recorded, the time of the earlier one is kept.
-        (FIRST, replace(FIRST, **NEXT_DAY), replace(FIRST, attempts=2)),
-        (PARKED_ENTRY, replace(FIRST, **NEXT_DAY), replace(FIRST, **NEXT_DAY, attempts=2)),
-        # A retry adds no attempt.
-        (PARKED_ENTRY, replace(RETRIED, attempts=0), RETRIED),
-        # The first and the last arrival are the least and the greatest time.
-        (FIRST, replace(FIRST, **DAY_BEFORE), replace(FIRST, received_at=NOON - DAY, attempts=2)),
-        (replace(FIRST, **DAY_BEFORE), FIRST, replace(FIRST, received_at=NOON - DAY, attempts=2)),
-        # A new arrival restores erased fields, and erases none.
-        *((ERASED, PARKED_ENTRY, PARKED_TWICE), (PARKED_ENTRY, ERASED, PARKED_TWICE)),
-        *((ERASED, replace(each, attempts=0), ERASED) for each in (PARKED_ENTRY, NAMED)),
-        (ERASED, NAMED, replace(NAMED, attempts=2)),
-        # The source is that of the result.
-        *((PARKED_ENTRY, REPLAYED, replace(REPLAYED, attempts=1)), (FIRST, REPLAYED, FIRST)),
-    ],
-)
+@pytest.mark.parametrize(("earlier", "later", "expected"), REPEATS)
 def test_repeated_notifications_are_merged(
     earlier: LogEntry, later: LogEntry, expected: LogEntry
 ) -> None:
