@@ -1,22 +1,28 @@
-"""SQLAlchemy engines on the tests' databases."""
+"""SQLAlchemy engines on the tests' databases, and SQL without a store."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Engine, create_engine, event, make_url, text
 
 from hookrow.stores.sql.sqlite import set_pragmas
 
 
-def open_engine(url: str) -> Engine:
-    """Create an engine, which on SQLite connects as hookrow does."""
+def connect(url: str, **options: Any) -> Engine:  # noqa: ANN401 - create_engine's own
+    """Create an engine as a host might."""
     parsed = make_url(url)
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
-    engine = create_engine(parsed)
+    return create_engine(parsed, **options)
+
+
+def open_engine(url: str) -> Engine:
+    """Create an engine, which on SQLite connects as hookrow does."""
+    engine = connect(url)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _connected)
     return engine
@@ -30,6 +36,31 @@ def opened(url: str) -> Iterator[Engine]:
         yield engine
     finally:
         engine.dispose()
+
+
+def run(database: str | Engine, *statements: str) -> list[Any]:
+    """Execute statements, each in a transaction of its own; return the rows of the last one."""
+    place = opened(database) if isinstance(database, str) else nullcontext(database)
+    with place as engine, engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        for statement in statements:
+            done = connection.execute(text(statement))
+        return [tuple(row) for row in done] if done.returns_rows else []
+
+
+@contextmanager
+def database_user(url: str, *statements: str) -> Iterator[str]:
+    """Create a user of a PostgreSQL database; return the URL for it.
+
+    The statements are executed first, with `{}` for its name.
+    """
+    name = f"user_of_{make_url(url).database}"
+    run(url, f"CREATE ROLE {name} LOGIN", *(each.format(name) for each in statements))
+    try:
+        yield make_url(url).set(username=name).render_as_string()
+    finally:
+        reassign = f"REASSIGN OWNED BY {name} TO CURRENT_USER"
+        run(url, reassign, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
 
 
 def _connected(connection: sqlite3.Connection, _record: object) -> None:

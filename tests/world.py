@@ -1,8 +1,6 @@
 """The rows in cases/world.json, written to any store and read back as dicts."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,15 +9,14 @@ from sqlalchemy import (
     Connection,
     Engine,
     NullPool,
-    create_engine,
     delete,
     insert,
     inspect,
-    make_url,
     select,
 )
 
 import own_tables
+from engines import connect
 from hookrow.stores.memory import MemoryStore
 
 World: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -91,7 +88,7 @@ def fill(place: str | Engine | MemoryStore) -> World:
             (row["list_id"], row["subscriber_id"]): row for row in fresh["subscriptions"]
         }
         return world
-    with _engine(place) as engine, engine.begin() as connection:
+    with _engine(place).begin() as connection:
         _empty(connection)
         for name, table in _TABLES.items():
             # The database assigns the ids, so that its sequences continue after them.
@@ -109,7 +106,7 @@ def rows(place: str | Engine | MemoryStore) -> World:
             "subscriptions": [*place.subscriptions.values()],
             "dispatches": [*place.dispatches.values()],
         }
-    with _engine(place) as engine, engine.connect() as connection:
+    with _engine(place).connect() as connection:
         return {
             name: [*map(dict, connection.execute(_ALL_ROWS[name]).mappings())] for name in _TABLES
         }
@@ -136,12 +133,6 @@ def _empty(connection: Connection) -> None:
         connection.exec_driver_sql("DELETE FROM sqlite_sequence")
 
 
-@contextmanager
-def _engine(database: str | Engine) -> Iterator[Engine]:
-    if isinstance(database, Engine):
-        yield database
-        return
-    url = make_url(database)
-    if url.drivername == "postgresql":
-        url = url.set(drivername="postgresql+psycopg")
-    yield create_engine(url, poolclass=NullPool)  # leaves no connection open
+def _engine(database: str | Engine) -> Engine:
+    """Return an engine that leaves no connection open, if only a URL is given."""
+    return database if isinstance(database, Engine) else connect(database, poolclass=NullPool)

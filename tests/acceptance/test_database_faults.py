@@ -5,10 +5,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from homes import connect, run
 from traffic import NEW_YEAR, Load, fill, spooled
 
 from command import Command
+from engines import connect, run
 from hookrow import testing
 from postgres import Databases
 from wire import Answer, ask, request

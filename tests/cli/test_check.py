@@ -8,11 +8,11 @@ from unittest.mock import Mock
 
 import psycopg
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import make_url
 
 from command import Command
 from copying import replace
-from engines import opened
+from engines import database_user, opened, run
 from hookrow import Role, Schema
 from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.diagnostics.check import check_database_url, check_secrets
@@ -42,25 +42,16 @@ SENDS_TABLE = (
 MEMBERS_TABLE = "CREATE TABLE members (campaign_id integer, person_id integer)"
 
 
-def execute(url: str, *statements: str) -> None:
-    with (
-        opened(url) as engine,
-        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
-    ):
-        for statement in statements:
-            connection.execute(text(statement))
-
-
 @pytest.fixture
 def host_url(empty_sqlite_url: str) -> str:
     """Return the URL of an SQLite file with the host's tables, without any index."""
-    execute(empty_sqlite_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+    run(empty_sqlite_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
     return empty_sqlite_url
 
 
 @pytest.fixture
 def host_postgres_url(empty_postgres_url: str) -> str:
-    execute(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+    run(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
     return empty_postgres_url
 
 
@@ -83,7 +74,7 @@ def follow(subject: str, url: str, schema: Schema = HOST) -> None:
     """Run the statements that are advised; assert that nothing is advised afterwards."""
     advised = warnings(subject, url, schema)
     assert advised
-    execute(url, *(re.split("run: ", each, flags=re.IGNORECASE)[1] for each in advised))
+    run(url, *(re.split("run: ", each, flags=re.IGNORECASE)[1] for each in advised))
     assert not warnings(subject, url, schema)
 
 
@@ -154,7 +145,7 @@ def test_migrations_beside_tables_of_the_host(host_url: str) -> None:
 
 
 def test_clock(postgres_url: str) -> None:
-    execute(
+    run(
         postgres_url,
         "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
         "$$ SELECT '1970-01-01 00:00:01Z'::timestamptz $$",
@@ -189,7 +180,7 @@ def test_weakness_that_cannot_be_checked(
 def test_encoding(postgres: Databases, caplog: pytest.LogCaptureFixture) -> None:
     """An encoding that lacks characters is a warning, also at the first use of a store."""
     url = postgres.create("template0 ENCODING 'LATIN1' LOCALE 'C'")
-    execute(url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+    run(url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
     [warning] = warnings("encoding", url)
     assert warning == (
         "The encoding of the database is LATIN1, not UTF8: a notification with a character that "
@@ -223,23 +214,22 @@ def test_rows(host_url: str, statement: str, subject: str, words: str) -> None:
     with opened(host_url) as engine:
         upgrade(engine, LOGGED)
     assert not warnings(subject, host_url, LOGGED)
-    execute(host_url, statement)
+    run(host_url, statement)
     [warning] = warnings(subject, host_url, LOGGED)
     assert warning.startswith(words)
 
 
 def test_times_without_zone(host_postgres_url: str) -> None:
     """The statement keeps the instants."""
-    execute(host_postgres_url, "INSERT INTO people VALUES (1, 'a', '2026-03-04 05:06:07')")
+    run(host_postgres_url, "INSERT INTO people VALUES (1, 'a', '2026-03-04 05:06:07')")
     follow("times", host_postgres_url)
-    with opened(host_postgres_url) as engine, engine.connect() as connection:
-        kept = connection.scalar(text("SELECT suppressed_at FROM people"))
-    assert kept == datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+    kept = run(host_postgres_url, "SELECT suppressed_at FROM people")
+    assert kept == [(datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC),)]
 
 
 def test_ids_that_are_not_ascending(postgres_url: str) -> None:
     """Sessions that reserve ids assign lower ones later."""
-    execute(postgres_url, "ALTER SEQUENCE hookrow_notifications_id_seq CACHE 10")
+    run(postgres_url, "ALTER SEQUENCE hookrow_notifications_id_seq CACHE 10")
     follow("log", postgres_url, Schema())
 
 
@@ -278,27 +268,23 @@ def test_forgotten_transaction(
         pattern = f"{name} has been open for .*, and has locked the log.* run: (?P<run>{remedy})"
         advised = re.fullmatch(pattern, warning)
         assert advised, warning
-        execute(postgres_url, advised["run"])
+        run(postgres_url, advised["run"])
         eventually(lambda: not warnings("counts", postgres_url, Schema()))
 
 
-def test_privileges(postgres: Databases, host_postgres_url: str) -> None:
+def test_privileges(host_postgres_url: str) -> None:
     """Each that is missing is named with the GRANT to run, until none is missing."""
-    name = f"restricted_{make_url(host_postgres_url).database}"
-    postgres.execute(f"CREATE ROLE {name} LOGIN")
-    restricted_url = host_postgres_url.replace("//postgres@", f"//{name}@")
     schema = replace(LOGGED, subscribers=replace(HOST.subscribers, table="crm.people"))
     with opened(host_postgres_url) as engine:
         upgrade(engine, schema)
-    execute(host_postgres_url, "CREATE SCHEMA crm", "ALTER TABLE people SET SCHEMA crm")
+    run(host_postgres_url, "CREATE SCHEMA crm", "ALTER TABLE people SET SCHEMA crm")
     denied = []
-    while (result := found(restricted_url, schema)[-1]).level is Level.ERROR:
-        reason, _, grant = result.text.partition(": ")
-        assert reason not in denied
-        denied.append(reason)
-        execute(host_postgres_url, grant)
-    execute(host_postgres_url, f"DROP OWNED BY {name}")
-    postgres.execute(f"DROP ROLE {name}")
+    with database_user(host_postgres_url) as restricted_url:
+        while (result := found(restricted_url, schema)[-1]).level is Level.ERROR:
+            reason, _, grant = result.text.partition(": ")
+            assert reason not in denied
+            denied.append(reason)
+            run(host_postgres_url, grant)
     assert [reason.removeprefix("permission denied for ") for reason in denied] == [
         *("table hookrow_migrations", "schema crm", "table crm.people", "table sends"),
         *("table members", "table hookrow_notifications"),
@@ -315,14 +301,14 @@ class TestIndexes:
         people = PEOPLE.replace("address", address)
         for created in (people, SENDS_TABLE, MEMBERS_TABLE):
             types = created.replace("id integer", "id uuid").replace(" text", " char(36)")
-            execute(empty_postgres_url, types.replace("timestamp", "timestamptz"))
+            run(empty_postgres_url, types.replace("timestamp", "timestamptz"))
         role = Role("people", {"email": address, **UNDATED})
         follow("indexes", empty_postgres_url, replace(HOST, subscribers=role))
 
     def test_other_fold(self, host_url: str) -> None:
         """If emails have an index for another fold, that is named; partial ones are enough."""
         partial = "CREATE INDEX sent ON sends (postmark_id) WHERE postmark_id IS NOT NULL"
-        execute(host_url, "CREATE INDEX plain ON people (address)", partial)
+        run(host_url, "CREATE INDEX plain ON people (address)", partial)
         [warning] = [each for each in warnings("indexes", host_url) if "address" in each]
         assert 'An index for fold="exact" exists: set this fold, or add an index. Run: C' in warning
         exact = replace(HOST, subscribers=replace(HOST.subscribers, fold="exact"))
@@ -332,7 +318,7 @@ class TestIndexes:
         """On a partitioned table no index can be created CONCURRENTLY; the remedy says how."""
         sends = SENDS_TABLE.replace(" PRIMARY KEY", "")
         part = "CREATE TABLE part PARTITION OF sends FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
-        execute(empty_postgres_url, PEOPLE, f"{sends} PARTITION BY HASH (id)", MEMBERS_TABLE, part)
+        run(empty_postgres_url, PEOPLE, f"{sends} PARTITION BY HASH (id)", MEMBERS_TABLE, part)
         advised = [each for each in warnings("indexes", empty_postgres_url) if '"sends" (' in each]
         assert len(advised) == 2
         for each in advised:
@@ -341,18 +327,18 @@ class TestIndexes:
 
     def test_view(self, host_postgres_url: str) -> None:
         url = host_postgres_url
-        execute(url, "CREATE VIEW pairs AS SELECT * FROM members")
+        run(url, "CREATE VIEW pairs AS SELECT * FROM members")
         schema = replace(HOST, subscriptions=replace(HOST.roles["subscriptions"], table="pairs"))
         [advice] = [each for each in warnings("indexes", url, schema) if "pairs" in each]
         assert "It is behind a view, which cannot have an index" in advice
-        execute(url, advice.partition("and run: ")[2].replace('ON "pairs"', 'ON "members"'))
+        run(url, advice.partition("and run: ")[2].replace('ON "pairs"', 'ON "members"'))
         follow("indexes", url, schema)
 
     def test_no_primary_keys(self, host_url: str) -> None:
         """A table without a primary key needs an index, and so do the messages of a list."""
         people = PEOPLE.replace(" PRIMARY KEY", "")
         mailings = "CREATE TABLE mailings (id integer, campaign_id integer)"
-        execute(host_url, "DROP TABLE people", people, mailings)
+        run(host_url, "DROP TABLE people", people, mailings)
         schema = replace(
             HOST,
             dispatches=Role("sends", {**SENDS, "message_id": "campaign_id"}),

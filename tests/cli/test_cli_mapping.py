@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import text
 
 import world
 from command import Command
-from engines import opened
+from engines import run
 from hookrow import Postmark, Refusal, testing
 from hookrow.core.log_entry import entries
 from hookrow.receiver.receiver import ArrivalReader
@@ -23,12 +21,6 @@ META = "SELECT value FROM hookrow_meta WHERE name = 'mapping'"
 ENTRY = "SELECT attempts, outcome, source FROM hookrow_notifications"
 
 
-def execute(url: str, statement: str) -> list[Any]:
-    with opened(url) as engine, engine.begin() as connection:
-        result = connection.execute(text(statement))
-        return [*map(tuple, result)] if result.returns_rows else []
-
-
 @pytest.fixture
 def variables(database_url: str, command: Command) -> Mapping[str, str]:
     """Log a notification, rename the table of subscribers, and map it; return the settings."""
@@ -37,7 +29,7 @@ def variables(database_url: str, command: Command) -> Mapping[str, str]:
     arrival = ArrivalReader(Postmark(SECRET)).parse(body, NOW)
     with closing(SQLStore(database_url)) as store, store.transaction() as transaction:
         transaction.write((), entries([arrival], [Refusal.DISPATCH_NOT_FOUND.refused()], NOW))
-    execute(database_url, "ALTER TABLE hookrow_subscribers RENAME TO people")
+    run(database_url, "ALTER TABLE hookrow_subscribers RENAME TO people")
     (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
     return {"HOOKROW_DATABASE_URL": database_url}
 
@@ -47,7 +39,7 @@ def test_refusal(
     command: Command, database_url: str, variables: Mapping[str, str], option: tuple[str]
 ) -> None:
     """Nothing is changed; the error names both tables and what to do."""
-    before = execute(database_url, META), execute(database_url, ENTRY)
+    before = run(database_url, META), run(database_url, ENTRY)
     done = command.call("replay", 1, *option, **variables)
     prefix = "public." if database_url.startswith("postgresql") else ""
     assert (done.returncode, done.stdout) == (1, "")
@@ -58,31 +50,31 @@ def test_refusal(
         "--app, in hookrow.toml or, in Django, in the settings. If you renamed tables, run: "
         "hookrow replay --accept-mapping\n"
     )
-    assert (execute(database_url, META), execute(database_url, ENTRY)) == before
+    assert (run(database_url, META), run(database_url, ENTRY)) == before
 
 
 def test_acceptance(command: Command, database_url: str, variables: Mapping[str, str]) -> None:
     """Accepting replaces the record, and needs no notification; a dry run does not replace it."""
     done = command.call("replay", 1, "--dry-run", "--accept-mapping", **variables)
     assert done.returncode == 0
-    assert "hookrow_subscribers" in execute(database_url, META)[0][0]
+    assert "hookrow_subscribers" in run(database_url, META)[0][0]
     done = command.call("replay", "--accept-mapping", **variables)
     assert (done.returncode, done.stdout) == (0, "")
     prefix = "public." if database_url.startswith("postgresql") else ""
     assert done.stderr.startswith(
         f"The log now belongs to these tables: subscribers in {prefix}people, dispatches in "
     )
-    assert f'"subscribers":"{prefix}people"' in execute(database_url, META)[0][0]
-    assert execute(database_url, ENTRY) == [(1, "dispatch_not_found", "live")]
+    assert f'"subscribers":"{prefix}people"' in run(database_url, META)[0][0]
+    assert run(database_url, ENTRY) == [(1, "dispatch_not_found", "live")]
     assert command.call("replay", 1, **variables).returncode == 0
-    assert execute(database_url, ENTRY) == [(1, "recorded", "replay")]
+    assert run(database_url, ENTRY) == [(1, "recorded", "replay")]
 
 
 def test_acceptance_with_a_replay(
     command: Command, database_url: str, variables: Mapping[str, str]
 ) -> None:
     assert command.call("replay", 1, "--accept-mapping", **variables).returncode == 0
-    assert execute(database_url, ENTRY) == [(1, "recorded", "replay")]
+    assert run(database_url, ENTRY) == [(1, "recorded", "replay")]
     assert command.call("replay", 1, **variables).returncode == 0
 
 
@@ -90,7 +82,7 @@ def test_no_table_for_the_record(
     command: Command, database_url: str, variables: Mapping[str, str]
 ) -> None:
     """Without a record, any mapping is right, but none can be accepted."""
-    execute(database_url, "DROP TABLE hookrow_meta")
+    run(database_url, "DROP TABLE hookrow_meta")
     assert command.call("replay", 1, **variables).returncode == 0
     done = command.call("replay", "--accept-mapping", **variables)
     assert done.returncode == 1

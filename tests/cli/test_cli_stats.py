@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 
 import world
 from command import Command
+from engines import database_user, run
 from hookrow import Postmark, testing
 from hookrow.cli import hookrow
 from hookrow.dashboard import Dashboard
@@ -20,7 +21,6 @@ from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
-from postgres import Databases
 from session import ROOT
 from wire import ADA, ADAS, SECRET
 
@@ -67,21 +67,17 @@ def figures(lines: list[str]) -> dict[str, str]:
     return {line[:20].strip(): line[20:].split()[0] for line in lines if line}
 
 
-def test_privileges(
-    command: Command, postgres: Databases, postgres_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_privileges(command: Command, postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
     """A user who may only read sees the same figures and notifications, and all pages."""
     world.fill(postgres_url)
-    reader = f"reader_{make_url(postgres_url).database}"
-    postgres.execute(f"CREATE ROLE {reader} LOGIN")
-    postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader}", url=postgres_url)
-    reader_url = postgres_url.replace("//postgres@", f"//{reader}@")
     now = datetime.now(UTC)
     body = msgspec.json.encode(testing.suppression(ADA, None, at=now))
     arrival = ArrivalReader(Postmark(SECRET)).parse(body, now)
     with closing(SQLStore(postgres_url)) as store:
         record(store, [arrival])
-    try:
+    grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}"
+    with database_user(postgres_url, grant) as reader_url:
+        reader = make_url(reader_url).username
         for arguments in (["stats"], ["stats", "--period", "hour"], ["log"]):
             printed = [
                 command.call(*arguments, "--json", "--database-url", url)
@@ -102,19 +98,17 @@ def test_privileges(
         pruned = command.call("prune", "--database-url", reader_url)
         assert pruned.returncode == 1
         assert "GRANT UPDATE ON" in pruned.stderr
-        grant = f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {reader}"
-        postgres.execute(grant, url=postgres_url)
-        grant = f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {reader}"
-        postgres.execute(grant, url=postgres_url)
+        run(
+            postgres_url,
+            f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {reader}",
+            f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {reader}",
+        )
         pruned = command.call("prune", "--database-url", reader_url)
         assert pruned.returncode == 1
         assert pruned.stderr == (
             "Error: permission denied for table hookrow_notifications: "
             f'GRANT DELETE ON "hookrow_notifications" TO {reader}\n'
         )
-    finally:
-        postgres.execute(f"DROP OWNED BY {reader}", url=postgres_url)
-        postgres.execute(f"DROP ROLE {reader}")
 
 
 def test_text(command: Command) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import inspect
 import own_tables
 import wire
 import world
-from engines import opened
+from engines import opened, run
 from hookrow.server.app import Server
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.protocol import NotificationProtocol
@@ -55,11 +55,6 @@ def serving(url: str, **options: Any) -> Iterator[Served]:  # noqa: ANN401 - as 
 @pytest.fixture(autouse=True)
 def _logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "hookrow")
-
-
-def execute(url: str, statement: str) -> None:
-    with opened(url) as engine, engine.begin() as connection:
-        connection.exec_driver_sql(statement)
 
 
 def test_summary(
@@ -115,7 +110,7 @@ def test_new_file(empty_sqlite_url: str) -> None:
         assert times(empty_sqlite_url)[0] == AT
         for path in (ENDPOINT, "/mail/healthz", "/mail/dashboard/"):
             assert server.post(path=path).body == b"Not Found"
-        execute(empty_sqlite_url, "INSERT INTO hookrow_migrations (revision) VALUES ('9')")
+        run(empty_sqlite_url, "INSERT INTO hookrow_migrations (revision) VALUES ('9')")
         wire.eventually(lambda: server.get("/readyz").status == 503)
         assert server.get("/healthz").status == 200
 
@@ -186,8 +181,8 @@ def park(url: str) -> None:
     with serving(url) as server:
         assert server.post(MISSING).body == b"Engine::Dispatch not found"
     columns = "(provider_message_id, subscriber_id)"
-    execute(url, f"INSERT INTO hookrow_dispatches {columns} VALUES ('m-1', 1)")
-    execute(url, "UPDATE hookrow_notifications SET retry_at = '2000-01-01 00:00:00.000000'")
+    run(url, f"INSERT INTO hookrow_dispatches {columns} VALUES ('m-1', 1)")
+    run(url, "UPDATE hookrow_notifications SET retry_at = '2000-01-01 00:00:00.000000'")
 
 
 def test_sweep(sqlite_url: str) -> None:
@@ -231,7 +226,7 @@ def test_log_has_neither_secrets_nor_addresses(
     with serving(sqlite_url) as server:
         assert server.post().status == 200
         assert server.post(STRANGER).status == 404
-        execute(
+        run(
             sqlite_url,
             "CREATE TRIGGER never BEFORE UPDATE ON hookrow_dispatches "
             "BEGIN SELECT RAISE(ABORT, 'never'); END",

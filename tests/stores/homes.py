@@ -4,8 +4,7 @@ A home is a store and its rows, which tests insert and read by hookrow's names. 
 tables differ from hookrow's in names, in the types of keys, and in which columns exist.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from itertools import chain
@@ -18,22 +17,19 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
-    Engine,
     MetaData,
     String,
     Table,
     Text,
     Uuid,
-    create_engine,
     delete,
     insert,
-    make_url,
     select,
-    text,
 )
 from sqlalchemy.types import TypeEngine
 
 from copying import replace
+from engines import connect
 from hookrow import Role, Schema
 from hookrow.core.notification import Key
 from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
@@ -272,35 +268,3 @@ def columns_of(schema: Schema, name: str) -> list[str]:
     optional = [column for column in OPTIONAL_COLUMNS if column in schema.columns(name)]
     usual = [column for column in COLUMNS[name] if columns.get(column, column) is not None]
     return usual + optional
-
-
-def connect(url: str, **options: Any) -> Engine:  # noqa: ANN401 - create_engine's own
-    """Create an engine as a host might."""
-    parsed = make_url(url)
-    if parsed.drivername == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    return create_engine(parsed, **options)
-
-
-def run(engine: Engine, *statements: str) -> None:
-    """Execute statements as the host, each in a transaction of its own."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for statement in statements:
-            connection.execute(text(statement))
-
-
-@contextmanager
-def database_user(url: str, *statements: str) -> Iterator[str]:
-    """Create a user of a PostgreSQL database; return the URL for it.
-
-    The statements are executed first, with `{}` for its name.
-    """
-    name = f"user_of_{make_url(url).database}"
-    engine = connect(url)
-    run(engine, f"CREATE ROLE {name} LOGIN", *(each.format(name) for each in statements))
-    try:
-        yield make_url(url).set(username=name).render_as_string()
-    finally:
-        reassign = f"REASSIGN OWNED BY {name} TO CURRENT_USER"
-        run(engine, reassign, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
-        engine.dispose()

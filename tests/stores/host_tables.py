@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from homes import run
 from sqlalchemy import Engine
 
 from copying import replace
+from engines import run
 from hookrow import Role, Schema
 from hookrow.core.schema import SUPPRESSION
 

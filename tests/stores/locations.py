@@ -10,9 +10,10 @@ import pytest
 from contract import fill
 from django_home import DjangoHome
 from fitted import FITTED, FittedHome
-from homes import OURS, Home, MemoryHome, SQLHome, connect
+from homes import OURS, Home, MemoryHome, SQLHome
 from sqlalchemy import Engine
 
+from engines import connect
 from hookrow import Schema
 
 DATABASES = ("sqlite", "postgres")

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-from homes import run
 from sqlalchemy import Engine, MetaData, inspect
 from sqlalchemy.schema import CreateTable
 
 from alembic_host import AlembicHost
-from engines import opened
+from engines import opened, run
 from hookrow import Arrival, Recorded, Schema, Suppressed
 from hookrow.diagnostics.check import check_database_url
 from hookrow.diagnostics.result import Level

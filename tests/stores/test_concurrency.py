@@ -29,12 +29,13 @@ from contract import (
 )
 from django.db import connections
 from django_home import BARE, DjangoHome
-from homes import OURS, UNDATED, SQLHome, connect
+from homes import OURS, UNDATED, SQLHome
 from locations import filled_home, shared_home
 from log_contract import DAY, HOUR, PROVIDERS, entry, keep, logged, numbers, parked, reader
 from sqlalchemy import event, make_url, text
 
 from copying import replace
+from engines import connect
 from hookrow import Arrival, Outcome, Reactivated, Suppressed
 from hookrow.core.notification import RowId, Suppressible
 from hookrow.core.result import PARKED_FOR

@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 
 import pytest
 from contract import ADA, NOON, arrival, statuses
-from homes import OURS, connect, run
+from homes import OURS
 from psycopg import OperationalError
 from sqlalchemy import Engine, StaticPool, create_engine, event, make_url, text
 
+from engines import connect, run
 from hookrow import ConfigurationError, Delivered, Schema, Suppressed
 from hookrow.core.notification import RowId, SetSuppression, Suppressible
 from hookrow.migrations import upgrade

@@ -13,13 +13,13 @@ from time import monotonic
 import psycopg
 import pytest
 from django.core.management import call_command
-from homes import OURS, database_user
+from homes import OURS
 
 import django_host
 import own_tables
 import world
 from command import Command
-from engines import opened
+from engines import database_user, opened
 from hookrow import (
     Postmark,
     Receiver,

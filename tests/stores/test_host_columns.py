@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from contract import NOON, arrival, opens, statuses
-from homes import connect, run
 from locations import PLACES
 from sqlalchemy import Engine, text
 
 import django_host
 from copying import replace
+from engines import connect, run
 from hookrow import Delivered, Reactivated, Refused, Role, Schema, Suppressed
 from hookrow.core.notification import Key, Notification, Outcome, Suppressible
 from hookrow.django.store import DjangoStore

@@ -8,12 +8,13 @@ from typing import get_args
 
 import pytest
 from contract import ADA, NOON, SECOND, arrival, fill, insistent, opens, statuses
-from homes import COLUMNS, OURS, SQLHome, connect, run
+from homes import COLUMNS, OURS, SQLHome
 from host_tables import HOST, make, people
 from locations import empty_engine, own_engine
 from sqlalchemy import Engine, MetaData, insert, make_url, select, text
 
 from copying import replace
+from engines import connect, run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.notification import EventTime, Notification, SetTime, Suppressible
 from hookrow.core.schema import SUPPRESSION, Fold
@@ -47,18 +48,13 @@ def respond(engine: Engine, schema: Schema, *notifications: Notification) -> lis
     return [getattr(outcome, "text", "") for outcome in outcomes]
 
 
-def column(engine: Engine, statement: str) -> list[object]:
-    with engine.connect() as connection:
-        return list(connection.scalars(text(statement)))
-
-
 def missing(engine: Engine, schema: Schema) -> list[str]:
     """Return the statements for the indexes that the tables lack."""
     database = open_database(engine)
     warnings = missing_indexes(database, verify(database, schema))
     found = [each.partition("Run: ")[2] for each in warnings]
     if engine.dialect.name == "postgresql":  # the search changed nothing of the session
-        assert column(engine, "SHOW enable_seqscan") == ["on"]
+        assert run(engine, "SHOW enable_seqscan") == [("on",)]
     return found
 
 
@@ -219,7 +215,7 @@ def test_schema_of_postgresql(empty_postgres_url: str) -> None:
     add_ada(mail)
     assert statuses(record(SQLStore(engine, schema), [SUPPRESSED])) == [200]
     assert suppressed_at(mail) == NOON
-    assert column(engine, "SELECT received_at FROM mail.hookrow_notifications") == [NOON]
+    assert run(engine, "SELECT received_at FROM mail.hookrow_notifications") == [(NOON,)]
     with pytest.raises(SchemaMismatch, match=r"no table 'mail\.peple' for the subscribers"):
         SQLStore(engine, Schema(subscribers=Role("mail.peple")), verify=True)
     engine.dispose()
@@ -269,7 +265,7 @@ def test_two_roles(engine: Engine, members: str) -> None:
     )
     assert statuses(insistent(SQLStore(engine, schema))([SUPPRESSED])) == [200]
     for name in ("suppressed_at", "unsubscribed_at"):
-        assert column(engine, f"SELECT {name} FROM people") == [NOON]
+        assert run(engine, f"SELECT {name} FROM people") == [(NOON,)]
 
 
 def email_type(engine: Engine, fold: Fold) -> str:
@@ -278,7 +274,7 @@ def email_type(engine: Engine, fold: Fold) -> str:
         return "text"
     if engine.dialect.name == "sqlite":
         return "text COLLATE NOCASE"
-    if not column(engine, "SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"):
+    if not run(engine, "SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"):
         pytest.skip("this PostgreSQL has no citext: install its contrib modules")
     run(engine, "CREATE EXTENSION citext")
     return "citext"
@@ -345,7 +341,7 @@ class TestConditions:
             assert found.removesuffix("ient ada@example.com") == expected
         run(rows, "UPDATE people SET suppressed_at = '2026-03-04'")
         assert respond(rows, self.SCHEMA, Reactivated(ADA, None, NOON)) == [""]
-        assert column(rows, "SELECT id FROM people WHERE suppressed_at IS NULL") == [2]
+        assert run(rows, "SELECT id FROM people WHERE suppressed_at IS NULL") == [(2,)]
 
     def test_indexes(self, rows: Engine) -> None:
         """An index may have the same conditions."""

@@ -6,7 +6,7 @@ Each id of the log is counted once, whenever its transaction commits.
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
@@ -18,13 +18,14 @@ import psycopg
 import pytest
 from contract import ADA, NOON, SECOND, arrival, fill, opens, statuses
 from django.db import connections
-from homes import Home, SQLHome, database_user, run
+from homes import Home, SQLHome
 from locations import DATABASES, ON_POSTGRES, ON_SQLITE, PLACES, own_home
 from log_contract import DAY, HOUR, MINUTE, count_hours, entry, keep, logged, parked, reader
-from sqlalchemy import make_url, text
+from sqlalchemy import make_url
 from test_partitions import partition
 
 from copying import replace
+from engines import database_user, run
 from hookrow import Postmark, Receiver
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.result import Result
@@ -48,16 +49,9 @@ def prune(home: Home) -> int:
     return sum(reader(home).prune(before=LATER, parked_before=LATER, bodies_only=False))
 
 
-def fetch(home: SQLHome, sql: str) -> Sequence[Any]:
-    """Run SQL without the store; return the rows, if any."""
-    with home._engine.begin() as connection:
-        done = connection.execute(text(sql))
-        return [tuple(row) for row in done] if done.returns_rows else []
-
-
 def total(home: SQLHome) -> int:
     """Return the number of entries that were counted."""
-    return int(fetch(home, "SELECT coalesce(sum(entries), 0) FROM hookrow_hours")[0][0])
+    return int(run(home._engine, "SELECT coalesce(sum(entries), 0) FROM hookrow_hours")[0][0])
 
 
 def counted(home: SQLHome) -> int:
@@ -67,11 +61,11 @@ def counted(home: SQLHome) -> int:
 
 
 def recovered(home: SQLHome) -> int:
-    return int(fetch(home, "SELECT coalesce(sum(recovered), 0) FROM hookrow_hours")[0][0])
+    return int(run(home._engine, "SELECT coalesce(sum(recovered), 0) FROM hookrow_hours")[0][0])
 
 
 def watermark(home: SQLHome) -> object:
-    return fetch(home, "SELECT value FROM hookrow_meta WHERE name = 'hours_watermark'")[0][0]
+    return run(home._engine, "SELECT value FROM hookrow_meta WHERE name = 'hours_watermark'")[0][0]
 
 
 def numbers(log: LogReader | None, since: datetime, bucket: timedelta) -> tuple[int, int]:
@@ -147,7 +141,10 @@ class TestOpenTransactions:
         keep(home, entry(1))
         other.execute(insert(2))
         count_hours(home)
-        fetch(home, "UPDATE hookrow_meta SET value = '1 0.5 99/1' WHERE name = 'hours_ceiling'")
+        run(
+            home._engine,
+            "UPDATE hookrow_meta SET value = '1 0.5 99/1' WHERE name = 'hours_ceiling'",
+        )
         assert reader(home).count_hours()
         assert total(home) == 0
         other.commit()
@@ -220,7 +217,9 @@ def test_other_isolation_levels(home: SQLHome, caplog: pytest.LogCaptureFixture)
     """
     keep(home, entry(1))
     name = make_url(home.url).database
-    fetch(home, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+    run(
+        home._engine, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"
+    )
     connections.close_all()
     assert not reader(home).count_hours()
     assert "READ COMMITTED" in caplog.text
@@ -239,7 +238,7 @@ class TestIds:
         """Ids from 1 are counted again; the earlier counts remain."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
-        fetch(home, TRUNCATE)
+        run(home._engine, TRUNCATE)
         keep(home, entry(1), entry(2))
         assert (counted(home), watermark(home)) == (7, "2")
 
@@ -248,7 +247,7 @@ class TestIds:
         """A ceiling of ids that were truncated is not final for the new ones."""
         keep(home, *map(entry, range(1, 6)))
         assert reader(home).count_hours()
-        fetch(home, TRUNCATE)
+        run(home._engine, TRUNCATE)
         keep(home, entry(1))
         count_hours(home)
         keep(home, *map(entry, range(2, 9)))
@@ -259,7 +258,7 @@ class TestIds:
         """No id is assigned again, so the others are not counted twice."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
-        fetch(home, f"DELETE FROM hookrow_notifications WHERE id > 3 OR id < {first}")
+        run(home._engine, f"DELETE FROM hookrow_notifications WHERE id > 3 OR id < {first}")
         count_hours(home)
         keep(home, entry(6))
         assert counted(home) == 6
@@ -269,8 +268,11 @@ class TestIds:
         keep(home, entry(1))
         count_hours(home)
         for name, value in (("watermark", "1000"), ("first", "FF")):
-            fetch(home, f"UPDATE hookrow_meta SET value = '{value}' WHERE name = 'hours_{name}'")
-        fetch(home, "DELETE FROM hookrow_hours")
+            run(
+                home._engine,
+                f"UPDATE hookrow_meta SET value = '{value}' WHERE name = 'hours_{name}'",
+            )
+        run(home._engine, "DELETE FROM hookrow_hours")
         keep(home, entry(2))
         assert counted(home) == 2
 
@@ -289,7 +291,7 @@ class TestIds:
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
         for new in (2, 20):
-            fetch(home, "DELETE FROM hookrow_notifications")
+            run(home._engine, "DELETE FROM hookrow_notifications")
             keep(home, *map(entry, range(10 * new, 11 * new)))
             count_hours(home)
         assert total(home) == 5 + 2 + 20
@@ -298,7 +300,7 @@ class TestIds:
     def test_many_uncounted_entries(self, home: SQLHome) -> None:
         """They are counted in chunks, from the first existing id, however high it is."""
         keep(home, *map(entry, range(1, 10)))
-        fetch(home, "UPDATE hookrow_notifications SET id = id + 3000000000")
+        run(home._engine, "UPDATE hookrow_notifications SET id = id + 3000000000")
         ceilings = 1 if "postgres" in home.url else 0
         assert count_hours(home) == ceilings + 3
         assert total(home) == 9
@@ -375,7 +377,7 @@ def test_counts_while_hours_are_counted(home: SQLHome) -> None:
 def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None:
     """Recording, retries and pruning continue without them, and one warning names the remedy."""
     for table in ("hookrow_hours", "hookrow_meta"):
-        fetch(home, f"ALTER TABLE {table} RENAME TO {table}_away")
+        run(home._engine, f"ALTER TABLE {table} RENAME TO {table}_away")
     keep(home, parked(1, minutes=1))
     keep(home, entry(1), entry(2))
     caplog.set_level(logging.WARNING)
@@ -388,7 +390,7 @@ def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None
     assert reader(home).requests(RequestKind.UNAUTHENTIC, TODAY) == (0, None, None)
     keep(home, entry(3))
     for table in ("hookrow_hours", "hookrow_meta"):
-        fetch(home, f"ALTER TABLE {table}_away RENAME TO {table}")
+        run(home._engine, f"ALTER TABLE {table}_away RENAME TO {table}")
     assert counted(home) == 1
 
 
@@ -406,7 +408,7 @@ def test_missing_hourly_counts(home: SQLHome, missing: str) -> None:
     count_hours(home)
     keep(home, entry(2), entry(3))
     assert numbers(reader(home), SHARP, HOUR) == (3, 1)
-    fetch(home, missing)
+    run(home._engine, missing)
     assert numbers(reader(home), SHARP, HOUR) == (3, 1)
 
 
@@ -454,7 +456,7 @@ def test_a_group_in_which_one_recovers(home: SQLHome) -> None:
     )
     assert statuses(record(home.store, [late, never])) == [404, 404]
     count_hours(home)
-    fetch(home, "UPDATE hookrow_dispatches SET provider_message_id = 'm-late' WHERE id = 3")
+    run(home._engine, "UPDATE hookrow_dispatches SET provider_message_id = 'm-late' WHERE id = 3")
     assert statuses(record(home.store, [late, never, new])) == [200, 404, 200]
     opened = {row["provider_message_id"]: row["opened_at"] for row in home.rows()["dispatches"]}
     assert (opened["m-late"], opened["m-ada"]) == (NOON, NOON)

@@ -11,12 +11,13 @@ import pytest
 from contract import ADA, NOON, arrival, fill, opens
 from django.db.transaction import atomic
 from django_home import DjangoHome
-from homes import SPARSE, UNDATED, SQLHome, run
+from homes import SPARSE, UNDATED, SQLHome
 from locations import DATABASES, PLACES, own_engine, own_home
 from sqlalchemy import Engine, text
 
 import django_host
 from copying import replace
+from engines import run
 from hookrow import Arrival, Delivered, Role, Schema
 from hookrow.core.notification import Outcome, Recorded
 from hookrow.django.store import DjangoStore

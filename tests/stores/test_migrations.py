@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from homes import OURS, database_user, run
+from homes import OURS
 from sqlalchemy import Engine, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
 import own_tables
 from copying import replace
-from engines import opened
+from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow.migrations import FIRST_EDITION, TABLE, current, needed, sql, upgrade
 from hookrow.stores import Unavailable

@@ -12,7 +12,9 @@ import psycopg
 import pytest
 from homes import OURS, SQLHome
 from log_contract import LogContract, entry, keep, reader
+from sqlalchemy import make_url
 
+from engines import database_user
 from hookrow.stores.log import Query
 from postgres import Databases, find_binaries
 
@@ -131,13 +133,10 @@ def test_repeated_script(postgres_url: str, postgres: Databases, *, whole: bool)
 
 
 @pytest.fixture
-def role(postgres_url: str, postgres: Databases) -> Iterator[str]:
+def role(postgres_url: str) -> Iterator[str]:
     """Create a role that owns nothing, but may create tables; return its name."""
-    name = f"app_{os.getpid()}"
-    postgres.execute(f"CREATE ROLE {name} LOGIN", url=postgres_url)
-    postgres.execute(f"GRANT ALL ON SCHEMA public TO {name}", url=postgres_url)
-    yield name
-    postgres.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}", url=postgres_url)
+    with database_user(postgres_url, "GRANT ALL ON SCHEMA public TO {}") as url:
+        yield make_url(url).username or ""
 
 
 PRIVILEGES = """

@@ -8,6 +8,7 @@ from homes import OURS, SQLHome
 from locations import DATABASES, ON_POSTGRES, filled_home
 
 from copying import replace
+from engines import run
 from hookrow import Arrival, Delivered, Suppressed
 from hookrow.core.notification import SetSuppression, Suppressible
 from hookrow.receiver.recorder import record
@@ -17,12 +18,6 @@ from hookrow.stores.sql.queries import Queries
 from postgres import Databases
 
 home = pytest.fixture(filled_home)
-
-
-def alter(home: SQLHome, statement: str) -> None:
-    """Change the tables as the host; each kind of database executes a whole script."""
-    with home._engine.begin() as connection:
-        connection.exec_driver_sql(statement)
 
 
 _TRIGGER = """
@@ -54,7 +49,7 @@ _TRIGGER_OF_SQLITE = """
 )
 def test_rejected_row(home: SQLHome, obstacle: str, caplog: pytest.LogCaptureFixture) -> None:
     """Only the notification whose data the table rejects fails, and no value is logged."""
-    alter(home, obstacle)
+    run(home._engine, obstacle)
     sent = [
         arrival(Suppressed(BEA, None, NOON, "Short")),
         arrival(Suppressed(ADA, None, NOON, "much too long")),
@@ -80,7 +75,7 @@ _BROKEN = {
 @pytest.mark.parametrize("home", [*DATABASES, "django-sqlite", "django-postgres"], indirect=True)
 def test_broken_trigger(home: SQLHome) -> None:
     """If no row of a table can be changed, notifications about other tables are recorded."""
-    alter(home, _BROKEN[home._engine.dialect.name])
+    run(home._engine, _BROKEN[home._engine.dialect.name])
     suppressed = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
     seen = replace(arrival(opens(ADA, "m-ada")), body=b"another")
     record = insistent(home.store)
@@ -96,17 +91,17 @@ def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
 
     Tables that do not fit are verified again after a second, not with every group.
     """
-    alter(home, _BROKEN[home._engine.dialect.name])
+    run(home._engine, _BROKEN[home._engine.dialect.name])
     sent = [arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))]
     with pytest.raises(Rejected):
         record(home.store, sent)
     of_table = " ON hookrow_subscribers" if "postgres" in home.url else ""
-    alter(home, f"DROP TRIGGER t{of_table}")
+    run(home._engine, f"DROP TRIGGER t{of_table}")
     renamed = "ALTER TABLE hookrow_dispatches RENAME COLUMN {} TO {}"
-    alter(home, renamed.format("opened_at", "seen_at"))
+    run(home._engine, renamed.format("opened_at", "seen_at"))
     with pytest.raises(Unavailable, match="no column 'opened_at'"):
         record(home.store, [arrival(opens(ADA, "m-ada"))])
-    alter(home, renamed.format("seen_at", "opened_at"))
+    run(home._engine, renamed.format("seen_at", "opened_at"))
     with pytest.raises(Unavailable, match="no column 'opened_at'"):
         record(home.store, sent)
     monkeypatch.setattr(home.store, "_refused_at", float("-inf"))  # a second later
@@ -140,7 +135,7 @@ def test_another_thread_verifies(home: SQLHome) -> None:
 @pytest.mark.parametrize("first", [True, False], ids=["begun", "pending"])
 def test_ignored_error(home: SQLHome, *, first: bool) -> None:
     """A transaction raises an error at its end if the caller ignored an earlier one."""
-    alter(home, "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(5)")
+    run(home._engine, "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(5)")
     kind = Suppressible.SUBSCRIBER
     before = home.rows()
     with pytest.raises(StoreError), home.store.transaction() as transaction:  # noqa: PT012 - in one transaction
@@ -190,7 +185,7 @@ _UPDATES_ANOTHER = """
 @pytest.mark.parametrize("host", [_RULE, _UPDATES_ANOTHER], ids=["rule", "trigger"])
 def test_several_statements(home: SQLHome, host: str) -> None:
     """If rules or triggers forbid a single statement for all changes, several are used."""
-    alter(home, host)
+    run(home._engine, host)
     record = insistent(home.store)
     assert statuses(record([SUPPRESSED])) == statuses(record([SUPPRESSED])) == [200]
     for name in ("subscribers", "dispatches"):

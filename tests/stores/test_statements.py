@@ -9,12 +9,13 @@ from contract import NOON, arrival, opens, statuses
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
-from homes import SQLHome, run
+from homes import SQLHome
 from locations import PLACES, shared_home
 from log_contract import DAY, MINUTE, PROVIDERS, entry, keep, parked, reader
 from sqlalchemy import event
 
 from copying import replace
+from engines import run
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.receiver.recorder import record

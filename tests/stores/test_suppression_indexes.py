@@ -2,10 +2,11 @@
 
 import pytest
 from contract import NOON, SECOND
-from homes import SQLHome, run
+from homes import SQLHome
 from locations import DATABASES, own_home
 from sqlalchemy import text
 
+from engines import run
 from hookrow.stores.sql import suppressions
 from hookrow.stores.suppressions import Filter, Span
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from contract import ADA, NOON, arrival
-from homes import OURS, connect, database_user, run
+from homes import OURS
 from host_tables import HOST, make, people
 from sqlalchemy import Engine, text
 from sqlalchemy.schema import CreateTable
 
 from copying import replace
+from engines import connect, database_user, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.rules import lookup_keys
 from hookrow.core.schema import SUPPRESSION
