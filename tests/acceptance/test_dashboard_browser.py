@@ -1,6 +1,5 @@
 """The dashboard in a real browser: charts, keyboard, live updates, and hostile content."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,10 +20,10 @@ from engines import opened
 from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
-from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import record
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
+from received import arrival
 from wire import ADA, ENDPOINT, PATIENCE, SECRET, eventually, uvicorn_serving
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202e" + "W" * 70
@@ -90,8 +89,7 @@ def keep(url: str, *payloads: tuple[Any, datetime]) -> None:
     """Record payloads as if they had arrived at these times."""
     with closing(SQLStore(url)) as store:
         for payload, at in payloads:
-            body = json.dumps(payload).encode()
-            record(store, [ArrivalReader(Postmark(SECRET)).parse(body, at)])
+            record(store, [arrival(payload, at)])
 
 
 @contextmanager

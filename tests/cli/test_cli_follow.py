@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_cli_log import keep
+from log_contract import entry
 
 import world
 from command import Command
 from hookrow import Refusal, testing
 from hookrow.cli.follow import follow
-from hookrow.core.log_entry import LogEntry, StoredEntry
-from hookrow.core.result import Result
+from hookrow.core.log_entry import StoredEntry
 from hookrow.stores import SchemaChanged, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory_log import MemoryLog
+from received import keep
 from wire import ADA
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -94,27 +94,8 @@ class Log(MemoryLog):
     def commit(self, *ids: int) -> None:
         """Add entries with these ids."""
         for id_ in ids:
-            entry = LogEntry(
-                id_.to_bytes(16),
-                record_type="Open",
-                message_id=None,
-                recipient=None,
-                occurred_at=None,
-                outcome=Result.RECORDED,
-                status=200,
-                attempts=1,
-                received_at=AT,
-                last_received_at=AT,
-                ended_at=AT,
-                retry_at=None,
-                body=None,
-                reason=None,
-                provider=None,
-                source=None,
-                trace_id=None,
-            )
             self._last_id = id_ - 1
-            self.keep([entry])
+            self.keep([entry(id_)])
 
     def bounds(self) -> tuple[int, int] | None:
         if self.error is not None:

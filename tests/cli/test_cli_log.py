@@ -15,12 +15,11 @@ import pytest
 
 import world
 from command import HOOKROW, Command, Terminal
-from hookrow import Outcome, Postmark, Recorded, Refusal, testing
-from hookrow.core.log_entry import StoredEntry, entries
-from hookrow.receiver.receiver import ArrivalReader
-from hookrow.stores.sql import SQLStore
+from hookrow import Recorded, Refusal, testing
+from hookrow.core.log_entry import StoredEntry
 from hookrow.stores.sql.log import SQLLog
-from wire import ADA, ADAS, SECRET
+from received import keep
+from wire import ADA, ADAS
 
 BEA = "bea+news@example.org"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -42,15 +41,6 @@ def url(sqlite_url: str) -> str:
     """Return the URL of the file that the command uses by default, with the world in it."""
     world.fill(sqlite_url)
     return sqlite_url
-
-
-def keep(url: str, payload: object, outcome: Outcome, received: datetime | None = None) -> None:
-    """Log a payload or a raw body with an outcome, regardless of the rows."""
-    received = received or datetime.now(UTC)
-    body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
-    arrival = ArrivalReader(Postmark(SECRET)).parse(body, received)
-    with closing(SQLStore(url)) as store, store.transaction() as transaction:
-        transaction.write((), entries([arrival], [outcome], received))
 
 
 def listed(command: Command, *arguments: object) -> list[dict[str, Any]]:

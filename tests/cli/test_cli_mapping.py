@@ -1,22 +1,17 @@
 """`hookrow replay` under another mapping than the one that the log was written for."""
 
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import UTC, datetime
 
-import msgspec
 import pytest
 
 import world
 from command import Command
 from engines import run
-from hookrow import Postmark, Refusal, testing
-from hookrow.core.log_entry import entries
-from hookrow.receiver.receiver import ArrivalReader
-from hookrow.stores.sql import SQLStore
-from wire import ADA, ADAS, SECRET
+from hookrow import Refusal, testing
+from received import keep
+from wire import ADA, ADAS
 
-NOW = datetime.now(UTC)
 META = "SELECT value FROM hookrow_meta WHERE name = 'mapping'"
 ENTRY = "SELECT attempts, outcome, source FROM hookrow_notifications"
 
@@ -25,10 +20,8 @@ ENTRY = "SELECT attempts, outcome, source FROM hookrow_notifications"
 def variables(database_url: str, command: Command) -> Mapping[str, str]:
     """Log a notification, rename the table of subscribers, and map it; return the settings."""
     world.fill(database_url)
-    body = msgspec.json.encode(testing.delivery(ADA, ADAS, at=NOW))
-    arrival = ArrivalReader(Postmark(SECRET)).parse(body, NOW)
-    with closing(SQLStore(database_url)) as store, store.transaction() as transaction:
-        transaction.write((), entries([arrival], [Refusal.DISPATCH_NOT_FOUND.refused()], NOW))
+    payload = testing.delivery(ADA, ADAS, at=datetime.now(UTC))
+    keep(database_url, payload, Refusal.DISPATCH_NOT_FOUND.refused())
     run(database_url, "ALTER TABLE hookrow_subscribers RENAME TO people")
     (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
     return {"HOOKROW_DATABASE_URL": database_url}

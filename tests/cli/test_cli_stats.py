@@ -5,7 +5,6 @@ import re
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import make_url
@@ -13,16 +12,16 @@ from sqlalchemy import make_url
 import world
 from command import Command
 from engines import database_user, run
-from hookrow import Postmark, testing
+from hookrow import testing
 from hookrow.cli import hookrow
 from hookrow.dashboard import Dashboard
 from hookrow.http import Request, RequestHead
-from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
+from received import arrival
 from session import ROOT
-from wire import ADA, ADAS, SECRET
+from wire import ADA, ADAS
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
@@ -44,7 +43,7 @@ ROWS = {
 def _received(sqlite_url: str) -> None:
     """Have a database that received notifications up to two months ago."""
     world.fill(sqlite_url)
-    now, parse = datetime.now(UTC), ArrivalReader(Postmark(SECRET)).parse
+    now = datetime.now(UTC)
     recovered = testing.opening(ADA, ADAS, at=now - DAY)
     with closing(SQLStore(sqlite_url)) as store:
         for ago, payload in (
@@ -56,11 +55,10 @@ def _received(sqlite_url: str) -> None:
             (0 * DAY, testing.delivery(ADA, ADAS, at=now + HOUR - 30 * SECOND)),
             (0 * DAY, testing.opening(ADA, ADAS, at=now)),
         ):
-            body = msgspec.json.encode(payload)
-            arrival = parse(body, now - ago)
+            arrived = arrival(payload, now - ago)
             if payload is recovered:
-                keep_failed(store, [arrival])
-            record(store, [arrival])
+                keep_failed(store, [arrived])
+            record(store, [arrived])
 
 
 def figures(lines: list[str]) -> dict[str, str]:
@@ -70,11 +68,9 @@ def figures(lines: list[str]) -> dict[str, str]:
 def test_privileges(command: Command, postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
     """A user who may only read sees the same figures and notifications, and all pages."""
     world.fill(postgres_url)
-    now = datetime.now(UTC)
-    body = msgspec.json.encode(testing.suppression(ADA, None, at=now))
-    arrival = ArrivalReader(Postmark(SECRET)).parse(body, now)
+    suppressed = arrival(testing.suppression(ADA, None, at=datetime.now(UTC)))
     with closing(SQLStore(postgres_url)) as store:
-        record(store, [arrival])
+        record(store, [suppressed])
     grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}"
     with database_user(postgres_url, grant) as reader_url:
         reader = make_url(reader_url).username
@@ -94,7 +90,7 @@ def test_privileges(command: Command, postgres_url: str, caplog: pytest.LogCaptu
             dashboard.close()
             assert not caplog.messages
             with pytest.raises(Unavailable, match=f"GRANT UPDATE ON .* TO {reader}"):
-                record(store, [arrival])
+                record(store, [suppressed])
         pruned = command.call("prune", "--database-url", reader_url)
         assert pruned.returncode == 1
         assert "GRANT UPDATE ON" in pruned.stderr

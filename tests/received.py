@@ -1,0 +1,25 @@
+"""Payloads as arrivals and as entries of the log, without a server."""
+
+from contextlib import closing
+from datetime import UTC, datetime
+
+import msgspec
+
+from hookrow import Arrival, Outcome, Postmark
+from hookrow.core.log_entry import entries
+from hookrow.receiver.receiver import ArrivalReader
+from hookrow.stores.sql import SQLStore
+from wire import SECRET
+
+
+def arrival(payload: object, at: datetime | None = None) -> Arrival:
+    """Return the arrival of a payload or a raw body, now or at another time."""
+    body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
+    return ArrivalReader(Postmark(SECRET)).parse(body, at or datetime.now(UTC))
+
+
+def keep(url: str, payload: object, outcome: Outcome, at: datetime | None = None) -> None:
+    """Log a payload or a raw body with an outcome, regardless of the rows."""
+    arrived = arrival(payload, at)
+    with closing(SQLStore(url)) as store, store.transaction() as transaction:
+        transaction.write((), entries([arrived], [outcome], arrived.received_at))
