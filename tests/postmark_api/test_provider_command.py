@@ -1,6 +1,7 @@
 """The commands `hookrow provider register` and `status`."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -14,6 +15,8 @@ from providing import writes
 import world
 from command import Command
 from hookrow import Postmark, Receiver, Schema, testing
+from hookrow.postmark_api.errors import Trial
+from hookrow.postmark_api.register import advice
 from hookrow.stores.sql import SQLStore
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
 from hookrow.testing.postmark_api.state import Webhook
@@ -65,6 +68,7 @@ def run(command: Command, api: PostmarkStandIn) -> Run:
 
 
 def test_register_and_status(run: Run, api: PostmarkStandIn, url: str) -> None:
+    """Both print each stream; `status` exits with 1 if a trigger is not verified."""
     done = run("register", "--url", url, "--dry-run")
     assert done.stdout == (
         "Server Stand-in (4711)\n"
@@ -100,6 +104,13 @@ def test_register_and_status(run: Run, api: PostmarkStandIn, url: str) -> None:
     chosen = run("status", "--stream", "outbound")
     assert "\nDelivery: the log has 0 of 24 hours, from all streams.\n" in chosen.stdout
     assert "the provider posted" not in chosen.stdout
+    webhook.verified.remove(Trigger.OPEN)
+    api.state.track_opens = False
+    done = run("status")
+    assert done.returncode == 1
+    assert "    Open                paused " in done.stdout
+    assert "Open tracking is off" in done.stdout
+    assert "the trigger Open is not verified, so it is paused." in done.stdout.splitlines()[-1]
 
 
 def test_json(run: Run, api: PostmarkStandIn, url: str) -> None:
@@ -113,17 +124,6 @@ def test_json(run: Run, api: PostmarkStandIn, url: str) -> None:
     fields = {"id", "stream", "url", "triggers", "secret", "drift", "requests", "failures"}
     assert {*found["webhooks"][0]} == fields
     assert found["logged"] == {"Delivery": 0, "Open": 0, "SubscriptionChange": 0}
-
-
-def test_status_exits_with_1_on_drift(run: Run, api: PostmarkStandIn, url: str) -> None:
-    run("register", "--url", url)
-    api.webhooks[0].verified.remove(Trigger.OPEN)
-    api.state.track_opens = False
-    done = run("status")
-    assert done.returncode == 1
-    assert "    Open                paused " in done.stdout
-    assert "Open tracking is off" in done.stdout
-    assert "the trigger Open is not verified, so it is paused." in done.stdout.splitlines()[-1]
 
 
 def test_status_without_a_secret(run: Run, api: PostmarkStandIn, url: str) -> None:
@@ -144,13 +144,8 @@ def test_a_failed_verification(run: Run, api: PostmarkStandIn, url: str) -> None
     assert "The webhook was not changed." in done.stderr
     assert "Turn on acknowledge_tests" in done.stderr
     assert not api.webhooks
-    done = run("register", "--url", url, HOOKROW_SECRET="another-secret-of-16")
-    assert "    Delivery: 401. " in done.stderr
-    assert "restart it, or send it SIGHUP" in done.stderr
-    assert "another-secret-of-16" not in done.stderr
-    done = run("register", "--url", "http://127.0.0.1:9/provider/webhooks")
-    assert "    Delivery: no response. Unable to connect to the remote server." in done.stderr
-    assert "hookrow check http://127.0.0.1:9/provider/webhooks" in done.stderr
+    for status, remedy in ((401, "restart it, or send it SIGHUP"), (0, f"hookrow check {url}")):
+        assert remedy in advice(Trial("Open", success=False, status=status, message=""), url)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +154,6 @@ def test_a_failed_verification(run: Run, api: PostmarkStandIn, url: str) -> None
         (["--stream", "x"], {}, "The provider has no message stream 'x'."),
         ([], {"HOOKROW_SECRET": ""}, "set HOOKROW_SECRET, --secret or --secret-file"),
         ([], {"HOOKROW_PROVIDER_TOKEN": ""}, "set HOOKROW_PROVIDER_TOKEN"),
-        ([], {"HOOKROW_PROVIDER_TOKEN": "wrong-token"}, "The provider rejected the token"),
-        ([], {"HOOKROW_PROVIDER_API": "http://example.com"}, "plain http"),
         (["--provider-token-file", "none"], {}, "The token file none cannot be read: No such"),
         (["--provider-token-file", "empty"], {}, "The token file empty is empty"),
     ],
@@ -205,13 +198,6 @@ def test_the_token_of_another_server(
     assert not writes(api)
 
 
-def test_a_response_that_is_not_json(run: Run, api: PostmarkStandIn) -> None:
-    api.inject(Fault.NOT_JSON)
-    done = run("status")
-    assert done.returncode == 1
-    assert "is not a JSON object (status 200" in done.stderr
-
-
 def test_the_token_from_a_file(run: Run, api: PostmarkStandIn, command: Command) -> None:
     file = command.folder / "token"
     file.write_text(f"{api.token}\n")
@@ -254,7 +240,10 @@ def test_optional_records(run: Run, api: PostmarkStandIn, command: Command) -> N
     assert "The log is not available" in done.stderr
 
 
-def test_the_receiver_of_an_application(api: PostmarkStandIn, url: str, command: Command) -> None:
+def test_the_receiver_of_an_application(
+    api: PostmarkStandIn, url: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
     source = f"""
         from hookrow import Postmark, Receiver, Schema
         from hookrow.providers.resend import Resend
@@ -266,12 +255,13 @@ def test_the_receiver_of_an_application(api: PostmarkStandIn, url: str, command:
     (command.folder / "shop_provider.py").write_text(dedent(source))
     environment = {"HOOKROW_PROVIDER_TOKEN": api.token, "HOOKROW_PROVIDER_API": api.address}
     app = ("--app", "shop_provider:postmark", "provider", "register", "--url", url)
-    done = command.run(*app, "--dry-run", **environment)
+    done = command.call(*app, "--dry-run", **environment)
     assert done.returncode == 0, done.stderr
-    done = command.run(*app, **environment)
+    done = command.call(*app, **environment)
     assert "Delivery: 401" in done.stderr, "this hookrow expects the secret in another header"
-    done = command.run("--app", "shop_provider:resend", "provider", "status", **environment)
+    done = command.call("--app", "shop_provider:resend", "provider", "status", **environment)
     assert "manages only webhooks at Postmark" in done.stderr
+    del sys.modules["shop_provider"]
 
 
 def test_reconcile(run: Run, api: PostmarkStandIn, command: Command) -> None:
