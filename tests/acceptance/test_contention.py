@@ -1,8 +1,7 @@
-"""Other transactions lock the same rows: the host's, a second server's, another upgrade's."""
+"""Other transactions lock the same rows: the host's, and a second server's."""
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -11,10 +10,6 @@ import psycopg
 from traffic import NEW_YEAR, Load, Posting, fill
 
 from command import Command
-from engines import opened
-from hookrow import Schema
-from hookrow.migrations import current, needed, upgrade
-from hookrow.stores.timeouts import LOCK_TIMEOUT
 from postgres import Databases
 from wire import Connection, eventually, get, request
 
@@ -120,23 +115,3 @@ def test_two_servers_write_the_same_rows(database_url: str, tmp_path: Path) -> N
     load.check(200, 503)
     assert load.miscounted() == []
     print(load)
-
-
-def test_concurrent_upgrades(empty_database_url: str) -> None:
-    """All upgrades that start together succeed, even if another client holds the lock for long."""
-    with ThreadPoolExecutor() as threads, ExitStack() as stack:
-        engines = [stack.enter_context(opened(empty_database_url)) for _ in range(3)]
-
-        def begin() -> list[Future[Sequence[str]]]:
-            return [threads.submit(upgrade, engine, Schema()) for engine in engines]
-
-        if empty_database_url.startswith("postgresql"):
-            with psycopg.connect(empty_database_url) as other:
-                other.execute("SELECT pg_advisory_xact_lock(%s)", [0x686F6F6B726F77])
-                upgrades = begin()
-                time.sleep(LOCK_TIMEOUT + 0.5)
-        else:
-            upgrades = begin()
-        for each in upgrades:
-            each.result(60)
-        assert current(engines[0]) == needed(Schema())

@@ -134,39 +134,32 @@ def test_port_in_use(command: Command, workers: int) -> None:
         assert f":{port}: " in fail(command, "serve", *options)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("typed", ["log", "--help"])
+def write_to(output: int, command: Command, *typed: str, **variables: str) -> tuple[int, str]:
+    """Run a command with this standard output; return its status and standard error."""
+    done = subprocess.run(
+        [HOOKROW, *typed],
+        cwd=command.folder,
+        env=clean_environment() | variables,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(output)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(("typed", "unbuffered"), [("log", ""), ("--help", "1")])
 def test_full_disk(command: Command, typed: str, unbuffered: str) -> None:
     """If standard output cannot be written, the error is one line without a traceback."""
-    environment = {**clean_environment(), "PYTHONUNBUFFERED": unbuffered}
-    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(
-            [HOOKROW, typed],
-            cwd=command.folder,
-            env=environment,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    full = os.open("/dev/full", os.O_WRONLY)
     error = "Error: The output cannot be written: No space left on device.\n"
-    assert (done.returncode, done.stderr) == (1, error)
+    assert write_to(full, command, typed, PYTHONUNBUFFERED=unbuffered) == (1, error)
 
 
 def test_closed_pipe(command: Command) -> None:
     """If the reader of standard output is gone, the command ends silently, with an error status."""
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [HOOKROW, "db", "sql"],
-        cwd=command.folder,
-        env=clean_environment(),
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert write_to(writer, command, "db", "sql") == (1, "")

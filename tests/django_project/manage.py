@@ -63,21 +63,8 @@ class Manage(Command):
         """Return the environment of a process, with these variables."""
         return super().environment(self._variables | dict(variables))
 
-    def script(self, code: str, *arguments: str) -> str:
-        """Run Python with the project's apps loaded; return the output."""
-        code = f"import django\ndjango.setup()\n{code}"
-        done = self.execute(sys.executable, "-c", code, *arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     @contextmanager
     def serving_by(self, command: process.Command, app: str = "") -> Iterator[Serving]:
         """Serve the project until the block ends."""
         with process.running(command, app, self.folder, self._variables) as serving:
             yield serving
-
-    @contextmanager
-    def runserver(self) -> Iterator[int]:
-        """Run Django's own server until the block ends; yield its port."""
-        with self.serving_by(runserver) as serving:
-            yield serving.port

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy import exc
 
-from hookrow import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
+from hookrow import ConfigurationError
 from hookrow.stores import (
     AccessDenied,
     Conflict,
@@ -20,16 +20,6 @@ from hookrow.stores import (
     Unavailable,
 )
 from hookrow.stores.errors import message, store_error
-
-
-def test_each_error_is_one_of_the_configuration_or_of_a_store() -> None:
-    mistakes = (ConfigurationError, SchemaMismatch, MissingExtra)
-    failures = (StoreError, Conflict, Locked, Rejected, Unavailable)
-    for kind in (*mistakes, *failures):
-        assert issubclass(kind, HookrowError)
-        assert issubclass(kind, ConfigurationError) is (kind in mistakes)
-        assert issubclass(kind, StoreError) is (kind in failures)
-    assert issubclass(MissingExtra, ImportError)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
-"""Settings: the file `hookrow.toml`, the secret file, and the settings of workers."""
+"""Settings: the file `hookrow.toml`, the secret file, and workers."""
 
-import pickle
 import re
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -127,22 +125,6 @@ def test_wrong_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text
         settings.accepted()
     assert "hunter2" not in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-# -- workers ---------------------------------------------------------------------------
-
-
-def test_workers_get_the_settings_of_their_parent() -> None:
-    """All settings and the credentials of the dashboard, in a process that is spawned."""
-    subscribers = Role("people", {"email": "address"}, where={"state": 1}, fold="citext")
-    settings = Settings(
-        secrets=("a", "b"),
-        database_url="sqlite:///größe.db",
-        keep=None,
-        keep_bodies=timedelta(0),
-        schema=Schema(subscribers=subscribers, subscriptions=None, reasons={"*": 9}),
-    )
-    assert pickle.loads(pickle.dumps(settings)) == settings
 
 
 def test_a_worker_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
