@@ -1,6 +1,5 @@
 """Log entries of a notification that arrives again: a table for the rule and for each store."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from copying import replace
@@ -8,11 +7,7 @@ from hookrow import Arrival, Opened
 from hookrow.core.log_entry import LogEntry, fingerprint
 from hookrow.core.notification import Source
 from hookrow.core.result import Result
-
-NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-DAY = timedelta(days=1)
+from times import DAY, MINUTE, NOON, SECOND
 
 FIRST = LogEntry(
     fingerprint=fingerprint(Arrival(Opened("ada@x", "m", NOON), b"{}", NOON)),

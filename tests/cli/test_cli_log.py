@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,11 +19,11 @@ from hookrow import Recorded, Refusal, testing
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores.sql.log import SQLLog
 from received import keep
+from times import DAY, HOUR
 from wire import ADA, ADAS
 
 BEA = "bea+news@example.org"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 RECORDED = Recorded(())
 NO_DISPATCH = Refusal.DISPATCH_NOT_FOUND.refused()

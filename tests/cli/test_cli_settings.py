@@ -1,7 +1,6 @@
 """The sources of settings: flags, the environment, the file and defaults."""
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ from command import Command
 from hookrow.cli import hookrow
 from hookrow.server import run
 from hookrow.server.settings import Settings
-
-DAY = timedelta(days=1)
+from times import DAY
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 import re
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
@@ -21,9 +21,8 @@ from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
 from received import arrival
 from session import ROOT
+from times import DAY, HOUR, SECOND
 from wire import ADA, ADAS
-
-SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
 # The lines about the rows; without the log, there are no others.
 ROWS = {

@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +14,10 @@ from hookrow.django import signals
 from hookrow.providers import postmark
 from hookrow.testing import post
 from session import ROOT, read_files
+from times import NOON
 
 PAGE = "docs/how-to/migrate-from-anymail.md"
 
-NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 ADA = ("ada@example.com", "m-1")
 

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ from hookrow import Postmark, Receiver, testing
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import SECRET, post
 from session import read_blocks, read_files
-
-NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
+from times import HOUR, NOON
 
 ROWS = """
 INSERT INTO hookrow_subscribers (email) VALUES ('ada@example.com');

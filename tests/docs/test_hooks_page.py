@@ -1,7 +1,6 @@
 """The page on hooks and task queues: its code runs, with stand-ins for Celery and RQ."""
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import pytest
 from command import Command
 from hookrow import Arrival, Opened, Recorded
 from session import read_files
+from times import NOON
 
 FILES = read_files("docs/how-to/hooks-celery-rq.md")
 
-NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 CELERY = """
 from types import SimpleNamespace

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing
-from datetime import UTC, datetime
 
 from hookrow import Postmark, Receiver, testing
 from hookrow.core.optional import ALWAYS
@@ -10,12 +9,11 @@ from hookrow.postmark_api.register import triggers_of
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import SECRET, post
 from session import read_blocks
+from times import NOON
 
 PAGE = "docs/how-to/provider-webhook.md"
 
 NOBODY = ("john@example.com", "00000000-0000-0000-0000-000000000000")
-
-NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
 def test_the_enabled_triggers_are_the_supported_types() -> None:

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,10 +14,9 @@ from hookrow.cli.settings import read_file
 from hookrow.core.schema import Fold
 from hookrow.receiver.recorder import record
 from session import ROOT, read_blocks
+from times import NOON
 
 PAGE = (ROOT / "docs/how-to/tables.md").read_text(encoding="utf-8")
-
-NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
 def blocks(language: str) -> list[str]:

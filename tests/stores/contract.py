@@ -33,9 +33,9 @@ from hookrow.receiver.recorder import GroupRecorder, record
 from hookrow.stores import Store
 from hookrow.stores.census import ListCount
 from hookrow.stores.suppressions import Filter, Position, Span, find_causes
+from times import SECOND
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
 TICK = timedelta(microseconds=1)
 
 ADA, BEA, ZOE = "ada@example.com", "bea.upper@example.com", "zoë@example.net"

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from contract import ADA, BEA, NOON, SECOND, arrival, fill, opens, statuses
+from contract import ADA, BEA, NOON, arrival, fill, opens, statuses
 from homes import SUPPRESSION, Home, columns_of
 from msgspec.structs import asdict
 
@@ -38,10 +38,7 @@ from hookrow.stores import Rejected
 from hookrow.stores.log import Count, LogReader, Query, RequestKind
 from hookrow.stores.log_operations import PORTION, with_bodies
 from repeats import REPEATS
-
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
+from times import DAY, HOUR, MINUTE, SECOND
 
 GIVEN_UP = NOON - PARKED_FOR
 """At noon, notifications that were parked before then are too old to be retried."""

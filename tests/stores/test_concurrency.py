@@ -14,24 +14,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from contract import (
-    ADA,
-    BEA,
-    NOON,
-    SECOND,
-    ZOE,
-    arrival,
-    dispatch,
-    fill,
-    insistent,
-    opens,
-    statuses,
-)
+from contract import ADA, BEA, NOON, ZOE, arrival, dispatch, fill, insistent, opens, statuses
 from django.db import connections
 from django_home import BARE, DjangoHome
 from homes import OURS, UNDATED, SQLHome
 from locations import filled_home, shared_home
-from log_contract import DAY, HOUR, PROVIDERS, entry, keep, logged, numbers, parked, reader
+from log_contract import PROVIDERS, entry, keep, logged, numbers, parked, reader
 from sqlalchemy import event, make_url, text
 
 from copying import replace
@@ -50,6 +38,7 @@ from hookrow.stores.sql import sqlalchemy as host_engines
 from hookrow.stores.sql.log import PRUNE_LOCK
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from postgres import Databases
+from times import DAY, HOUR, SECOND
 from wire import PATIENCE
 
 WORKERS = 4

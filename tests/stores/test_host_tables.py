@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import get_args
 
 import pytest
-from contract import ADA, NOON, SECOND, arrival, fill, insistent, opens, statuses
+from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
 from homes import COLUMNS, OURS, SQLHome
 from host_tables import HOST, make, people
 from locations import empty_engine, own_engine
@@ -28,6 +28,7 @@ from hookrow.stores.sql.verify import verify
 from hookrow.stores.tables import attach, folded
 from own_tables import add_ada, metadata, subscribers, suppressed_at
 from postgres import Databases
+from times import SECOND
 
 engine = pytest.fixture(empty_engine)
 """A database for a host's tables."""

@@ -16,11 +16,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from contract import ADA, NOON, SECOND, arrival, fill, opens, statuses
+from contract import ADA, NOON, arrival, fill, opens, statuses
 from django.db import connections
 from homes import Home, SQLHome
 from locations import DATABASES, ON_POSTGRES, ON_SQLITE, PLACES, own_home
-from log_contract import DAY, HOUR, MINUTE, count_hours, entry, keep, logged, parked, reader
+from log_contract import count_hours, entry, keep, logged, parked, reader
 from sqlalchemy import make_url
 from test_partitions import partition
 
@@ -35,6 +35,7 @@ from hookrow.stores.log import LogReader, RequestKind
 from hookrow.stores.log_operations import totals
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.timeouts import limited_to
+from times import DAY, HOUR, MINUTE, SECOND
 from wire import eventually
 
 LATER = NOON + 365 * DAY

@@ -9,7 +9,7 @@ from itertools import chain, product
 from typing import Any, TypeAlias
 
 import pytest
-from contract import ADA, NOON, SECOND
+from contract import ADA, NOON
 from django_home import BARE, FORGETFUL_MODELS, LEAN
 from fitted import FITTED
 from homes import (
@@ -46,6 +46,7 @@ from hookrow import (
 )
 from hookrow.core.notification import Notification, Source
 from hookrow.receiver.recorder import record
+from times import SECOND
 
 Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]

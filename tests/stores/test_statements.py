@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
 from homes import SQLHome
 from locations import PLACES, shared_home
-from log_contract import DAY, MINUTE, PROVIDERS, entry, keep, parked, reader
+from log_contract import PROVIDERS, entry, keep, parked, reader
 from sqlalchemy import event
 
 from copying import replace
@@ -20,6 +20,7 @@ from hookrow import Arrival, Delivered, Reactivated, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.receiver.recorder import record
 from hookrow.stores.log import LogReader, Query
+from times import DAY, MINUTE
 
 shared = pytest.fixture(
     shared_home,

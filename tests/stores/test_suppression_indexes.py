@@ -1,7 +1,7 @@
 """How databases find the suppressed subscribers of a reason or a list, among many others."""
 
 import pytest
-from contract import NOON, SECOND
+from contract import NOON
 from homes import SQLHome
 from locations import DATABASES, own_home
 from sqlalchemy import text
@@ -9,6 +9,7 @@ from sqlalchemy import text
 from engines import run
 from hookrow.stores.sql import suppressions
 from hookrow.stores.suppressions import Filter, Span
+from times import SECOND
 
 home = pytest.fixture(own_home, params=DATABASES)
 

@@ -1,14 +1,13 @@
 """Values on the command line: durations, times, and secrets, which are hidden in output."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import click
 import pytest
 
 from hookrow.cli.options import duration, duration_or_none, moment
 from hookrow.cli.settings import hide_secrets
-
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+from times import DAY, HOUR
 
 
 def test_a_duration_is_a_number_and_a_unit_or_forever_or_none() -> None:

@@ -22,8 +22,9 @@ from hookrow.describe import (
     superseding,
 )
 from hookrow.providers.postmark import Postmark
+from times import DAY, HOUR, NOON
+from wire import ADA
 
-NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 LATER = {"ended_at": NOON + timedelta(seconds=64), "attempts": 3}
 RETRIED = {**LATER, "retry_at": datetime(2026, 3, 4, 12, 3, 8, tzinfo=UTC)}
 NO_DISPATCH = Result.DISPATCH_NOT_FOUND
@@ -60,10 +61,6 @@ def test_outcomes(first: Result, last: Result, fields: dict[str, Any], sentence:
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = StoredEntry(*(*astuple(entry), 1, first))
     assert describe_outcome(replace(logged, outcome=last, **fields)) == sentence
-
-
-ADA = "ada@example.com"
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: Any) -> StoredEntry:  # noqa: ANN401 - of an entry

@@ -23,8 +23,8 @@ from hookrow.receiver import recorder
 from hookrow.receiver.recorder import PAUSE_AFTER_OUTAGE, GroupRecorder
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError, Unavailable
 from hookrow.stores.timeouts import limited_to
+from wire import ADA
 
-ADA = "ada@example.com"
 RECORDED = Recorded(())
 LETTERS = {RECORDED: "R", Refusal.FAILED.refused(): "F", Refusal.UNAVAILABLE.refused(): "L"}
 """R: recorded; F: failed, and logged as failed; L: unavailable, and spooled for later."""

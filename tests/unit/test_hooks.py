@@ -17,9 +17,7 @@ from receiving import NOON, delivery, encode, people, receive, request, suppress
 from hookrow import Arrival, ConfigurationError, Recorded, Refusal, Refused, Suppressed
 from hookrow.receiver.event_loop import EventLoop
 from hookrow.receiver.hooks import Hook, Hooks
-from wire import PATIENCE, eventually
-
-ADA = "ada@example.com"
+from wire import ADA, PATIENCE, eventually
 
 
 class RecordingHook:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
 from receiving import NOON, head, people, receive
@@ -13,9 +13,9 @@ from hookrow.receiver.hourly import HourlyCount
 from hookrow.stores import Unavailable
 from hookrow.stores.log import RequestKind
 from hookrow.stores.memory_log import MemoryLog
+from times import HOUR, MINUTE
 from wire import eventually
 
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 WRONG, OLD = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
 
 

@@ -29,13 +29,10 @@ from hookrow.core.result import PARKED, Result, retry_at
 from hookrow.core.rules import PROBE
 from hookrow.core.sizes import TEXT_PER_BYTE, WIDEST_CHARACTER
 from repeats import FIRST, PARKED_ENTRY, REPEATS
+from times import DAY, MINUTE, NOON, SECOND
 
-NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-DAY = timedelta(days=1)
 
 OPEN = Opened("Ada@Example.com", "m-ada", NOON)
 DONE: Outcome = Recorded(())

@@ -8,8 +8,8 @@ from receiving import people
 from hookrow import Arrival, Opened, Recorded, Refusal
 from hookrow.core.log_entry import entries
 from hookrow.stores.log_operations import prune_old
+from times import DAY
 
-DAY = timedelta(days=1)
 AGES = (0, 1, 10, 100)
 """In days; how long ago entries arrived, one recorded and one parked of each age."""
 

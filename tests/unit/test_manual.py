@@ -1,7 +1,6 @@
 """Manual suppression: a change by the host is recorded and logged as a notification."""
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 from receiving import Database, people
@@ -11,9 +10,7 @@ from hookrow.core.notification import Refusal, Suppressible
 from hookrow.core.result import Result
 from hookrow.receiver.manual import change_suppression
 from hookrow.stores import Conflict, Locked
-
-ADA = "ada@example.com"
-AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
+from wire import ADA, AT
 
 
 @pytest.fixture

@@ -28,9 +28,8 @@ from receiving import (
 from hookrow import ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
 from hookrow.core.result import Result
 from hookrow.receiver.spool import Spool
-from wire import PATIENCE, SECRET, eventually
+from wire import ADA, PATIENCE, SECRET, eventually
 
-ADA = "ada@example.com"
 CLICK = {"RecordType": "Click", "Recipient": ADA, "MessageID": "m-ada"}
 
 

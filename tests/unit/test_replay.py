@@ -17,8 +17,8 @@ from hookrow.receiver.recorder import keep_failed
 from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.stores import Rejected, Unavailable
 from hookrow.stores.memory import MemoryStore
+from wire import ADA
 
-ADA = "ada@example.com"
 HELD = (Suppressible.SUBSCRIBER, 1)
 BODY = (
     b'{"RecordType": "SubscriptionChange", "Recipient": "ada@example.com", '

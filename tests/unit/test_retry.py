@@ -15,9 +15,7 @@ from hookrow.providers.postmark import Postmark, parse
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Unavailable
-from wire import PATIENCE, eventually
-
-ADA = "ada@example.com"
+from wire import ADA, PATIENCE, eventually
 
 
 def opening(number: int) -> dict[str, Any]:

@@ -37,10 +37,9 @@ from hookrow.stores.log import OTHER, Count, Counts, Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT
+from times import DAY, HOUR, MINUTE, SECOND
 from wire import PATIENCE
 
-SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 AT = datetime(2026, 3, 4, 12, 30, 15, 5, tzinfo=UTC)
 NOON = AT.replace(minute=0, second=0, microsecond=0)
 RECORDED, UNSUPPORTED, FAILED = Result.RECORDED, Result.UNSUPPORTED, Result.FAILED

@@ -3,7 +3,7 @@
 import json
 import socket
 from contextlib import closing
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta, timezone
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
@@ -37,10 +37,8 @@ from hookrow.providers import Part, limit_to
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing import SECRET, NoResponse, Payload, post
 from loopback import loopback
-from wire import free_port
+from wire import ADA, AT, free_port
 
-ADA = "ada@example.com"
-AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
 LOCAL = AT.astimezone(timezone(timedelta(hours=-4)))
 NAMES = {"RecordType", "MessageStream", "ServerID", "MessageID", "Recipient", "Tag", "Metadata"}
 CHANGE = {"ChangedAt", "Origin", "SuppressSending", "SuppressionReason"}
