@@ -32,7 +32,7 @@ from environment import POSTGRESQL, SQLITE, Database, cpu_seconds, databases, fr
 from hookrow.statistics import Period
 from hookrow.stores.sql import SQLStore
 from load import post
-from record import ROOT, format_turns
+from turns import ROOT, format_turns
 
 PASSWORD = "a-password-for-the-benchmark"
 LOGIN = {"Authorization": f"Basic {b64encode(f'hookrow:{PASSWORD}'.encode()).decode()}"}

@@ -14,13 +14,11 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from statistics import median
-from tempfile import TemporaryDirectory
 from time import thread_time
 
 from data import ROWS, SECRET, payloads
@@ -30,12 +28,9 @@ from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import record
 from hookrow.stores import Store
 from hookrow.stores.sql import SQLStore
+from turns import ROOT, alternate, checkout
 
-ROOT = Path(__file__).parents[1]
 PARTS = 4
-
-FIRST_VERSION = "b33a120"
-"""The first commit with this file; its version also measures the package of earlier commits."""
 
 
 def main() -> None:
@@ -48,35 +43,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.against:
-        compare(options)
-        return
-    costs = dict(measure(options.group, django=options.django))
-    lines = [json.dumps(costs)] if options.json else [f"{n:28} {c:6.1f}" for n, c in costs.items()]
-    print(*lines, sep="\n")
-
-
-def compare(options: argparse.Namespace) -> None:
-    """Alternate between the commit and this tree; print medians and ratios."""
-    turns: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    with checkout(options.against) as old:
-        for turn in range(options.turns):
-            before, now = _run(old, options), _run(ROOT, options)
-            for name in now:
-                turns[name].append((before[name], now[name]))
-            print(f"turn {turn + 1} of {options.turns}", file=sys.stderr)
-    print(f"{'':28} {'before':>9} {'now':>9} {'ratio':>6}  by turn")
-    for name, costs in turns.items():
-        print(f"{name:28} {format_turns(costs)}")
-
-
-def format_turns(turns: Sequence[tuple[float, ...]]) -> str:
-    """Return the median of each column and, if there are two, their ratio and that of each turn."""
-    medians = [median(column) for column in zip(*turns, strict=True)]
-    text = " ".join(f"{each:9.2f}" for each in medians)
-    if len(medians) == 1:
-        return text
-    ratios = " ".join(f"{each:.2f}" for each in sorted(turn[1] / turn[0] for turn in turns))
-    return f"{text} {medians[1] / medians[0]:6.2f}  {ratios}"
+        with checkout(options.against) as old:
+            alternate(options.turns, [partial(_run, tree, options) for tree in (old, ROOT)])
+    elif options.json:
+        print(json.dumps(dict(measure(options.group, django=options.django))))
+    else:
+        for name, cost in measure(options.group, django=options.django):
+            print(f"{name:40} {cost:9.2f}")
 
 
 def _run(tree: Path, options: argparse.Namespace) -> Mapping[str, float]:
@@ -92,22 +65,6 @@ def _run(tree: Path, options: argparse.Namespace) -> Mapping[str, float]:
     )
     costs: Mapping[str, float] = json.loads(done.stdout)
     return costs
-
-
-@contextmanager
-def checkout(commit: str) -> Iterator[Path]:
-    """Check out a commit beside this file, so that both trees use the same file system."""
-    with TemporaryDirectory(dir=Path(__file__).parent) as folder:
-        tree = Path(folder) / "tree"
-        worktree = ("git", "-C", ROOT, "worktree")
-        subprocess.run([*worktree, "add", "--quiet", "--detach", tree, commit], check=True)
-        try:
-            if not (tree / "bench" / "record.py").is_file():
-                files = ("git", "-C", tree, "checkout", "--quiet", FIRST_VERSION, "--")
-                subprocess.run([*files, "bench", "tests"], check=True)
-            yield tree
-        finally:
-            subprocess.run([*worktree, "remove", "--force", tree], check=True)
 
 
 def measure(group: int, *, django: bool) -> Iterator[tuple[str, float]]:

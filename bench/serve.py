@@ -11,15 +11,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from data import ROWS, SECRET
 from environment import Database, cpu_seconds, databases, free_port, running
 from load import post
-from record import ROOT, checkout, format_turns
+from turns import ROOT, alternate, checkout
 
 _FIRST_EDITION = (
     "CREATE TABLE IF NOT EXISTS hookrow_version (version_num VARCHAR(32) NOT NULL)",
@@ -39,7 +39,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=4, help="duration of a load")
     options = parser.parse_args()
     other = checkout(options.against) if options.against else nullcontext(ROOT)
-    turns: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
     with other as tree, databases(ROWS) as created:
         commands: list[tuple[Path, Sequence[str]]] = [(ROOT, ())]
         if options.against:
@@ -48,20 +47,27 @@ def main() -> None:
             commands.append((ROOT, ("--metrics",)))
         for database in created.values():
             database.execute(*_FIRST_EDITION)
-        for turn in range(options.turns):
-            for name, database in created.items():
-                costs = [measure(*each, database, options) for each in commands]
-                for figure in costs[0]:
-                    turns[f"{name}: {figure}"].append(tuple(each[figure] for each in costs))
-            print(f"turn {turn + 1} of {options.turns}", file=sys.stderr)
-    for name, values in turns.items():
-        print(f"{name:40}", format_turns(values))
+        alternate(options.turns, [partial(measure, *each, created, options) for each in commands])
 
 
 def measure(
-    tree: Path, flags: Sequence[str], database: Database, options: argparse.Namespace
+    tree: Path,
+    flags: Sequence[str],
+    created: Mapping[str, Database],
+    options: argparse.Namespace,
 ) -> Mapping[str, float]:
-    """Run the server of a tree, and put it under load; return its costs by name."""
+    """Measure the server of a tree on each database; return its costs by name."""
+    return {
+        f"{name}: {figure}": cost
+        for name, database in created.items()
+        for figure, cost in measure_one(tree, flags, database, options)
+    }
+
+
+def measure_one(
+    tree: Path, flags: Sequence[str], database: Database, options: argparse.Namespace
+) -> Iterator[tuple[str, float]]:
+    """Run the server of a tree, and put it under load; yield its costs with their names."""
     database.empty_log()
     database.settle()
     port = free_port()
@@ -80,12 +86,11 @@ def measure(
         one = post(port, 1, 1)
     assert not many.errors, "not every response was 200"
     server, postgres = ((b - a) / many.answered * 1e6 for a, b in zip(before, after, strict=True))
-    return {
-        "server, us of CPU": server,
-        **({"own processes, us of CPU": postgres} if database.pid else {}),
-        "rate, per second": many.answered / many.seconds,
-        "p50 of one connection, ms": one.p50,
-    }
+    yield "server, us of CPU", server
+    if database.pid:
+        yield "own processes, us of CPU", postgres
+    yield "rate, per second", many.answered / many.seconds
+    yield "p50 of one connection, ms", one.p50
 
 
 if __name__ == "__main__":
