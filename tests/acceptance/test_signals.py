@@ -20,15 +20,21 @@ READY = "Application startup complete"
 START = 90.0
 """In seconds; how long workers may take to start on a busy machine: each imports all modules."""
 
-# Workers import these scripts, too, under another name. Their parent builds a server only to check
-# the settings.
+MAIN = """
+from hookrow.__main__ import main
+
+if __name__ == "__main__":
+    main()
+"""
+"""The end of each script. Workers import the script, too, under another name."""
+
+# The parent of workers builds a server only to check the settings.
 ROTATING = f"""
 import os, signal, sys
 from multiprocessing import parent_process
 from pathlib import Path
 
 import hookrow.server.app
-from hookrow.__main__ import main
 
 class Rotating(hookrow.server.app.Server):
     def __init__(self, settings):
@@ -38,23 +44,15 @@ class Rotating(hookrow.server.app.Server):
             os.kill(os.getpid(), signal.SIGHUP)
 
 hookrow.server.app.Server = Rotating
-
-if __name__ == "__main__":
-    main()
 """
 SHORT_TIMEOUT = """
 import hookrow.server.workers
-from hookrow.__main__ import main
 
 hookrow.server.workers.STOP_TIMEOUT = 1.0
-
-if __name__ == "__main__":
-    main()
 """
 
 FAILING = """
 import hookrow.server.app
-from hookrow.__main__ import main
 
 class Failing(hookrow.server.app.Server):
     async def __call__(self, scope, receive, send):
@@ -63,9 +61,6 @@ class Failing(hookrow.server.app.Server):
         await send({"type": "lifespan.startup.failed", "message": ""})
 
 hookrow.server.app.Server = Failing
-
-if __name__ == "__main__":
-    main()
 """
 
 
@@ -81,7 +76,7 @@ def command(tmp_path: Path, sqlite_url: str) -> Command:
 def _running(command: Command, script: str) -> Command:
     """Return a command that runs a script instead of `hookrow`."""
     file = command.folder / "script.py"
-    file.write_text(script)
+    file.write_text(f"{script}{MAIN}")
     return Command(command.folder, (sys.executable, file))
 
 

@@ -22,8 +22,6 @@ from wire import ADA
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 NO_DISPATCH = Refusal.DISPATCH_NOT_FOUND.refused()
 
-Sleep = Callable[[float], None]
-
 
 @pytest.fixture
 def on_sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Callable[[], object]]], None]:

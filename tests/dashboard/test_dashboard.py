@@ -25,7 +25,7 @@ from hookrow.providers import Part, postmark
 from hookrow.providers.resend import Resend
 from hookrow.receiver.recorder import record
 from hookrow.statistics import Delays, Period, SearchResult, Statistics
-from hookrow.stores import Unavailable
+from hookrow.stores import Store, Unavailable
 from hookrow.stores.log import LogReader, Query, RequestKind
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -35,13 +35,25 @@ from wire import ADA, ADAS, AT, PATIENCE, eventually
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x07{{7*7}}"
 
 
+IN_BOTH_STORES = pytest.mark.parametrize("store", ["memory", "postgres"], indirect=True)
+
+
 @pytest.fixture
-def store() -> MemoryStore:
-    """Return a store with a subscriber and a dispatch."""
-    return MemoryStore(
-        subscribers={1: {"email": ADA}},
-        dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
-    )
+def store(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Return a store with a subscriber and a dispatch.
+
+    Or PostgreSQL, which rejects some input, with the rows of the cases.
+    """
+    if getattr(request, "param", "memory") == "memory":
+        yield MemoryStore(
+            subscribers={1: {"email": ADA}},
+            dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
+        )
+        return
+    url = request.getfixturevalue("postgres_url")
+    world.fill(url)
+    with closing(SQLStore(url)) as sql:
+        yield sql
 
 
 @pytest.fixture
@@ -63,18 +75,6 @@ def test_the_trace_and_another_provider_are_shown(store: MemoryStore, visitor: V
     assert ">Provider</th>" not in first
     assert ">Provider</th><td>other</td>" in second
     assert "Trace ID" not in second
-
-
-@pytest.fixture(params=["memory", "postgres"])
-def any_store(request: pytest.FixtureRequest, store: MemoryStore) -> Iterator[Any]:
-    """Return the store, or PostgreSQL, which rejects some input, with the rows of the cases."""
-    if request.param == "memory":
-        yield store
-        return
-    url = request.getfixturevalue("postgres_url")
-    world.fill(url)
-    with closing(SQLStore(url)) as sql:
-        yield sql
 
 
 def test_mounted_in_litestar() -> None:
@@ -135,27 +135,26 @@ WRONG: list[tuple[str, dict[str, str], int, str]] = [
 ]
 
 
-def test_wrong_queries(any_store: Any) -> None:  # noqa: ANN401 - either store
+@IN_BOTH_STORES
+def test_wrong_queries(visitor: Visitor) -> None:
     """A missing or impossible argument returns 400, an unknown row or notification 404."""
-    visitor = Visitor(any_store)
     for path, query, status, message in WRONG:
         response = visitor.get(path, **query)
         assert (response.status, query) == (status, query)
         assert message in response.body.decode()
         assert "<b>" not in response.body.decode()
-    visitor.dashboard.close(PATIENCE)
 
 
-def test_hostile_payloads(any_store: Any) -> None:  # noqa: ANN401 - either store
+@IN_BOTH_STORES
+def test_hostile_payloads(store: Store, visitor: Visitor) -> None:
     """Hostile payloads are escaped and shortened on every page."""
     long = f"{HOSTILE}{'x' * 900_000}"
     receive(
-        any_store,
+        store,
         {"RecordType": long, "Recipient": long, "MessageID": long},
         {**testing.delivery(HOSTILE, HOSTILE, at=AT), "Tag": "\0</pre><img src=x>"},
         testing.suppression(ADA, ADAS, at=AT, reason=long),
     )
-    visitor = Visitor(any_store)
     for page in (
         visitor.shows("/notifications"),
         *(visitor.shows("/notification", id=n) for n in (1, 2, 3)),
@@ -165,7 +164,6 @@ def test_hostile_payloads(any_store: Any) -> None:  # noqa: ANN401 - either stor
         assert not re.search("<script>|<img|\u202e|\x07|\0", page)
         assert "alert(1)" in page
         assert len(page) < 200_000
-    visitor.dashboard.close(PATIENCE)
 
 
 class TestNotifications:
@@ -242,12 +240,12 @@ class TestNotifications:
         assert "No notifications found." in page
 
 
-def test_search(any_store: Any) -> None:  # noqa: ANN401 - either store
+@IN_BOTH_STORES
+def test_search(store: Store, visitor: Visitor) -> None:
     """The field in the header leads to a notification, a subscriber or a dispatch, or to a hint."""
-    receive(any_store, testing.delivery(ADA, "1234", at=AT))
-    receive(any_store, testing.delivery("eve@example.com", "m 1&<b>", at=AT))
-    receive(any_store, testing.delivery("postmaster", "<5@example.com>", at=AT))
-    visitor = Visitor(any_store)
+    receive(store, testing.delivery(ADA, "1234", at=AT))
+    receive(store, testing.delivery("eve@example.com", "m 1&<b>", at=AT))
+    receive(store, testing.delivery("postmaster", "<5@example.com>", at=AT))
     for text, location in (
         ("2", "./notification?id=2"),
         (f" {ADA} ", f"./subscriber?{urlencode({'email': ADA})}"),
@@ -264,13 +262,12 @@ def test_search(any_store: Any) -> None:  # noqa: ANN401 - either store
         page = visitor.shows("/search", q=text)
         assert f"Nothing found for <q><bdi>{html.escape(text)[:300]}" in page
         assert "filter the notifications" in page
-    receive(any_store, testing.delivery("eve@example.com", "2", at=AT))
+    receive(store, testing.delivery("eve@example.com", "2", at=AT))
     page = visitor.shows("/search", q="2")
     assert '<a href="./notification?id=2">Notification 2</a>' in page
     assert '<a href="./dispatch?message_id=2">Dispatch</a>' in page
     assert page.count("<li>") == 2
     assert "Nothing found" not in visitor.shows("/search")
-    visitor.dashboard.close(PATIENCE)
 
 
 def test_replay(store: MemoryStore, visitor: Visitor) -> None:
@@ -558,12 +555,11 @@ def test_lists(store: MemoryStore, visitor: Visitor, monkeypatch: pytest.MonkeyP
     assert "<bdi>&lt;i&gt;</bdi>" in page
 
 
-def test_names_of_lists(any_store: Any) -> None:  # noqa: ANN401 - either store
+@IN_BOTH_STORES
+def test_names_of_lists(store: Store, visitor: Visitor) -> None:
     """A dispatch shows the name of its list, or its key if hookrow knows no name."""
-    visitor = Visitor(any_store)
-    name = "1" if isinstance(any_store, MemoryStore) else "news"
+    name = "1" if isinstance(store, MemoryStore) else "news"
     assert f", on list {name}." in visitor.shows("/dispatch", message_id=ADAS)
-    visitor.dashboard.close(PATIENCE)
 
 
 def test_without_lists(store: MemoryStore, visitor: Visitor) -> None:

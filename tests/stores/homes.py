@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from copying import replace
-from engines import connect
+from engines import connect, run
 from hookrow import Role, Schema
 from hookrow.core.notification import Key
 from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
@@ -220,6 +220,10 @@ class SQLHome:
             return []
         with self._engine.connect() as connection:
             return sorted(map(tuple, connection.execute(select(self._beside[-1]))))
+
+    def run(self, *statements: str) -> list[Any]:
+        """Execute statements as the host, each by itself; return the rows of the last one."""
+        return run(self._engine, *statements)
 
     def close(self) -> None:
         self.store.close()

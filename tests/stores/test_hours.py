@@ -25,7 +25,7 @@ from sqlalchemy import make_url
 from test_partitions import partition
 
 from copying import replace
-from engines import database_user, run
+from engines import database_user
 from hookrow import Postmark, Receiver
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.result import Result
@@ -52,7 +52,7 @@ def prune(home: Home) -> int:
 
 def total(home: SQLHome) -> int:
     """Return the number of entries that were counted."""
-    return int(run(home._engine, "SELECT coalesce(sum(entries), 0) FROM hookrow_hours")[0][0])
+    return int(home.run("SELECT coalesce(sum(entries), 0) FROM hookrow_hours")[0][0])
 
 
 def counted(home: SQLHome) -> int:
@@ -62,11 +62,11 @@ def counted(home: SQLHome) -> int:
 
 
 def recovered(home: SQLHome) -> int:
-    return int(run(home._engine, "SELECT coalesce(sum(recovered), 0) FROM hookrow_hours")[0][0])
+    return int(home.run("SELECT coalesce(sum(recovered), 0) FROM hookrow_hours")[0][0])
 
 
 def watermark(home: SQLHome) -> object:
-    return run(home._engine, "SELECT value FROM hookrow_meta WHERE name = 'hours_watermark'")[0][0]
+    return home.run("SELECT value FROM hookrow_meta WHERE name = 'hours_watermark'")[0][0]
 
 
 def numbers(log: LogReader | None, since: datetime, bucket: timedelta) -> tuple[int, int]:
@@ -142,8 +142,7 @@ class TestOpenTransactions:
         keep(home, entry(1))
         other.execute(insert(2))
         count_hours(home)
-        run(
-            home._engine,
+        home.run(
             "UPDATE hookrow_meta SET value = '1 0.5 99/1' WHERE name = 'hours_ceiling'",
         )
         assert reader(home).count_hours()
@@ -218,9 +217,7 @@ def test_other_isolation_levels(home: SQLHome, caplog: pytest.LogCaptureFixture)
     """
     keep(home, entry(1))
     name = make_url(home.url).database
-    run(
-        home._engine, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"
-    )
+    home.run(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
     connections.close_all()
     assert not reader(home).count_hours()
     assert "READ COMMITTED" in caplog.text
@@ -239,7 +236,7 @@ class TestIds:
         """Ids from 1 are counted again; the earlier counts remain."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
-        run(home._engine, TRUNCATE)
+        home.run(TRUNCATE)
         keep(home, entry(1), entry(2))
         assert (counted(home), watermark(home)) == (7, "2")
 
@@ -248,7 +245,7 @@ class TestIds:
         """A ceiling of ids that were truncated is not final for the new ones."""
         keep(home, *map(entry, range(1, 6)))
         assert reader(home).count_hours()
-        run(home._engine, TRUNCATE)
+        home.run(TRUNCATE)
         keep(home, entry(1))
         count_hours(home)
         keep(home, *map(entry, range(2, 9)))
@@ -259,7 +256,7 @@ class TestIds:
         """No id is assigned again, so the others are not counted twice."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
-        run(home._engine, f"DELETE FROM hookrow_notifications WHERE id > 3 OR id < {first}")
+        home.run(f"DELETE FROM hookrow_notifications WHERE id > 3 OR id < {first}")
         count_hours(home)
         keep(home, entry(6))
         assert counted(home) == 6
@@ -269,11 +266,10 @@ class TestIds:
         keep(home, entry(1))
         count_hours(home)
         for name, value in (("watermark", "1000"), ("first", "FF")):
-            run(
-                home._engine,
+            home.run(
                 f"UPDATE hookrow_meta SET value = '{value}' WHERE name = 'hours_{name}'",
             )
-        run(home._engine, "DELETE FROM hookrow_hours")
+        home.run("DELETE FROM hookrow_hours")
         keep(home, entry(2))
         assert counted(home) == 2
 
@@ -292,7 +288,7 @@ class TestIds:
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
         for new in (2, 20):
-            run(home._engine, "DELETE FROM hookrow_notifications")
+            home.run("DELETE FROM hookrow_notifications")
             keep(home, *map(entry, range(10 * new, 11 * new)))
             count_hours(home)
         assert total(home) == 5 + 2 + 20
@@ -301,7 +297,7 @@ class TestIds:
     def test_many_uncounted_entries(self, home: SQLHome) -> None:
         """They are counted in chunks, from the first existing id, however high it is."""
         keep(home, *map(entry, range(1, 10)))
-        run(home._engine, "UPDATE hookrow_notifications SET id = id + 3000000000")
+        home.run("UPDATE hookrow_notifications SET id = id + 3000000000")
         ceilings = 1 if "postgres" in home.url else 0
         assert count_hours(home) == ceilings + 3
         assert total(home) == 9
@@ -378,7 +374,7 @@ def test_counts_while_hours_are_counted(home: SQLHome) -> None:
 def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None:
     """Recording, retries and pruning continue without them, and one warning names the remedy."""
     for table in ("hookrow_hours", "hookrow_meta"):
-        run(home._engine, f"ALTER TABLE {table} RENAME TO {table}_away")
+        home.run(f"ALTER TABLE {table} RENAME TO {table}_away")
     keep(home, parked(1, minutes=1))
     keep(home, entry(1), entry(2))
     caplog.set_level(logging.WARNING)
@@ -391,7 +387,7 @@ def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None
     assert reader(home).requests(RequestKind.UNAUTHENTIC, TODAY) == (0, None, None)
     keep(home, entry(3))
     for table in ("hookrow_hours", "hookrow_meta"):
-        run(home._engine, f"ALTER TABLE {table}_away RENAME TO {table}")
+        home.run(f"ALTER TABLE {table}_away RENAME TO {table}")
     assert counted(home) == 1
 
 
@@ -409,7 +405,7 @@ def test_missing_hourly_counts(home: SQLHome, missing: str) -> None:
     count_hours(home)
     keep(home, entry(2), entry(3))
     assert numbers(reader(home), SHARP, HOUR) == (3, 1)
-    run(home._engine, missing)
+    home.run(missing)
     assert numbers(reader(home), SHARP, HOUR) == (3, 1)
 
 
@@ -421,7 +417,7 @@ def test_privileges(home: SQLHome) -> None:
     grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}"
     with database_user(home.url, grant) as url, closing(SQLStore(url)) as store:
         assert numbers(store.log, SHARP, HOUR) == (3, 0)
-        run(home._engine, f"REVOKE SELECT ON hookrow_hours FROM {make_url(url).username}")
+        home.run(f"REVOKE SELECT ON hookrow_hours FROM {make_url(url).username}")
         assert numbers(store.log, SHARP, HOUR) == (1, 0)
 
 
@@ -457,7 +453,7 @@ def test_a_group_in_which_one_recovers(home: SQLHome) -> None:
     )
     assert statuses(record(home.store, [late, never])) == [404, 404]
     count_hours(home)
-    run(home._engine, "UPDATE hookrow_dispatches SET provider_message_id = 'm-late' WHERE id = 3")
+    home.run("UPDATE hookrow_dispatches SET provider_message_id = 'm-late' WHERE id = 3")
     assert statuses(record(home.store, [late, never, new])) == [200, 404, 200]
     opened = {row["provider_message_id"]: row["opened_at"] for row in home.rows()["dispatches"]}
     assert (opened["m-late"], opened["m-ada"]) == (NOON, NOON)
@@ -539,7 +535,7 @@ def test_each_entry_counts_once(home: SQLHome, request: pytest.FixtureRequest) -
     log = reader(home)
     if "postgres" in home.url:
         zone = f"ALTER DATABASE {make_url(home.url).database} SET timezone = 'Asia/Kathmandu'"
-        run(home._engine, zone)
+        home.run(zone)
         home._engine.dispose()
         home.store.close()
         connections.close_all()

@@ -73,7 +73,7 @@ def test_the_first_notification(home: SQLHome) -> None:
     deliver(home.store)
     expected = [named(home._engine, *(f"hookrow_{each}" for each in ROLES))]
     assert recorded(home._engine) == expected
-    run(home._engine, FORGET)
+    home.run(FORGET)
     deliver(home.store)
     assert recorded(home._engine) == []
 
@@ -179,6 +179,6 @@ def test_simultaneous_receivers(
 def test_names_that_need_quotes(empty_database_url: str) -> None:
     """The record is beside the log of a host that created it."""
     with closing(SQLHome(empty_database_url, UNDATED)) as home:
-        run(home._engine, "CREATE TABLE IF NOT EXISTS hookrow_meta (name text UNIQUE, value text)")
+        home.run("CREATE TABLE IF NOT EXISTS hookrow_meta (name text UNIQUE, value text)")
         deliver(home.store)
         assert recorded(home._engine) == [named(home._engine, "people", "sends", "members")]

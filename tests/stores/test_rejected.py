@@ -8,7 +8,6 @@ from homes import OURS, SQLHome
 from locations import DATABASES, ON_POSTGRES, filled_home
 
 from copying import replace
-from engines import run
 from hookrow import Arrival, Delivered, Suppressed
 from hookrow.core.notification import SetSuppression, Suppressible
 from hookrow.receiver.recorder import record
@@ -49,7 +48,7 @@ _TRIGGER_OF_SQLITE = """
 )
 def test_rejected_row(home: SQLHome, obstacle: str, caplog: pytest.LogCaptureFixture) -> None:
     """Only the notification whose data the table rejects fails, and no value is logged."""
-    run(home._engine, obstacle)
+    home.run(obstacle)
     sent = [
         arrival(Suppressed(BEA, None, NOON, "Short")),
         arrival(Suppressed(ADA, None, NOON, "much too long")),
@@ -75,7 +74,7 @@ _BROKEN = {
 @pytest.mark.parametrize("home", [*DATABASES, "django-sqlite", "django-postgres"], indirect=True)
 def test_broken_trigger(home: SQLHome) -> None:
     """If no row of a table can be changed, notifications about other tables are recorded."""
-    run(home._engine, _BROKEN[home._engine.dialect.name])
+    home.run(_BROKEN[home._engine.dialect.name])
     suppressed = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
     seen = replace(arrival(opens(ADA, "m-ada")), body=b"another")
     record = insistent(home.store)
@@ -91,17 +90,17 @@ def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
 
     Tables that do not fit are verified again after a second, not with every group.
     """
-    run(home._engine, _BROKEN[home._engine.dialect.name])
+    home.run(_BROKEN[home._engine.dialect.name])
     sent = [arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))]
     with pytest.raises(Rejected):
         record(home.store, sent)
     of_table = " ON hookrow_subscribers" if "postgres" in home.url else ""
-    run(home._engine, f"DROP TRIGGER t{of_table}")
+    home.run(f"DROP TRIGGER t{of_table}")
     renamed = "ALTER TABLE hookrow_dispatches RENAME COLUMN {} TO {}"
-    run(home._engine, renamed.format("opened_at", "seen_at"))
+    home.run(renamed.format("opened_at", "seen_at"))
     with pytest.raises(Unavailable, match="no column 'opened_at'"):
         record(home.store, [arrival(opens(ADA, "m-ada"))])
-    run(home._engine, renamed.format("seen_at", "opened_at"))
+    home.run(renamed.format("seen_at", "opened_at"))
     with pytest.raises(Unavailable, match="no column 'opened_at'"):
         record(home.store, sent)
     monkeypatch.setattr(home.store, "_refused_at", float("-inf"))  # a second later
@@ -135,7 +134,7 @@ def test_another_thread_verifies(home: SQLHome) -> None:
 @pytest.mark.parametrize("first", [True, False], ids=["begun", "pending"])
 def test_ignored_error(home: SQLHome, *, first: bool) -> None:
     """A transaction raises an error at its end if the caller ignored an earlier one."""
-    run(home._engine, "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(5)")
+    home.run("ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(5)")
     kind = Suppressible.SUBSCRIBER
     before = home.rows()
     with pytest.raises(StoreError), home.store.transaction() as transaction:  # noqa: PT012 - in one transaction
@@ -185,7 +184,7 @@ _UPDATES_ANOTHER = """
 @pytest.mark.parametrize("host", [_RULE, _UPDATES_ANOTHER], ids=["rule", "trigger"])
 def test_several_statements(home: SQLHome, host: str) -> None:
     """If rules or triggers forbid a single statement for all changes, several are used."""
-    run(home._engine, host)
+    home.run(host)
     record = insistent(home.store)
     assert statuses(record([SUPPRESSED])) == statuses(record([SUPPRESSED])) == [200]
     for name in ("subscribers", "dispatches"):

@@ -15,7 +15,6 @@ from log_contract import PROVIDERS, entry, keep, parked, reader
 from sqlalchemy import event
 
 from copying import replace
-from engines import run
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.receiver.recorder import record
@@ -35,7 +34,7 @@ def home(shared: SQLHome) -> SQLHome:
     fill(shared)
     keep(shared, *(entry(number) for number in range(100, 4000)))
     keep(shared, *(parked(number, minutes=1) for number in range(1, 50)))
-    run(shared._engine, "ANALYZE")
+    shared.run("ANALYZE")
     return shared
 
 

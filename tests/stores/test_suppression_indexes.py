@@ -6,7 +6,6 @@ from homes import SQLHome
 from locations import DATABASES, own_home
 from sqlalchemy import text
 
-from engines import run
 from hookrow.stores.sql import suppressions
 from hookrow.stores.suppressions import Filter, Span
 from times import SECOND
@@ -79,7 +78,7 @@ def test_reasons(large: SQLHome) -> None:
 
 def test_reasons_without_the_index(large: SQLHome) -> None:
     """The rows are found among all others."""
-    run(large._engine, "DROP INDEX hookrow_subscribers_reason")
+    large.run("DROP INDEX hookrow_subscribers_reason")
     assert found(large, Filter(reason="SpamComplaint")) == ["s2", "s1"]
     assert not large.store.suppressions.plan(Filter(reason="SpamComplaint")).direct
 
@@ -91,7 +90,7 @@ def test_an_index_that_is_created_later(large: SQLHome) -> None:
         index = connection.execute(text(INDEX[large._engine.dialect.name])).scalar_one()
     for exists in (True, False, True, False):
         assert reader.plan(rare).direct is exists
-        run(large._engine, "DROP INDEX hookrow_subscribers_reason" if exists else index)
+        large.run("DROP INDEX hookrow_subscribers_reason" if exists else index)
 
 
 def test_lists(large: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
