@@ -9,10 +9,9 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from command import Command
-from engines import opened
+from engines import run
 from hookrow import Receiver, testing
 from hookrow.diagnostics.probe import check_url
 from hookrow.wsgi import WSGI
@@ -331,9 +330,7 @@ def test_host_tables(command: Command, write: Write, empty_database_url: str) ->
     """A replay uses the host's engine, mapping and provider, and leaves the engine as it was."""
     write("host", HOST.format(url=empty_database_url))
     app = ("--app", "shop.host:receiver")
-    with opened(empty_database_url) as engine, engine.begin() as connection:
-        for statement in TABLES.split(";"):
-            connection.execute(text(statement))
+    run(empty_database_url, *TABLES.split(";"))
     done = command.call(*app, "db", "upgrade")
     assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007.\n")
     assert command.call(*app, "db", "current").stdout == "0002, 0005, 0006, 0007\n"
@@ -342,15 +339,13 @@ def test_host_tables(command: Command, write: Write, empty_database_url: str) ->
     pool = host.engine.pool
     posted = testing.post(host.receiver, [ADA, "m-1", AT])
     assert posted == (404, "Engine::Dispatch not found")
-    with host.engine.begin() as connection:
-        connection.execute(text("INSERT INTO sends VALUES (1, 'm-1', 1, NULL, NULL)"))
+    run(host.engine, "INSERT INTO sends VALUES (1, 'm-1', 1, NULL, NULL)")
     done = command.call(*app, "replay", "--outcome", "dispatch_not_found")
     assert (done.returncode, done.stdout) == (0, "1 notification replayed: 1 recorded.\n")
     assert "the rows already have these" in command.call(*app, "log", "show", 1).stdout
     assert command.call(*app, "stats").returncode == 0
     assert "secret" not in command.call(*app, "check").stdout
-    with host.engine.connect() as connection:
-        assert connection.scalar(text("SELECT delivered_at FROM sends")) is not None
+    assert run(host.engine, "SELECT delivered_at FROM sends") != [(None,)]
     assert host.engine.pool is pool
     assert pool.checkedout() == 0
     host.engine.dispose()

@@ -2,10 +2,8 @@
 
 import re
 import signal
-import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 import world
 from command import HOOKROW, Command, Terminal
+from engines import run
 from hookrow import Recorded, Refusal, testing
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores.sql.log import SQLLog
@@ -149,22 +148,22 @@ class TestShow:
             keep(postgres_url, testing.opening(ADA, message_id, at=AT), NO_DISPATCH)
         options = ("--database-url", postgres_url)
         assert "Hint" not in command.call("log", "show", 1, *options).stdout
-        with psycopg.connect(postgres_url) as host:
-            host.execute(
-                "ALTER TABLE hookrow_dispatches "
-                "ALTER provider_message_id TYPE uuid USING provider_message_id::uuid"
-            )
+        run(
+            postgres_url,
+            "ALTER TABLE hookrow_dispatches "
+            "ALTER provider_message_id TYPE uuid USING provider_message_id::uuid",
+        )
         hint = "provider_message_id is mapped holds UUIDs, and this message ID is not one, so no"
         assert hint in command.call("log", "show", 1, *options).stdout
         assert "Hint" not in command.call("log", "show", 2, *options).stdout
 
     def test_replay_that_the_database_rejects(self, command: Command, url: str) -> None:
         keep(url, DELIVERY, FAILED)
-        with closing(sqlite3.connect(command.folder / "hookrow.db")) as database:
-            database.execute(
-                "CREATE TRIGGER refuse BEFORE UPDATE ON hookrow_dispatches "
-                "BEGIN SELECT RAISE(ABORT, 'ada@example.com'); END"
-            )
+        run(
+            url,
+            "CREATE TRIGGER refuse BEFORE UPDATE ON hookrow_dispatches "
+            "BEGIN SELECT RAISE(ABORT, 'ada@example.com'); END",
+        )
         fields = show(command)
         assert fields["Replay"] == (
             "could not be tested, because the database returned an error: "

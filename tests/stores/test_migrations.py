@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from homes import OURS
-from sqlalchemy import Engine, inspect, select, text
+from sqlalchemy import Engine, inspect, select
 from sqlalchemy.exc import IntegrityError
 
 import own_tables
@@ -48,11 +48,6 @@ def _names(engine: Engine) -> set[str]:
     return set(inspect(engine).get_table_names()) - {TABLE}
 
 
-def _scalar(engine: Engine, query: str) -> object:
-    with engine.connect() as connection:
-        return connection.scalar(text(query))
-
-
 class TestUpgrade:
     def test_log_added_later(self, engine: Engine) -> None:
         """A log can be added later; the other tables keep their rows."""
@@ -64,7 +59,7 @@ class TestUpgrade:
             upgrade(engine, OURS)
             assert _names(engine) == NAMES
             assert current(engine) == needed(OURS)
-        assert _scalar(engine, "SELECT count(*) FROM hookrow_lists") == 1
+        assert run(engine, "SELECT count(*) FROM hookrow_lists") == [(1,)]
 
     def test_migrations_of_the_host(self, engine: Engine) -> None:
         """The host's Alembic revision, tables and engine stay unchanged."""
@@ -76,10 +71,10 @@ class TestUpgrade:
         )
         upgrade(engine, OURS)
         assert _names(engine) == {*NAMES, "alembic_version", "people"}
-        assert _scalar(engine, "SELECT version_num FROM alembic_version") == "of-the-host"
+        assert run(engine, "SELECT version_num FROM alembic_version") == [("of-the-host",)]
         assert engine.pool.status().endswith("Current Checked out connections: 0")
         if engine.dialect.name == "postgresql":
-            assert _scalar(engine, "SHOW lock_timeout") == "0"
+            assert run(engine, "SHOW lock_timeout") == [("0",)]
 
     @pytest.mark.parametrize(
         "schema",
@@ -138,7 +133,7 @@ class TestUpgrade:
         assert upgrade(engine, Schema(log=None)) == []
         assert upgrade(engine, OURS) == OF_LOG
         assert current(engine) == needed(OURS)
-        assert _scalar(engine, f"SELECT max(version_num) FROM {FIRST_EDITION}") == "0002"
+        assert run(engine, f"SELECT max(version_num) FROM {FIRST_EDITION}") == [("0002",)]
         run(engine, f"UPDATE {FIRST_EDITION} SET version_num = '0042' WHERE version_num = '0002'")
         with pytest.raises(ConfigurationError, match="0042, which this version"):
             upgrade(engine, OURS)
@@ -227,7 +222,7 @@ def test_all_migrations_equal_the_tables(engine: Engine) -> None:
         if engine.dialect.name == "sqlite":
             run(engine, INSERT)
             now = "SELECT CAST(created_at AS TEXT) FROM hookrow_lists"
-            assert SIX_DIGITS.fullmatch(str(_scalar(engine, now)))
+            assert SIX_DIGITS.fullmatch(run(engine, now)[0][0])
         own_tables.metadata.drop_all(engine)
         run(engine, f"DROP TABLE IF EXISTS {TABLE}")
         assert not _names(engine)
@@ -254,7 +249,7 @@ def test_rows_that_a_host_inserts(database_url: str) -> None:
     """
     with opened(database_url) as engine:
         run(engine, *INSERTS)
-        assert _scalar(engine, "SELECT max(id) FROM hookrow_dispatches") == 4
+        assert run(engine, "SELECT max(id) FROM hookrow_dispatches") == [(4,)]
         for name in FOUR:
             with engine.connect() as connection:
                 made = connection.scalar(select(own_tables.metadata.tables[name].c.created_at))
