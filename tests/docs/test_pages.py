@@ -100,11 +100,6 @@ class TestDashboard:
             answer = Client().get("/mail/dashboard/")
         assert answer.headers["Location"] == "/admin/login/?next=/mail/dashboard/"
 
-    def test_images_exist(self) -> None:
-        pictures = re.findall(r"\]\((dashboard/\S+\.png)\)", read("how-to/dashboard.md"))
-        assert pictures
-        assert all((ROOT / "docs" / "how-to" / picture).is_file() for picture in pictures)
-
 
 class TestHosts:
     @pytest.mark.parametrize("page", HOSTS)

@@ -69,13 +69,9 @@ def test_a_subscriber_with_the_address_of_the_test() -> None:
     assert database.dispatches[1]["delivered_at"] == NOON
 
 
-def test_by_default_a_test_is_refused() -> None:
-    response = answer(people("ada"), TEST)
-    assert (response.status, response.body) == (404, b"Engine::Subscriber not found")
-
-
-def test_without_a_log_a_test_is_acknowledged() -> None:
+def test_the_option_needs_no_log_and_is_off_by_default() -> None:
     assert answer(people("ada", log=False), TEST, acknowledge_tests=True).status == 200
+    assert answer(people("ada"), TEST).body == b"Engine::Subscriber not found"
 
 
 def test_a_replayed_test_stays_a_test() -> None:
@@ -125,17 +121,13 @@ def test_what_is_not_parked_keeps_its_response(payload: dict[str, Any], status: 
     assert not any(entry.retry_at for entry in database.logged())
 
 
-def test_an_outage_keeps_its_response() -> None:
-    database = people("ada")
-    database.away = True
-    assert answer(database, UNKNOWN, sweep=True, acknowledge_parked=True).status == 503
-
-
-def test_a_rejected_notification_keeps_its_response() -> None:
-    """It is parked, but its 503 makes the provider send it again."""
+def test_failures_keep_their_response() -> None:
+    """A rejected notification is parked, but its 503 makes the provider send it again."""
     database = people("ada")
     database.refuses = lambda each: not hasattr(each, "body")
     assert answer(database, delivery("ada"), sweep=True, acknowledge_parked=True).status == 503
+    database.away = True
+    assert answer(database, UNKNOWN, sweep=True, acknowledge_parked=True).status == 503
 
 
 @pytest.mark.parametrize(
