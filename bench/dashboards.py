@@ -32,7 +32,7 @@ from environment import POSTGRESQL, SQLITE, Database, cpu_seconds, databases, fr
 from hookrow.statistics import Period
 from hookrow.stores.sql import SQLStore
 from load import post
-from turns import ROOT, format_turns
+from turns import ROOT, format_turns, measure_load
 
 PASSWORD = "a-password-for-the-benchmark"
 LOGIN = {"Authorization": f"Basic {b64encode(f'hookrow:{PASSWORD}'.encode()).decode()}"}
@@ -115,10 +115,11 @@ def costs(database: Database, options: argparse.Namespace) -> Iterator[str]:
         post(port, CONNECTIONS, options.seconds)  # to warm up, and to fill the log
         for turn in range(options.turns):
             for load, pause in pauses.items():
-                both = [
-                    measure(port, pid, database, number, options.seconds, pause)
-                    for number in (0, options.dashboards)
-                ]
+                both = []
+                for number in (0, options.dashboards):
+                    with opened(port, number):
+                        given = CONNECTIONS, options.seconds, pause
+                        both.append(measure_load(port, pid, database, *given))
                 for what in both[0]:
                     values = tuple(each[what] for each in both)
                     turns[f"{database.name}, {load}: {what}"].append(values)
@@ -127,25 +128,6 @@ def costs(database: Database, options: argparse.Namespace) -> Iterator[str]:
             print(f"turn {turn + 1} of {options.turns}", file=sys.stderr)
     for name, measured in turns.items():
         yield f"{name:48} {format_turns(measured)}"
-
-
-def measure(
-    port: int, pid: int, database: Database, dashboards: int, seconds: int, pause: int
-) -> Mapping[str, float]:
-    """Return the figures of a load, with this number of open dashboards."""
-    with opened(port, dashboards):
-        before = cpu_seconds(pid), cpu_seconds(database.pid)
-        load = post(port, CONNECTIONS, seconds, pause=pause)
-        after = cpu_seconds(pid), cpu_seconds(database.pid)
-    assert not load.errors, "not every response was 200"
-    server, postgres = ((b - a) / load.answered * 1e6 for a, b in zip(before, after, strict=True))
-    return {
-        "server, us of CPU": server,
-        **({"own processes, us of CPU": postgres} if database.pid else {}),
-        "rate, per second": load.answered / load.seconds,
-        "p50, ms": load.p50,
-        "p99, ms": load.p99,
-    }
 
 
 def measure_idle(port: int, pid: int, dashboards: int, seconds: int) -> float:

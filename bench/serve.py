@@ -1,7 +1,7 @@
 """The cost of `hookrow serve` over HTTP, with the log: `python bench/serve.py`.
 
-Prints the CPU time of the server and of PostgreSQL for each notification, the rate, and the median
-latency with one connection. With `--against COMMIT`, that commit and this tree alternate on the
+Prints the CPU time of the server and of PostgreSQL for each notification, the rate, and latencies,
+also with one connection. With `--against COMMIT`, that commit and this tree alternate on the
 same databases; with `--metrics`, this tree alternates without and with Prometheus metrics. The
 medians of the turns are compared. If the machine has other work, only their ratios are meaningful.
 """
@@ -11,15 +11,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 from data import ROWS, SECRET
-from environment import Database, cpu_seconds, databases, free_port, running
+from environment import Database, databases, free_port, running
 from load import post
-from turns import ROOT, alternate, checkout
+from turns import ROOT, alternate, checkout, measure_load
 
 _FIRST_EDITION = (
     "CREATE TABLE IF NOT EXISTS hookrow_version (version_num VARCHAR(32) NOT NULL)",
@@ -56,41 +56,25 @@ def measure(
     created: Mapping[str, Database],
     options: argparse.Namespace,
 ) -> Mapping[str, float]:
-    """Measure the server of a tree on each database; return its costs by name."""
-    return {
-        f"{name}: {figure}": cost
-        for name, database in created.items()
-        for figure, cost in measure_one(tree, flags, database, options)
-    }
-
-
-def measure_one(
-    tree: Path, flags: Sequence[str], database: Database, options: argparse.Namespace
-) -> Iterator[tuple[str, float]]:
-    """Run the server of a tree, and put it under load; yield its costs with their names."""
-    database.empty_log()
-    database.settle()
-    port = free_port()
-    command = (sys.executable, "-m", "hookrow", "serve", "--port", port, "--no-sweep", *flags)
-    variables = {
-        "PYTHONPATH": os.fspath(tree / "src"),
-        "HOOKROW_SECRET": SECRET,
-        "HOOKROW_DATABASE_URL": database.url,
-        "HOOKROW_LOG_LEVEL": "error",
-    }
-    with running(command, port, variables) as pid:
-        before = cpu_seconds(pid), cpu_seconds(database.pid)
-        many = post(port, options.connections, options.seconds)
-        after = cpu_seconds(pid), cpu_seconds(database.pid)
-        post(port, 1, 1)  # to warm up
-        one = post(port, 1, 1)
-    assert not many.errors, "not every response was 200"
-    server, postgres = ((b - a) / many.answered * 1e6 for a, b in zip(before, after, strict=True))
-    yield "server, us of CPU", server
-    if database.pid:
-        yield "own processes, us of CPU", postgres
-    yield "rate, per second", many.answered / many.seconds
-    yield "p50 of one connection, ms", one.p50
+    """Run the server of a tree on each database, and put it under load; return its costs."""
+    costs: dict[str, float] = {}
+    for name, database in created.items():
+        database.empty_log()
+        database.settle()
+        port = free_port()
+        command = (sys.executable, "-m", "hookrow", "serve", "--port", port, "--no-sweep", *flags)
+        variables = {
+            "PYTHONPATH": os.fspath(tree / "src"),
+            "HOOKROW_SECRET": SECRET,
+            "HOOKROW_DATABASE_URL": database.url,
+            "HOOKROW_LOG_LEVEL": "error",
+        }
+        with running(command, port, variables) as pid:
+            found = measure_load(port, pid, database, options.connections, options.seconds)
+            post(port, 1, 1)  # to warm up
+            found["p50 of one connection, ms"] = post(port, 1, 1).p50
+        costs |= {f"{name}: {figure}": cost for figure, cost in found.items()}
+    return costs
 
 
 if __name__ == "__main__":

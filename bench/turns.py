@@ -1,4 +1,4 @@
-"""Variants that are measured in turns, because the machine may become faster or slower."""
+"""Variants measured in turns, because the machine may become faster or slower; a load's figures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+
+from environment import Database, cpu_seconds
+from load import post
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,6 +40,24 @@ def format_turns(turns: Sequence[tuple[float, ...]]) -> str:
         return text
     ratios = " ".join(f"{each:.2f}" for each in sorted(turn[1] / turn[0] for turn in turns))
     return f"{text} {medians[1] / medians[0]:6.2f}  {ratios}"
+
+
+def measure_load(
+    port: int, pid: int, database: Database, connections: int, seconds: int, pause: int = 0
+) -> dict[str, float]:
+    """Put a server under load; return its figures by name. Every response must be 200."""
+    before = cpu_seconds(pid), cpu_seconds(database.pid)
+    load = post(port, connections, seconds, pause=pause)
+    after = cpu_seconds(pid), cpu_seconds(database.pid)
+    assert not load.errors, "not every response was 200"
+    server, postgres = ((b - a) / load.answered * 1e6 for a, b in zip(before, after, strict=True))
+    return {
+        "server, us of CPU": server,
+        **({"own processes, us of CPU": postgres} if database.pid else {}),
+        "rate, per second": load.answered / load.seconds,
+        "p50, ms": load.p50,
+        "p99, ms": load.p99,
+    }
 
 
 @contextmanager
