@@ -4,6 +4,8 @@ import json
 import re
 from contextlib import closing
 from datetime import UTC, datetime
+from importlib import import_module
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -64,10 +66,18 @@ def figures(lines: list[str]) -> dict[str, str]:
     return {line[:20].strip(): line[20:].split()[0] for line in lines if line}
 
 
-def test_privileges(command: Command, postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_privileges(
+    command: Command,
+    postgres_url: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A user who may only read sees the same figures and notifications, and all pages."""
     world.fill(postgres_url)
-    suppressed = arrival(testing.suppression(ADA, None, at=datetime.now(UTC)))
+    now = datetime.now(UTC)
+    module = import_module("hookrow.cli.stats")
+    monkeypatch.setattr(module, "datetime", Mock(now=lambda _: now))  # one minute for both
+    suppressed = arrival(testing.suppression(ADA, None, at=now))
     with closing(SQLStore(postgres_url)) as store:
         record(store, [suppressed])
     grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}"

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -48,6 +50,8 @@ FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
 
 LATER = datetime(2026, 3, 6, 12, 0, 0, tzinfo=UTC)
 
+MADE = datetime(2026, 11, 22, 11, 0, 0, tzinfo=UTC)
+"""The databases were made less than an hour before."""
 
 REVISIONS = ["0003", "0004", "0005", "0006", "0007", "0008"]
 
@@ -119,9 +123,14 @@ def test_serving(url: str, tmp_path: Path) -> None:
         assert after == before | {Result.RECORDED: 15, Result.UNSUPPORTED: 17}
 
 
-def test_commands_and_dashboard(url: str, tmp_path: Path) -> None:
+def test_commands_and_dashboard(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands and dashboard read the entries of version 0.1.0, replay them, and delete them."""
     command, database = Command(tmp_path), ("--database-url", url)
+    for module in ("hookrow.cli.stats", "hookrow.stores.log_operations"):
+        # The results depend on the age of the entries.
+        monkeypatch.setattr(
+            import_module(module), "datetime", Mock(wraps=datetime, now=lambda _: MADE)
+        )
 
     def call(*arguments: object) -> str:
         done = command.call(*arguments, *database)
@@ -146,6 +155,7 @@ def test_commands_and_dashboard(url: str, tmp_path: Path) -> None:
     pruned = int(call("prune", "--keep", "1m").split()[1])
     parked = [json.loads(line) for line in call("log", "--json").splitlines()]
     _, *others = parked  # the newest entry is never pruned
+    assert len(others) == 3
     assert all(entry["retry_at"] for entry in others)
     assert pruned + len(parked) == 35
 

@@ -81,7 +81,8 @@ def insert(fingerprint: int, table: str = "hookrow_notifications") -> str:
     return (
         f"INSERT INTO {table} (fingerprint, outcome, first_outcome, status, attempts, "
         "received_at, last_received_at, ended_at) SELECT decode(lpad(to_hex("
-        f"{fingerprint}), 32, '0'), 'hex'), 'recorded', 'recorded', 200, 1, now(), now(), now()"
+        f"{fingerprint}), 32, '0'), 'hex'), 'recorded', 'recorded', 200, 1, at, at, at "
+        f"FROM (SELECT timestamptz '{NOON}') AS time(at)"
     )
 
 
