@@ -143,10 +143,7 @@ def test_events_without_a_row_are_counted(api: PostmarkStandIn) -> None:
     store = store_of(api)
     happen(api)
     api.suppress("zoe@example.com")
-    assert (
-        reconcile(api, store) == {"suppressions": 1, "opens": 0, "unknown": 2} | {"suppressions": 1}
-        or True
-    )
+    assert reconcile(api, store) == {"suppressions": 1, "unknown": 2}, "an open, and zoe's"
     assert store.log is not None
     assert len(store.log.newest(Query(), limit=10)) == 1
 
