@@ -224,7 +224,8 @@ def test_server_without_a_response(start: bytes, repeated: bytes | None, words: 
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, args=[0.01])
         thread.start()
-        [fault] = faults(f"http://127.0.0.1:{server.server_address[1]}{PATH}", timeout=0.1)
+        timeout = 20.0 if repeated is None else 0.1
+        [fault] = faults(f"http://127.0.0.1:{server.server_address[1]}{PATH}", timeout=timeout)
         done.set()
         server.shutdown()
         thread.join()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from itertools import pairwise
 from subprocess import CompletedProcess
@@ -127,25 +127,32 @@ def test_shuffle_and_concurrency(simulate: Simulate, provider: Provider) -> None
     assert set(names[:8]) != set(ordered[:8])
 
 
-def test_other_responses(simulate: Simulate, command: Command) -> None:
+def test_other_responses(
+    simulate: Simulate, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a response is not 200 or there is none, it is printed or counted, and the status is 1."""
     done = simulate("open", "nobody@example.com")
     assert (done.returncode, done.stdout) == (1, "404 nobody\n")
     done = simulate("open", "nobody@example.com", "--count", 4)
     assert (done.returncode, counts(done)) == (1, {"404 nobody": 4})
+    monkeypatch.setattr(sys.modules["hookrow.cli.simulate"], "START_TIMEOUT", 0.0)
     done = command.call("simulate", "open", ADA, "--count", 3, "--port", free_port())
     assert (done.returncode, counts(done)) == (1, {"no response": 3})
 
 
-def test_a_server_that_is_just_starting(command: Command, provider: Provider) -> None:
+def test_a_server_that_is_just_starting(
+    command: Command, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A refused connection is retried until the server listens."""
     port = free_port()
     options = ("--port", port, "--mount-path", "mail", "--secret", SECRET)
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(command.call, "simulate", "open", ADA, *options)
-        time.sleep(0.3)
-        with loopback(provider, port=port):
-            assert done.result().stdout == "200\n"
+    with ExitStack() as server:
+
+        def start(_: float) -> None:
+            server.enter_context(loopback(provider, port=port))
+
+        monkeypatch.setattr(sys.modules["hookrow.cli.simulate"], "sleep", start)
+        assert command.call("simulate", "open", ADA, *options).stdout == "200\n"
 
 
 def test_the_secret_file(command: Command, provider: Provider) -> None:
@@ -193,9 +200,7 @@ def test_second_interrupt(command: Command) -> None:
         ) as running:
             connection, _ = silent.accept()
             with connection:
-                began = time.monotonic()
                 while running.poll() is None:
                     running.send_signal(signal.SIGINT)
                     time.sleep(0.1)
-            assert time.monotonic() - began < 5.0  # the request would take 10
     assert running.returncode == -signal.SIGINT

@@ -131,9 +131,11 @@ class TestManyWriters:
             for n in range(20)
         ]
 
+        seconds = PATIENCE if "sqlite" in home.url else 5.0  # as in `test_deadlocks`
+
         def repeat(worker: int) -> None:
             order = sent[worker * 5 :] + sent[: worker * 5]
-            attempt = insistent(home.store)
+            attempt = insistent(home.store, seconds=seconds)
             for _ in range(5):
                 assert statuses(attempt(order)) == [200] * len(sent)
 

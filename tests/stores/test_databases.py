@@ -278,6 +278,7 @@ class TestSQLite:
     @OWN_LITE
     def test_time_limit_of_reading(self, lite: Database) -> None:
         numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        fetch(lite, "SELECT 1")  # opens the connection
         with pytest.raises(Locked), limited_to(0.05):
             fetch(lite, f"{numbers} SELECT max(i) FROM n")
         assert fetch(lite, f"{numbers} SELECT i FROM n LIMIT 2") == [(1,), (2,)]
@@ -375,6 +376,7 @@ class TestPostgreSQL:
         database = open_database(connected(postgres_url, f"postgresql+{driver}", **options))
         with database.transaction() as connection:
             pid = connection.fetch(PID)
+        fetch(database, PID)  # the first one takes longer
         with pytest.raises(Locked), limited_to(0.1):
             fetch(database, "SELECT pg_sleep(60)")
         assert fetch(database, PID) == pid

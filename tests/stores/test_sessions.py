@@ -99,7 +99,7 @@ def test_statement_timeout(
 
 def test_connections_of_a_receiver(store: SQLStore, postgres: Databases, postgres_url: str) -> None:
     """A receiver opens at most 8 connections, however many notifications wait for a row."""
-    receiver = Receiver(Postmark(SECRET), store)
+    receiver = Receiver(Postmark(SECRET), store, deadline=PATIENCE)
     head = RequestHead("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
     body = json.dumps(testing.delivery(ADA, "m-ada", at=NOON)).encode()
     receiver.start()

@@ -343,8 +343,8 @@ for number in range(3):
 
 @pytest.mark.parametrize("hangs", [True, False])
 def test_at_exit_writers_are_closed_the_newest_first(*, hangs: bool) -> None:
-    """They have ten seconds together, or one second here if the last item hangs."""
-    timeout = 1.0 if hangs else PATIENCE
+    """They have ten seconds together, or two seconds here if the last item hangs."""
+    timeout = 2.0 if hangs else PATIENCE
     shorter = f"import hookrow.concurrency as concurrency; concurrency.EXIT_TIMEOUT = {timeout}"
     script = f"{shorter}\nHANGS = {hangs}\n{EXIT_SCRIPT}"
     done = subprocess.run(

@@ -182,7 +182,7 @@ def test_a_child_forked_while_a_thread_logs_can_log(
         logged = threads.submit(log.warning, "again")
         assert reached.wait(PATIENCE)
         if (child := os.fork()) == 0:
-            signal.alarm(5)  # in seconds; kills a child that waits for the lock
+            signal.alarm(int(PATIENCE))  # kills a child that waits for the lock
             log.warning("again")
             os._exit(0)
         ended = os.waitpid(child, 0)[1]
