@@ -7,6 +7,7 @@ import shlex
 import socket
 import subprocess
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 
@@ -119,7 +120,8 @@ def fail(command: Command, *arguments: object, **variables: str) -> str:
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_mistake(command: Command, line: str) -> None:
+def test_mistake(command: Command, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("hookrow.cli.simulate"), "START_TIMEOUT", 0.0)
     words = shlex.split(line)
     variables = dict([words.pop(0).split("=")]) if line.startswith("HOOKROW_") else {}
     assert MISTAKES[line] in fail(command, *words, **variables)
