@@ -16,6 +16,8 @@ from command import HOOKROW, Command, Terminal
 from engines import run
 from hookrow import Recorded, Refusal, testing
 from hookrow.core.log_entry import StoredEntry
+from hookrow.stores import timeouts
+from hookrow.stores.sql import postgres as sessions
 from hookrow.stores.sql.log import SQLLog
 from received import keep
 from times import DAY, HOUR
@@ -208,8 +210,12 @@ class TestReplay:
         assert world.rows(url)["dispatches"][0]["opened_at"] == AT
         assert world.rows(url)["subscribers"][1]["suppressed_at"] is None
 
-    def test_dry_run(self, command: Command, postgres_url: str) -> None:
+    def test_dry_run(
+        self, command: Command, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A dry run prints each change and each locked row, and changes neither rows nor log."""
+        monkeypatch.setitem(timeouts._LIMITS, "lock_timeout", 0.1)
+        monkeypatch.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, tuned=True))
         world.fill(postgres_url)
         option = ("--database-url", postgres_url)
         reactivation = testing.reactivation("gil@example.com", None, at=AT)

@@ -1,7 +1,6 @@
 """`manage.py hookrow`: the commands of `hookrow`, with the project's settings."""
 
 import json
-import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime

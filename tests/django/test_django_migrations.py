@@ -29,8 +29,12 @@ def test_both_migrations_create_the_same_tables(empty_database_url: str) -> None
     assert without_names(from_django) == without_names(expected)
 
 
-def test_migrate_while_the_endpoint_serves(empty_database_url: str) -> None:
+def test_migrate_while_the_endpoint_serves(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It responds with 503 until the tables exist, and then records without a restart."""
+    monkeypatch.setattr("hookrow.stores.sql.store.VERIFY_EVERY", 0.1)
+    monkeypatch.setattr("hookrow.receiver.recorder.PAUSE_AFTER_OUTAGE", 0.1)
     with django_host.default(empty_database_url):
         assert post(STRANGER).status_code == 503
         call_command("migrate", verbosity=0)

@@ -67,9 +67,11 @@ def post(port: int, body: bytes) -> int:
 @HOSTS
 @pytest.mark.filterwarnings("ignore:.*expression-based index")  # docs/how-to/tables.md explains it
 def test_alembic_upgrade_while_the_endpoint_serves(
-    tmp_path: Path, empty_database_url: str, host: str
+    tmp_path: Path, empty_database_url: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It responds with 503 until the tables exist, and then records without a restart."""
+    monkeypatch.setattr("hookrow.stores.sql.store.VERIFY_EVERY", 0.1)
+    monkeypatch.setattr("hookrow.receiver.recorder.PAUSE_AFTER_OUTAGE", 0.1)
     with example_serving(host, empty_database_url) as port:
         assert post(port, STRANGER) == 503
         setup = SETUP.format(host=host) + ATTACH

@@ -96,11 +96,12 @@ def test_the_summary_is_logged_each_minute(
         wire.eventually(lambda: caplog.messages.count(line) == 1)
 
 
-def test_new_file(empty_sqlite_url: str) -> None:
+def test_new_file(empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new file gets its tables; the endpoint is at the mount path, health checks at the root.
 
-    /readyz detects another revision of the tables within a second or two.
+    /readyz detects another revision of the tables within a second or two, here sooner.
     """
+    monkeypatch.setattr("hookrow.server.health.VALID_FOR", 0.1)
     with serving(empty_sqlite_url, mount_path="mail/") as server:
         for path, body in (("/healthz", b"ok\n"), ("/readyz", b"ready\n")):
             answer = server.get(path)
