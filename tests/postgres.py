@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, files
 from itertools import count
 from pathlib import Path
@@ -119,6 +119,12 @@ class Databases:
         """Return the URL of a database; `postgres` always exists."""
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
+    @cached_property
+    def _strategy(self) -> str:
+        """Copy files without WAL, which takes half the time; before version 15, the only way."""
+        [(number,)] = self.execute("SELECT current_setting('server_version_num')::int")
+        return "STRATEGY FILE_COPY" if number >= 150000 else ""
+
     def execute(self, statement: str, *parameters: object, url: str | None = None) -> list[Any]:
         """Run SQL outside of any transaction; return its rows, if it has any."""
         connection = psycopg.connect(url or self.url(), autocommit=True, connect_timeout=5)
@@ -129,7 +135,7 @@ class Databases:
     def create(self, template: str = "template1") -> str:
         """Create a copy of a database without connections; return its URL."""
         name = next(self._names)
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} {self._strategy}")
         return self.url(name)
 
     def drop(self, url: str) -> None:
@@ -238,9 +244,9 @@ class Server(Databases):
             yield
 
     def remove(self) -> None:
-        """Stop the server; `_WATCH` then removes its folder."""
+        """Stop the server, without saving its data; `_WATCH` then removes its folder."""
         try:
-            self.stop()
+            self.crash()
         finally:
             self._watch.communicate(timeout=REMOVAL)
 
