@@ -157,7 +157,7 @@ def test_a_loop_is_woken_once_per_group(monkeypatch: pytest.MonkeyPatch) -> None
             threads.submit(asyncio.run, submit_all(4, 5)),
             threads.submit(batch.wait, 6),
         ]
-        eventually(lambda: batch.waiting() == 6)
+        eventually(lambda: batch._queue.qsize() == 3)  # a loop queues its items later
         gate.opened.set()
         assert [each.result(PATIENCE) for each in results] == [0, [10, 20, 30], [40, 50], 60]
     assert [sorted(group) for group in gate.groups] == [[0], [1, 2, 3, 4, 5, 6]]

@@ -51,11 +51,12 @@ def event(type_: str = "email.delivered", **data: object) -> dict[str, Any]:
 def signed(
     body: bytes,
     *secrets: str,
-    at: datetime = NOW,
+    at: datetime | None = None,
     prefix: str = "svix",
     changed: Mapping[str, str] = MappingProxyType({}),
 ) -> Request:
     """Return a request with a signature by each secret, which the reference library makes."""
+    at = at or NOW
     signatures = [
         Webhook(each).sign(ID, at.replace(tzinfo=None), body.decode()) for each in secrets
     ]
@@ -88,7 +89,11 @@ def test_a_signature_of_the_reference_library(prefix: str) -> None:
     assert (part.event_id, part.trace_id, part.record_type) == (ID, ID, "email.delivered")
 
 
-def test_the_reference_library_accepts_and_rejects_the_same() -> None:
+def test_the_reference_library_accepts_and_rejects_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Other tests may have taken longer than the tolerance, and the library has a clock of its own.
+    monkeypatch.setitem(globals(), "NOW", datetime.now(UTC).replace(microsecond=0))
     body = json.dumps(event()).encode()
     for request in (
         signed(body, SECRET),
