@@ -43,7 +43,7 @@ define install
 	fi && $$pip install --quiet --disable-pip-version-check $(3)
 endef
 
-.PHONY: help setup demo test test-all acceptance environments erase report test-oldest test-newest check format \
+.PHONY: help setup demo test test-all measured acceptance environments erase report test-oldest test-newest check format \
 	mutants bench docs clean
 
 help: ## List the targets
@@ -64,8 +64,11 @@ test: $(READY) ## Run all tests except the acceptance tests, in about 3 minutes
 	@echo "About 3 minutes; \`make test-all\` runs everything."
 	@$(PYTEST) $(WORKERS) --ignore tests/acceptance
 
-test-all: PYTEST := $(BIN)/coverage run -m pytest
-test-all: erase test acceptance report test-oldest test-newest ## Run everything, and measure coverage
+test-all: measured acceptance test-oldest test-newest ## Run everything, and measure coverage
+
+# Acceptance tests run in processes what other tests cover, so they are not measured.
+measured: PYTEST := $(BIN)/coverage run -m pytest
+measured: erase test report
 
 acceptance: $(READY) ## Run the tests with real servers, a browser and containers: kills, outages, floods
 	@$(PYTEST) $(WORKERS) tests/acceptance
@@ -78,7 +81,6 @@ erase: $(READY)
 
 report: $(READY)
 	@$(BIN)/coverage combine --quiet
-	@rm -f .coverage.*  # incomplete files of killed processes
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='$(CORE)'
 

@@ -164,8 +164,7 @@ class Command:
     """Runs `hookrow` in a folder, with only the settings of a test.
 
     `temporary` is its folder for temporary files, `program` the program to run instead of the
-    command, and `terminal` the standard output of its servers. If its coverage is `measured`, it
-    takes half as long again.
+    command, and `terminal` the standard output of its servers.
     """
 
     def __init__(
@@ -173,22 +172,18 @@ class Command:
         folder: Path,
         program: Sequence[object] = (HOOKROW,),
         *,
-        measured: bool = False,
         terminal: Terminal | None = None,
     ) -> None:
         self.folder = folder
         self._program = program
-        self._measured = measured
         self._terminal = terminal
         self.temporary = folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a process, with these variables."""
-        measuring = [name for name in os.environ if name.startswith("COVERAGE_PROCESS")]
         return {
             **clean_environment(),
-            **{name: os.environ[name] for name in measuring if self._measured},
             "TMPDIR": str(self.temporary),
             "PYTHONWARNINGS": "error",
             "COLUMNS": "120",

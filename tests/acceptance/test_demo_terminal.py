@@ -22,7 +22,7 @@ def shows(terminal: Terminal, text: str) -> None:
 @contextmanager
 def demo(folder: Path, number: signal.Signals) -> Iterator[Terminal]:
     """Run the demo, and stop it with a signal after the block; it leaves no files."""
-    command = Command(folder, measured=True)
+    command = Command(folder)
     with Terminal() as terminal:
         process = subprocess.Popen(
             [HOOKROW, "demo"],

@@ -74,7 +74,7 @@ if __name__ == "__main__":
 def command(tmp_path: Path) -> Command:
     """Return the command, in an empty folder, with a short time limit for bodies."""
     (tmp_path / "short_limit.py").write_text(SHORT_LIMIT)
-    return Command(tmp_path, (sys.executable, tmp_path / "short_limit.py"), measured=True)
+    return Command(tmp_path, (sys.executable, tmp_path / "short_limit.py"))
 
 
 @pytest.fixture

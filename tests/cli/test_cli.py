@@ -230,7 +230,7 @@ def test_demo(tmp_path: Path) -> None:
 
     It ignores the settings of hookrow and of a proxy.
     """
-    done = Command(tmp_path, measured=True).run(
+    done = Command(tmp_path).run(
         "demo",
         HOOKROW_SECRET="short",
         HOOKROW_DATABASE_URL="postgresql://ada@127.0.0.1:1/mail",
@@ -260,7 +260,7 @@ def test_demo(tmp_path: Path) -> None:
 
 def test_demo_of_the_provider(tmp_path: Path) -> None:
     """A webhook is registered, and its events are repeated and reconciled."""
-    done = Command(tmp_path, measured=True).run("demo", "--provider")
+    done = Command(tmp_path).run("demo", "--provider")
     assert (done.returncode, done.stderr) == (0, "")
     for expected in (
         r"Delivery, after  0 min    200\n  dispatch 1: delivered_at 2",
