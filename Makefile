@@ -29,11 +29,17 @@ TESTS ?= tests/unit tests/stores tests/hosts tests/django tests/cli
 SAME := $(addprefix --ignore tests/stores/,test_hours.py test_partitions.py test_first_edition.py \
 	test_law.py test_cases.py test_concurrency.py test_host_tables.py)
 
-# The newest working Python on PATH or in pyenv. The newest Django requires 3.12 or later.
+# The newest working Python on PATH or in pyenv, whose root may depend on HOME. The newest Django
+# requires 3.12 or later.
 NEWER ?= $(firstword $(shell for minor in 14 13 12; do \
-	for python in python3.$$minor "$$(pyenv root 2>/dev/null)"/versions/3.$$minor.*/bin/python; do \
+	for python in python3.$$minor \
+			"$$(pyenv root 2>/dev/null)"/versions/3.$$minor.*/bin/python \
+			"$$(dirname "$$(command -v pyenv)")"/../versions/3.$$minor.*/bin/python; do \
 		"$$python" -c 'import sys; print(sys.executable)' 2>/dev/null; \
 	done; done) $(PYTHON))
+
+# Not empty if that is another version than the one of .venv.
+OTHER = $(shell test "$$($(NEWER) -V)" = "$$($(BIN)/python -V)" || echo yes)
 
 # $(call install,python,directory,arguments of pip): create an environment.
 # Without the package python3-venv, Debian's python3 lacks ensurepip: use the system's pip instead.
@@ -45,8 +51,8 @@ define install
 	fi && $$pip install --quiet --disable-pip-version-check $(3)
 endef
 
-.PHONY: help setup demo test test-all measured acceptance environments erase report test-oldest test-newest check format \
-	mutants bench docs clean
+.PHONY: help setup demo test test-all measured acceptance environments erase report \
+	test-oldest test-newest check format mutants bench docs clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -96,11 +102,12 @@ $(OLDEST): pyproject.toml
 	@mv .venv-oldest.txt $@
 
 test-newest: $(NEWEST) ## Run tests on the newest version of each dependency and the newest Python found
-	.venv-newest/bin/pytest $(WORKERS) $(SAME) $(TESTS)
+	$(if $(OTHER),.venv-newest/bin/pytest $(WORKERS) $(SAME) $(TESTS),\
+		@echo "Skipped, because .venv has the same Python and the newest dependencies, too.")
 
-$(NEWEST): pyproject.toml
-	$(call install,$(NEWER),.venv-newest,--editable '$(ALL)')
-	@touch $@
+$(NEWEST): pyproject.toml | $(READY)
+	$(if $(OTHER),$(call install,$(NEWER),.venv-newest,--editable '$(ALL)'))
+	$(if $(OTHER),@touch $@)
 
 CORE := src/hookrow/core/log_entry.py,src/hookrow/core/notification.py,src/hookrow/core/optional.py,src/hookrow/core/rules.py,src/hookrow/providers/postmark.py,src/hookrow/http.py,src/hookrow/core/schema.py,src/hookrow/errors.py
 
