@@ -1,5 +1,6 @@
 """Outages of PostgreSQL: 503 within the deadline, no lost notification, and recovery."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,10 +21,20 @@ from hookrow.stores.sql import SQLStore
 from postgres import Server
 from wire import ADA, eventually
 
-DEADLINE = 5.0
-"""In seconds; the time limit for responses, to which a busy machine may add `SLACK`."""
+DEADLINE = 2.0
+"""In seconds; a shorter time limit for responses, to which a busy machine may add `SLACK`."""
 
 SLACK = 3.0
+
+SHORT_DEADLINE = f"""
+from hookrow import Receiver
+from hookrow.__main__ import main
+
+Receiver.__init__.__kwdefaults__["deadline"] = {DEADLINE}
+
+if __name__ == "__main__":
+    main()
+"""
 
 
 class Service:
@@ -51,8 +62,10 @@ def service(own_postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> I
     """Run the server on an empty database."""
     url, folder = own_postgres.create(), tmp_path_factory.mktemp("service")
     own_postgres.execute(sql("postgresql"), url=url)
-    spool = folder / "spool"
-    with Command(folder).serving("--database-url", url, "--spool", spool) as serving:
+    spool, script = folder / "spool", folder / "short_deadline.py"
+    script.write_text(SHORT_DEADLINE)
+    command = Command(folder, (sys.executable, script))
+    with command.serving("--database-url", url, "--spool", spool) as serving:
         yield Service(url, serving, spool)
 
 
