@@ -31,6 +31,12 @@ FOLDER = Path(__file__).parent
 
 sys.path.append(str(FOLDER / "stores"))  # its support modules serve acceptance tests, too
 
+LONG = [
+    *("test_container.py", "test_hostile.py", "test_interrupted_upgrade.py"),
+    *("test_tutorials.py", "test_server.py", "test_dashboard_browser.py"),
+]
+"""The acceptance tests that take longest begin first, so that both workers end at the same time."""
+
 SHARED = pytest.StashKey[Server]()  # the server that pytest-xdist's controller runs for all
 
 
@@ -38,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(FOLDER / "acceptance"):
             item.add_marker(pytest.mark.slow)
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
 
 
 def pytest_report_header() -> str:
