@@ -49,7 +49,7 @@ class Terminal:
 
     @property
     def printed(self) -> str:
-        """The output so far."""
+        """The output so far, of which the last part may arrive a moment after it was written."""
         with suppress(BlockingIOError):  # nothing new
             self._printed += os.read(self._reader, 65536)
         return self._printed.decode()
@@ -84,8 +84,8 @@ class Serving:
     def dashboard_address(self) -> str:
         """The dashboard's address with its token, as printed to the terminal."""
         assert self._terminal is not None
-        found = re.search(r"http://\S+\?token=\S+", self._terminal.printed)
-        assert found, self._terminal.printed
+        terminal = self._terminal
+        found = eventually(lambda: re.search(r"http://\S+\?token=\S+(?=\s)", terminal.printed))
         return found[0]
 
     @property

@@ -163,7 +163,7 @@ def listens(port: int, host: str = "127.0.0.1") -> bool:
     return False
 
 
-def eventually(true: Callable[[], T], *, seconds: float = PATIENCE) -> T:
+def eventually(true: Callable[[], T | None], *, seconds: float = PATIENCE) -> T:
     """Wait until the result is true, and return it. Fails if this takes too long."""
     until = time.monotonic() + seconds
     while not (found := true()):

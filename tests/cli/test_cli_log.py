@@ -21,7 +21,7 @@ from hookrow.stores.sql import postgres as sessions
 from hookrow.stores.sql.log import SQLLog
 from received import keep
 from times import DAY, HOUR
-from wire import ADA, ADAS
+from wire import ADA, ADAS, eventually
 
 BEA = "bea+news@example.org"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -328,7 +328,7 @@ def test_progress(command: Command, url: str, typed: str, label: str) -> None:
             stderr=terminal.writer,
             check=True,
         )
-        assert re.search(rf"{label}  \[#+\]  100%", terminal.printed)
+        eventually(lambda: re.search(rf"{label}  \[#+\]  100%", terminal.printed))
 
 
 def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:

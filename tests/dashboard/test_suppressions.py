@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import gc
 import html
 import re
 from collections.abc import Iterator
@@ -261,6 +262,7 @@ class TestDownload:
         named: str,
     ) -> None:
         """The log has the user and the number of rows that the client has received."""
+        gc.collect()  # ends the downloads of earlier tests, which are logged then
         monkeypatch.setattr(download, "BATCH", 10)
         dashboard = Dashboard(many(120), authorize=lambda _: user)
         with caplog.at_level("INFO", "hookrow"):
