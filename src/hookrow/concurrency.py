@@ -79,17 +79,23 @@ class PeriodicTask:
     def _run(self) -> None:
         self._closing.wait(self._delay)
         while not self._closed:
-            pause = self._seconds
-            try:
-                if self._work() is True:
-                    pause = min(pause, PAUSE)
-            except Exception as error:  # noqa: BLE001 - the next call may succeed
-                pause = min(pause, RETRY_AFTER)
-                log.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
+            pause = self._attempt(self._work)
             if pause > LONG_PAUSE:
                 close_thread_connections()
             self._closing.wait(pause)
+        self._attempt(self._finish)
         close_thread_connections()
+
+    def _attempt(self, work: Callable[[], object]) -> float:
+        """Call a function; return the pause until the next call, in seconds."""
+        try:
+            return min(self._seconds, PAUSE) if work() is True else self._seconds
+        except Exception as error:  # noqa: BLE001 - the next call may succeed
+            log.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
+            return min(self._seconds, RETRY_AFTER)
+
+    def _finish(self) -> None:
+        """Do what remains when the task is closed. Subclasses may override this."""
 
 
 class Resettable(Protocol):

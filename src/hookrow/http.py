@@ -33,6 +33,9 @@ BODY_TIMEOUT = 15.0
 SECRET_HEADER = "X-Provider-Secret"  # noqa: S105 - a name
 """The header that contains the secret, unless a provider names another one."""
 
+PROBE_AGENT = b"Postmark (hookrow check)"
+"""The User-Agent of the requests by which hookrow checks a webhook."""
+
 REQUEST_ID_HEADER = "X-Request-Id"
 """The header with the request's id: in requests, if a proxy assigns ids, and in all responses."""
 

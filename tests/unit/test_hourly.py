@@ -8,13 +8,14 @@ from datetime import datetime
 import pytest
 from receiving import NOON, head, people, receive
 
+from hookrow import Postmark, Receiver
 from hookrow.receiver import hourly
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.stores import Unavailable
 from hookrow.stores.log import RequestKind
 from hookrow.stores.memory_log import MemoryLog
 from times import HOUR, MINUTE
-from wire import eventually
+from wire import SECRET, eventually
 
 WRONG, OLD = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
 
@@ -91,14 +92,32 @@ def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_uses_of_old_secrets_are_added(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each counts once, also after the secrets were reloaded, which resets their numbers."""
+    """Each counts once."""
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
-    matches = {0: 5, 1: 0}
-    with closing(HourlyCount(log, lambda: matches)) as task:
+    uses = 2
+    with closing(HourlyCount(log, lambda: uses)) as task:
+        uses = 4
         task.start()
-        matches[1] = 2
         eventually(lambda: log.requests(OLD, NOON).number == 2)
-        matches.update({0: 9, 1: 1, 2: 0})
-        eventually(lambda: log.requests(OLD, NOON).number == 3)
-        matches[2] = 3
-        eventually(lambda: log.requests(OLD, NOON).number == 6)
+        uses = 7
+        eventually(lambda: log.requests(OLD, NOON).number == 5)
+
+
+def test_uses_before_a_reload_and_before_the_end_are_added() -> None:
+    """Those of the last minute are written on close, although the secrets were replaced twice."""
+    database, postmark = people("ada"), Postmark("new-secret", SECRET)
+    assert database.log is not None
+    with closing(Receiver(postmark, database)) as receiver:
+        receiver.start()
+        for number in range(3):
+            assert receiver.admit(head()) is None
+            postmark.accept(f"secret-{number}", SECRET)
+    assert database.log.requests(OLD, NOON).number == 3
+
+
+def test_a_database_that_is_away_at_the_end(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    """Closing the task logs this, and ends."""
+    log.away = True
+    with closing(HourlyCount(log)) as task:
+        task.add(WRONG, NOON)
+    assert caplog.messages == ["The hourly count failed: Unavailable: gone"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hookrow import ConfigurationError, Postmark, RequestHead
 from hookrow.core.notification import (
@@ -21,6 +22,7 @@ from hookrow.core.notification import (
     Suppressed,
     Unsupported,
 )
+from hookrow.http import PROBE_AGENT
 from hookrow.providers import Part
 from hookrow.providers.postmark import explain
 
@@ -114,6 +116,11 @@ def test_requests_are_counted_by_secret_and_secrets_can_be_replaced() -> None:
     assert provider.matched == Counter()
     assert authenticate(b"old", b"newest", b"new") == [False, True, True]
     assert provider.matched == Counter({0: 1, 1: 1})
+    assert provider.old_matches == 2, "which no replacement resets"
+    probe = _head(b"new", name=b"x-our-token")
+    probe = replace(probe, headers=[*probe.headers, (b"user-agent", PROBE_AGENT)])
+    assert provider.admit(probe) is None
+    assert (provider.matched[1], provider.old_matches) == (2, 2)
 
 
 # -- bodies ----------------------------------------------------------------------------

@@ -122,6 +122,7 @@ def test_several_secrets_are_counted_by_position() -> None:
     for secrets in ((OLD,), (OLD, SECRET), (OLD,)):
         assert resend.read(signed(b"{}", *secrets))
     assert resend.matched == {0: 1, 1: 2}
+    assert resend.old_matches == 2
     resend.accept(SECRET)
     with pytest.raises(Unauthentic):
         resend.read(signed(b"{}", OLD))

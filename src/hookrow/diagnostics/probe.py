@@ -29,7 +29,7 @@ from hookrow.describe import pluralize
 from hookrow.diagnostics.diagnosis import Reply, Sent, diagnose
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, SECRET_HEADER
+from hookrow.http import ENDPOINT, PROBE_AGENT, SECRET_HEADER
 from hookrow.providers.postmark import Postmark
 
 TIMEOUT = 30.0
@@ -199,7 +199,7 @@ def _send(url: SplitResult, sent: Sent, secret: str | None, name: str, timeout: 
 
 def _post(url: SplitResult, sent: Sent, secret: str | None, name: str, timeout: float) -> Reply:
     """Send a request without following redirects. Only `Sent.CONFIGURED` sends the secret."""
-    headers = {"Content-Type": "application/json", "User-Agent": "Postmark (hookrow check)"}
+    headers = {"Content-Type": "application/json", "User-Agent": PROBE_AGENT.decode()}
     if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
         headers[name] = value
     body = BODY.ljust(LARGE) if sent is Sent.CONFIGURED else BODY

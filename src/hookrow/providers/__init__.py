@@ -84,6 +84,9 @@ class Provider(BodyParser):
     """The number of requests by the position of the secret, if they are counted; 0 is the newest.
     """
 
+    old_matches: int = 0
+    """The number of requests whose secret was not the newest; no reload of secrets resets it."""
+
     responses: Mapping[Refusal, Response] = MappingProxyType({})
     """The response to each refusal whose response is not the contract's.
 

@@ -27,7 +27,7 @@ from hookrow.core.notification import (
 )
 from hookrow.core.optional import ALWAYS
 from hookrow.errors import ConfigurationError
-from hookrow.http import SECRET_HEADER, Request, RequestHead
+from hookrow.http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.providers import LONGEST_TEXT, Part, Provider, text_of, utc
 
 MIN_SECRET_LENGTH = 16
@@ -201,7 +201,8 @@ class Postmark(Provider):
     Several secrets are accepted at a time, so that a secret can be rotated: `Postmark(new, old)`.
     A secret consists of visible ASCII characters, because no others pass through every proxy
     unchanged (RFC 9110, section 5.5). `matched` counts the requests with each secret, by its
-    position.
+    position, until `accept`; `old_matches` counts those whose secret is not the newest, except the
+    probes of `hookrow check` and `hookrow provider rotate`.
 
     Raises `ConfigurationError` if a secret is missing, empty or not allowed in a header.
     """
@@ -245,6 +246,8 @@ class Postmark(Provider):
         if matched is None:
             return f'Secret error="{"wrong" if value else "missing"}"'
         self.matched[matched] += 1
+        if matched and head.header("user-agent") != PROBE_AGENT:
+            self.old_matches += 1
         return None
 
     def read(self, request: Request) -> Sequence[Part]:

@@ -9,6 +9,7 @@ from operator import itemgetter
 
 from hookrow.concurrency import PeriodicTask
 from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 COUNT_EVERY = 60.0
 """In seconds; the interval between two updates."""
@@ -21,16 +22,15 @@ class HourlyCount(PeriodicTask):
     """Counts the log's new entries, and the requests without a valid secret or with an old one.
 
     The log does not show the latter, so each process counts them by hour, in UTC, until the next
-    update that succeeds. Those of the last minute are lost if the process ends. `matches` returns
-    the number of requests by the position of their secret, which a reload of secrets resets to 0.
+    update that succeeds, or until `close`. Those of the last minute are lost if the process ends
+    without it. `old_matches` returns the number of requests with an old secret, which never
+    decreases.
     """
 
     _counts: Counter[tuple[RequestKind, datetime]]
 
-    def __init__(
-        self, log: LogReader, matches: Callable[[], Mapping[int, int]] = dict[int, int]
-    ) -> None:
-        self._matches = matches
+    def __init__(self, log: LogReader, old_matches: Callable[[], int] = int) -> None:
+        self._old_matches = old_matches
         super().__init__(self._update, seconds=COUNT_EVERY, name="hourly count", later=True)
         self._log = log
 
@@ -44,12 +44,19 @@ class HourlyCount(PeriodicTask):
         """Return to the state before `start`, without requests, which the parent process counts."""
         super().reset()
         self._counts = Counter()
-        self._old_matches = self._count_old_matches()
+        self._counted = self._old_matches()
 
     def _update(self) -> bool:
-        matches, earlier = self._count_old_matches(), self._old_matches
-        self._old_matches = matches
-        if new := matches - earlier if matches >= earlier else matches:
+        self._add_requests()
+        return self._log.count_hours()
+
+    def _finish(self) -> None:
+        with limited_to(STATEMENT_TIMEOUT):
+            self._add_requests()
+
+    def _add_requests(self) -> None:
+        if new := self._old_matches() - self._counted:
+            self._counted += new
             self.add(RequestKind.OLD_SECRET, datetime.now(UTC), new)
         with self._lock:
             counts, self._counts = self._counts, Counter()
@@ -59,13 +66,9 @@ class HourlyCount(PeriodicTask):
         except Exception:
             self._keep(counts)
             raise
-        return self._log.count_hours()
 
     def _keep(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
         with self._lock:
             self._counts.update(counts)
             while len(self._counts) > MOST_COUNTS:
                 del self._counts[min(self._counts, key=itemgetter(1))]
-
-    def _count_old_matches(self) -> int:
-        return sum(count for position, count in self._matches().items() if position)

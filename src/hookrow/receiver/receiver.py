@@ -100,7 +100,7 @@ class Receiver:
         self._writers = self._responder.create_writers(group, backlog)
         self._parked = self._hourly = None
         if store.log is not None:
-            self._hourly = HourlyCount(store.log, lambda: provider.matched)
+            self._hourly = HourlyCount(store.log, lambda: provider.old_matches)
             self._parked = ParkedRetry(store, store.log, provider, self._responder.notify)
         if self._observer is not None:
             self._observer.start(
