@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from subprocess import CompletedProcess
 from textwrap import dedent
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from providing import writes
 import world
 from command import Command
 from hookrow import Postmark, Receiver, Schema, testing
+from hookrow.postmark_api import rotate
 from hookrow.postmark_api.errors import Trial
 from hookrow.postmark_api.register import advice
 from hookrow.stores.sql import SQLStore
@@ -314,7 +315,7 @@ def test_rotate(run: Run, api: PostmarkStandIn, command: Command) -> None:
     """A hookrow whose secret is not in a file is told how to rotate it by hand."""
     done = run("rotate")
     assert done.returncode == 1
-    assert "Only a secret file can be rotated: set --secret-file." in done.stderr
+    assert "Only secrets in a file can be rotated: set --secret-file." in done.stderr
     file = command.folder / "secrets"
     file.write_text(f"{SECRET}\n")
     given = {"HOOKROW_SECRET": "", "HOOKROW_SECRET_FILE": str(file)}
@@ -325,3 +326,32 @@ def test_rotate(run: Run, api: PostmarkStandIn, command: Command) -> None:
     partial = run("rotate", "--finish", "--stream", "outbound", **given)
     assert (partial.returncode, "omit --stream" in partial.stderr) == (2, True)
     assert not writes(api)
+
+
+def test_a_rotation_whose_verification_fails(
+    run: Run, api: PostmarkStandIn, url: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the webhook's URL."""
+    run("register", "--url", url, "--stream", "outbound")
+    [webhook] = api.webhooks
+    webhook.url = "http://127.0.0.1:9/provider/webhooks"
+    file = command.folder / "secrets"
+    file.write_text(f"{SECRET}\n")
+    monkeypatch.setattr(rotate, "accepts", lambda *_, **__: True)
+    given = {"HOOKROW_SECRET": "", "HOOKROW_SECRET_FILE": str(file)}
+    done = run("rotate", "--instance", url, **given)
+    assert done.returncode == 1
+    assert "    Delivery: no response. " in done.stderr
+    assert f"hookrow check {webhook.url}" in done.stderr
+
+
+def test_a_rotation_with_the_token_of_another_server(run: Run, url: str, command: Command) -> None:
+    event = testing.delivery(ADA, None, at=datetime.now(UTC)) | {"ServerID": 4712}
+    assert testing.post(url, event, secret=SECRET)[0] == 404
+    file = command.folder / "secrets"
+    file.write_text(f"{SECRET}\n")
+    for more in ((), ("--finish",)):
+        done = run("rotate", *more, HOOKROW_SECRET="", HOOKROW_SECRET_FILE=str(file))
+        assert done.returncode == 1
+        assert "use the token of that server" in done.stderr
+    assert file.read_text() == f"{SECRET}\n"

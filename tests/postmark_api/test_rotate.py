@@ -1,23 +1,26 @@
 """The rotation of a webhook's secret."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from providing import Fragile, Killed, client, writes
 
 from hookrow import Postmark, Receiver
+from hookrow.diagnostics.probe import accepts
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api import rotate
+from hookrow.postmark_api import rotate, secret_file
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, VerificationFailed
 from hookrow.postmark_api.register import Wanted, register
-from hookrow.postmark_api.rotate import RETRIES_FOR, Rotation, SecretFile
+from hookrow.postmark_api.rotate import COUNTED_WITHIN, RETRIES_FOR, Rotation
+from hookrow.postmark_api.secret_file import SecretFile, State
 from hookrow.postmark_api.webhooks import read_streams
 from hookrow.server.settings import read_secrets
 from hookrow.stores.log import RequestKind
@@ -30,6 +33,8 @@ from wire import ENDPOINT, SECRET
 HEADER = "X-Provider-Secret"
 STEP = timedelta(seconds=1)
 
+RunKilled: TypeAlias = Callable[[Callable[[PostmarkAPI], object], int], bool]
+
 
 @dataclass
 class Home:
@@ -41,11 +46,12 @@ class Home:
     url: str
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     reloads: bool = True
-    slept: int = 0
+    slept: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def sleep(self, _: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Reload the secrets, as after SIGHUP."""
-        self.slept += 1
+        self.slept.append(seconds)
         if self.reloads:
             self.postmark.accept(*self.file.read())
 
@@ -59,7 +65,11 @@ class Home:
             dry_run=dry_run,
             sleep=self.sleep,
             now=lambda: self.now,
+            notify=self.notes.append,
         )
+
+    def finish(self, store: MemoryStore | None = None, api: PostmarkAPI | None = None) -> list[str]:
+        return [*self.rotation(api).finish(store or MemoryStore())]
 
     def secrets_at_the_provider(self) -> set[str]:
         return {each.headers[0]["Value"] for each in self.api.webhooks}
@@ -100,10 +110,10 @@ def test_a_rotation(home: Home) -> None:
     assert writes(home.api) == [f"PUT /webhooks/{each.id}" for each in home.api.webhooks]
     home.now += RETRIES_FOR - STEP
     with pytest.raises(ConfigurationError, match="for another 1 minute:"):
-        list(home.rotation().finish(MemoryStore()))
+        home.finish()
     assert home.file.read() == [new, old]
     home.now += STEP
-    assert list(home.rotation().finish(MemoryStore()))[-1] == "The rotation is complete."
+    assert home.finish()[-1] == "The rotation is complete."
     assert home.file.read() == [new]
     assert home.postmark.secrets == (new,)
     assert [*home.file.path.parent.iterdir()] == [home.file.path], "nothing else is left"
@@ -111,11 +121,11 @@ def test_a_rotation(home: Home) -> None:
 
 def test_a_second_run_changes_nothing(home: Home) -> None:
     list(home.rotation().begin())
-    secrets, at = home.file.read(), home.file.rotated_at
+    secrets, at = home.file.read(), home.file.state.rotated_at
     home.api.requests.clear()
     home.now += timedelta(minutes=5)
     list(home.rotation().begin())
-    assert (home.file.read(), home.file.rotated_at) == (secrets, at)
+    assert (home.file.read(), home.file.state.rotated_at) == (secrets, at)
     assert not writes(home.api)
 
 
@@ -177,11 +187,11 @@ def test_finish_needs_a_rotation(home: Home) -> None:
     list(home.rotation().begin())
     home.api.webhooks[0].headers = ({"Name": HEADER, "Value": SECRET},)
     with pytest.raises(ConfigurationError, match="do not have the newest secret"):
-        list(home.rotation().finish(MemoryStore()))
+        home.finish()
     list(home.rotation().begin())
-    home.file.set_rotated(None)
+    home.file.delete_state()
     with pytest.raises(ConfigurationError, match="time of the rotation is unknown"):
-        list(home.rotation().finish(MemoryStore()))
+        home.finish()
 
 
 def test_finish_while_the_old_secret_is_used(home: Home) -> None:
@@ -191,12 +201,108 @@ def test_finish_while_the_old_secret_is_used(home: Home) -> None:
     assert store.log is not None
     store.log.add_requests({(RequestKind.OLD_SECRET, home.now - timedelta(minutes=119)): 1})
     with pytest.raises(ConfigurationError, match="The old secret was used in the hour from"):
-        list(home.rotation().finish(store))
+        home.finish(store)
     with pytest.raises(ConfigurationError, match="cannot be opened"):
         list(home.rotation().finish(None))
     home.now += timedelta(minutes=1)
-    list(home.rotation().finish(store))
+    home.finish(store)
     assert len(home.file.read()) == 1
+
+
+def test_finish_waits_for_the_counts_of_the_last_minute(home: Home) -> None:
+    list(home.rotation().begin())
+    home.now += RETRIES_FOR
+    store = MemoryStore()
+    steps = home.rotation()
+
+    def sleep(seconds: float) -> None:
+        assert store.log is not None
+        assert seconds == COUNTED_WITHIN > 60
+        store.log.add_requests({(RequestKind.OLD_SECRET, home.now): 1})
+
+    with pytest.raises(ConfigurationError, match="was used in the hour from"):
+        list(replace(steps, sleep=sleep).finish(store))
+    assert len(home.file.read()) == 2
+    assert home.notes == [
+        "Waiting for 75 s, because the uses of the old secret are written once a minute."
+    ]
+
+
+def test_finish_without_a_log(home: Home) -> None:
+    """The provider's retries have ended, but another sender may still use the old secret."""
+    list(home.rotation().begin())
+    home.now += RETRIES_FOR
+    home.finish(MemoryStore(log=None))
+    assert len(home.file.read()) == 1
+    assert [note for note in home.notes if "cannot see whether the old secret is" in note]
+
+
+def test_an_instance_that_still_accepts_the_old_secret(home: Home) -> None:
+    """The state is kept until it rejects it, so that the next run continues there."""
+    list(home.rotation().begin())
+    old = home.file.read()[1]
+    home.now += RETRIES_FOR
+    home.reloads = False
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=f"{home.url} did not reject the old secret"):
+            home.finish()
+    with pytest.raises(ConfigurationError, match="The previous rotation is not complete"):
+        list(home.rotation().begin())
+    assert (home.postmark.secrets[1], home.file.state.removed) == (old, (old,))
+    state = home.file.path.with_name("secret.rotated")
+    assert state.stat().st_mode & 0o777 == 0o640, "it has a secret"
+    home.reloads = True
+    assert home.finish()[-1] == "The rotation is complete."
+    assert [*home.postmark.secrets] == home.file.read()
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_an_instance_that_accepts_only_one_secret(home: Home, missing: int) -> None:
+    """The webhooks are not changed, because the provider may repeat notifications with the old."""
+    rotation = home.rotation()
+
+    def accept_one(_: float) -> None:
+        home.postmark.accept(home.file.read()[1 - missing])
+
+    names = ("new secret", "old secret besides the new one")
+    with pytest.raises(ConfigurationError, match=f"{home.url} did not accept the {names[missing]}"):
+        list(replace(rotation, sleep=accept_one).begin())
+    assert home.secrets_at_the_provider() == {SECRET}
+
+
+def test_the_probes_are_no_uses_of_the_old_secret(home: Home) -> None:
+    """Otherwise, the rotation would delay its own end."""
+    list(home.rotation().begin())
+    assert home.postmark.matched[1] > 0
+    assert home.postmark.old_matches == 0
+
+
+def test_two_runs_at_once(home: Home) -> None:
+    first = home.rotation().begin()
+    assert next(first).startswith("Wrote")
+    secrets = home.file.read()
+    for second in (home.rotation().begin(), home.rotation().finish(MemoryStore())):
+        with pytest.raises(ConfigurationError, match="is already running"):
+            list(second)
+    list(first)
+    assert home.file.read() == secrets
+    assert home.secrets_at_the_provider() == {secrets[0]}
+    list(home.rotation().begin())
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-11-20T00:00:00\n", datetime(2026, 11, 20, tzinfo=UTC)),
+        ("2026-11-20T00:00:00+01:00\n", datetime(2026, 11, 19, 23, tzinfo=UTC)),
+        *(("yesterday\n", None), ("", None), ("0001-01-01T00:00:00+01:00\n", None)),
+    ],
+)
+def test_the_time_of_a_rotation(home: Home, text: str, at: datetime | None) -> None:
+    """A time without an offset is in UTC."""
+    home.file.path.with_name("secret.rotated").write_text(text)
+    assert home.file.state == State(at)
 
 
 def test_an_instance_whose_url_is_not_valid(home: Home) -> None:
@@ -206,39 +312,79 @@ def test_an_instance_whose_url_is_not_valid(home: Home) -> None:
     assert home.file.read() == [SECRET]
 
 
-def test_a_killed_run_can_be_repeated(home: Home) -> None:
+@pytest.fixture(params=[False, True, None], ids=["before", "after", "probe"])
+def run_killed(home: Home, request: pytest.FixtureRequest) -> RunKilled:
+    """Return a function that kills a run at its nth request, and returns whether it did.
+
+    The request is one to the provider, before or after it is sent, or a probe of an instance.
+    """
+    sent: bool | None = request.param
+
+    def run_killed(run: Callable[[PostmarkAPI], object], number: int) -> bool:
+        left = number
+
+        def probe(*arguments: Any, **options: Any) -> bool | None:  # noqa: ANN401 - passed on
+            nonlocal left
+            left -= 1
+            if not left and sent is None:
+                raise Killed
+            return accepts(*arguments, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rotate, "accepts", probe)
+            at = 0 if sent is None else number
+            try:
+                run(Fragile(home.api.token, home.api.address, at=at, sent=bool(sent)))
+            except Killed:
+                return True
+        assert number > 3
+        return False
+
+    return run_killed
+
+
+def test_a_killed_run_can_be_repeated(home: Home, run_killed: RunKilled) -> None:
     """There is never a third secret, nor a webhook whose secret is not accepted."""
-    number = 0
-    killed = True
+    number, killed = 0, True
     while killed:
         number += 1
-        for sent in (False, True):
-            home.file.path.write_text(f"{SECRET}\n")
-            home.file.set_rotated(None)
-            home.postmark.accept(SECRET)
-            for each in home.api.webhooks:
-                each.headers = ({"Name": HEADER, "Value": SECRET},)
-            try:
-                fragile = Fragile(
-                    home.api.token, home.api.address, at=number, sent=sent, sleep=home.sleep
-                )
-                list(home.rotation(fragile).begin())
-                killed = False
-            except Killed:
-                assert home.secrets_at_the_provider() <= {*home.postmark.secrets}
-                list(home.rotation().begin())
-            secrets = home.file.read()
-            assert (len(secrets), secrets[1]) == (2, SECRET)
-            assert home.secrets_at_the_provider() == {secrets[0]}
-            assert home.file.rotated_at is not None
-    assert number > 5
+        home.file.path.write_text(f"{SECRET}\n")
+        home.file.delete_state()
+        home.postmark.accept(SECRET)
+        for each in home.api.webhooks:
+            each.headers = ({"Name": HEADER, "Value": SECRET},)
+        killed = run_killed(lambda api: [*home.rotation(api).begin()], number)
+        assert home.secrets_at_the_provider() <= {*home.postmark.secrets}
+        list(home.rotation().begin())
+        secrets = home.file.read()
+        assert (len(secrets), secrets[1]) == (2, SECRET)
+        assert home.secrets_at_the_provider() == {secrets[0]}
+        assert home.file.state.rotated_at is not None
+
+
+def test_a_killed_end_can_be_repeated(home: Home, run_killed: RunKilled) -> None:
+    """It ends when no instance accepts the old secret, and nothing else is left."""
+    list(home.rotation().begin())
+    secrets = home.file.read()
+    rotated_at = home.now
+    home.now += RETRIES_FOR
+    number, killed = 0, True
+    while killed:
+        number += 1
+        home.file.write(secrets)
+        home.file.set_state(rotated_at)
+        home.postmark.accept(*secrets)
+        killed = run_killed(lambda api: home.finish(api=api), number)
+        home.finish()
+        assert home.file.read() == [*home.postmark.secrets] == secrets[:1]
+        assert [*home.file.path.parent.iterdir()] == [home.file.path]
 
 
 def test_a_folder_that_cannot_be_written(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, os.strerror(13))
 
-    monkeypatch.setattr(rotate, "NamedTemporaryFile", refuse)
+    monkeypatch.setattr(secret_file, "NamedTemporaryFile", refuse)
     with pytest.raises(ConfigurationError, match="cannot be replaced: Permission denied"):
         list(home.rotation().begin())
     assert home.file.read() == [SECRET]
@@ -252,7 +398,7 @@ def test_a_webhook_that_is_changed_later(home: Home) -> None:
     home.api.webhooks[0].headers = ({"Name": HEADER, "Value": SECRET},)
     list(home.rotation().begin())
     with pytest.raises(ConfigurationError, match="for another 72 minutes"):
-        list(home.rotation().finish(MemoryStore()))
+        home.finish()
 
 
 def test_a_webhook_that_is_deleted_during_a_rotation(home: Home) -> None:
@@ -265,6 +411,6 @@ def test_a_webhook_that_is_deleted_during_a_rotation(home: Home) -> None:
 
 
 def test_a_dry_run_of_the_end_changes_nothing(home: Home) -> None:
-    home.file.set_rotated(home.now)
+    home.file.set_state(home.now)
     list(home.rotation(dry_run=True).finish(MemoryStore()))
-    assert home.file.rotated_at == home.now
+    assert home.file.state.rotated_at == home.now

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -16,13 +15,13 @@ from hookrow.server.settings import read_secrets
 
 
 @click.command(short_help="Replace the secret of the webhooks.")
-@click.option("--finish", is_flag=True, help="Remove the old secret, once it is no longer used.")
+@click.option("--finish", is_flag=True, help="Remove the old secret once nothing uses it any more.")
 @click.option(
     "--instance",
     "instances",
     multiple=True,
     metavar="URL",
-    help="The URL of an instance of hookrow that must accept the secret; may be repeated. "
+    help="The URL of an instance of hookrow that must accept both secrets; may be repeated. "
     "By default, the URLs of the webhooks.",
 )
 @DRY_RUN
@@ -38,39 +37,47 @@ def rotate(
 ) -> None:
     """Replace the secret of the webhooks, without losing a notification.
 
-    A new secret is written before the old one in the secret file. When every instance accepts it,
-    the webhooks get it, and the provider tests them. After 72 minutes, in which the provider may
-    repeat notifications with the old secret, run the command again with --finish, which removes the
-    old one. If the command is interrupted, run it again: it continues.
+    A new secret is written before the old one in the secret file. When every instance accepts both,
+    the webhooks get the new one, and the provider tests them. After 72 minutes, in which the
+    provider may repeat notifications with the old secret, run the command again with --finish,
+    which removes the old one. If the command is interrupted, run it again: it continues.
     """
     from hookrow.postmark_api.errors import VerificationFailed
-    from hookrow.postmark_api.rotate import Rotation, SecretFile
-    from hookrow.postmark_api.webhooks import read_server, read_streams
+    from hookrow.postmark_api.rotate import Rotation
+    from hookrow.postmark_api.secret_file import SecretFile
+    from hookrow.postmark_api.status import check_server
+    from hookrow.postmark_api.webhooks import read_server, read_streams, read_webhooks
 
     if session.secret_file is None:
         raise ConfigurationError(
-            "Only a secret file can be rotated: set --secret-file. To rotate other secrets, set "
-            "HOOKROW_SECRET to a new one and HOOKROW_PREVIOUS_SECRET to the old one, restart every "
-            "instance, run `hookrow provider register`, and remove the old one after 72 minutes."
+            "Only secrets in a file can be rotated: set --secret-file. To rotate other secrets, "
+            "set HOOKROW_SECRET to a new one and HOOKROW_PREVIOUS_SECRET to the old one, restart "
+            "every instance, run `hookrow provider register`, and remove the old one after 72 "
+            "minutes."
         )
     if finish and streams:
         raise click.UsageError(
             "--finish removes the old secret for all message streams: omit --stream."
         )
     server = read_server(session.api)
+    chosen = read_streams(session.api, streams)
     rotation = Rotation(
         api=session.api,
         file=SecretFile(Path(session.secret_file), partial(read_secrets, (), session.secret_file)),
         header=session.header,
-        streams=read_streams(session.api, streams),
+        streams=chosen,
         instances=instances,
         dry_run=dry_run,
+        notify=lambda text: click.echo(text, err=True),
     )
     if not as_json:
         click.echo(f"Server {server.name} ({server.id})")
     try:
-        with session.open_log() if finish else nullcontext() as store:
+        with session.open_log() as store:
+            if store is not None:
+                found = (each for one in chosen for each in read_webhooks(session.api, one))
+                check_server(server, store, found, session.wanted())
             for step in rotation.finish(store) if finish else rotation.begin():
                 click.echo(msgspec.json.encode({"step": step}).decode() if as_json else step)
     except VerificationFailed as error:
-        raise describe_failure(error, "URL") from error
+        raise describe_failure(error, error.url) from error

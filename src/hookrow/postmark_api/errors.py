@@ -71,7 +71,12 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 class VerificationFailed(APIError):
-    """The endpoint did not respond with 200 to each test, so the provider changed nothing."""
+    """The endpoint did not respond with 200 to each test, so the provider changed nothing.
+
+    `url` is the endpoint, if it is known.
+    """
+
+    url = ""
 
     def __init__(self, message: str, trials: Sequence[Trial]) -> None:
         super().__init__(message, VERIFICATION_FAILED)

@@ -2,30 +2,27 @@
 
 Each step reads the present state first, so an interrupted rotation can be repeated: the secret
 file has one line before and after a rotation, and two lines in between, and the webhooks have
-either secret. When all have the new one, the time is written beside the secret file.
+either secret. The state beside the secret file is kept until no instance accepts the old secret.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from secrets import token_urlsafe
-from tempfile import NamedTemporaryFile
-from typing import Any
 
 from hookrow.describe import format_time, pluralize
 from hookrow.diagnostics.probe import accepts, parse_url
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.errors import APIError, Unconfirmed
+from hookrow.postmark_api.errors import APIError, Unconfirmed, VerificationFailed
+from hookrow.postmark_api.secret_file import SecretFile
 from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
+from hookrow.receiver.hourly import COUNT_EVERY
 from hookrow.stores import Store
-from hookrow.stores.log import RequestKind
+from hookrow.stores.log import LogReader, RequestKind
 
 RETRIES_FOR = timedelta(minutes=72)
 """How long the provider repeats a notification; the first attempts may have had the old secret."""
@@ -45,65 +42,8 @@ POLL_EVERY = 2.0
 ATTEMPTS = 3
 """The largest number of attempts to change a webhook in a run."""
 
-
-@dataclass(frozen=True, slots=True)
-class SecretFile:
-    """A file with one secret per line, the newest first, and the state of a rotation beside it.
-
-    `read` returns the secrets, or raises `ConfigurationError`.
-    """
-
-    path: Path
-    read: Callable[[], Sequence[str]]
-
-    def write(self, secrets: Sequence[str]) -> None:
-        """Replace the file at once, keeping its mode and owner. Raises `ConfigurationError`."""
-        path = self.path.resolve()
-        try:
-            found = path.stat()
-            with NamedTemporaryFile(
-                "w", dir=path.parent, prefix=f".{path.name}.", delete=False
-            ) as new:
-                try:
-                    os.fchmod(new.fileno(), found.st_mode & 0o7777)
-                    with suppress(PermissionError):
-                        os.fchown(new.fileno(), found.st_uid, found.st_gid)
-                    new.write("".join(f"{each}\n" for each in secrets))
-                    new.flush()
-                    os.fsync(new.fileno())
-                    Path(new.name).replace(path)
-                except BaseException:
-                    Path(new.name).unlink(missing_ok=True)
-                    raise
-        except OSError as error:
-            raise ConfigurationError(
-                f"The secret file {self.path} cannot be replaced: {error.strerror}. The command "
-                "must be able to write to its directory."
-            ) from error
-
-    @property
-    def _state(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.rotated")
-
-    @property
-    def rotated_at(self) -> datetime | None:
-        """When all webhooks had the new secret, in UTC; None before that."""
-        try:
-            return datetime.fromisoformat(self._state.read_text().strip())
-        except (OSError, ValueError):
-            return None
-
-    def set_rotated(self, at: datetime | None) -> None:
-        """Set or remove that time. Raises `ConfigurationError`."""
-        try:
-            if at is None:
-                self._state.unlink(missing_ok=True)
-            else:
-                self._state.write_text(f"{at.isoformat()}\n")
-        except OSError as error:
-            raise ConfigurationError(
-                f"{self._state} cannot be written: {error.strerror}."
-            ) from error
+COUNTED_WITHIN = COUNT_EVERY + 15
+"""In seconds; every process writes the number of uses of the old secret within this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +51,8 @@ class Rotation:
     """A rotation of the secret in a file; see `begin` and `finish`.
 
     `instances` are the URLs at which the instances of hookrow receive notifications; without any,
-    those of the webhooks are used. `sleep` and `now` are the clock.
+    those of the webhooks are used. `sleep` and `now` are the clock. `notify` receives sentences
+    that are no steps.
     """
 
     api: PostmarkAPI
@@ -122,6 +63,7 @@ class Rotation:
     dry_run: bool = False
     sleep: Callable[[float], object] = time.sleep
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    notify: Callable[[str], object] = lambda _: None
 
     def begin(self) -> Iterator[str]:
         """Give the webhooks a new secret; yield a sentence about each step.
@@ -130,37 +72,8 @@ class Rotation:
         """
         for each in self.instances:
             parse_url(each)
-        secrets, webhooks = self.file.read(), self._webhooks()
-        if not webhooks:
-            raise ConfigurationError(
-                "The provider has no webhook with a secret of the file: run `hookrow provider "
-                "register` first."
-            )
-        if len(secrets) == 1:
-            secrets = [token_urlsafe(), *secrets]
-            self.api.hide(secrets[0])
-            if not self.dry_run:
-                self.file.set_rotated(None)
-                self.file.write(secrets)
-            verb = self._verb("Wrote", "write")
-            yield f"{verb} a new secret before the old one in {self.file.path}."
-        if self.dry_run:
-            yield f"Would give the new secret to webhooks {_ids(webhooks)}."
-            return
-        yield from self._wait(secrets[0], accepted=True)
-        if self._without(secrets[0]):
-            # The provider's retries with the old secret end later than after an earlier rotation.
-            self.file.set_rotated(None)
-        for webhook in webhooks:
-            if self._change(webhook, secrets[0]):
-                yield f"Webhook {webhook.id} of the stream {webhook.stream} has the new secret."
-        if self.file.rotated_at is None:
-            self.file.set_rotated(self.now())
-        until = (self.file.rotated_at or self.now()) + RETRIES_FOR
-        yield (
-            "The old secret is still accepted, because the provider may repeat notifications that "
-            f"have it. Run the command with --finish after {format_time(until)}."
-        )
+        with self.file.locked():
+            yield from self._begin()
 
     def finish(self, store: Store | None) -> Iterator[str]:
         """Remove the old secrets from the file; yield a sentence about each step.
@@ -169,31 +82,86 @@ class Rotation:
         provider's retries or, if the store has a log, by a request in this or the previous hour.
         `store` is None if it cannot be opened, which is an error during a rotation.
         """
+        with self.file.locked():
+            yield from self._finish(store)
+
+    def _begin(self) -> Iterator[str]:
+        secrets, webhooks = self.file.read(), self._webhooks()
+        if not webhooks:
+            raise ConfigurationError(
+                "The provider has no webhook with a secret of the file: run `hookrow provider "
+                "register` first."
+            )
+        if len(secrets) == 1:
+            secrets = self._add_secret(secrets)
+            verb = self._verb("Wrote", "write")
+            yield f"{verb} a new secret before the old one in {self.file.path}."
+        if self.dry_run:
+            yield f"Would give the new secret to webhooks {_ids(webhooks)}."
+            return
+        newest, *old = secrets
+        yield from self._wait(newest, "accept the new secret", accepted=True)
+        for each in old:  # which the provider's retries have
+            yield from self._wait(each, "accept the old secret besides the new one", accepted=True)
+        if self._without(newest):
+            # The provider's retries with the old secret end later than after an earlier rotation.
+            self.file.delete_state()
+        for webhook in webhooks:
+            if self._change(webhook, newest):
+                yield f"Webhook {webhook.id} of the stream {webhook.stream} has the new secret."
+        rotated_at = self.file.state.rotated_at
+        if rotated_at is None:
+            self.file.set_state(rotated_at := self.now())
+        yield (
+            "The old secret is still accepted, because the provider may repeat notifications that "
+            f"have it. Run the command with --finish after {format_time(rotated_at + RETRIES_FOR)}."
+        )
+
+    def _add_secret(self, old: Sequence[str]) -> Sequence[str]:
+        """Write a new secret before the old one; return both."""
+        if self.file.state.removed:
+            raise ConfigurationError(
+                "The previous rotation is not complete: run the command with --finish first."
+            )
+        secrets = [token_urlsafe(), *old]
+        self.api.hide(secrets[0])
+        if not self.dry_run:
+            self.file.delete_state()
+            self.file.write(secrets)
+        return secrets
+
+    def _finish(self, store: Store | None) -> Iterator[str]:
         newest, *old = self.file.read()
         if pending := self._without(newest):
             raise ConfigurationError(
                 f"Webhooks {_ids(pending)} do not have the newest secret: run the command without "
                 "--finish first."
             )
-        if not old:
+        # An interrupted run has removed them from the file, but perhaps not from every instance.
+        removed = old or [each for each in self.file.state.removed if each != newest]
+        self.api.hide(*removed)
+        if old:
+            rotated_at = self._check_unused(store)
             if not self.dry_run:
-                self.file.set_rotated(None)
+                self.file.set_state(rotated_at, old)
+                self.file.write([newest])
+            yield f"{self._verb('Removed', 'remove')} the old secret from {self.file.path}."
+        elif not removed:
             yield f"No rotation is in progress: {self.file.path} has one secret."
-            return
-        self._check_unused(store)
-        if not self.dry_run:
-            self.file.write([newest])
-        yield f"{self._verb('Removed', 'remove')} the old secret from {self.file.path}."
         if self.dry_run:
             return
-        self.file.set_rotated(None)
-        for each in old:
-            yield from self._wait(each, accepted=False)
-        yield "The rotation is complete."
+        for each in removed:
+            yield from self._wait(each, "reject the old secret", accepted=False)
+        self.file.delete_state()
+        if removed:
+            yield "The rotation is complete."
 
-    def _check_unused(self, store: Store | None) -> None:
-        """Raise `ConfigurationError` if an old secret may still be used."""
-        now, rotated_at = self.now(), self.file.rotated_at
+    def _check_unused(self, store: Store | None) -> datetime:
+        """Return the time of the rotation.
+
+        Raises `ConfigurationError` if an old secret may still be used.
+        """
+        now, rotated_at = self.now(), self.file.state.rotated_at
         if rotated_at is None:
             raise ConfigurationError(
                 "The time of the rotation is unknown: run the command without --finish first."
@@ -209,8 +177,25 @@ class Rotation:
                 "The log, which has the last use of the old secret, cannot be opened: set the "
                 "database, and try again."
             )
-        since = now - timedelta(hours=2)
-        used = store.log.requests(RequestKind.OLD_SECRET, since).last if store.log else None
+        if store.log is None:
+            self.notify(
+                "Warning: The log is disabled, so the command cannot see whether the old secret is "
+                "still used."
+            )
+            return rotated_at
+        self._check_log(store.log)
+        self.notify(
+            f"Waiting for {COUNTED_WITHIN:.0f} s, because the uses of the old secret are written "
+            "once a minute."
+        )
+        self.sleep(COUNTED_WITHIN)
+        self._check_log(store.log)
+        return rotated_at
+
+    def _check_log(self, log: LogReader) -> None:
+        """Raise `ConfigurationError` if an old secret was used recently."""
+        since = self.now() - timedelta(hours=2)
+        used = log.requests(RequestKind.OLD_SECRET, since).last
         if used is not None and used > since:
             raise ConfigurationError(
                 f"The old secret was used in the hour from {format_time(used)}: find its "
@@ -232,7 +217,10 @@ class Rotation:
         return [each for each in self._webhooks() if list(each.values(self.header)) != [secret]]
 
     def _change(self, webhook: Webhook, secret: str) -> bool:
-        """Give a webhook the secret, and verify that it has it; return whether it did not."""
+        """Give a webhook the secret, and verify that it has it.
+
+        Return True if it had to be changed.
+        """
         for attempt in range(ATTEMPTS + 1):
             found = next((each for each in self._webhooks() if each.id == webhook.id), None)
             if found is None:
@@ -243,35 +231,33 @@ class Rotation:
             if list(found.values(self.header)) == [secret]:
                 return attempt > 0
             if attempt < ATTEMPTS:
-                others = [
-                    each
-                    for each in found.headers
-                    if str(each.get("Name")).lower() != self.header.lower()
-                ]
-                headers: Mapping[str, Any] = {"Name": self.header, "Value": secret}
-                with suppress(Unconfirmed):
-                    body = {"HttpHeaders": [*others, headers], "Verify": True}
+                headers = found.with_header(self.header, secret)
+                try:
+                    body = {"HttpHeaders": headers, "Verify": True}
                     self.api.put(f"/webhooks/{webhook.id}", body)
+                except VerificationFailed as error:
+                    error.url = found.address
+                    raise
+                except Unconfirmed:
+                    continue
         raise APIError(
             f"Webhook {webhook.id} does not have the new secret after {ATTEMPTS} changes."
         )
 
-    def _wait(self, secret: str, *, accepted: bool) -> Iterator[str]:
+    def _wait(self, secret: str, verb: str, *, accepted: bool) -> Iterator[str]:
         """Wait until all instances accept or reject a secret. Raises `ConfigurationError`."""
         urls = self.instances or sorted({each.url for each in self._webhooks()})
-        waited, told = 0.0, False
+        waited = 0.0
         while pending := ", ".join(
             without_secrets(each)
             for each in urls
             if not self._agrees(each, secret, accepted=accepted)
         ):
-            verb = "accept the new secret" if accepted else "reject the old secret"
-            if not told:
+            if not waited:
                 yield (
-                    f"Waiting until {pending} {verb}: send SIGHUP to each hookrow "
-                    "serve, or restart the application."
+                    f"Waiting for {pending} to {verb}: send SIGHUP to each `hookrow serve`, or "
+                    "restart the application."
                 )
-                told = True
             if waited >= WAIT:
                 raise ConfigurationError(
                     f"After {WAIT:.0f} s, {pending} did not {verb}. Let each instance "
