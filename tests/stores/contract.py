@@ -31,7 +31,7 @@ from hookrow.core.rules import fold, lookup_keys
 from hookrow.core.schema import OTHERWISE
 from hookrow.receiver.recorder import GroupRecorder, record
 from hookrow.stores import Store
-from hookrow.stores.census import ListCount
+from hookrow.stores.census import ListCount, Undelivered
 from hookrow.stores.suppressions import Filter, Position, Span, find_causes
 from times import SECOND
 
@@ -566,6 +566,29 @@ class CensusContract:
         assert respond(home, Delivered(ADA, "m-ada", NOON)) == [200]
         assert undelivered(now - day, now + day) == before - 1 > 0
         assert undelivered(now - 2 * day, now - day) == undelivered(now + day, now + day) == 0
+
+    def test_list_undelivered(self, home: Home) -> None:
+        """The order is that of the keys if the times are equal or not known; pages continue it."""
+        fill(home)
+        census, long_ago = home.store.census, NOON - timedelta(days=9999)
+        whole = census.list_undelivered(long_ago, limit=99)
+        assert len(whole) == census.undelivered()
+        assert len(whole) > 2
+        assert len({each.message_id for each in whole}) == len(whole)
+        pages: list[Undelivered] = []
+        after = None
+        while page := census.list_undelivered(long_ago, after=after, limit=2):
+            pages += page
+            after = page[-1].place
+        assert pages == whole
+        assert respond(home, Delivered(ADA, "m-ada", NOON)) == [200]
+        left = [each.message_id for each in whole if each.message_id != "m-ada"]
+        assert [each.message_id for each in census.list_undelivered(long_ago, limit=99)] == left
+        if isinstance(home, SQLHome) and home.schema == OURS:
+            times = [each.sent_at for each in whole]
+            assert times == sorted(times)
+            future = datetime.now(UTC) + timedelta(days=1)
+            assert census.list_undelivered(future, limit=99) == []
 
 
 class ReadSuppressionsContract:

@@ -169,6 +169,13 @@ def test_times_of_sending(host: Host) -> None:
     second = timedelta(seconds=1)
     assert host.store.census.undelivered(sent, sent + second) == 1
     assert host.store.census.undelivered(sent - second, sent) == 0
+    listed = host.store.census.list_undelivered(sent, limit=9)
+    assert [each.sent_at for each in listed if each.message_id == GUID.lower()] == [sent]
+    assert listed == [
+        each
+        for after in (None, *(each.place for each in listed[:-1]))
+        for each in host.store.census.list_undelivered(sent, after=after, limit=1)
+    ]
 
 
 def test_no_reason(host: Host) -> None:

@@ -190,6 +190,11 @@ def test_sent_at(engine: Engine) -> None:
     second = timedelta(seconds=1)
     assert census.undelivered(NOON, NOON + second) == 1
     assert census.undelivered(NOON - second, NOON) == 0
+    listed = list(census.list_undelivered(NOON, limit=9))
+    assert [(each.message_id, each.sent_at) for each in listed] == [("m-2", None), ("m-1", NOON)]
+    for first, *rest in (listed, listed[1:]):
+        assert census.list_undelivered(NOON, after=first.place, limit=9) == rest
+    assert census.list_undelivered(NOON + second, limit=9) == listed[:1], "its time is not known"
 
 
 def test_view(ours: Engine) -> None:

@@ -281,6 +281,13 @@ def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows)
         yield Suppressible.SUBSCRIPTION, (dispatch.list, subscriber.id)
 
 
+def applies(change: Change, last: datetime | None) -> bool:
+    """Return whether a change applies to a row that was last changed at a time, or never."""
+    if isinstance(change, SetTime) and change.column is EventTime.FIRST_OPENED:
+        return last is None or last > change.at
+    return not change.guarded or last is None or last <= change.at
+
+
 def _combined(earlier: Change, later: Change) -> Change:
     """Return the single change with the same result as two changes in succession.
 
@@ -288,9 +295,6 @@ def _combined(earlier: Change, later: Change) -> Change:
     other: of two with equal times, the later arrival wins. The combined change has a guard if both
     have one. Of two first opens, the earlier one applies.
     """
-    if isinstance(later, SetTime) and later.column is EventTime.FIRST_OPENED:
-        return later if later.at < earlier.at else earlier
-    if not later.guarded:
-        return later
-    winner = later if later.at >= earlier.at else earlier
-    return replace(winner, guarded=earlier.guarded)
+    if not applies(later, earlier.at):
+        return earlier
+    return replace(later, guarded=earlier.guarded) if later.guarded else later

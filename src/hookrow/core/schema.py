@@ -23,7 +23,7 @@ NULLED = ("suppressed_at", "suppression_reason")
 """The columns that a reactivation sets to null."""
 
 TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason", "bounce_type"}
-"""Columns with a time; `sent_at` is only read, to compute the duration of a delivery."""
+"""Columns with a time; `sent_at` is only read."""
 
 KEYS = {
     Suppressible.SUBSCRIBER: ("id",),

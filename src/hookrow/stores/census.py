@@ -1,4 +1,4 @@
-"""Counts of the host's rows. Counting reads whole tables, so it is never part of a request."""
+"""Counts and lists of the host's rows. They read whole tables, so no request waits for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hookrow.core.notification import Key
 
@@ -28,8 +28,26 @@ class ListCount:
     suppressed: int | None = None
 
 
+class Place(NamedTuple):
+    """A place in the order of `Census.list_undelivered`: a time as the table stores it, and a key.
+
+    The time is None if it is not known.
+    """
+
+    sent_at: Any
+    id: Any
+
+
+class Undelivered(NamedTuple):
+    """A dispatch with a message id that is not delivered; `sent_at` (UTC) is None if not known."""
+
+    message_id: str
+    sent_at: datetime | None
+    place: Place
+
+
 class Census(Protocol):
-    """Counts the rows of a store that its schema does not hide. Raises a `StoreError`."""
+    """Counts and lists the rows that the schema of a store does not hide. Raises a `StoreError`."""
 
     def lists(self) -> Sequence[ListCount]:
         """Count the rows of each list, in the order of the lists' keys, after those of no list."""
@@ -40,10 +58,21 @@ class Census(Protocol):
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
         """Return when these messages were sent, by message id, omitting those without a time."""
 
-    def undelivered(self, since: datetime, until: datetime) -> int | None:
+    def undelivered(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> int | None:
         """Count the dispatches sent since a time, and before another, that are not delivered.
 
-        Returns None if no column has the time of sending.
+        Returns None if a time is given, but no column has the time of sending.
+        """
+
+    def list_undelivered(
+        self, since: datetime, *, after: Place | None = None, limit: int
+    ) -> Sequence[Undelivered]:
+        """Return the first dispatches after a place that are not delivered, the oldest first.
+
+        Those sent before a time are omitted. Those without a time of sending come first, in the
+        order of their keys.
         """
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -25,10 +25,10 @@ from hookrow.core.notification import (
     Suppressible,
 )
 from hookrow.core.optional import OPTIONAL_COLUMNS, Kinds, recorded_kinds
-from hookrow.core.rules import fold
+from hookrow.core.rules import applies, fold
 from hookrow.core.schema import SUPPRESSION, WRITTEN
 from hookrow.stores import State
-from hookrow.stores.census import ListCount, by_list
+from hookrow.stores.census import ListCount, Place, Undelivered, by_list
 from hookrow.stores.change_dates import key_text, warn_of_undated
 from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.memory_suppressions import MemorySuppressions
@@ -171,13 +171,13 @@ class MemoryTransaction(MemoryReading):
         """Change the row, unless the change is guarded and the last one is later."""
         if isinstance(change, SetTime):
             name = change.column.value
-            if _applies(change, row.get(name)):
+            if applies(change, row.get(name)):
                 row[name] = change.at
                 if "bounce_type" in self._store.optional and change.column is EventTime.BOUNCED:
                     row["bounce_type"] = change.bounce_type
             return
         dates, key = self._dates(change, row)
-        if _applies(change, dates.get(key)):
+        if applies(change, dates.get(key)):
             dates[key] = change.at
             row["suppressed_at"] = None if change.reason is None else change.at
             row["suppression_reason"] = change.reason
@@ -235,18 +235,41 @@ class MemoryCensus:
             if row.get("provider_message_id") in ids and row.get("sent_at") is not None
         }
 
-    def undelivered(self, since: datetime, until: datetime) -> int | None:
-        """Count by the `sent_at` of rows; return None if no row has it."""
-        rows = [row for row in list(self._store.dispatches.values()) if row.get("sent_at")]
-        due = [row for row in rows if since <= row["sent_at"] < until]
-        number = sum(
-            bool(row.get("provider_message_id")) and not row.get("delivered_at") for row in due
-        )
-        return number if rows else None
+    def undelivered(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> int | None:
+        """Count by the `sent_at` of rows; return None if it is needed, and no row has it."""
+        times = [each.sent_at for each in self._undelivered()]
+        if since is None and until is None:
+            return len(times)
+        if not any(row.get("sent_at") for row in list(self._store.dispatches.values())):
+            return None
+        known = [at for at in times if at is not None and (since is None or at >= since)]
+        return sum(until is None or at < until for at in known)
+
+    def list_undelivered(
+        self, since: datetime, *, after: Place | None = None, limit: int
+    ) -> Sequence[Undelivered]:
+        """See `Census`."""
+        found = [
+            each for each in self._undelivered() if each.sent_at is None or each.sent_at >= since
+        ]
+        found.sort(key=lambda each: _order(each.place))
+        return [each for each in found if after is None or _order(each.place) > _order(after)][
+            :limit
+        ]
+
+    def _undelivered(self) -> Sequence[Undelivered]:
+        return [
+            Undelivered(row["provider_message_id"], at, Place(at, key))
+            for key, row in list(self._store.dispatches.items())
+            if row.get("provider_message_id") and not row.get("delivered_at")
+            for at in [row.get("sent_at")]
+        ]
 
 
-def _applies(change: Change, last: datetime | None) -> bool:
-    """Return whether a change applies to a row that was last changed at that time."""
-    if isinstance(change, SetTime) and change.column is EventTime.FIRST_OPENED:
-        return last is None or last > change.at
-    return not change.guarded or last is None or last <= change.at
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+def _order(place: Place) -> tuple[datetime, Any]:
+    return place.sent_at or _EARLIEST, place.id

@@ -1,20 +1,22 @@
-"""Counts the host's rows, with one statement for each count."""
+"""Counts and lists the host's rows, with one statement for each count or page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from hookrow.stores.census import ListCount, by_list
+from hookrow.stores.census import ListCount, Place, Undelivered, by_list
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.conversions import (
     LIST,
     by_message_id,
     converted,
+    guid,
     message_ids_as_stored,
 )
 from hookrow.stores.sql.dialects import utc
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.queries import Queries, parameter
 
 
 class SQLCensus:
@@ -65,21 +67,79 @@ class SQLCensus:
         times = {message_id: sent for message_id, time in rows if (sent := utc(time))}
         return by_message_id(message_ids, times) if queries.has_uuids else times
 
-    def undelivered(self, since: datetime, until: datetime) -> int | None:
+    def undelivered(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> int | None:
         """See `Census`."""
-        queries, column = self._queries(), ("dispatches", "sent_at")
-        if not queries.has(*column):
+        queries = self._queries()
+        limits = {">=": since, "<": until}
+        times = {operator: time for operator, time in limits.items() if time is not None}
+        if times and not queries.has(*_SENT_AT):
             return None
-        at, time = queries.column(*column), queries.time(*column)
-        sql = (
-            f"SELECT count(*) FROM {queries.table('dispatches')} "
-            f"WHERE {queries.column('dispatches', 'provider_message_id')} IS NOT NULL "
-            f"AND {queries.column('dispatches', 'delivered_at')} IS NULL "
-            f"AND {at} >= {time} AND {at} < {time}{queries.visible('dispatches')}"
+        sql = f"SELECT count(*) FROM {_undelivered(queries)}" + "".join(
+            f" AND {queries.column(*_SENT_AT)} {each} {queries.time(*_SENT_AT)}" for each in times
         )
         with self._database.reading() as connection:
-            values = [queries.stored(*column, each) for each in (since, until)]
+            values = [queries.stored(*_SENT_AT, each) for each in times.values()]
             return int(connection.fetch(sql, values)[0][0])
+
+    def list_undelivered(
+        self, since: datetime, *, after: Place | None = None, limit: int
+    ) -> Sequence[Undelivered]:
+        """See `Census`. Without an index on the time of sending, it reads the whole table."""
+        queries = self._queries()
+        dated = queries.has(*_SENT_AT)
+        condition, values = (_since if dated else _any_time)(queries, since, after)
+        at, key = queries.column(*_SENT_AT) if dated else "NULL", queries.column(*_ID)
+        order = f"{at} IS NOT NULL, {at}, {key}" if dated else key
+        sql = (
+            f"SELECT {queries.text('dispatches', 'provider_message_id')}, {at}, "
+            f"{queries.text(*_SENT_AT) if dated else at}, {queries.key(*_ID)} "
+            f"FROM {_undelivered(queries)}{condition} ORDER BY {order} LIMIT {limit}"
+        )
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, values)
+        if read := queries.conversions.read(*_SENT_AT):
+            rows = converted(rows, {1: read})
+        spelled = guid if queries.has_uuids else str
+        return [
+            Undelivered(spelled(message_id), utc(time), Place(*place))
+            for message_id, time, *place in rows
+        ]
+
+
+_ID, _SENT_AT = ("dispatches", "id"), ("dispatches", "sent_at")
+
+
+def _undelivered(queries: Queries) -> str:
+    """Return the table and the conditions of undelivered dispatches, for FROM."""
+    return (
+        f"{queries.table('dispatches')} "
+        f"WHERE {queries.column('dispatches', 'provider_message_id')} IS NOT NULL "
+        f"AND {queries.column('dispatches', 'delivered_at')} IS NULL{queries.visible('dispatches')}"
+    )
+
+
+def _since(queries: Queries, since: datetime, after: Place | None) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a dispatch was sent since a time, or at an unknown one."""
+    at, key = queries.column(*_SENT_AT), queries.column(*_ID)
+    time_type, key_type = (queries.columns("dispatches")[name].type for _, name in (_SENT_AT, _ID))
+    recent, values = f"{at} >= {queries.time(*_SENT_AT)}", [queries.stored(*_SENT_AT, since)]
+    if after is None:
+        return f" AND ({at} IS NULL OR {recent})", values
+    if after.sent_at is None:
+        later = f"{at} IS NULL AND {key} > {parameter(key_type)}"
+        return f" AND ({recent} OR {later})", [*values, after.id]
+    later = f"({at}, {key}) > ({parameter(time_type)}, {parameter(key_type)})"
+    return f" AND {recent} AND {later}", [*values, *after]
+
+
+def _any_time(queries: Queries, _: datetime, after: Place | None) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a dispatch comes after a place, if its time is not known."""
+    if after is None:
+        return "", ()
+    type_ = queries.columns("dispatches")["id"].type
+    return f" AND {queries.column(*_ID)} > {parameter(type_)}", [after.id]
 
 
 def _dispatches(queries: Queries) -> str:

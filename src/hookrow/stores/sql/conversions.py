@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
 
 from hookrow.core.notification import Suppressible
 from hookrow.core.schema import KEYS
@@ -112,6 +113,14 @@ def by_message_id(message_ids: Iterable[str], values: Mapping[str, T]) -> dict[s
         for message_id in message_ids
         if _GUID.fullmatch(message_id) and _digits(message_id) in by_digits
     }
+
+
+def guid(stored: str) -> str:
+    """Return a stored GUID in the provider's spelling; another text is returned unchanged."""
+    try:
+        return str(UUID(stored))
+    except ValueError:
+        return stored
 
 
 def _digits(guid: str) -> str:
