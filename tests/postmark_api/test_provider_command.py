@@ -275,7 +275,10 @@ def test_reconcile(run: Run, api: PostmarkStandIn, command: Command) -> None:
     day = f"{api.now - timedelta(days=1):%Y-%m-%d}"
     done = run("reconcile", "--since", day, "--dry-run")
     assert "  delivered   ada@example.com  6f1d0a4e-" in done.stdout
-    expected = "0 suppressions, 1 open and 1 delivery. Events without a row here: 1.\n"
+    expected = (
+        "0 suppressions, 1 open and 1 delivery. Events that match no row here: 1. "
+        "Messages that the provider does not know: 5.\n"
+    )
     assert done.stdout.endswith(f"Would record {expected}")
     assert run("reconcile", "--since", day).stdout == f"Recorded {expected}"
     entries = [json.loads(line) for line in command.call("log", "--json").stdout.splitlines()]
@@ -290,7 +293,8 @@ def test_reconcile(run: Run, api: PostmarkStandIn, command: Command) -> None:
         "deliveries": 0,
         "unknown": 1,
         "undelivered": 0,
-        "unknown_there": 0,
+        "unknown_there": 5,
+        "expired": 0,
         "failed": 0,
         "incomplete": [],
     }

@@ -1,7 +1,7 @@
 """Reconciliation: events that the provider has, and hookrow lacks."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,11 +10,9 @@ from providing import Fragile, Killed, client, endpoint
 
 from hookrow import Postmark, testing
 from hookrow.core.notification import Source
-from hookrow.postmark_api import lists
+from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.errors import APIError
-from hookrow.postmark_api.lists import ListReader, Window
-from hookrow.postmark_api.reconcile import Reconciliation
+from hookrow.postmark_api.reconcile import DEFERRED_FOR, RETENTION, Reconciliation
 from hookrow.postmark_api.webhooks import read_streams
 from hookrow.stores import Store
 from hookrow.stores.log import Query
@@ -43,6 +41,7 @@ def store_of(api: PostmarkStandIn) -> MemoryStore:
                 "id": number,
                 "provider_message_id": each.id,
                 "subscriber_id": ids[each.recipient],
+                "sent_at": each.sent_at,
             }
             for number, each in enumerate(api.state.messages.values(), 1)
         },
@@ -60,11 +59,19 @@ def reconcile(
     """Reconcile, and return the totals that are not 0."""
     if isinstance(api, PostmarkStandIn):
         api = client(api)
-    every = read_streams(api)
-    chosen = read_streams(api, streams)
-    run = Reconciliation(api, store, Postmark, chosen, since=since, server=1, dry_run=dry_run)
-    for _ in run.steps(every if lift else ()):
-        pass
+    every = read_streams(api, archived=True)
+    run = Reconciliation(
+        api,
+        store,
+        Postmark,
+        read_streams(api, streams),
+        chosen=bool(streams),
+        since=since,
+        server=1,
+        dry_run=dry_run,
+    )
+    asked, _ = run.count_undelivered()
+    assert sum(run.steps(every if lift else ())) >= asked
     return {name: count for name, count in asdict(run.result).items() if count}
 
 
@@ -135,7 +142,7 @@ def test_a_newer_change_here_is_kept(api: PostmarkStandIn) -> None:
 def test_events_before_the_day_and_of_other_streams(api: PostmarkStandIn) -> None:
     happen(api)
     store = store_of(api)
-    assert reconcile(api, store, since=api.now + timedelta(hours=1)) == {}
+    assert reconcile(api, store, since=api.now + timedelta(hours=1)) == {"undelivered": 1}
     assert reconcile(api, store, "broadcast") == {"suppressions": 1, "deliveries": 1}
 
 
@@ -163,27 +170,107 @@ def test_lift(api: PostmarkStandIn) -> None:
     assert suppressed == {CLEO, "ada@example.com"}, "one is listed, and one is newer"
 
 
-def test_a_message_that_the_provider_does_not_know(
+def test_a_suppression_in_an_archived_stream(api: PostmarkStandIn) -> None:
+    """The provider does not document whether it lists these, so nothing is lifted."""
+    store = store_of(api)
+    store.subscribers[2]["suppressed_at"] = START
+    api.suppress(BEA, stream="broadcast")
+    api.state.streams["broadcast"].archived_at = api.now
+    with pytest.raises(ConfigurationError, match=r"archived message streams \(broadcast\)"):
+        reconcile(api, store, lift=True)
+    assert store.subscribers[2]["suppressed_at"] == START
+    assert reconcile(api, store) == {}
+
+
+def details(api: PostmarkStandIn) -> list[str]:
+    """Return the messages that the API was asked about, in order."""
+    return [each.path.split("/")[3] for each in api.requests if each.path.endswith("/details")]
+
+
+def test_deliveries_of_messages_that_were_sent_earlier(api: PostmarkStandIn) -> None:
+    """The provider may defer a message for days; older ones are not asked about."""
+    ids = [api.send(BEA), api.send(BEA), api.send(CLEO)]
+    sent = api.state.messages[ids[1]].sent_at
+    api.state.now = since = sent + DEFERRED_FOR
+    api.deliver(ids[1])
+    api.deliver(ids[2])
+    store = store_of(api)
+    assert reconcile(api, store, since=since) == {"deliveries": 2}
+    assert details(api) == ids[1:]
+    assert values(store, "delivered_at") == [
+        None,
+        *(api.state.messages[each].events[0][1] for each in ids[1:]),
+    ]
+
+
+def test_a_delivery_in_a_stream_that_is_archived_now(api: PostmarkStandIn) -> None:
+    api.deliver(api.send(BEA, stream="broadcast"))
+    api.state.streams["broadcast"].archived_at = api.now
+    assert reconcile(api, store_of(api), "outbound") == {}
+    assert reconcile(api, store_of(api)) == {"deliveries": 1}
+
+
+def test_the_oldest_messages_are_asked_about_first(
     api: PostmarkStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    happen(api)
+    """They are so across streams and pages; those without a time of sending come before them."""
+    monkeypatch.setattr("hookrow.postmark_api.reconcile.PAGE", 2)
+    ids = [api.send(BEA, stream=name) for name in ("broadcast", "outbound") * 3]
     store = store_of(api)
-    gone = [*api.state.messages][1]
-    get = PostmarkAPI.get
+    keys = [4, 2, 6, 1, 5, 3]
+    for key, message_id, at in zip(keys, ids, values(store, "sent_at"), strict=True):
+        store.dispatches[key] |= {"provider_message_id": message_id, "sent_at": at}
+    del store.dispatches[5]["sent_at"]
+    assert reconcile(api, store) == {"undelivered": 6}
+    assert details(api) == [ids[4], *ids[:4], ids[5]]
 
-    def forget(self: PostmarkAPI, path: str, **query: object) -> dict[str, Any]:
-        if gone in path:
-            raise APIError("This message was not found.", 701)
-        return get(self, path, **query)
 
-    monkeypatch.setattr(PostmarkAPI, "get", forget)
-    assert reconcile(api, store) == {
-        "suppressions": 1,
-        "opens": 1,
-        "deliveries": 2,
-        "undelivered": 1,
-        "unknown_there": 1,
-    }
+def test_dispatches_without_times_of_sending(api: PostmarkStandIn) -> None:
+    """The API is asked about all of them, in the order of their keys; events before are skipped."""
+    ids = happen(api)
+    api.state.now += timedelta(days=1)
+    api.deliver(ids[2])
+    store = store_of(api)
+    for row in store.dispatches.values():
+        del row["sent_at"]
+    parts = client(api), store, Postmark, read_streams(client(api))
+    run = Reconciliation(*parts, since=api.now - timedelta(hours=1))
+    assert run.count_undelivered() == (4, False)
+    assert sum(run.steps()) == 4
+    assert details(api) == ids
+    assert [at is not None for at in values(store, "delivered_at")] == [False, False, True, False]
+
+
+def test_messages_that_the_provider_does_not_know(api: PostmarkStandIn) -> None:
+    """They are counted, and are no failure; those of other providers are not asked about."""
+    old = api.send(BEA)
+    api.deliver(old)
+    api.state.now += RETENTION + timedelta(hours=1)
+    api.deliver(api.send(BEA))
+    store = store_of(api)
+    sent = datetime.now(UTC) - RETENTION - timedelta(hours=1)
+    store.dispatches[1]["sent_at"] = sent
+    unknown, other = "0ac29aee-e1cd-480d-b08d-4f48548ff48d", "0100-of ses/another"
+    for key, message_id in enumerate((unknown, other), 3):
+        row = {"provider_message_id": message_id, "subscriber_id": 2, "sent_at": api.now}
+        store.dispatches[key] = row
+    expected = {"deliveries": 1, "unknown_there": 2, "expired": 1}
+    assert reconcile(api, store, since=sent) == expected
+    assert len(details(api)) == 3
+
+
+def test_an_earlier_first_open_is_corrected(api: PostmarkStandIn) -> None:
+    """The time of the first open becomes the earlier one, and that of the last open stays."""
+    message = api.send(BEA)
+    api.open(message)
+    first = api.now
+    store = replace(store_of(api), optional=["first_opened_at"])
+    late = first + timedelta(hours=1)
+    store.dispatches[1] |= {"opened_at": late, "first_opened_at": late, "delivered_at": first}
+    assert reconcile(api, store) == {"opens": 1}
+    row = store.dispatches[1]
+    assert (row["first_opened_at"], row["opened_at"]) == (first, late)
+    assert reconcile(api, store) == {}
 
 
 def test_a_run_that_is_killed_can_be_repeated() -> None:
@@ -218,51 +305,6 @@ def test_temporary_errors(api: PostmarkStandIn) -> None:
     assert reconcile(api, store_of(api))["deliveries"] == 3
 
 
-@pytest.mark.parametrize("ignored", [True, False])
-def test_windows_with_more_rows_than_the_api_returns(
-    api: PostmarkStandIn, monkeypatch: pytest.MonkeyPatch, *, ignored: bool
-) -> None:
-    monkeypatch.setattr(lists, "LAST_ROW", 10)
-    monkeypatch.setattr(lists, "MOST_ROWS", 4)
-    ids = []
-    for _ in range(35):
-        ids.append(api.send(BEA))
-        api.state.now += timedelta(minutes=7)
-    if ignored:
-        get = PostmarkAPI.get
-
-        def ignore(self: PostmarkAPI, path: str, **query: object) -> dict[str, Any]:
-            return get(self, path, **{key: query[key] for key in query if "date" not in key})
-
-        monkeypatch.setattr(PostmarkAPI, "get", ignore)
-    reader = ListReader(client(api), "/messages/outbound", "Messages", "outbound")
-    read = [row["MessageID"] for rows in reader.read(Window.around(START, api.now)) for row in rows]
-    assert reader.incomplete is ignored
-    assert read == (ids[-10:] if ignored else ids), "oldest first"
-
-
 def test_a_day_before_all_messages(api: PostmarkStandIn) -> None:
     happen(api)
     assert reconcile(api, store_of(api), since=datetime.min.replace(tzinfo=UTC))["opens"] == 1
-
-
-def test_messages_that_are_sent_while_a_list_is_read(
-    api: PostmarkStandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They shift the older rows to later pages, which are read as well."""
-    monkeypatch.setattr(lists, "MOST_ROWS", 4)
-    ids = [api.send(BEA) for _ in range(8)]
-    get = PostmarkAPI.get
-
-    def send(self: PostmarkAPI, path: str, **query: object) -> dict[str, Any]:
-        found = get(self, path, **query)
-        if query["offset"] == 0:
-            api.state.now += timedelta(seconds=1)
-            for _ in range(3):
-                api.send(CLEO)
-        return found
-
-    monkeypatch.setattr(PostmarkAPI, "get", send)
-    reader = ListReader(client(api), "/messages/outbound", "Messages", "outbound")
-    read = {row["MessageID"] for rows in reader.read(Window.around(START, api.now)) for row in rows}
-    assert {*ids} <= read

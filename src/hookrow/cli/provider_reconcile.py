@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--lift",
     is_flag=True,
-    help="Also lift every suppression that no message stream of the provider has.",
+    help="Also lift each suppression that is in none of the provider's message streams.",
 )
 @DRY_RUN
 @with_session
@@ -46,9 +46,9 @@ def reconcile(
     """Record suppressions, opens and deliveries that the provider has and hookrow lacks.
 
     They are recorded as late notifications, which never override newer changes, and are logged
-    with the source "reconcile". Deliveries take one request for each message whose dispatch has
-    none, at most 10 per second. The command can be interrupted and run again: what is recorded
-    is skipped.
+    with the source "reconcile". The deliveries require one request for each dispatch without one,
+    at most 10 per second. The command can be interrupted and run again: what is recorded is
+    skipped.
     """
     from hookrow.postmark_api import reconcile, webhooks
     from hookrow.postmark_api.status import check_server
@@ -60,9 +60,9 @@ def reconcile(
     api.interval = reconcile.INTERVAL
     server = webhooks.read_server(api)
     chosen = webhooks.read_streams(api, streams)
-    every = webhooks.read_streams(api) if lift else ()
+    every = webhooks.read_streams(api, archived=True) if lift else ()
     if since < now - reconcile.RETENTION:
-        days = reconcile.RETENTION // timedelta(days=1)
+        days = reconcile.RETENTION.days
         click.echo(
             f"Warning: By default, the provider keeps messages for {days} days: it may not know "
             "older deliveries and opens.",
@@ -77,13 +77,22 @@ def reconcile(
             session.app.provider,
             chosen,
             since=since,
+            chosen=bool(streams),
             server=server.id,
             dry_run=dry_run,
             report=_report if dry_run and not as_json else lambda _: None,
         )
-        with Progress("Reconciling", 0) as progress:
+        undelivered, limited = run.count_undelivered()
+        if undelivered and not limited:
+            click.echo(
+                "The time of sending is not mapped, so the provider is asked about all dispatches "
+                f"without delivered_at: {undelivered:,}.",
+                err=True,
+            )
+        with Progress("Reconciling", undelivered) as progress:
             try:
-                for _ in run.steps(every):
+                for asked in run.steps(every):
+                    progress.update(asked)
                     if progress.interrupted:
                         break
             except HookrowError as error:
@@ -120,9 +129,10 @@ def _describe(result: Reconciled, *, dry_run: bool) -> str:
         verb = "Would lift" if dry_run else "Lifted"
         sentences.append(f"{verb} {pluralize(result.lifted, 'suppression')}.")
     others = {
-        "Events without a row here": result.unknown,
+        "Events that match no row here": result.unknown,
         "Messages that the provider has not delivered": result.undelivered,
         "Messages that the provider does not know": result.unknown_there,
+        "Messages that the provider no longer keeps": result.expired,
         "Events that are in the log as failed": result.failed,
     }
     sentences += [f"{text}: {count:,}." for text, count in others.items() if count]

@@ -1,40 +1,43 @@
 """Records what the webhooks missed: suppressions, opens and deliveries that Postmark's API knows.
 
 Each event is given the body that the provider would have posted, and recorded as a late
-notification, so that it never overrides a newer change. Events that change nothing are not logged.
-A run keeps no state: events that an earlier run recorded change nothing.
+notification, so that it never overrides a newer change. Events that change nothing are neither
+recorded nor logged. The API has no list of deliveries, so it is asked about each message whose
+dispatch has none. A run keeps no state: events that an earlier run recorded change nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from hookrow.core.notification import (
-    Arrival,
-    Change,
-    LookupKeys,
-    Recorded,
-    SetTime,
-    Source,
-    Suppressible,
-)
-from hookrow.core.rules import affected_rows, decide, fold, is_message_id, lookup_keys
+from hookrow.core.notification import Arrival, Change, Recorded, SetTime, Source
+from hookrow.core.rules import affected_rows, applies, decide, fold, lookup_keys
+from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import events
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
-from hookrow.postmark_api.lists import ListReader, Window
+from hookrow.postmark_api.opens import EARLIEST, OpensReader, Window
 from hookrow.postmark_api.webhooks import Stream
 from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores import State, Store
+from hookrow.stores.census import Undelivered
 from hookrow.stores.suppressions import Filter, Span
 
 RETENTION = timedelta(days=45)
 """How long the provider keeps messages by default; suppressions are kept."""
+
+DEFERRED_FOR = timedelta(days=5)
+"""How long before a delivery its message may have been sent.
+
+The provider does not publish how long it defers a message; mail servers should give up after 4 to 5
+days (RFC 5321, section 4.5.4.1).
+"""
 
 INTERVAL = 0.1
 """In seconds, between two requests; the provider publishes no limit."""
@@ -43,10 +46,13 @@ SETTLED = timedelta(minutes=5)
 """A suppression that changed within this time before the list was read is not lifted."""
 
 PAGE = 500
-"""In rows; the size of pages of our suppressions."""
+"""In rows; the size of pages of suppressions and dispatches."""
 
 STEP = 10
 """The number of messages after whose requests their deliveries are recorded."""
+
+_GUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""The form of the provider's message ids."""
 
 T = TypeVar("T")
 
@@ -56,10 +62,10 @@ class Reconciled:
     """What a run has recorded, or would record in a dry run.
 
     `lifted` are suppressions that no stream has any more. Of the provider's events, `unknown`
-    belong to no row here. Of our dispatches, `undelivered` are not delivered according to the
-    provider either, and `unknown_there` is the number of messages that it does not know. `failed`
-    events were logged as failed. `incomplete` names the lists of which the provider did not return
-    all rows.
+    match no row here. Of our dispatches, `undelivered` are not delivered according to the provider
+    either, and `unknown_there` is the number of messages that it does not know, except `expired`
+    ones, which were sent before `RETENTION`. `failed` events were logged as failed. `incomplete`
+    names the lists of which the provider did not return all rows.
     """
 
     suppressions: int = 0
@@ -69,6 +75,7 @@ class Reconciled:
     unknown: int = 0
     undelivered: int = 0
     unknown_there: int = 0
+    expired: int = 0
     failed: int = 0
     incomplete: list[str] = field(default_factory=list)
 
@@ -76,6 +83,7 @@ class Reconciled:
 class Reconciliation:
     """Records events since a time that changes something here.
 
+    Suppressions and opens are those of `streams`; so are deliveries, if they are `chosen`.
     `server` is the id of the provider's server, for the bodies. In a `dry_run`, nothing is
     recorded. `report` receives each event to be recorded.
     """
@@ -88,6 +96,7 @@ class Reconciliation:
         streams: Sequence[Stream],
         *,
         since: datetime,
+        chosen: bool = False,
         server: int = 0,
         dry_run: bool = False,
         report: Callable[[Arrival], object] = lambda _: None,
@@ -95,43 +104,75 @@ class Reconciliation:
         self.result = Reconciled()
         self._api, self._store, self._parser, self._streams = api, store, parser, streams
         self._since, self._server, self._dry_run = since, server, dry_run
+        self._asked = {each.id for each in streams} if chosen else None
+        self._sent_since = max(since, EARLIEST) - DEFERRED_FOR
         self._report = report
 
-    def steps(self, every_stream: Sequence[Stream] = ()) -> Iterator[None]:
-        """Record suppressions, then opens and deliveries; yield after each group.
+    def count_undelivered(self) -> tuple[int, bool]:
+        """Return the number of dispatches to ask about, and whether their time limits it.
+
+        A dispatch whose time is null, in a column of times, is not counted, but is asked about.
+        """
+        recent = self._store.census.undelivered(self._sent_since)
+        if recent is not None:
+            return recent, True
+        return self._store.census.undelivered() or 0, False
+
+    def steps(self, every_stream: Sequence[Stream] = ()) -> Iterator[int]:
+        """Record suppressions, opens, then deliveries; yield the number of messages asked about.
 
         With `every_stream`, lift the suppressions that none of these streams has. Raises
-        `APIError` and `StoreError`; the events recorded until then are kept.
+        `ConfigurationError` if one of them is archived, and `APIError` and `StoreError`; the events
+        recorded until then are kept.
         """
-        result, started = self.result, datetime.now(UTC)
+        if archived := ", ".join(each.id for each in every_stream if each.archived_at):
+            raise ConfigurationError(
+                f"The provider may not list the suppressions of archived message streams "
+                f"({archived}), so no suppression can be lifted: restore them, or omit --lift."
+            )
+        started = datetime.now(UTC)
         dumps = {each.id: self._dump(each.id) for each in {*self._streams, *every_stream}}
         rows = sorted((row for each in self._streams for row in dumps[each.id]), key=_created)
         recent = [events.suppression(each) for each in rows if _created(each) >= self._since]
         for group in _groups(recent, GROUP):
-            result.suppressions += self._record(group)
-            yield
+            self.result.suppressions += self._record(group)
+            yield 0
         if every_stream:
             listed = {fold(row["EmailAddress"]) for rows in dumps.values() for row in rows}
-            for page in self._absent(listed, started - SETTLED):
-                for group in _groups(page, GROUP):
-                    result.lifted += self._record(group)
-                    yield
-        window = Window.around(self._since, started)
+            yield from self._lift(listed, started - SETTLED)
         for stream in self._streams:
-            opens = ListReader(self._api, "/messages/outbound/opens", "Opens", stream.id)
-            for page in opens.read(window):
-                for group in _groups([events.opening(each) for each in self._recent(page)], GROUP):
-                    result.opens += self._record(group)
-                yield
-            messages = ListReader(self._api, "/messages/outbound", "Messages", stream.id)
-            for page in messages.read(window):
-                ids = self._undelivered(each["MessageID"] for each in self._recent(page))
-                for some in _groups(ids, STEP):
-                    result.deliveries += self._record([*self._deliveries(some)])
-                    yield
-            result.incomplete += [
-                f"{each.name} of {stream.id}" for each in (opens, messages) if each.incomplete
-            ]
+            yield from self._record_opens(stream, Window.around(self._since, started))
+        yield from self._record_deliveries(started)
+
+    def _lift(self, listed: set[str], at: datetime) -> Iterator[int]:
+        """Reactivate the suppressed subscribers who are not listed."""
+        reader = self._store.suppressions
+        selected, span = reader.plan(Filter()), Span(oldest=True)
+        while found := reader.read(span, selected, limit=PAGE):
+            absent = [each.email for each in found if fold(each.email) not in listed]
+            for group in _groups([events.reactivation(each, at) for each in absent], GROUP):
+                self.result.lifted += self._record(group)
+                yield 0
+            span = span._replace(after=found[-1].position)
+
+    def _record_opens(self, stream: Stream, window: Window) -> Iterator[int]:
+        reader = OpensReader(self._api, stream.id)
+        for page in reader.read(window):
+            for group in _groups([events.opening(each) for each in self._recent(page)], GROUP):
+                self.result.opens += self._record(group)
+            yield 0
+        if reader.incomplete:
+            self.result.incomplete.append(f"Opens of {stream.id}")
+
+    def _record_deliveries(self, now: datetime) -> Iterator[int]:
+        """Ask about the dispatches without a delivery, the oldest first."""
+        census, after = self._store.census, None
+        while page := census.list_undelivered(self._sent_since, after=after, limit=PAGE):
+            for some in _groups(page, STEP):
+                deliveries = [each for one in some for each in self._deliveries(one, now)]
+                self.result.deliveries += self._record(deliveries)
+                yield len(some)
+            after = page[-1].place
 
     def _dump(self, stream: str) -> Sequence[Mapping[str, Any]]:
         """Return all suppressions of a stream."""
@@ -141,57 +182,40 @@ class Reconciliation:
             raise APIError(unexpected(path))
         return [{**each, "MessageStream": stream} for each in rows]
 
-    def _absent(self, listed: set[str], at: datetime) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Yield reactivations of the suppressed subscribers who are not listed, in pages."""
-        reader = self._store.suppressions
-        selected, span = reader.plan(Filter()), Span(oldest=True)
-        while found := reader.read(span, selected, limit=PAGE):
-            yield [
-                events.reactivation(each.email, at)
-                for each in found
-                if fold(each.email) not in listed
-            ]
-            span = span._replace(after=found[-1].position)
+    def _deliveries(self, dispatch: Undelivered, now: datetime) -> Sequence[Mapping[str, Any]]:
+        """Return the deliveries of the message of a dispatch."""
+        found = self._details(dispatch.message_id)
+        if found is None:
+            expired = dispatch.sent_at is not None and dispatch.sent_at < now - RETENTION
+            self.result.expired += expired
+            self.result.unknown_there += not expired
+            return ()
+        if self._asked is not None and found.get("MessageStream") not in self._asked:
+            return ()
+        deliveries = events.deliveries(dispatch.message_id, found)
+        self.result.undelivered += not deliveries
+        return self._recent(deliveries, "DeliveredAt")
 
-    def _deliveries(self, message_ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-        """Ask for each message; yield its deliveries."""
-        for message_id in message_ids:
-            try:
-                found = self._api.get(f"/messages/outbound/{message_id}/details")
-            except APIError as error:
-                if error.code != UNKNOWN_MESSAGE:
-                    raise
-                self.result.unknown_there += 1
-                continue
-            deliveries = events.deliveries(message_id, found)
-            self.result.undelivered += not deliveries
-            yield from deliveries
+    def _details(self, message_id: str) -> Mapping[str, Any] | None:
+        """Return the details of a message, or None if the provider does not know it."""
+        if not _GUID.fullmatch(message_id):  # it is of another provider
+            return None
+        try:
+            return self._api.get(f"/messages/outbound/{message_id}/details")
+        except APIError as error:
+            if error.code != UNKNOWN_MESSAGE:
+                raise
+            return None
 
-    def _undelivered(self, message_ids: Iterable[str]) -> Sequence[str]:
-        """Return the message ids of dispatches without a delivery, in the same order."""
-        ids = [each for each in dict.fromkeys(message_ids) if is_message_id(each)]
-        with self._store.reading() as reading:
-            dispatches = reading.find(LookupKeys((), ids, ())).dispatches
-            rows = {
-                (Suppressible.DISPATCH, row.id) for found in dispatches.values() for row in found
-            }
-            states = reading.read(rows)
-        return [
-            each
-            for each in ids
-            if any(
-                states.get((Suppressible.DISPATCH, row.id), {}).get("delivered_at") is None
-                for row in dispatches.get(each, ())
-            )
-        ]
-
-    def _recent(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    def _recent(
+        self, rows: Sequence[Mapping[str, Any]], name: str = "ReceivedAt"
+    ) -> Sequence[Mapping[str, Any]]:
         """Return the rows since the time of the run that have the fields of the API."""
         return [
             each
             for each in rows
             if isinstance(each.get("MessageID"), str)
-            and (at := _time(each.get("ReceivedAt")))
+            and (at := _time(each.get(name)))
             and at >= self._since
         ]
 
@@ -233,7 +257,7 @@ def _is_new(change: Change, state: State) -> bool:
     """Return whether a late change would alter a row."""
     if isinstance(change, SetTime):
         at = state.get(change.column.value)
-        return at is None or at < change.at
+        return at != change.at and applies(change, at)
     suppressed = state.get("suppressed_at")
     known = [at for at in (suppressed, state.get("suppression_changed_at")) if at is not None]
     older = all(at < change.at for at in known)

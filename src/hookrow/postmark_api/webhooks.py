@@ -147,8 +147,12 @@ def read_server(api: PostmarkAPI) -> Server:
     return api.read("/server", Server)
 
 
-def read_streams(api: PostmarkAPI, chosen: Sequence[str] = ()) -> Sequence[Stream]:
-    """Return the chosen streams; if none are chosen, all that send mail and are not archived.
+def read_streams(
+    api: PostmarkAPI, chosen: Sequence[str] = (), *, archived: bool = False
+) -> Sequence[Stream]:
+    """Return the chosen streams; if none are chosen, all that send mail.
+
+    Unless `archived`, archived streams are omitted.
 
     Raises `APIError`, and `ConfigurationError` if a chosen stream does not exist, is archived, or
     is for inbound mail.
@@ -159,7 +163,7 @@ def read_streams(api: PostmarkAPI, chosen: Sequence[str] = ()) -> Sequence[Strea
     usable = {
         name: each
         for name, each in streams.items()
-        if not each.archived_at and each.kind != "Inbound"
+        if (archived or not each.archived_at) and each.kind != "Inbound"
     }
     for name in chosen:
         if name not in streams:

@@ -1,7 +1,7 @@
-"""Reads the lists of Postmark's API that have pages (https://postmarkapp.com/developer/api/messages-api).
+"""Reads the list of first opens in Postmark's API (https://postmarkapp.com/developer/api/messages-api).
 
-A list returns the newest rows first, and at most 10,000 for one window of time; a window with more
-is split. Its limits are local times in the US Eastern zone.
+The list returns the newest rows first, and at most 10,000 for one window of time; a window with
+more is split. Its limits are local times in the US Eastern zone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, unexpected
+
+PATH = "/messages/outbound/opens"
 
 MOST_ROWS = 500
 """The largest page."""
@@ -51,15 +53,13 @@ class Window:
 
 
 @dataclass(slots=True)
-class ListReader:
-    """Reads the rows of one list for a message stream; `path` and `name` are its address and key.
+class OpensReader:
+    """Reads the first opens of a message stream.
 
     `incomplete` becomes True if the API did not return all rows.
     """
 
     api: PostmarkAPI
-    path: str
-    name: str
     stream: str
     incomplete: bool = field(default=False, init=False)
 
@@ -96,14 +96,14 @@ class ListReader:
     def _page(self, window: Window, offset: int) -> tuple[int, Sequence[Mapping[str, Any]]]:
         """Return the number of rows in a window, and the rows after an offset."""
         found = self.api.get(
-            self.path,
+            PATH,
             count=min(MOST_ROWS, LAST_ROW - offset),
             offset=offset,
             messagestream=self.stream,
             fromdate=window.first.isoformat(),
             todate=window.last.isoformat(),
         )
-        total, rows = found.get("TotalCount"), found.get(self.name)
+        total, rows = found.get("TotalCount"), found.get("Opens")
         if not isinstance(total, int) or not isinstance(rows, list):
-            raise APIError(unexpected(self.path))
+            raise APIError(unexpected(PATH))
         return total, [each for each in rows if isinstance(each, dict)]

@@ -1,0 +1,69 @@
+"""The list of opens, which may be longer than the API returns, or change while it is read."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from providing import client
+
+from hookrow.postmark_api import opens
+from hookrow.postmark_api.client import PostmarkAPI
+from hookrow.postmark_api.opens import OpensReader, Window
+from hookrow.testing.postmark_api import PostmarkStandIn
+
+START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
+
+
+def send_and_open(api: PostmarkStandIn) -> str:
+    message = api.send("bea@example.com")
+    api.open(message)
+    return message
+
+
+def read(api: PostmarkStandIn) -> tuple[list[str], bool]:
+    """Return the messages of all opens, and whether the list is incomplete."""
+    reader = OpensReader(client(api), "outbound")
+    pages = reader.read(Window.around(START, api.now))
+    return [row["MessageID"] for rows in pages for row in rows], reader.incomplete
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_windows_with_more_rows_than_the_api_returns(
+    monkeypatch: pytest.MonkeyPatch, *, ignored: bool
+) -> None:
+    """They are split, unless the API ignores them."""
+    monkeypatch.setattr(opens, "LAST_ROW", 10)
+    monkeypatch.setattr(opens, "MOST_ROWS", 4)
+    get = PostmarkAPI.get
+
+    def ignore(self: PostmarkAPI, path: str, **query: object) -> dict[str, Any]:
+        return get(self, path, **{key: query[key] for key in query if "date" not in key})
+
+    if ignored:
+        monkeypatch.setattr(PostmarkAPI, "get", ignore)
+    with PostmarkStandIn(now=START) as api:
+        ids = []
+        for _ in range(35):
+            ids.append(send_and_open(api))
+            api.state.now += timedelta(minutes=7)
+        expected = ids[-10:] if ignored else ids
+        assert read(api) == (expected, ignored), "oldest first"
+
+
+def test_opens_while_the_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They shift the older rows to later pages, which are read as well."""
+    monkeypatch.setattr(opens, "MOST_ROWS", 4)
+    get = PostmarkAPI.get
+
+    def get_late(self: PostmarkAPI, path: str, **query: object) -> dict[str, Any]:
+        found = get(self, path, **query)
+        if query["offset"] == 0:
+            api.state.now += timedelta(seconds=1)
+            for _ in range(3):
+                send_and_open(api)
+        return found
+
+    monkeypatch.setattr(PostmarkAPI, "get", get_late)
+    with PostmarkStandIn(now=START) as api:
+        ids = [send_and_open(api) for _ in range(8)]
+        assert {*ids} <= {*read(api)[0]}
