@@ -3,14 +3,14 @@
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urljoin
 
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.app import SECURITY
-from wire import ENDPOINT, SECRET
+from wire import ADA, ADAS, ENDPOINT, SECRET
 
 MOUNT = "/mail/dashboard"
 
@@ -31,6 +31,48 @@ def ask(dashboard: Dashboard, head: RequestHead, form: Mapping[str, str] = {}) -
     """Send a request as a host does, with an optional form."""
     body = urlencode(form).encode()
     return present(dashboard.admit(head) or dashboard(Request(head, body)))
+
+
+PLACES = (
+    "lists",
+    "suppressions?reason=&list=&since=",
+    "notifications",
+    "notifications?rows=0",
+    "notification?id=1",
+    f"subscriber?email={ADA}",
+    f"dispatch?message_id={ADAS}",
+    "search?q=nothing",
+    "search?q=2",  # finds two pages
+    "suppressions?before=x",
+    "nowhere",
+)
+"""The URL of each page, and of some errors, relative to the dashboard."""
+
+
+def with_slash(place: str) -> str:
+    """Return the URL of a page with a trailing slash."""
+    name, _, query = place.partition("?")
+    return f"{name}/?{query}" if query else f"{name}/"
+
+
+def links(url: str, page: str) -> Iterable[str]:
+    """Return the URLs of the links, assets and forms of a page."""
+    found = re.findall('(?:href|src|action)="([^"#]*)"', page)
+    assert found, url
+    return {urljoin(url, html.unescape(each)) for each in found}
+
+
+def broken_links(get: Callable[[str], tuple[int, str]]) -> Iterable[str]:
+    """Return the links of all pages to which there is no page, or only a redirect to it.
+
+    `get` returns the status and the text at a URL.
+    """
+    urls = [f"{MOUNT}/{place}" for each in PLACES for place in (each, with_slash(each))]
+    urls.append(f"{MOUNT}/")
+    pages = {url: get(url) for url in urls}
+    assert {status for status, _ in pages.values()} == {200, 400, 404}
+    linked = {link: url for url, (_, text) in pages.items() for link in links(url, text)}
+    return [f"{link} on {url}" for link, url in linked.items() if get(link)[0] >= 300]
 
 
 class Visitor:
@@ -68,7 +110,7 @@ class Visitor:
         response = self.post(path, {"token": self.token(path, **query), **form}, **query)
         assert response.status == 303, response.body
         location, _, fields = response.headers["Location"].partition("?")
-        assert location == f".{path}"
+        assert urljoin(path, location) == path.rstrip("/")
         return html.unescape(self.shows(path, **dict(parse_qsl(fields))))
 
 

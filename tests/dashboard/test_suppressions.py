@@ -142,7 +142,7 @@ def test_filters(visitor: Visitor) -> None:
 
 
 def test_wrong_queries(postgres_url: str) -> None:
-    """An impossible argument returns 400."""
+    """An impossible argument returns 400, with a link to the page without arguments."""
     world.fill(postgres_url)
     with closing(SQLStore(postgres_url)) as store:
         visitor = Visitor(store)
@@ -155,7 +155,9 @@ def test_wrong_queries(postgres_url: str) -> None:
             ({"email": ADA}, "Unknown field"),
         ):
             response = visitor.get(PATH, **query)
-            assert (response.status, message in response.body.decode()) == (400, True), query
+            page = response.body.decode()
+            assert (response.status, message in page) == (400, True), query
+            assert '<a href="./suppressions">Go to the suppressions</a>' in page
         visitor.dashboard.close(PATIENCE)
 
 

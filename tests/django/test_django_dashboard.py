@@ -16,6 +16,7 @@ from hookrow.dashboard.app import SECURITY
 from hookrow.django import store
 from hookrow.django.dashboard import _dashboard
 from hookrow.django.tables.models import Subscriber
+from visitor import broken_links
 from wire import ADA, AT, DELIVERY
 
 pytest_plugins = ["django_project.databases"]
@@ -44,10 +45,20 @@ def test_the_pages(project: Site) -> None:
     assert get(project, "nowhere").status_code == 404
 
 
+def test_links(project: Site) -> None:
+    """Every link, asset and form of a page leads to a page, also with a slash in its URL."""
+
+    def get(url: str) -> tuple[int, str]:
+        response = project.client.get(url)
+        return response.status_code, (b"" if response.streaming else response.content).decode()
+
+    assert not broken_links(get)
+
+
 def test_anonymous_users_log_in_first(project: Site) -> None:
     """Without a login, the pages redirect to the admin's login; cookies of HTTPS are secure."""
     for secure in (True, False):
-        response = project.client.get(f"{MOUNT}notifications", secure=secure)
+        response = project.client.get(f"{MOUNT}subscriber?email={ADA}", secure=secure)
         assert ("Secure" in response.headers["Set-Cookie"]) is secure
     project.client.logout()
     response = get(project)

@@ -35,7 +35,7 @@ messages."""
 
 
 class Done(NamedTuple):
-    """A completed action: a summary for the log, without addresses, and the page to redirect to."""
+    """A completed action: a summary for the log, without addresses, and the page to show next."""
 
     summary: str
     location: str
@@ -52,7 +52,7 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
         [outcome] = replay_arrivals(context.store, arrivals, bodies=context.keep_bodies)
         result = outcome_name(outcome)
     query = link({}, id=entry.id, done=result)
-    return Done(f"replayed notification {entry.id}: {result}", f"./notification?{query}")
+    return Done(f"replayed notification {entry.id}: {result}", f"notification?{query}")
 
 
 def change_suppression(context: Context, fields: Fields, form: Fields, user: str) -> Done:
@@ -80,7 +80,7 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
     result = outcome_name(outcome)
     if isinstance(outcome, Recorded):
         result = "suppressed" if action == "suppress" else "lifted"
-    location = f"./subscriber?{link({}, email=email, done=result)}"
+    location = f"subscriber?{link({}, email=email, done=result)}"
     if message_id is not None:
-        location = f"./dispatch?{link({}, message_id=message_id, done=result)}"
+        location = f"dispatch?{link({}, message_id=message_id, done=result)}"
     return Done(f"requested a manual change ({action}): {result}", location)

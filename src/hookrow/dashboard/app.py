@@ -9,14 +9,14 @@ from functools import cache, partial
 from http import HTTPStatus
 from importlib.resources import files
 from typing import NamedTuple, TypeAlias
-from urllib.parse import quote
 
 from hookrow.dashboard import actions, auth, pages, suppressions
 from hookrow.dashboard.actions import Done
+from hookrow.dashboard.address import Address
 from hookrow.dashboard.download import Download
 from hookrow.dashboard.forms import FILTERS, BadRequest, Fields, Forbidden, NotFound, parse_fields
 from hookrow.dashboard.queries import Context
-from hookrow.dashboard.templating import View, render
+from hookrow.dashboard.templating import Redirect, View, render
 from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
 from hookrow.http import Handler, Request, RequestHead, Response, plain
@@ -36,7 +36,7 @@ Action: TypeAlias = Callable[[Context, Fields, Fields, str], Done]
 class Page(NamedTuple):
     """A page or a file, the fields of its query string, and the action of its forms."""
 
-    show: Callable[[Context, Fields], View | Response | Download]
+    show: Callable[[Context, Fields], View | Redirect | Download]
     fields: Collection[str] = ()
     act: Action | None = None
 
@@ -54,10 +54,13 @@ PAGES = {
     "search": Page(pages.search, ("q",)),
     "dispatch": Page(pages.dispatch, ("message_id", *_HISTORY), actions.change_suppression),
 }
-"""The pages by path. All are in one directory, so that relative links and cookies work on each."""
+"""The pages by path. All are in one directory, so that the cookie of the forms is sent to each."""
 
 ACTIONS = frozenset(name for name, page in PAGES.items() if page.act)
 """The pages with forms."""
+
+_NEXT = {"suppressions": "suppressions", "suppressions.csv": "suppressions"}
+"""The page to which an error links, by the name of the page; otherwise, the notifications."""
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
@@ -145,17 +148,18 @@ class Dashboard(Handler):
 
         `allowed` contains the names of the pages whose forms the user may submit.
         """
+        address = Address.of(request.head, self._mount)
         try:
-            response = self._respond(request, user, allowed)
+            response = self._respond(request, address, user, allowed)
         except BadRequest as error:
-            response = _error(error.status, str(error))
+            response = _error(address, error.status, str(error))
         except StoreError as error:
-            response = _error(503, f"The database cannot be read: {error}")
+            response = _error(address, 503, f"The database cannot be read: {error}")
         except Exception as error:
             id_ = request.head.request_id
             log.exception("The dashboard failed, request %s", id_, extra={"request_id": id_})
             name = type(error).__name__
-            response = _error(500, f"The page failed with {name}. See the server's log.")
+            response = _error(address, 500, f"The page failed with {name}. See the server's log.")
         return _secure(response)
 
     def close(self, timeout: float | None = None) -> None:
@@ -183,44 +187,45 @@ class Dashboard(Handler):
             return _secure(plain(403, "You do not have access to this dashboard."))
         return "unknown" if result is True else result
 
-    def _respond(self, request: Request, user: str, allowed: Collection[str]) -> Response:
-        head = request.head
-        path = _path_below_mount(head, self._mount)
-        if path == "":
-            return _redirect(f"./{quote(head.path.rpartition('/')[2])}/")
-        name = path.strip("/") if path else None
+    def _respond(
+        self, request: Request, address: Address, user: str, allowed: Collection[str]
+    ) -> Response:
+        head, name = request.head, address.name
         if file := _static_files().get(name or ""):
             return file
         if name not in PAGES:
             raise NotFound("This page does not exist.")
-        act = PAGES[name].act
+        page = PAGES[name]
         if head.method in {"GET", "HEAD"}:
-            return self._show(name, head, user, may=name in allowed)
-        if head.method != "POST" or act is None:
-            allow = "GET, HEAD, POST" if act else "GET, HEAD"
-            return _error(405, "This page does not support this method.", {"Allow": allow})
+            return self._show(page, address, head, user, may=name in allowed)
+        if head.method != "POST" or page.act is None:
+            allow = "GET, HEAD, POST" if page.act else "GET, HEAD"
+            return _error(address, 405, "This page does not support this method.", {"Allow": allow})
         if name not in allowed:
             raise Forbidden("You may view this page, but not submit its forms.")
-        return self._submit(name, act, request, user)
+        return self._submit(page, page.act, address.base, request, user)
 
-    def _show(self, name: str, head: RequestHead, user: str, *, may: bool) -> Response:
-        view = PAGES[name].show(self._context, parse_fields(head.query, PAGES[name].fields))
-        if isinstance(view, Response):
-            return view
+    def _show(
+        self, page: Page, address: Address, head: RequestHead, user: str, *, may: bool
+    ) -> Response:
+        name, base = address
+        view = page.show(self._context, parse_fields(head.query, page.fields))
+        if isinstance(view, Redirect):
+            return _redirect(base, view.location)
         if isinstance(view, Download):
             return view.respond(partial(_log_action, head, user))
         token = auth.form_token(head)
-        response = render(view, user=user, token=token, page=name, may=may)
-        return auth.keep_form_token(head, response, token)
+        response = render(view, user=user, token=token, page=name, base=base, may=may)
+        return auth.keep_form_token(head, response, token) if page.act else response
 
-    def _submit(self, name: str, act: Action, request: Request, user: str) -> Response:
+    def _submit(self, page: Page, act: Action, base: str, request: Request, user: str) -> Response:
         head = request.head
         form = parse_fields(request.body.decode("utf-8", "replace"), actions.FORM_FIELDS)
         if not auth.is_own_form(head, form.get("token", "")):
             raise Forbidden("The form has expired or was not sent by this page. Reload the page.")
-        action = act(self._context, parse_fields(head.query, PAGES[name].fields), form, user)
+        action = act(self._context, parse_fields(head.query, page.fields), form, user)
         _log_action(head, user, action.summary)
-        return _redirect(action.location)
+        return _redirect(base, action.location)
 
 
 def _log_action(head: RequestHead, user: str, summary: str) -> None:
@@ -231,20 +236,6 @@ def _log_action(head: RequestHead, user: str, summary: str) -> None:
         head.request_id,
         extra={"request_id": head.request_id},
     )
-
-
-def _path_below_mount(head: RequestHead, mount: str) -> str | None:
-    """Return the rest of the path below the mount, or None if the path is not below it.
-
-    Behind a proxy, sometimes only the end of the root is a prefix of the path (FastAPI's
-    `root_path`). A host that has removed the mount path may still report it as its root.
-    """
-    parts = [] if mount else head.root.rstrip("/").split("/")[1:]
-    roots = ("/" + "/".join(parts[n:]) for n in range(len(parts)))
-    for prefix in [mount] if mount else roots:
-        if f"{head.path}/".startswith(f"{prefix}/"):
-            return head.path.removeprefix(prefix)
-    return None if mount else head.path
 
 
 @cache
@@ -258,14 +249,20 @@ def _static_files() -> Mapping[str, Response]:
     }
 
 
-def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    title = HTTPStatus(status).phrase.capitalize()
-    response = render(View("error.html", {"title": title, "message": message}), status, user="")
+def _error(
+    address: Address, status: int, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    values = {
+        "title": HTTPStatus(status).phrase.capitalize(),
+        "message": message,
+        "next": _NEXT.get(address.name or "", "notifications"),
+    }
+    response = render(View("error.html", values), status, user="", base=address.base)
     return replace(response, headers={**response.headers, **(headers or {})})
 
 
-def _redirect(location: str) -> Response:
-    return Response(303, b"", {"Location": location})
+def _redirect(base: str, location: str) -> Response:
+    return Response(303, b"", {"Location": f"{base}{location}"})
 
 
 def _secure(response: Response) -> Response:

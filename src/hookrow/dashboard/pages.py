@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from heapq import nlargest
 from operator import attrgetter
 
@@ -25,9 +26,8 @@ from hookrow.dashboard.forms import (
 )
 from hookrow.dashboard.queries import Context
 from hookrow.dashboard.suppressions import find_lists
-from hookrow.dashboard.templating import View, format_text, render_figures
+from hookrow.dashboard.templating import Redirect, View, format_text, render_figures
 from hookrow.describe import describe_change, describe_outcome
-from hookrow.http import Response
 from hookrow.providers import explain, limit_to
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
@@ -55,7 +55,7 @@ def overview(context: Context, fields: Fields) -> View:
         "title": "Overview",
         "present": statistics.present(now),
         "provider_status": context.provider_status(),
-        "figures": render_figures(statistics.overview(period, now)),
+        "figures": partial(render_figures, statistics.overview(period, now)),
     }
     return View("overview.html", values)
 
@@ -150,7 +150,7 @@ def dispatch(context: Context, fields: Fields) -> View:
     return View("dispatch.html", {**values, **_history(context, fields, listing)})
 
 
-def search(context: Context, fields: Fields) -> View | Response:
+def search(context: Context, fields: Fields) -> View | Redirect:
     """Find a notification by its id, a subscriber by an address, or a dispatch by a message id.
 
     A number may be an id and a message id, which may also be an address: all matches are listed.
@@ -159,9 +159,9 @@ def search(context: Context, fields: Fields) -> View | Response:
     for page, field in (notification, "id"), (dispatch, "message_id"), (subscriber, "email"):
         with suppress(BadRequest):
             view = page(context, {field: text} if text else {})
-            found[f"./{page.__name__}?{link({}, **{field: text})}"] = view.values["title"]
+            found[f"{page.__name__}?{link({}, **{field: text})}"] = view.values["title"]
     if len(found) == 1:
-        return Response(303, b"", {"Location": next(iter(found))})
+        return Redirect(next(iter(found)))
     return View("search.html", {"title": "Search", "q": text, "found": found})
 
 

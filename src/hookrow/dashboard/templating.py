@@ -34,17 +34,26 @@ class View(NamedTuple):
     values: Mapping[str, Any]
 
 
+class Redirect(NamedTuple):
+    """The page to show instead, by its name and query string."""
+
+    location: str
+
+
 def render(view: View, status: int = 200, **common: object) -> Response:
-    """Render a view; `common` contains the values that all pages need."""
+    """Render a view; `common` contains the values that all pages need.
+
+    One of them is `base`: the relative URL of the dashboard, with which every link begins.
+    """
     text = _environment().get_template(view.template).render(**view.values, **common)
     return Response(status, text.encode(), {"Content-Type": "text/html; charset=utf-8"})
 
 
-@lru_cache(maxsize=2 * len(Period))
-def render_figures(overview: Overview) -> str:
+@lru_cache(maxsize=4 * len(Period))
+def render_figures(overview: Overview, base: str) -> str:
     """Render the figures of an overview, once for all open pages that show them."""
     template = _environment().get_template("figures.html")
-    return template.render(overview=overview, periods=list(Period))
+    return template.render(overview=overview, base=base, periods=list(Period))
 
 
 @cache

@@ -75,7 +75,7 @@
     const refresh = async () => {
       const query = new URLSearchParams(live.dataset.live);
       query.set("rows", after);
-      const newer = parse(`<table>${await load(`./notifications?${query}`)}</table>`).getElementById("rows");
+      const newer = parse(`<table>${await load(`?${query}`)}</table>`).getElementById("rows");
       after = rows.dataset.last;
       rows.dataset.last = newer.dataset.last;
       const existing = new Set([...rows.rows].map(id));

@@ -1,0 +1,113 @@
+"""The links, assets and forms of each page, with and without a trailing slash in its URL."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from urllib.parse import urljoin
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.test import Client
+
+import asgi_client
+from hookrow import testing
+from hookrow.asgi import ASGI
+from hookrow.dashboard import Dashboard
+from hookrow.stores.memory import MemoryStore
+from hookrow.wsgi import WSGI
+from visitor import MOUNT, broken_links, links, receive, with_slash
+from wire import ADA, ADAS, AT
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """Return a store with what each page shows, and an id that is also a message id."""
+    store = MemoryStore(
+        subscribers={1: {"email": ADA}},
+        dispatches={
+            1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1},
+            2: {"provider_message_id": "2", "subscriber_id": 1, "list_id": 1},
+        },
+    )
+    receive(store, testing.delivery(ADA, ADAS, at=AT), testing.suppression(ADA, ADAS, at=AT))
+    return store
+
+
+@pytest.fixture
+def dashboard(store: MemoryStore) -> Iterator[Dashboard]:
+    with closing(Dashboard(store, authorize=lambda _: "ada")) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture
+def browser(dashboard: Dashboard) -> Client:
+    """Return a client that keeps cookies, for a WSGI host."""
+    return Client(DispatcherMiddleware(lambda *_: [], {MOUNT: WSGI(dashboard)}))
+
+
+def asgi(dashboard: Dashboard) -> Callable[[str], tuple[int, str]]:
+    """Return a function that requests a URL of an ASGI host."""
+    app = Starlette(routes=[Mount(MOUNT, ASGI(dashboard))])
+
+    def get(url: str) -> tuple[int, str]:
+        response = asgi_client.request(app, "GET", url)
+        return response.status_code, response.text
+
+    return get
+
+
+def test_links_in_asgi(dashboard: Dashboard) -> None:
+    """Every link, asset and form of a page leads to a page, without a redirect."""
+    assert not broken_links(asgi(dashboard))
+
+
+def test_links_in_wsgi(browser: Client) -> None:
+    """Every link leads to a page, also those of the overview at the path without a slash."""
+
+    def get(url: str) -> tuple[int, str]:
+        response = browser.get(url)
+        return response.status_code, response.text
+
+    assert not broken_links(get)
+    status, text = get(MOUNT)
+    assert status == 200
+    assert {get(link)[0] for link in links(MOUNT, text)} == {200}
+
+
+def test_an_unknown_path_below_a_page(dashboard: Dashboard) -> None:
+    """The error page links to the pages from any depth."""
+    get = asgi(dashboard)
+    url = f"{MOUNT}/lists/of/all/"
+    status, text = get(url)
+    assert status == 404
+    assert {f"{MOUNT}/", f"{MOUNT}/lists"} <= {*links(url, text)}
+
+
+@pytest.mark.parametrize(
+    ("place", "form"),
+    [
+        (f"subscriber?email={ADA}", {"action": "suppress", "reason": "x"}),
+        (f"dispatch?message_id={ADAS}", {"action": "lift", "reason": "x", "email": ADA}),
+        ("notification?id=1", {"action": "replay"}),
+    ],
+)
+def test_forms(browser: Client, place: str, form: dict[str, str]) -> None:
+    """A form of a page with a slash has its cookie, and redirects to the page."""
+    url = f"{MOUNT}/{with_slash(place)}"
+    text = browser.get(url).text
+    [token] = re.findall('name="token" value="(.+?)"', text)
+    [action] = re.findall('method="post" class="act" action="(.+?)"', text)
+    for target in (urljoin(url, action), url):
+        response = browser.post(target, data={"token": token, **form})
+        assert response.status_code == 303
+        shown = browser.get(urljoin(target, response.headers["Location"]))
+        assert (shown.status_code, 'role="status"' in shown.text) == (200, True)
+
+
+def test_the_redirect_of_the_search(browser: Client) -> None:
+    """A search with a slash in its URL redirects to the page that it found."""
+    url = f"{MOUNT}/search/?q={ADA}"
+    found = urljoin(url, browser.get(url).headers["Location"])
+    assert browser.get(found).status_code == 200
