@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import ModuleType
@@ -23,7 +24,7 @@ from sqlalchemy import Engine, StaticPool, create_engine, event, make_url, text
 from engines import connect, run
 from hookrow import ConfigurationError, Delivered, Schema, Suppressed
 from hookrow.core.notification import RowId, SetSuppression, Suppressible
-from hookrow.migrations import upgrade
+from hookrow.migrations import current, upgrade
 from hookrow.receiver.recorder import record
 from hookrow.stores import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.log import Query
@@ -420,12 +421,17 @@ class TestPostgreSQL:
     def test_access_denied(
         self, postgres_url: str, wrong: dict[str, str], message: str, *, own: bool
     ) -> None:
-        """Verification raises `AccessDenied`, and an unverified store `Unavailable`."""
+        """Verification and upgrades raise `AccessDenied`, an unverified store `Unavailable`."""
         url = make_url(postgres_url).set(**wrong)  # type: ignore[arg-type] # of a name
         database = open_database(url if own else connect(str(url)))
         message = f"refuses the connection: {message}.* in its URL: HOOKROW_DATABASE_URL, or"
-        with pytest.raises(AccessDenied, match=message):
-            SQLStore(database, verify=True)
+        for use in (
+            partial(SQLStore, database, verify=True),
+            partial(current, database),
+            partial(upgrade, database, Schema()),
+        ):
+            with pytest.raises(AccessDenied, match=f"^The database {message}"):
+                use()
         with pytest.raises(Unavailable, match=message), SQLStore(database).transaction():
             pass
 

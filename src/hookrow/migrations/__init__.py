@@ -100,9 +100,8 @@ def upgrade(
     """Create the hookrow tables that the schema needs, or bring them up to date.
 
     Returns the revisions that were added; calls `step` after each that the schema needs. After an
-    interruption, the next call continues.
-    Concurrent upgrades wait for each other. On PostgreSQL, indexes of existing tables are built
-    without blocking writers, which may take minutes.
+    interruption, the next call continues. Concurrent upgrades wait for each other. On PostgreSQL,
+    indexes of existing tables are built without blocking writers, which may take minutes.
 
     Raises `ConfigurationError` if all tables of the schema are the host's, if another table has
     the name of one that would be created, if a newer version of hookrow has upgraded the tables, or
@@ -117,6 +116,8 @@ def upgrade(
         )
     try:
         return _Upgrade(opened, schema).run(step)
+    except AccessDenied:
+        raise
     except StoreError as error:
         raise Unavailable(f"The database cannot be upgraded: {message(error)}") from error
     finally:
