@@ -1,6 +1,7 @@
 """`hookrow --app`: the commands on the receiver or the store of a host application."""
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 from command import Command
 from engines import run
@@ -127,6 +129,27 @@ def test_recommended_command(command: Command, write: Write) -> None:
     for as_json in ((), ("--json",)):
         assert expected.strip() in command.call(*options, "check", *as_json).stdout
     assert "Run: hookrow db upgrade\n" in command.call("log", HOOKROW_APP="shop.mail:store").stderr
+
+
+@pytest.mark.parametrize("typed", ["log", "check", "log show 1"])
+def test_recommended_database(command: Command, typed: str) -> None:
+    """The command repeats --database-url, but only if it was typed."""
+    url = ("--database-url", "sqlite:///shop 1.db")
+    done = command.call(*typed.split(), *url)
+    expected = f"Run: hookrow db upgrade --database-url '{url[1]}'"
+    assert expected in f"{done.stdout}{done.stderr}"
+    done = command.call(*typed.split(), HOOKROW_DATABASE_URL=url[1])
+    assert re.search(r"Run: hookrow db upgrade(\.|\n)", f"{done.stdout}{done.stderr}")
+
+
+def test_recommended_database_without_its_password(
+    command: Command, empty_postgres_url: str
+) -> None:
+    """The command has asterisks in place of the password."""
+    url = make_url(empty_postgres_url).set(password="hunter2")
+    done = command.call("log", "--database-url", url.render_as_string(hide_password=False))
+    assert re.search(r"Run: hookrow db upgrade --database-url '\S+:\*\*\*@\S+'\.", done.stderr)
+    assert "hunter2" not in done.stderr
 
 
 def test_tables_of_an_application(command: Command) -> None:

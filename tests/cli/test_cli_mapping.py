@@ -1,5 +1,7 @@
 """`hookrow replay` under another mapping than the one that the log was written for."""
 
+import re
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -44,6 +46,21 @@ def test_refusal(
         "hookrow replay --accept-mapping\n"
     )
     assert (run(database_url, META), run(database_url, ENTRY)) == before
+
+
+def test_recommended_command(
+    command: Command, database_url: str, variables: Mapping[str, str]
+) -> None:
+    """The remedy of `replay` and `check` accepts the same mapping: it repeats the typed options."""
+    (command.folder / "hookrow.toml").rename(command.folder / "people.toml")
+    options = ("--config", "people.toml")
+    typed = ("--database-url", variables["HOOKROW_DATABASE_URL"])
+    refused = command.call(*options, "replay", 1, *typed).stderr
+    [recommended] = re.findall("run: hookrow (.+ --accept-mapping)\n", refused)
+    assert recommended in command.call(*options, "check", *typed).stdout
+    assert command.call(*shlex.split(recommended)).returncode == 0
+    assert command.call(*options, "replay", 1, *typed).returncode == 0
+    assert run(database_url, ENTRY) == [(1, "recorded", "replay")]
 
 
 def test_acceptance(command: Command, database_url: str, variables: Mapping[str, str]) -> None:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from shlex import quote
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from hookrow.errors import COMMAND
+from hookrow.errors import COMMAND, DATABASE_OPTION
 
 ID = click.IntRange(1, 2**63 - 1)
 """The id of a log entry."""
@@ -90,6 +91,17 @@ def repeated_options(root: click.Context) -> Iterator[None]:
         COMMAND.reset(token)
 
 
+def _repeat_database(context: click.Context, _: click.Parameter, url: str) -> str:
+    """Add --database-url, if it was given, to the commands that messages recommend."""
+    from hookrow.cli.settings import hide_secrets  # imports this module
+
+    if context.get_parameter_source("database_url") is ParameterSource.COMMANDLINE:
+        printed = quote(hide_secrets("database_url", url))
+        token = DATABASE_OPTION.set(f" --database-url {printed}")
+        context.call_on_close(partial(DATABASE_OPTION.reset, token))
+    return url
+
+
 SECRET = option(
     "--secret", metavar="SECRET", help="The secret that X-Provider-Secret must contain."
 )
@@ -109,6 +121,7 @@ DATABASE_URL = option(
     default="sqlite:///hookrow.db",
     show_default="sqlite:///hookrow.db",  # not the value in a file, which may have a password
     metavar="URL",
+    callback=_repeat_database,
     help="The URL of a PostgreSQL or SQLite database.",
 )
 MOUNT_PATH = option(
