@@ -143,7 +143,7 @@ def demo(context: click.Context, *, once: bool, provider: bool) -> None:
     demo.run(stay=not once and sys.stdin.isatty(), provider=provider)
 
 
-@hookrow.command()
+@hookrow.command(short_help="Print a shell's script for completion.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

@@ -36,7 +36,7 @@ KINDS = (
 )
 
 
-@click.command()
+@click.command(short_help="Post notifications as the provider would.")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("email", required=False)
 @click.argument("message_id", required=False)
