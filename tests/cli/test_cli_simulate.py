@@ -165,6 +165,15 @@ def test_the_secret_file(command: Command, provider: Provider) -> None:
         assert command.call(*options, "--secret", SECRET, **variables).stdout == "200\n"
 
 
+def test_no_secret(command: Command) -> None:
+    """A warning names the settings, because the response does not."""
+    done = command.call("simulate", "open", ADA, "--count", 2, "--port", free_port())
+    assert done.stderr == (
+        "Warning: No secret is set, so the requests have no X-Provider-Secret: set HOOKROW_SECRET, "
+        "--secret or --secret-file.\n"
+    )
+
+
 def test_interrupt(simulate: Simulate, provider: Provider) -> None:
     """Ctrl-C completes the requests in progress and prints the totals so far."""
     provider.interrupt_at = 3

@@ -61,6 +61,26 @@ def test_every_response_is_explained() -> None:
     assert set(rows("response")) == texts
 
 
+SETTINGS = {"accepted", "read_secrets", "unknown_variables"}
+"""The functions whose errors and warnings are about secrets and variables."""
+
+
+def test_every_error_about_secrets_and_variables_is_explained() -> None:
+    nodes = [node for module in modules() for node in ast.walk(module)]
+    functions = [each for each in nodes if isinstance(each, ast.FunctionDef)]
+    bodies = [each.body for each in functions if each.name in SETTINGS]
+    printed = {
+        text
+        for node in (node for body in bodies for each in body for node in ast.walk(each))
+        if isinstance(node, ast.Raise | ast.Yield)
+        for text in map(template, ast.walk(node))
+        if text and re.fullmatch(r"[A-Z].+\.", text)
+    }
+    assert len(printed) == 5
+    explained = [shortened(row).removesuffix("...") for row in rows("message")]
+    assert not [text for text in printed if not text.startswith(tuple(explained))]
+
+
 def test_every_error_is_in_the_source() -> None:
     nodes = [node for module in modules() for node in ast.walk(module)]
     texts = {text for text in map(template, nodes) if text}

@@ -106,8 +106,15 @@ def simulate(  # noqa: PLR0913 - one for each option
             mount_path = app.mount_path
     if not secrets:
         secrets = read_secrets(*choose_secrets(context, secret=secret, secret_file=secret_file))
+    newest = next(iter(secrets), None)
+    if not newest:
+        warning = (
+            f"Warning: No secret is set, so the requests have no {header}: set HOOKROW_SECRET, "
+            "--secret or --secret-file."
+        )
+        click.echo(warning, err=True)
     address, until = url or endpoint(host, port, mount_path), monotonic() + START_TIMEOUT
-    post = partial(_post, address, next(iter(secrets), None), header, until)
+    post = partial(_post, address, newest, header, until)
     if total == 1:
         response = post(posts[0])
         click.echo(response)

@@ -97,7 +97,8 @@ def read_secrets(secrets: Sequence[str], file: str | None) -> Sequence[str]:
         ) from error
     if not (found := [line.strip() for line in lines if line.strip()]):
         raise ConfigurationError(
-            f"The secret file {file} is empty: write one secret per line, the newest first."
+            f"The secret file {file} is empty: write one secret per line, the newest first, or "
+            "correct --secret-file, HOOKROW_SECRET_FILE or secret_file."
         )
     return found
 
