@@ -31,7 +31,8 @@ class App(Protocol):
     ) -> AbstractContextManager[Store]:
         """Open the store for the duration of a block. Raises a `HookrowError` if that fails.
 
-        Without `writes`, the user needs only the privilege to read.
+        Without `writes`, the user needs only the privilege to read; the methods of the log that
+        change it check the others.
         """
 
     @property

@@ -146,7 +146,7 @@ def forget(app: App, *, email: str, as_json: bool, database_url: str) -> None:
     """
     if "@" not in email:
         raise click.UsageError(f"{email!r} is not an email address.")
-    with app.open_store(database_url) as store:
+    with app.open_store(database_url, writes=False) as store:
         count = require_log(store).forget(email)
     if as_json:
         click.echo(msgspec.json.encode({"erased": count}))

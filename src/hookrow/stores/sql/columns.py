@@ -104,14 +104,15 @@ def is_view(connection: Connection, dialect: Dialect, table: str) -> bool:
     return bool(connection.fetch(sql, [bare]))
 
 
-def check_privilege(connection: Connection, dialect: Dialect, table: str, privilege: str) -> None:
+def check_privileges(
+    connection: Connection, dialect: Dialect, table: str, needed: Collection[str]
+) -> None:
     """Raise `SchemaMismatch` if the user lacks a privilege on a table of PostgreSQL."""
     if dialect.name != "postgresql":
         return
-    sql = "SELECT has_table_privilege(%s, %s)"
-    ((has,),) = connection.fetch(sql, [regclass(dialect, table), privilege])
-    if not has:
-        raise denied_error(connection, dialect, table, [privilege])
+    sql = "SELECT p FROM unnest(%s::text[]) AS p WHERE NOT has_table_privilege(%s, p)"
+    if lacking := connection.fetch(sql, [dialect.encode(needed), regclass(dialect, table)]):
+        raise denied_error(connection, dialect, table, [each for (each,) in lacking])
 
 
 def denied_error(

@@ -31,26 +31,33 @@ from hookrow.stores.log import (
     within_size,
 )
 from hookrow.stores.sql import log_counts
-from hookrow.stores.sql.columns import check_privilege
+from hookrow.stores.sql.columns import check_privileges
 from hookrow.stores.sql.connections import Connection, Database, retried
 from hookrow.stores.sql.dialects import known, utc
 from hookrow.stores.sql.hours import RECOVERED, Hours
-from hookrow.stores.sql.log_rows import ALL, BODILESS, stored_entry
+from hookrow.stores.sql.log_rows import ALL, BODILESS, WITHIN, conditions, stored_entry
 
 PRUNE_LOCK = 0x686F6F6B70
 """The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
-
-_WITHIN = "id BETWEEN %s AND %s"
 
 _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
 
 
 class SQLLog:
-    """A `LogReader` of the schema's log. `verified` raises if the tables do not fit."""
+    """A `LogReader` of the schema's log.
 
-    def __init__(self, database: Database, schema: Schema, verified: Callable[[], object]) -> None:
+    `verified` raises if the tables do not fit, and `readable` if they cannot even be read.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        schema: Schema,
+        verified: Callable[[], object],
+        readable: Callable[[], object],
+    ) -> None:
         self._database, self._dialect = database, database.dialect
-        self._name, self._verified = schema.log or "", verified
+        self._name, self._verified, self._readable = schema.log or "", verified, readable
         self._table, self._hours = self._dialect.table(self._name), Hours(self._dialect, schema)
 
     def newest(
@@ -69,14 +76,16 @@ class SQLLog:
 
     def count(self, query: Query, *, limit: int) -> int:
         """See `LogReader`."""
-        where, values = self._where("true", (), query)
+        where, values = conditions(self._dialect, "true", (), query)
         found = f"(SELECT 1 FROM {self._table} WHERE {where} LIMIT {limit}) AS found"
         with self._database.reading() as connection:
             return int(connection.fetch(f"SELECT count(*) FROM {found}", values)[0][0])
 
     def events_at(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
         """See `LogReader`."""
-        where, values = self._where("fingerprint BETWEEN %s AND %s", fingerprint_range(at), query)
+        where, values = conditions(
+            self._dialect, "fingerprint BETWEEN %s AND %s", fingerprint_range(at), query
+        )
         return self._read(f"{where} ORDER BY id LIMIT {limit}", values, bodies=False)
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
@@ -111,6 +120,7 @@ class SQLLog:
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
         """End early if another process is pruning. Keep the newest id: SQLite would reuse it."""
+        self._require("DELETE", "UPDATE")
         over = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
         change = f"DELETE FROM {self._table} WHERE {over}"
         if bodies_only:
@@ -132,6 +142,7 @@ class SQLLog:
 
     def forget(self, email: str) -> int:
         """See `LogReader`."""
+        self._require("UPDATE")
         address = stored_recipient(email)
         texts = sorted(quoted(address))
         body = self._dialect.fold("ascii", "body")
@@ -192,7 +203,8 @@ class SQLLog:
 
     def count_hours(self) -> bool:
         """See `LogReader`."""
-        with self._transaction() as connection:
+        self._readable()
+        with self._database.transaction() as connection:
             return self._hours.count(connection)
 
     def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
@@ -204,12 +216,20 @@ class SQLLog:
         """See `LogReader`."""
         return log_counts.read_requests(self._database, self._hours, kind, since)
 
+    def _require(self, *privileges: str) -> None:
+        """Raise `SchemaMismatch` if the user lacks a privilege on the log.
+
+        The changes that need only these privileges do not require that the user may write rows.
+        """
+        self._readable()
+        with self._database.reading() as connection:
+            check_privileges(connection, self._dialect, self._name, privileges)
+
     def _is_counted(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
         while self.count_hours():
             sleep(PAUSE)
-        with self._transaction() as connection:
-            check_privilege(connection, self._dialect, self._name, "DELETE")
+        with self._database.transaction() as connection:
             return self._hours.find_obstacle(connection) is None
 
     def _prune_batch(
@@ -219,18 +239,18 @@ class SQLLog:
 
         Returns None if another process is pruning.
         """
-        oldest = f"SELECT min(received_at) FROM {self._table} WHERE {_WITHIN}"
-        with self._transaction() as connection:
+        oldest = f"SELECT min(received_at) FROM {self._table} WHERE {WITHIN}"
+        with self._database.transaction() as connection:
             if self._dialect.name == "postgresql":  # SQLite's transaction holds the whole file
                 lock = "SELECT pg_try_advisory_xact_lock(%s)"
                 if not connection.fetch(lock, [PRUNE_LOCK])[0][0]:
                     return None
-            count = connection.execute(f"{change} AND {_WITHIN}", [*values, low, high])
+            count = connection.execute(f"{change} AND {WITHIN}", [*values, low, high])
             return count, utc(connection.fetch(oldest, [low, high])[0][0])
 
     def _change_batch(self, change: str, values: Sequence[Any]) -> int:
-        with self._transaction() as connection:
-            return connection.execute(f"{change} AND {_WITHIN}", values)
+        with self._database.transaction() as connection:
+            return connection.execute(f"{change} AND {WITHIN}", values)
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         """Yield ranges of ids for one transaction each, oldest first."""
@@ -243,28 +263,8 @@ class SQLLog:
     ) -> Sequence[StoredEntry]:
         # As an expression, so that the index of the parked entries is used, not the primary key.
         id_ = "id + 0" if query.parked else "id"
-        where, values = self._where(f"{id_} BETWEEN %s AND %s", ids, query)
+        where, values = conditions(self._dialect, f"{id_} BETWEEN %s AND %s", ids, query)
         return self._read(f"{where} ORDER BY {id_} {rest}", values, bodies=bodies)
-
-    def _where(self, first: str, given: Sequence[Any], query: Query) -> tuple[str, Sequence[Any]]:
-        """Return the first condition and those of the query, and their parameters."""
-        conditions, values = [first], [*given]
-        for name, value in query.equal.items():
-            conditions.append(f"{name} = %s")
-            values.append(value)
-        if isinstance(query.ids, range) and query.ids.step == 1:
-            conditions.append(_WITHIN)
-            values += [query.ids.start, query.ids.stop - 1]
-        elif query.ids is not None:
-            conditions.append(self._dialect.any_of("id", "bigint"))
-            values.append(self._dialect.encode(query.ids))
-        for operator, time in ((">=", query.since), ("<", query.until)):
-            if time is not None:
-                conditions.append(f"received_at {operator} %s")
-                values.append(time)
-        conditions += ["retry_at IS NOT NULL"] * query.parked
-        conditions += ["attempts > 0 AND provider IS NOT NULL"] * query.posted
-        return " AND ".join(conditions), list(map(self._dialect.write, values))
 
     def _read(
         self, where: str, values: Sequence[Any], *, bodies: bool = True

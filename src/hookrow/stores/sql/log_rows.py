@@ -1,4 +1,4 @@
-"""The rows of the log: the statement that adds and merges them, and their conversion to entries."""
+"""The SQL that selects, adds and merges rows of the log, and their conversion to entries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Source
 from hookrow.core.result import Result
+from hookrow.stores.log import Query
 from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.sql.updates import Statement
 
@@ -26,6 +27,8 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "source": lambda value: None if value is None else Source(value),
 }
 """The conversions of the driver's values by column; other values need none."""
+
+WITHIN = "id BETWEEN %s AND %s"
 
 _JSON_TYPES = {
     **dict.fromkeys(("occurred_at", "received_at", "last_received_at", "ended_at"), "timestamptz"),
@@ -70,6 +73,29 @@ def log_insert(dialect: Dialect, log: str) -> Statement:
     given = ", ".join(fields).replace("fingerprint", "decode(fingerprint, 'base64')")
     rows = f"json_to_recordset(%s::json) AS given({types})"
     return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_MERGE}")
+
+
+def conditions(
+    dialect: Dialect, first: str, given: Sequence[Any], query: Query
+) -> tuple[str, Sequence[Any]]:
+    """Return the first condition and those of the query, and their parameters."""
+    conditions, values = [first], [*given]
+    for name, value in query.equal.items():
+        conditions.append(f"{name} = %s")
+        values.append(value)
+    if isinstance(query.ids, range) and query.ids.step == 1:
+        conditions.append(WITHIN)
+        values += [query.ids.start, query.ids.stop - 1]
+    elif query.ids is not None:
+        conditions.append(dialect.any_of("id", "bigint"))
+        values.append(dialect.encode(query.ids))
+    for operator, time in ((">=", query.since), ("<", query.until)):
+        if time is not None:
+            conditions.append(f"received_at {operator} %s")
+            values.append(time)
+    conditions += ["retry_at IS NOT NULL"] * query.parked
+    conditions += ["attempts > 0 AND provider IS NOT NULL"] * query.posted
+    return " AND ".join(conditions), list(map(dialect.write, values))
 
 
 def stored_entry(row: Sequence[Any]) -> StoredEntry:

@@ -98,7 +98,8 @@ class SQLStore:
         self._mismatch, self._refused_at = "", float("-inf")
         self._warned = False
         self._mapping_recorded = schema.log is None
-        self.log = SQLLog(database, schema, self._verified) if schema.log else None
+        verifications = (self._verified, self._readable)
+        self.log = SQLLog(database, schema, *verifications) if schema.log else None
         self.census = SQLCensus(database, self._readable)
         self.suppressions = SQLSuppressions(database, schema, self._readable)
 

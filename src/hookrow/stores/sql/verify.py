@@ -14,7 +14,15 @@ from hookrow.errors import OWN_TABLES, ConfigurationError, SchemaMismatch, recom
 from hookrow.stores import Rejected, SchemaChanged, change_dates
 from hookrow.stores.errors import message, store_error
 from hookrow.stores.sql.column_rules import Columns, mistakes, mistakes_of_dates, mistakes_of_log
-from hookrow.stores.sql.columns import columns, denied_error, is_unique, is_view, regclass, tables
+from hookrow.stores.sql.columns import (
+    check_privileges,
+    columns,
+    denied_error,
+    is_unique,
+    is_view,
+    regclass,
+    tables,
+)
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.log_rows import LOG_COLUMNS
@@ -215,8 +223,8 @@ class _Catalogue:
             raise SchemaMismatch(
                 f"The table {table!r} has no unique index on exactly {key}. {hint}"
             )
-        if self._has_users:
-            self._check_privileges(table)
+        needed = ["SELECT", "INSERT", "UPDATE"] if self._writes else ["SELECT"]
+        check_privileges(self._connection, self._dialect, table, needed)
 
     def _existing_own(self, table: str, own: _OwnTable, hint: str) -> Columns:
         try:
@@ -239,14 +247,6 @@ class _Catalogue:
         )
         ((count, no_view),) = self._connection.fetch(sql, [self._dialect.encode(changed)])
         return bool(count == len(changed) and no_view)
-
-    def _check_privileges(self, table: str) -> None:
-        named = regclass(self._dialect, table)
-        sql = "SELECT p FROM unnest(%s::text[]) AS p WHERE NOT has_table_privilege(%s, p)"
-        needed = ["SELECT", "INSERT", "UPDATE"] if self._writes else ["SELECT"]
-        if lacking := self._connection.fetch(sql, [self._dialect.encode(needed), named]):
-            privileges = {privilege for (privilege,) in lacking}
-            raise denied_error(self._connection, self._dialect, table, privileges)
 
     def _check_usage(self, kind: str, unusable: str, name: str) -> None:
         """Check the privilege USAGE. The query `unusable` returns the name if it is missing."""
