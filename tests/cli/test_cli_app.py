@@ -169,7 +169,7 @@ MISTAKES = {
     "shob:receiver": "There is no module 'shob': is it importable from this directory? Did you mean"
     " 'shop'?",
     "shop.mial:receiver": "There is no module 'shop.mial': is it importable from this directory?"
-    " Did you mean 'mail'?",
+    " Did you mean 'shop.mail'?",
     "shop.mail.receiver:x": "There is no module 'shop.mail.receiver': is it importable from",
     "shop.mail:reciever": "'shop.mail' has no attribute 'reciever'. Did you mean 'receiver'?",
     "shop.mail:app": "is of the type SimpleNamespace: name a Receiver or an SQLStore, or a",

@@ -148,7 +148,7 @@ def test_unknown_variables(
 ) -> None:
     """Each command warns of them on stderr, with the nearest name; the tests' own are known."""
     del started, sqlite_url
-    names = ("HOOKROW_DATABSE_URL", "HOOKROW_TEST_PG_BIN", "HOOKROW_QQQQQQQQQQQQQQQQ")
+    names = ("HOOKROW_DATABSE_URL", "HOOKROW_TEST_PG_BIN", "HOOKROW_ZZZZZZ")
     done = command.call(*typed.split(), **dict.fromkeys(names, "x"))
     text = "Warning: The variable {} is not a setting of hookrow, and is ignored.{}"
     assert done.stderr.splitlines() == [

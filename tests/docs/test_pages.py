@@ -36,6 +36,20 @@ def _untimed(text: str) -> str:
     return re.sub(r"\d+\.\d\d s", "0 s", text)
 
 
+HOW_TO = [str(path.relative_to(ROOT)) for path in (ROOT / "docs/how-to").rglob("*.md")]
+INSTALL = r"^(?:\$ )?(?:\S*/)?pip install (\S*\[.*)$"
+
+
+@pytest.mark.parametrize("page", ["README.md", *HOW_TO])
+def test_hookrow_is_installed_from_a_clone(page: str) -> None:
+    """The page also has the line for the published package, and marks it as such."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    lines = re.findall(INSTALL, text, re.MULTILINE)
+    own = [line for line in lines if "celery" not in line]
+    assert all(line.startswith("'.[") for line in own)
+    assert not own or page.endswith("deploy.md") or "nce hookrow is published" in text
+
+
 class TestCheck:
     def test_the_session_prints_the_documented_output(self, tmp_path: Path) -> None:
         [session] = read_blocks("docs/reference/check.md", "console")

@@ -197,3 +197,5 @@ def test_a_mistyped_name_gets_a_hint_with_the_most_similar_name() -> None:
     assert nearest("PEOPLE", ["People"]) == " Did you mean 'People'?"
     assert nearest("people", ["people", "peoples"]) == " Did you mean 'peoples'?"
     assert nearest("zzz", ["dispatches", "subscribers"]) == ""
+    assert nearest("H_ZZZ", ["H_URL"], prefix="H_") == ""
+    assert nearest("H_ULR", ["H_URL"], prefix="H_") == " Did you mean 'H_URL'?"

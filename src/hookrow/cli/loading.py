@@ -87,9 +87,11 @@ class _NotFound(ConfigurationError):
 
 
 def _describe_missing(module: str) -> str:
-    parent, _, name = module.rpartition(".")
+    parent = module.rpartition(".")[0]
+    prefix = f"{parent}." if parent else ""
     searched = getattr(sys.modules.get(parent), "__path__", []) if parent else [str(Path.cwd())]
-    hint = nearest(name, (each.name for each in iter_modules(searched)))
+    names = (f"{prefix}{each.name}" for each in iter_modules(searched))
+    hint = nearest(module, names, prefix=prefix)
     return f"There is no module {module!r}: is it importable from this directory?{hint}"
 
 

@@ -40,6 +40,8 @@ _STRONGEST_FIRST = (
     ParameterSource.ENVIRONMENT,
     ParameterSource.DEFAULT_MAP,
 )
+_PREFIX = "HOOKROW_"
+
 _OF_DEVELOPMENT = {"HOOKROW_TEST_PG_BIN", "HOOKROW_SCREENSHOTS"}
 """The variables of hookrow's own tests (CONTRIBUTING.md), which no command reads."""
 
@@ -128,10 +130,10 @@ def setting_source(
 
 def unknown_variables(command: click.Command, environment: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each variable HOOKROW_* that no option of the command reads."""
-    known = {*_variables(command), PROVIDER_TOKEN, *_OF_DEVELOPMENT}
+    known = {each for each in (*_variables(command), PROVIDER_TOKEN) if each.startswith(_PREFIX)}
     for name in sorted(environment):
-        if name.startswith("HOOKROW_") and name not in known:
-            hint = nearest(name, known - _OF_DEVELOPMENT)
+        if name.startswith(_PREFIX) and name not in known | _OF_DEVELOPMENT:
+            hint = nearest(name, known, prefix=_PREFIX)
             yield f"The variable {name} is not a setting of hookrow, and is ignored.{hint}"
 
 

@@ -219,10 +219,10 @@ class Schema:
             )
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a hint that contains the most similar name, or an empty string."""
-    lowered = {each.lower(): each for each in names if each != name}
-    near = get_close_matches(name.lower(), lowered, n=1)
+def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
+    """Return a hint that contains the most similar name after the prefix, or an empty string."""
+    lowered = {each.removeprefix(prefix).lower(): each for each in names if each != name}
+    near = get_close_matches(name.removeprefix(prefix).lower(), lowered, n=1)
     return f" Did you mean {lowered[near[0]]!r}?" if near else ""
 
 
