@@ -546,6 +546,7 @@ def test_lists(store: MemoryStore, visitor: Visitor, monkeypatch: pytest.MonkeyP
     eventually(lambda: "All time, as of" in visitor.shows("/lists"))
     page = visitor.shows("/lists")
     assert "<dt>Undelivered</dt><dd>1 <small>" in page
+    assert '<dt>Undelivered</dt><dd><a href="./lists">1</a> <small>' in visitor.shows("/")
     cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', page)
     assert cells[:3] == [("List", "2"), ("Sent", "2"), ("Delivered", "1 ")]
     assert page.count('data-label="Sent"') == 1
@@ -563,18 +564,24 @@ def test_names_of_lists(store: Store, visitor: Visitor) -> None:
 
 
 def test_without_lists(store: MemoryStore, visitor: Visitor) -> None:
-    """Without lists, the page shows only the totals."""
+    """Without lists, the page shows only the totals; no page mentions lists or undelivered mail.
+
+    The time of sending is unknown, too.
+    """
     del store.dispatches[1]["list_id"]
     eventually(lambda: "All time, as of" in visitor.shows("/lists"))
     page = visitor.shows("/lists")
     assert "<dt>Sent</dt><dd>1</dd>" in page
-    assert "By list" not in page
+    for path in ("/", "/lists", "/notifications", "/suppressions"):
+        text = re.sub("<[^>]+>", "", visitor.shows(path))
+        assert not re.search(r"\b[Ll]ists?\b|Undelivered", text)
 
 
 def test_lists_before_the_first_count(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page says that the tables are being counted."""
-    monkeypatch.setattr(Statistics, "table_counts", lambda _: None)
+    monkeypatch.setattr(Statistics, "table_counts", lambda *_: None)
     assert "The tables are being counted." in visitor.shows("/lists")
+    assert "Undelivered" not in visitor.shows("/")
 
 
 def test_without_a_log(store: MemoryStore) -> None:

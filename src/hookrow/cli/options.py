@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from hookrow.cli.settings import hide_secrets
 from hookrow.errors import COMMAND, DATABASE_OPTION
 
 ID = click.IntRange(1, 2**63 - 1)
@@ -93,8 +94,6 @@ def repeated_options(root: click.Context) -> Iterator[None]:
 
 def _repeat_database(context: click.Context, _: click.Parameter, url: str) -> str:
     """Add --database-url, if it was given, to the commands that messages recommend."""
-    from hookrow.cli.settings import hide_secrets  # imports this module
-
     if context.get_parameter_source("database_url") is ParameterSource.COMMANDLINE:
         printed = quote(hide_secrets("database_url", url))
         token = DATABASE_OPTION.set(f" --database-url {printed}")

@@ -31,6 +31,7 @@ from hookrow.describe import describe_change, describe_outcome
 from hookrow.providers import explain, limit_to
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
+from hookrow.stores import StoreError
 from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, Query
 from hookrow.stores.log_operations import with_bodies
 
@@ -50,10 +51,13 @@ RANGES = {
 def overview(context: Context, fields: Fields) -> View:
     """Show the state of the webhook, and the figures for a period."""
     period = parse(fields, "period") or Period.DAY
-    statistics, now = context.statistics, datetime.now(UTC)
+    statistics, now, counts = context.statistics, datetime.now(UTC), None
+    with suppress(StoreError):
+        counts = statistics.table_counts(0)
     values = {
         "title": "Overview",
         "present": statistics.present(now),
+        "undelivered": counts and counts.undelivered,
         "provider_status": context.provider_status(),
         "figures": partial(render_figures, statistics.overview(period, now)),
     }
@@ -67,7 +71,7 @@ def lists(context: Context, _: Fields) -> View:
     too_many = len(all_lists) > MAX_LISTS
     lists = nlargest(MAX_LISTS, all_lists, attrgetter("sent")) if too_many else all_lists
     values = {
-        "title": "Lists",
+        "title": "Totals",
         "counts": counts,
         "lists": lists,
         "by_list": any(each.list is not None for each in all_lists),
