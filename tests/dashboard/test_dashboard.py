@@ -207,7 +207,10 @@ class TestNotifications:
         page = visitor.shows("/notifications", outcome="recorded", until="2026-03-04T05:06")
         options = re.findall(r'<option value="(\w.*?)"', page)
         types = ["Click&lt;b&gt;", "Delivery", "Open", "SubscriptionChange"]
-        assert options[:4] == types
+        assert options[:5] == [*types, "other"]
+        listed = visitor.shows("/notifications", type="other")
+        assert re.findall(r'data-id="(\d+)"', listed) == ["1"]
+        assert '<option value="other" selected>' in listed
         ranges = re.findall(r'href="\?outcome=recorded&amp;until=&amp;since=(.*?)">([^<]+)<', page)
         assert [name for _, name in ranges] == ["All", "Hour", "Day", "Week", "30 days"]
         since = datetime.fromisoformat(unquote(ranges[1][0])).replace(tzinfo=UTC)
@@ -478,7 +481,7 @@ def test_overview(store: MemoryStore, visitor: Visitor, period: str) -> None:
     receive(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
     receive(store, bounce, testing.delivery(ADA, "m-9", at=AT), {"RecordType": "<b>"})
     page = visitor.shows("/", period=period)
-    for name in ("Delivery", "Open", "SubscriptionChange", "unsupported"):
+    for name in ("Delivery", "Open", "SubscriptionChange", "other", "unsupported"):
         field = "first_outcome" if name == "unsupported" else "type"
         linked = rf'href="./notifications\?{field}={name}&amp;since=(.+?)"><bdi>{name}</bdi></a>'
         [since] = re.findall(linked, page)

@@ -282,15 +282,15 @@ class ReadContract:
         """Entries match every condition of a query, newest or oldest first, on one page each.
 
         The case of an email is ignored, ids are a list or a range, and some may not exist; a
-        period includes its start and excludes its end.
+        period includes its start and excludes its end. "other" is every type that is not known.
         """
         late = {"recipient": None, "received_at": NOON + HOUR, "ended_at": NOON + HOUR + SECOND}
         minute = {"received_at": NOON + MINUTE, "ended_at": NOON + MINUTE + SECOND}
         for each in (  # ids follow arrival, not the fingerprint
             entry(9, attempts=0),
-            parked(2, minutes=1),
+            parked(2, minutes=1, record_type="Bounce"),
             entry(3, record_type="Delivery", reason="HardBounce", **minute),
-            entry(4, outcome=Result.UNSUPPORTED, provider=None, **late),
+            entry(4, record_type=None, outcome=Result.UNSUPPORTED, provider=None, **late),
         ):
             keep(home, each)
         there = ids(home)
@@ -300,6 +300,9 @@ class ReadContract:
             (Query(first_outcome=Result.UNSUPPORTED), [4]),
             (Query(reason="HardBounce"), [3]),
             (Query(record_type="Delivery"), [3]),
+            (Query(record_type="Bounce"), [2]),
+            (Query(record_type="other"), [2, 4]),
+            (Query(record_type="other", parked=True), [2]),
             (Query(recipient="S2@EXAMPLE.com"), [2]),
             (Query(recipient="s2@example.co_"), []),
             (Query(recipient=""), []),

@@ -57,9 +57,8 @@ def filters(command: F) -> F:
         ("--message-id", None, str, "Only those with this message ID."),
     ):
         command = click.option(name, type=type_, metavar=metavar, help=text)(command)
-    command = click.option("--type", "record_type", help="Only those with this RecordType.")(
-        command
-    )
+    text = "Only those with this RecordType; other: any but Delivery, Open, SubscriptionChange."
+    command = click.option("--type", "record_type", help=text)(command)
     return click.option("--parked", is_flag=True, help="Only those that will be retried.")(command)
 
 

@@ -32,7 +32,7 @@ from hookrow.providers import explain, limit_to
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
 from hookrow.stores import StoreError
-from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, Query
+from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER, Query
 from hookrow.stores.log_operations import with_bodies
 
 MAX_LISTS = 500
@@ -100,7 +100,7 @@ def notifications(context: Context, fields: Fields) -> View:
         "last": max([last, *(each.id for each in listing.entries[:1])]),
         "filters": {name: value for name, value in fields.items() if name in FILTERS},
         "fields": {name: fields.get(name, "") for name in FILTERS},
-        "types": sorted(KNOWN_TYPES.union(filter(str.isprintable, types))),
+        "types": [*sorted(KNOWN_TYPES.union(filter(str.isprintable, types)) - {OTHER}), OTHER],
         "count": count(context.log, query) if newest else None,
         "ranges": {name: f"{now - ago:%Y-%m-%dT%H:%M}" for name, ago in RANGES.items()},
         "outcomes": [each.value for each in Result],

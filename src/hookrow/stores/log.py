@@ -38,7 +38,7 @@ KNOWN_REASONS = frozenset({"HardBounce", "SpamComplaint", "ManualSuppression"})
 """The provider's reasons. Any other text may contain an address."""
 
 OTHER = "other"
-"""The name of every other record type or reason in counts."""
+"""The name of every other record type or reason in counts, and of every other type in a query."""
 
 _MAX = datetime.max.replace(tzinfo=UTC)
 
@@ -102,7 +102,8 @@ class Query:
     `since` and `until` limit the first arrival; `until` is excluded. `parked` selects entries
     that wait for a retry, and `posted` those that a provider posted, in contrast to manual changes
     and events from its API. `ids` may be a range. With `until`, a database skips entries that a
-    spool delayed by more than `LATE`.
+    spool delayed by more than `LATE`. The `record_type` `OTHER` selects entries without a type, and
+    those of every type that is not known.
     """
 
     ids: Collection[int] | None = None
@@ -118,13 +119,18 @@ class Query:
     posted: bool = False
 
     @property
+    def other_types(self) -> bool:
+        """Whether the type is none of `KNOWN_TYPES`, as in counts."""
+        return self.record_type == OTHER
+
+    @property
     def equal(self) -> Mapping[str, object]:
         """The values of columns, by name."""
         conditions = {
             "outcome": self.outcome,
             "first_outcome": self.first_outcome,
             "reason": self.reason,
-            "record_type": stored_record_type(self.record_type),
+            "record_type": None if self.other_types else stored_record_type(self.record_type),
             "recipient": stored_recipient(self.recipient),
             "message_id": stored_message_id(self.message_id),
         }
@@ -138,6 +144,7 @@ class Query:
             and (self.until is None or entry.received_at < self.until)
             and (not self.parked or entry.retry_at is not None)
             and (not self.posted or (entry.attempts > 0 and entry.provider is not None))
+            and not (self.other_types and entry.record_type in KNOWN_TYPES)
             and all(getattr(entry, name) == value for name, value in self.equal.items())
         )
 

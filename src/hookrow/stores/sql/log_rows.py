@@ -8,7 +8,7 @@ from typing import Any
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Source
 from hookrow.core.result import Result
-from hookrow.stores.log import Query
+from hookrow.stores.log import KNOWN_TYPES, Query
 from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.sql.updates import Statement
 
@@ -93,6 +93,10 @@ def conditions(
         if time is not None:
             conditions.append(f"received_at {operator} %s")
             values.append(time)
+    if query.other_types:
+        marks = ", ".join(["%s"] * len(KNOWN_TYPES))
+        conditions.append(f"(record_type IS NULL OR record_type NOT IN ({marks}))")
+        values += KNOWN_TYPES
     conditions += ["retry_at IS NOT NULL"] * query.parked
     conditions += ["attempts > 0 AND provider IS NOT NULL"] * query.posted
     return " AND ".join(conditions), list(map(dialect.write, values))
