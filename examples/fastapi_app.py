@@ -1,6 +1,9 @@
 """hookrow in FastAPI: the application saves dispatches, and hookrow records notifications.
 
-pip install 'hookrow[serve,sqlalchemy]' fastapi
+In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+
+pip install '.[serve,sqlalchemy]' fastapi
+cd examples
 export HOOKROW_SECRET=the-secret-of-this-example
 hookrow db upgrade
 uvicorn --factory fastapi_app:create_app &

@@ -1,6 +1,9 @@
 """hookrow in Flask: the application saves dispatches, and hookrow records notifications.
 
-pip install 'hookrow[serve,sqlalchemy]' flask gunicorn
+In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+
+pip install '.[serve,sqlalchemy]' flask gunicorn
+cd examples
 export HOOKROW_SECRET=the-secret-of-this-example
 hookrow db upgrade
 gunicorn --threads 64 'flask_app:create_app()' &

@@ -1,6 +1,9 @@
 """hookrow in plain WSGI: the application saves dispatches, and hookrow records notifications.
 
-pip install 'hookrow[serve,sqlalchemy]' gunicorn
+In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+
+pip install '.[serve,sqlalchemy]' gunicorn
+cd examples
 export HOOKROW_SECRET=the-secret-of-this-example
 gunicorn --threads 64 wsgi_app:app &
 curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'

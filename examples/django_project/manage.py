@@ -1,6 +1,9 @@
 """hookrow in Django: the application saves dispatches, and hookrow records notifications.
 
-pip install 'hookrow[django]'
+In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+
+pip install '.[django]'
+cd examples/django_project
 export HOOKROW_SECRET=the-secret-of-this-example
 python manage.py migrate
 python manage.py createsuperuser

@@ -355,7 +355,7 @@ def test_command(command: Command) -> None:
     command.call("db", "upgrade")
     done = command.call("check", HOOKROW_SECRET="short")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("warning  secret      It has 5 characters")
+    assert done.stdout.startswith("warning  secret      The webhook secret has 5 characters")
     assert "\nok       database    sqlite:///hookrow.db responds.\n" in done.stdout
     (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
     done = command.call("check", "--json", HOOKROW_SECRET=SECRET)

@@ -72,7 +72,7 @@ def test_acceptance(command: Command, database_url: str, variables: Mapping[str,
     assert (done.returncode, done.stdout) == (0, "")
     prefix = "public." if database_url.startswith("postgresql") else ""
     assert done.stderr.startswith(
-        f"The log now belongs to these tables: subscribers in {prefix}people, dispatches in "
+        f"The log is now associated with these tables: subscribers in {prefix}people, dispatches"
     )
     assert f'"subscribers":"{prefix}people"' in run(database_url, META)[0][0]
     assert run(database_url, ENTRY) == [(1, "dispatch_not_found", "live")]

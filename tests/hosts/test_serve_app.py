@@ -150,13 +150,13 @@ def test_secret_file(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureF
             (
                 f"{old}\n{older}",
                 0o640,
-                f"Other users can read the file. Run: chmod 600 {file}",
+                f"Other users can read the secret file. Run: chmod 600 {file}",
                 (1, 0, 0),
             ),
             ("\n", 0o640, "The secrets were not reloaded", (1, 0, 0)),
             ("not one secret", 0o640, "The secrets were not reloaded", (1, 0, 0)),
             (f"{new}\n{old}", 0o600, "The secrets were reloaded", (0, 0, 1)),
-            ("hunter2", 0o600, "It has 7 characters and can be guessed", (1, 1, 1)),
+            ("hunter2", 0o600, "The webhook secret has 7 characters and can be guessed", (1, 1, 1)),
         ):
             caplog.clear()
             file.write_text(content)

@@ -95,7 +95,7 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
             yield from probe.check_url(url, next(iter(secrets), None), header=app.secret_header)
             return
         if receiver is not None:
-            text = f"Its endpoint is {receiver.endpoint}, below the path of its mount."
+            text = f"Its endpoint is {receiver.endpoint}, below the path at which it is mounted."
             yield CheckResult(Level.OK, "app", text)
         if secrets:
             yield check.check_secrets(lambda: secrets)

@@ -57,8 +57,8 @@ def replay(
     A replay never overwrites newer values: it sets a time only if the row has none or an earlier
     one, and changes a suppression only if it has not changed since.
 
-    It does not run if the log was written for tables other than those mapped now. After renaming a
-    table, run it with --accept-mapping; selecting notifications is then optional.
+    It refuses to run if the log was written under a mapping to other tables. After renaming a
+    table, run it with --accept-mapping; no notifications need to be selected in that case.
 
     The exit status is 1 if an ID does not exist, and 130 after Ctrl-C, which completes the
     transaction in progress.
@@ -147,7 +147,7 @@ def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:
     try:
         if accept and not dry_run:
             accepted = mapping_record.accept_mapping(store.database, store.schema)
-            click.echo(f"The log now belongs to these tables: {accepted}.", err=True)
+            click.echo(f"The log is now associated with these tables: {accepted}.", err=True)
         elif not accept:
             with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
                 difference = mapping_record.mapping_difference(store.database, store.schema)

@@ -59,10 +59,12 @@ def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) ->
     shortest = min(map(len, secrets))
     if shortest < MIN_SECRET_LENGTH:
         length = pluralize(shortest, "character")
-        text = f"It has {length} and can be guessed: use {MIN_SECRET_LENGTH} or more."
+        text = (
+            f"The webhook secret has {length} and can be guessed: use {MIN_SECRET_LENGTH} or more."
+        )
         return CheckResult(Level.WARNING, "secret", text)
     if file and Path(file).stat().st_mode & 0o077:
-        text = f"Other users can read the file. Run: chmod 600 {file}"
+        text = f"Other users can read the secret file. Run: chmod 600 {file}"
         return CheckResult(Level.WARNING, "secret", text)
     return CheckResult(Level.OK, "secret", "It is set.")
 

@@ -40,7 +40,7 @@ def warn_of_secret(settings: Settings) -> None:
     """Log a warning if the webhook secret is weak, or if other users can read it."""
     result = check_secrets(settings.accepted, settings.secret_file)
     if result.level is Level.WARNING:
-        log.warning(f"The webhook secret: {result.text}")
+        log.warning(result.text)
 
 
 def _warn_of_password(password: str) -> None:
