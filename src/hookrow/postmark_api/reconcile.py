@@ -51,8 +51,8 @@ PAGE = 500
 STEP = 10
 """The number of messages after whose requests their deliveries are recorded."""
 
-_GUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-"""The form of the provider's message ids."""
+_MESSAGE_ID = re.compile(r"[\w-]+", re.ASCII)
+"""The characters of the provider's message ids, which are GUIDs: all may be part of a path."""
 
 T = TypeVar("T")
 
@@ -198,7 +198,7 @@ class Reconciliation:
 
     def _details(self, message_id: str) -> Mapping[str, Any] | None:
         """Return the details of a message, or None if the provider does not know it."""
-        if not _GUID.fullmatch(message_id):  # it is of another provider
+        if not _MESSAGE_ID.fullmatch(message_id):  # it is of another provider
             return None
         try:
             return self._api.get(f"/messages/outbound/{message_id}/details")
