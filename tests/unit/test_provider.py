@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from receiving import NOON, Database, encode, head, people
 
-from hookrow import Delivered, Part, Postmark, Receiver, Refusal, Request, Response, Unsupported
+from hookrow import (
+    ConfigurationError,
+    Delivered,
+    Part,
+    Postmark,
+    Receiver,
+    Refusal,
+    Request,
+    Response,
+    Unsupported,
+)
 from hookrow.core.log_entry import body_of, fingerprint
 from hookrow.core.result import Result
 from hookrow.http import plain
@@ -142,6 +152,12 @@ def test_an_outage(post: Post) -> None:
     database = people("ada")
     database.away = True
     assert post_events(post, database, BAD, event("ada"), event("nobody")).status == 503
+
+
+def test_an_object_of_another_class() -> None:
+    secret: Any = "the secret alone"
+    with pytest.raises(ConfigurationError, match=r"such as Postmark\(secret\), not str\."):
+        Receiver(secret, MemoryStore())
 
 
 def test_responses_are_combined() -> None:

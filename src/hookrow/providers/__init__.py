@@ -13,6 +13,7 @@ import msgspec
 from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Notification, Refusal, Unsupported
 from hookrow.core.optional import OPTIONAL_KINDS, RECORDS, Kinds
+from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response
 
 LONGEST_TEXT = 1000
@@ -108,6 +109,15 @@ class Provider(BodyParser):
 
         Raises `Unauthentic` if the signature of the body is not valid, and nothing else.
         """
+
+
+def check_provider(provider: object) -> None:
+    """Raise `ConfigurationError` if an object is not a provider."""
+    if not isinstance(provider, Provider):
+        raise ConfigurationError(
+            "The provider must be an instance of a subclass of hookrow.providers.Provider, such as "
+            f"Postmark(secret), not {type(provider).__name__}."
+        )
 
 
 def explain(parser: BodyParser, part: Part, recorded: Kinds) -> str | None:

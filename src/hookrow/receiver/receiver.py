@@ -19,7 +19,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse
 from hookrow.observability.logging import describe_bug, log_refusal
 from hookrow.observability.observer import Gauges, Observer, Observers
-from hookrow.providers import Part, Provider, Unauthentic, limit_to
+from hookrow.providers import Part, Provider, Unauthentic, check_provider, limit_to
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.hooks import Hook, Hooks
 from hookrow.receiver.hourly import HourlyCount
@@ -73,6 +73,7 @@ class Receiver:
         on_refused: Callable[[Arrival, Refused], object] | None = None,
         observer: Observer | None = None,
     ) -> None:
+        check_provider(provider)
         check_options(group=group, backlog=backlog, deadline=deadline)
         check_retries(store, bodies=keep_bodies, sweep=sweep, acknowledge_parked=acknowledge_parked)
         self.endpoint = endpoint_path(mount_path)
