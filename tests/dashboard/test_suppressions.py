@@ -265,6 +265,7 @@ class TestDownload:
     ) -> None:
         """The log has the user and the number of rows that the client has received."""
         gc.collect()  # ends the downloads of earlier tests, which are logged then
+        caplog.clear()
         monkeypatch.setattr(download, "BATCH", 10)
         dashboard = Dashboard(many(120), authorize=lambda _: user)
         with caplog.at_level("INFO", "hookrow"):
