@@ -6,7 +6,6 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from threading import Event
-from threading import enumerate as enumerate_threads
 from typing import Any
 from unittest.mock import Mock
 
@@ -370,11 +369,14 @@ def test_one_thread_reads(
         assert second.result(PATIENCE).recovered == (7 if waits else 0)
 
 
-def wait_for_count() -> None:
-    """Wait until the thread that counts the tables has ended."""
-    for thread in enumerate_threads():
-        if thread.name == "hookrow-table-counts":
-            thread.join(PATIENCE)
+def wait_for_count(statistics: Statistics) -> None:
+    """Wait until the thread that counts the tables has ended.
+
+    `threading.enumerate` omits a thread a moment before `is_alive` returns False.
+    """
+    assert statistics._thread is not None
+    statistics._thread.join(PATIENCE)
+    assert not statistics._thread.is_alive()
 
 
 def test_tables_are_counted_in_the_background(
@@ -396,7 +398,7 @@ def test_tables_are_counted_in_the_background(
     monkeypatch.setattr(cache, "count_tables", count)
     assert counted(after=0, wait=0.01) is None
     end.set()
-    wait_for_count()
+    wait_for_count(statistics)
     assert counted(after=0) is counts[0]
     assert counted(after=pause - 1) is counts[0]
     end.clear()
@@ -428,13 +430,13 @@ def test_a_failed_count(
             clock[0] += later
             with pytest.raises(type(error), match="gone"):
                 statistics.table_counts(PATIENCE)
-            wait_for_count()
+            wait_for_count(statistics)
         assert caplog.messages == [f"Rows could not be counted: {type(error).__name__}: gone"]
         counts = TableCounts(as_of=AT, lists=[], suppressed={})
         count.side_effect = [counts, error]
         clock[0] += 1
         assert statistics.table_counts(PATIENCE) is counts
-        wait_for_count()
+        wait_for_count(statistics)
         clock[0] += cache.RECOUNT_AFTER
         statistics.table_counts()
     assert count.call_count == 3
