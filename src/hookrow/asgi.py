@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Refusal
@@ -167,15 +168,31 @@ def _set_result(future: asyncio.Future[R], result: R) -> None:
 
 def _request_head(scope: Scope) -> RequestHead:
     headers = scope["headers"]
+    path, root = scope["path"], scope.get("root_path", "")
+    if path.endswith("/"):
+        path, root = _undo_slash(scope, path, root)
     return RequestHead(
         scope["method"],
-        scope["path"],
+        path,
         headers,
-        scope.get("root_path", ""),
+        root,
         scope.get("query_string", b"").decode("latin-1"),
         secure=scope.get("scheme") == "https",
         request_id=request_id(headers),
     )
+
+
+def _undo_slash(scope: Scope, path: str, root: str) -> tuple[str, str]:
+    """Return the path and the root as if the host had not added a slash to the path.
+
+    Litestar also removes its mount from the path, so that becomes the root. Relative links depend
+    on whether the path that the client requested has a slash.
+    """
+    requested = unquote((scope.get("raw_path") or b"").partition(b"?")[0])
+    rest = path.removesuffix("/")
+    if requested.endswith("/") or not requested.endswith(rest):
+        return path, root
+    return requested, requested.removesuffix(rest) or root
 
 
 async def _read_body(receive: Receive) -> bytes | Refusal | None:

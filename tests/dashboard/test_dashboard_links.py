@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from urllib.parse import urljoin
 
+import litestar
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -49,7 +50,11 @@ def browser(dashboard: Dashboard) -> Client:
 
 def asgi(dashboard: Dashboard) -> Callable[[str], tuple[int, str]]:
     """Return a function that requests a URL of an ASGI host."""
-    app = Starlette(routes=[Mount(MOUNT, ASGI(dashboard))])
+    return getter(Starlette(routes=[Mount(MOUNT, ASGI(dashboard))]))
+
+
+def getter(app: object) -> Callable[[str], tuple[int, str]]:
+    """Return a function that requests a URL of an ASGI application."""
 
     def get(url: str) -> tuple[int, str]:
         response = asgi_client.request(app, "GET", url)
@@ -70,6 +75,16 @@ def test_links_in_wsgi(browser: Client) -> None:
         response = browser.get(url)
         return response.status_code, response.text
 
+    assert not broken_links(get)
+    status, text = get(MOUNT)
+    assert status == 200
+    assert {get(link)[0] for link in links(MOUNT, text)} == {200}
+
+
+def test_links_in_litestar(dashboard: Dashboard) -> None:
+    """Every link leads to a page, although Litestar adds a slash to each path."""
+    mounted = litestar.asgi(MOUNT, is_mount=True, copy_scope=True)(ASGI(dashboard))
+    get = getter(litestar.Litestar([mounted]))
     assert not broken_links(get)
     status, text = get(MOUNT)
     assert status == 200
