@@ -144,6 +144,19 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "E002",
         LONG,
     ),
+    (
+        {
+            "TABLES": replace(
+                CRM,
+                subscribers=Role("crm.Person", {**PEOPLE, "suppression_reason": "mute_code"}),
+                dispatches=Role("crm.Send", {**CRM.dispatches.columns, **dict.fromkeys(MUTED)}),
+                subscriptions=None,
+                reasons={"*": 2**63},
+            )
+        },
+        "E002",
+        f"mute_code cannot hold {2**63}",
+    ),
     # references to another model than the mapped one, and fields of another model
     (
         mapping(sends={"subscriber_id": "mail", "list_id": None}),

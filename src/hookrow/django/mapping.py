@@ -121,6 +121,10 @@ def _check_fields(mapping: ModelMapping) -> None:
     }
     for mistake in mistakes(replace(mapping.schema, **roles), typed):
         raise SchemaMismatch(mistake)
+    for (_, ours), field in mapping.fields.items():
+        if ours == "suppression_reason":
+            for reason in (mapping.schema.reasons or {}).values():
+                check_value(field, reason)  # a number may be out of the field's range
     check_references(mapping.fields)
     check_plain(mapping.fields["subscribers", "email"])
     check_plain(mapping.fields["dispatches", "provider_message_id"])
