@@ -94,6 +94,7 @@ def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Pat
     for content, secrets in (
         (b"one", ["one"]),
         (b"\r\n new \r\n\r\n\told\r\n\n", ["new", "old"]),
+        (b"new\nold\nnew", ["new", "old"]),
     ):
         file.write_bytes(content)
         assert settings.accepted() == secrets

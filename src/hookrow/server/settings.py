@@ -78,6 +78,9 @@ class Settings:
 def read_secrets(secrets: Sequence[str], file: str | None) -> Sequence[str]:
     """Return the secrets, or those in the file: one per line, the newest first.
 
+    Lines that repeat a secret are ignored: `hookrow provider rotate` would wait until the newest
+    secret is rejected.
+
     Raises `ConfigurationError` if the file cannot be read or has no secret, or if secrets are also
     set: the command line passes both only if neither takes precedence.
     """
@@ -95,7 +98,7 @@ def read_secrets(secrets: Sequence[str], file: str | None) -> Sequence[str]:
             f"The secret file cannot be read: {error}. Correct --secret-file, "
             "HOOKROW_SECRET_FILE or secret_file."
         ) from error
-    if not (found := [line.strip() for line in lines if line.strip()]):
+    if not (found := [*dict.fromkeys(line.strip() for line in lines if line.strip())]):
         raise ConfigurationError(
             f"The secret file {file} is empty: write one secret per line, the newest first, or "
             "correct --secret-file, HOOKROW_SECRET_FILE or secret_file."
