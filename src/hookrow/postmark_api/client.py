@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from http.client import HTTPException, HTTPMessage
-from ipaddress import ip_address
 from socket import gaierror
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
@@ -21,6 +20,7 @@ import msgspec
 
 from hookrow import __version__
 from hookrow.errors import ConfigurationError
+from hookrow.http import is_loopback
 from hookrow.postmark_api.errors import APIError, Unconfirmed, error_of, unexpected
 from hookrow.postmark_api.transport import Excessive, opener, read
 
@@ -231,11 +231,3 @@ def _check_address(address: str) -> str:
             "the loopback interface of this machine may use http."
         )
     return address.rstrip("/")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is on the loopback interface of this machine."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.optional import Kinds
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, SECRET_HEADER
-from hookrow.postmark_api.client import PostmarkAPI, is_loopback
+from hookrow.http import ENDPOINT, SECRET_HEADER, is_loopback
+from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import (
     APIError,
     Trial,
