@@ -37,7 +37,7 @@ def test_the_provider_of_the_page(courier: Any) -> None:  # noqa: ANN401 - as ab
         assert post(receiver, json.dumps([event, event]).encode()) == 200
         assert post(receiver, b"[]") == 200
         assert post(receiver, json.dumps([event | {"to": "nobody@x"}]).encode()) == 404
-        for body in (b"{", b'["x"]', b'[{"time": 1e300}]', b"[{}]"):
+        for body in (b"{", b"5", b"null", b'["x"]', b'[{"time": 1e300}]', b"[{}]"):
             assert post(receiver, body) == 422
         assert post(receiver, b"[]", b"wrong") == 401
     assert store.dispatches[1]["delivered_at"].timestamp() == event["time"]
