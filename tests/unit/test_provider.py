@@ -206,3 +206,11 @@ def test_a_replay_keeps_the_identity_of_an_event() -> None:
     assert [fingerprint(each) for each in arrivals] == [entry.fingerprint]
     replay(database, arrivals)
     assert len(database.logged()) == 1
+
+
+@pytest.mark.parametrize("name", ["", "x" * 33])
+def test_a_name_that_the_log_cannot_hold(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, PostgreSQL would reject every notification."""
+    monkeypatch.setattr(Courier, "name", name)
+    with pytest.raises(ConfigurationError, match="1 to 32 characters, but that of Courier is '"):
+        Receiver(Courier(), MemoryStore())

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from hookrow.core.log_entry import RECORD_TYPES
+from hookrow.core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
 from hookrow.core.notification import Notification, Refusal, Unsupported
 from hookrow.core.optional import OPTIONAL_KINDS, RECORDS, Kinds
 from hookrow.errors import ConfigurationError
@@ -112,11 +112,16 @@ class Provider(BodyParser):
 
 
 def check_provider(provider: object) -> None:
-    """Raise `ConfigurationError` if an object is not a provider."""
+    """Raise `ConfigurationError` for an object that is no provider, or whose name is too long."""
     if not isinstance(provider, Provider):
         raise ConfigurationError(
             "The provider must be an instance of a subclass of hookrow.providers.Provider, such as "
             f"Postmark(secret), not {type(provider).__name__}."
+        )
+    if not 0 < len(provider.name) <= LONGEST_PROVIDER:
+        raise ConfigurationError(
+            f"The name of a provider has 1 to {LONGEST_PROVIDER} characters, but that of "
+            f"{type(provider).__name__} is {provider.name!r}: choose another one."
         )
 
 
