@@ -38,7 +38,7 @@ NEWER ?= $(firstword $(shell for minor in 14 13 12; do \
 		"$$python" -c 'import sys; print(sys.executable)' 2>/dev/null; \
 	done; done) $(PYTHON))
 
-# Not empty if that is another version than the one of .venv.
+# Not empty if that version is not the one of .venv.
 OTHER = $(shell test "$$($(NEWER) -V)" = "$$($(BIN)/python -V)" || echo yes)
 
 # $(call install,python,directory,arguments of pip): create an environment.

@@ -99,8 +99,8 @@ def change(what: str, webhook: Webhook) -> None:
     ("what", "reason", "request_"),
     [
         ("url", "Its URL is https://old.example.com/provider/webhooks.", "PUT /webhooks/{}"),
-        ("secret", "Its header X-Provider-Secret is missing or", "PUT /webhooks/{}"),
-        ("two secrets", "Its header X-Provider-Secret is missing or", "PUT /webhooks/{}"),
+        ("secret", "Its header X-Provider-Secret does not have", "PUT /webhooks/{}"),
+        ("two secrets", "Its header X-Provider-Secret does not have", "PUT /webhooks/{}"),
         ("missing", "The trigger Open is disabled.", "PUT /webhooks/{}"),
         ("extra", "The trigger Click is enabled, but is not recorded.", "PUT /webhooks/{}"),
         ("paused", "The trigger Delivery is not verified", "POST /webhooks/{}/verify"),

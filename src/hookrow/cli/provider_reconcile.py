@@ -46,8 +46,8 @@ def reconcile(
     """Record suppressions, opens and deliveries that the provider has and hookrow lacks.
 
     They are recorded as late notifications, which never override newer changes, and are logged
-    with the source "reconcile". The deliveries require one request for each dispatch without one,
-    at most 10 per second. The command can be interrupted and run again: what is recorded is
+    with the source "reconcile". The deliveries require one request for each dispatch that has
+    none, at most 10 per second. The command can be interrupted and run again: what is recorded is
     skipped.
     """
     from hookrow.postmark_api import reconcile, webhooks

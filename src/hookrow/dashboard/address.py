@@ -9,7 +9,7 @@ from hookrow.http import RequestHead
 
 
 class Address(NamedTuple):
-    """The name of a page or file, and the relative URL of the dashboard from its own URL.
+    """The name of a page or file, and the URL of the dashboard relative to the request's.
 
     A trailing slash changes only the relative URL. The name is None if the path is not below the
     mount path.

@@ -91,7 +91,7 @@ def target_of(field: AnyField) -> AnyField:
 
 
 def check_references(fields: Fields) -> None:
-    """Raise `SchemaMismatch` for a foreign key to another field than the mapped one.
+    """Raise `SchemaMismatch` for a foreign key to a field other than the mapped one.
 
     An unmanaged model may be a view of the table to which the foreign key refers.
     """

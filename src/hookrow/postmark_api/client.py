@@ -52,7 +52,8 @@ class PostmarkAPI:
     """Sends requests to Postmark's API, one at a time.
 
     `hidden` are texts besides the token, such as secrets, that no message of an error may contain.
-    `timeout` is in seconds, for each read and write. Temporary errors are repeated after `WAITS`.
+    `timeout` is in seconds, for each read and write. Requests are repeated after temporary
+    errors, as `WAITS` states.
 
     Raises `ConfigurationError` if the token cannot be sent, or if the address is not an https URL;
     on this machine's loopback interface, http is accepted.
@@ -82,7 +83,7 @@ class PostmarkAPI:
         self._open = opener(secure=self.address.startswith("https"))
 
     def hide(self, *texts: str) -> None:
-        """Show these texts, too, in no message from now on."""
+        """Remove these texts, too, from all later messages."""
         self._hidden = tuple(dict.fromkeys((*self._hidden, *texts)))
 
     def get(self, path: str, **query: object) -> dict[str, Any]:

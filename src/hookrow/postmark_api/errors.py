@@ -38,8 +38,9 @@ _MEANINGS = {
 class APIError(HookrowError):
     """A request to the provider's API failed.
 
-    `code` is the API's code, or 0. A `temporary` error may be repeated, because the provider has
-    certainly not changed anything; `wait` is in seconds, and 0 if the provider did not state it.
+    `code` is the API's code, or 0. After a `temporary` error, the request may be repeated, because
+    the provider has certainly not changed anything; `wait` is in seconds, and 0 if the provider did
+    not state it.
     """
 
     def __init__(

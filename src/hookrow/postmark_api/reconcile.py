@@ -109,7 +109,7 @@ class Reconciliation:
         self._report = report
 
     def count_undelivered(self) -> tuple[int, bool]:
-        """Return the number of dispatches to ask about, and whether their time limits it.
+        """Return the number of dispatches to ask about, and whether it counts only recent ones.
 
         A dispatch whose time is null, in a column of times, is not counted, but is asked about.
         """

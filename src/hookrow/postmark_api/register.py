@@ -155,7 +155,7 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
         reasons.append(f"Its URL is {api.clean(webhook.address)}.")
         body["Url"] = wanted.url
     if list(webhook.values(name)) != [secret]:
-        reasons.append(f"Its header {name} is missing or not the newest secret.")
+        reasons.append(f"Its header {name} does not have the newest secret as its only value.")
         body["HttpHeaders"] = webhook.with_header(name, secret)
     reasons += _sentences(webhook.differences(triggers))
     if differing := triggers ^ webhook.enabled:

@@ -52,7 +52,7 @@ class Rotation:
 
     `instances` are the URLs at which the instances of hookrow receive notifications; without any,
     those of the webhooks are used. `sleep` and `now` are the clock. `notify` receives sentences
-    that are no steps.
+    that are not steps.
     """
 
     api: PostmarkAPI
@@ -213,7 +213,7 @@ class Rotation:
         ]
 
     def _without(self, secret: str) -> Sequence[Webhook]:
-        """Return those of the webhooks that do not have only this secret."""
+        """Return the webhooks that have another secret, or several."""
         return [each for each in self._webhooks() if list(each.values(self.header)) != [secret]]
 
     def _change(self, webhook: Webhook, secret: str) -> bool:

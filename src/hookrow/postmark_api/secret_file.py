@@ -16,9 +16,9 @@ from hookrow.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a rotation, which ends when no state is left.
+    """The state of a rotation in progress.
 
-    `rotated_at` is when all webhooks had the new secret, in UTC, or None if it is not known.
+    `rotated_at` is the time, in UTC, at which all webhooks had the new secret, or None if unknown.
     `removed` are secrets that an instance may still accept, although the file no longer has them.
     """
 
@@ -64,7 +64,7 @@ class SecretFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclude rotations by other processes for the block. Raises `ConfigurationError`.
+        """Prevent rotations by other processes during the block. Raises `ConfigurationError`.
 
         The lock is that of the directory, because the files are replaced. It ends with the process.
         """

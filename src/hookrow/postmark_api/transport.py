@@ -33,7 +33,7 @@ class Excessive(OSError):
 
 
 class _TimedReader(RawIOBase):
-    """Reads a response until its time is over."""
+    """Reads a response until its time limit."""
 
     def __init__(self, raw: SocketIO) -> None:
         self._raw = raw

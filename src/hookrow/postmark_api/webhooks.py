@@ -49,7 +49,7 @@ class Stream(msgspec.Struct, frozen=True):
     archived_at: object = msgspec.field(name="ArchivedAt", default=None)
 
     def available(self, triggers: Collection[str]) -> AbstractSet[str]:
-        """Return those of the triggers that the stream has."""
+        """Return the triggers that the stream has, among these."""
         return set(triggers) - (NO_BROADCASTS if self.kind == "Broadcasts" else set())
 
 
