@@ -124,11 +124,12 @@ def test_recommended_command(command: Command, write: Write) -> None:
     (command.folder / "a b.toml").touch()
     options = ("--config", "a b.toml", "--app", "shop.mail:create_app().state.receiver")
     typed = "--config 'a b.toml' --app 'shop.mail:create_app().state.receiver'"
-    expected = f"Run: hookrow {typed} db upgrade\n"
+    expected = f"Run: `hookrow {typed} db upgrade`\n"
     assert expected in command.call(*options, "log").stderr
     for as_json in ((), ("--json",)):
         assert expected.strip() in command.call(*options, "check", *as_json).stdout
-    assert "Run: hookrow db upgrade\n" in command.call("log", HOOKROW_APP="shop.mail:store").stderr
+    done = command.call("log", HOOKROW_APP="shop.mail:store")
+    assert "Run: `hookrow db upgrade`\n" in done.stderr
 
 
 @pytest.mark.parametrize("typed", ["log", "check", "log show 1"])
@@ -136,10 +137,10 @@ def test_recommended_database(command: Command, typed: str) -> None:
     """The command repeats --database-url, but only if it was typed."""
     url = ("--database-url", "sqlite:///shop 1.db")
     done = command.call(*typed.split(), *url)
-    expected = f"Run: hookrow db upgrade --database-url '{url[1]}'"
+    expected = f"Run: `hookrow db upgrade --database-url '{url[1]}'`"
     assert expected in f"{done.stdout}{done.stderr}"
     done = command.call(*typed.split(), HOOKROW_DATABASE_URL=url[1])
-    assert re.search(r"Run: hookrow db upgrade(\.|\n)", f"{done.stdout}{done.stderr}")
+    assert re.search(r"Run: `hookrow db upgrade`(\.|\n)", f"{done.stdout}{done.stderr}")
 
 
 def test_recommended_database_without_its_password(
@@ -148,17 +149,19 @@ def test_recommended_database_without_its_password(
     """The command has asterisks in place of the password."""
     url = make_url(empty_postgres_url).set(password="hunter2")
     done = command.call("log", "--database-url", url.render_as_string(hide_password=False))
-    assert re.search(r"Run: hookrow db upgrade --database-url '\S+:\*\*\*@\S+'\.", done.stderr)
+    assert re.search(r"Run: `hookrow db upgrade --database-url '\S+:\*\*\*@\S+'`\.", done.stderr)
     assert "hunter2" not in done.stderr
 
 
 def test_tables_of_an_application(command: Command) -> None:
     """In the directory of an application, without --app, missing tables may have other names."""
-    hint = "db upgrade. If your application has its own tables, use its mapping instead: with --app"
-    assert f"hookrow.db does not exist. Run: hookrow {hint}" in command.call("log").stderr
+    hint = (
+        "db upgrade`. If your application has its own tables, use its mapping instead: with --app"
+    )
+    assert f"hookrow.db does not exist. Run: `hookrow {hint}" in command.call("log").stderr
     (command.folder / "hookrow.db").touch()
-    assert f"Run: hookrow {hint}" in command.call("log").stderr
-    assert f"not created yet. Run: hookrow {hint}" in command.call("check").stdout
+    assert f"Run: `hookrow {hint}" in command.call("log").stderr
+    assert f"not created yet. Run: `hookrow {hint}" in command.call("check").stdout
 
 
 # By the name of the app: the error.

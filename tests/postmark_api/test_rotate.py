@@ -380,14 +380,20 @@ def test_a_killed_end_can_be_repeated(home: Home, run_killed: RunKilled) -> None
         assert [*home.file.path.parent.iterdir()] == [home.file.path]
 
 
-def test_a_folder_that_cannot_be_written(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("function", ["NamedTemporaryFile", "os.fchown"])
+def test_a_file_that_cannot_be_replaced(
+    home: Home, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """The folder cannot be written, or the file would belong to another user."""
+
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, os.strerror(13))
 
-    monkeypatch.setattr(secret_file, "NamedTemporaryFile", refuse)
+    monkeypatch.setattr(f"{secret_file.__name__}.{function}", refuse)
     with pytest.raises(ConfigurationError, match="cannot be replaced: Permission denied"):
         list(home.rotation().begin())
     assert home.file.read() == [SECRET]
+    assert [*home.file.path.parent.iterdir()] == [home.file.path]
     assert not writes(home.api)
 
 

@@ -117,7 +117,7 @@ def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str
     if set(needed) <= set(current):
         return CheckResult(Level.OK, "migrations", f"They are up to date (revisions {newest}).")
     state = f"at {', '.join(current)}, not at {newest}" if current else "not created yet"
-    text = f"hookrow's tables are {state}. Run: {recommended('db upgrade')}"
+    text = f"hookrow's tables are {state}. Run: `{recommended('db upgrade')}`"
     if not current and schema.ours:
         text += f". {OWN_TABLES}"
     return CheckResult(Level.ERROR, "migrations", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,8 +99,7 @@ class SecretFile:
             ) as new:
                 try:
                     os.fchmod(new.fileno(), found.st_mode & 0o7777)
-                    with suppress(PermissionError):
-                        os.fchown(new.fileno(), found.st_uid, found.st_gid)
+                    os.fchown(new.fileno(), found.st_uid, found.st_gid)
                     new.write("".join(f"{each}\n" for each in lines))
                     new.flush()
                     os.fsync(new.fileno())
@@ -114,6 +113,6 @@ class SecretFile:
 
 def _not_writable(path: Path, error: OSError) -> ConfigurationError:
     return ConfigurationError(
-        f"{path} cannot be replaced: {error.strerror}. The command must be able to read the secret "
-        "file, and to write to its directory."
+        f"{path} cannot be replaced: {error.strerror}. Run the command as the owner of the "
+        "secret file, who must be able to write to its directory."
     )
