@@ -24,8 +24,8 @@ endif
 # The test files or directories for test-oldest and test-newest.
 TESTS ?= tests/unit tests/stores tests/hosts tests/django tests/cli
 
-# What they prove depends on SQL and on hookrow's rules, not on the versions of the dependencies,
-# with which the stores' contract and the other files open and verify each kind of database.
+# They prove SQL and rules, which do not depend on the versions of the dependencies. The stores'
+# contract and the other files open and verify each kind of database with these versions.
 SAME := $(addprefix --ignore tests/stores/,test_hours.py test_partitions.py test_first_edition.py \
 	test_law.py test_cases.py test_concurrency.py test_host_tables.py)
 

@@ -24,7 +24,7 @@ class Requirement(NamedTuple):
 def requirements() -> Iterator[Requirement]:
     """Yield the requirements of the build, of hookrow and of its extras.
 
-    Raises `ValueError` for one that has another form than `name[extra]>=x,<y` or `name==x`.
+    Raises `ValueError` for one whose form is not `name[extra]>=x,<y` or `name==x`.
     """
     pyproject = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
     project = pyproject["project"]

@@ -1,4 +1,4 @@
-"""`hookrow replay` under another mapping than the one that the log was written for."""
+"""`hookrow replay` under a mapping other than the one that the log was written for."""
 
 import re
 import shlex

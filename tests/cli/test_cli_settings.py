@@ -87,7 +87,7 @@ def test_several_names(command: Command, started: list[dict[str, Any]]) -> None:
 
 
 def test_file(command: Command, started: list[dict[str, Any]]) -> None:
-    """`--config` and HOOKROW_CONFIG select another file than hookrow.toml."""
+    """`--config` and HOOKROW_CONFIG select a file other than hookrow.toml."""
     for port, name in enumerate(("hookrow", "variable", "flag"), 1):
         (command.folder / f"{name}.toml").write_text(f"port = {port}")
     command.call("serve")

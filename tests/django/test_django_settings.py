@@ -157,7 +157,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "E002",
         f"mute_code cannot hold {2**63}",
     ),
-    # references to another model than the mapped one, and fields of another model
+    # references to a model other than the mapped one, and fields of another model
     (
         mapping(sends={"subscriber_id": "mail", "list_id": None}),
         "E002",

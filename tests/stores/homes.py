@@ -201,7 +201,7 @@ class SQLHome:
                     connection.execute(insert(table), [self._row(name, row) for row in rows[name]])
 
     def rows(self) -> Rows:
-        """Read the tables through another connection than the store's."""
+        """Read the tables through a connection other than the store's."""
         with self._engine.connect() as connection:
             return {name: self._read(connection, name) for name in self._tables}
 

@@ -1,4 +1,4 @@
-"""Columns whose values have another form than in hookrow's own tables, in every store.
+"""Columns whose values have a form other than in hookrow's own tables, in every store.
 
 These are UUIDs for the provider's message ids, and the empty text for no reason.
 """

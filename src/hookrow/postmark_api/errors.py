@@ -93,11 +93,11 @@ def error_of(status: int, fields: Mapping[str, str], body: object, *, changes: b
     """
     if isinstance(body, dict):
         code = WRONG_TOKEN if status == HTTPStatus.UNAUTHORIZED else _code(fields, body)
-        said = f"status {status}, code {code}: {body.get('Message') or 'no message'}"
+        described = f"status {status}, code {code}: {body.get('Message') or 'no message'}"
         if code == VERIFICATION_FAILED:
             trials = verification_of(body).trials
-            return VerificationFailed(f"The verification failed ({said}).", trials)
-        text = f"{_MEANINGS.get(code, 'The provider returned an error')} ({said})."
+            return VerificationFailed(f"The verification failed ({described}).", trials)
+        text = f"{_MEANINGS.get(code, 'The provider returned an error')} ({described})."
     else:
         code = 0
         text = (

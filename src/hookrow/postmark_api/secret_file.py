@@ -19,7 +19,7 @@ class State:
     """The state of a rotation in progress.
 
     `rotated_at` is the time, in UTC, at which all webhooks had the new secret, or None if unknown.
-    `removed` are secrets that an instance may still accept, although the file no longer has them.
+    `removed` are secrets removed from the file that an instance may still accept.
     """
 
     rotated_at: datetime | None = None

@@ -120,7 +120,7 @@ class ProviderStatus:
 
 
 class ProviderWatch(PeriodicTask):
-    """Reads the status every five minutes; `line` is the last one, or why there is none.
+    """Reads the status every five minutes; `line` is the last one, or the reason why it is unknown.
 
     `secrets` returns the secrets that hookrow accepts, the newest first. A status compares counts
     with the log of the `store`. Raises `ConfigurationError` as `PostmarkAPI` does.
