@@ -34,7 +34,7 @@ from hookrow.core.notification import (
     Suppressible,
     Unsupported,
 )
-from hookrow.core.rules import PROBE, decide, lookup_keys
+from hookrow.core.rules import PROBE, applies, decide, lookup_keys
 
 NOW = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=3)
@@ -368,3 +368,20 @@ def test_unsupported_notifications_of_a_failed_group_are_refused_as_such() -> No
     arrivals = [_arrival(Opened(ADA, "m-1", NOW)), _arrival(None)]
     assert rules.fail(arrivals) == [FAILED, UNSUPPORTED]
     assert rules.fail(arrivals, Refusal.UNAVAILABLE) == [Refusal.UNAVAILABLE.refused(), UNSUPPORTED]
+
+
+@pytest.mark.parametrize(
+    ("change", "earlier", "equal", "later"),
+    [
+        (SetTime(11, EventTime.DELIVERED, NOW, guarded=False), True, True, True),
+        (SetTime(11, EventTime.DELIVERED, NOW, guarded=True), True, True, False),
+        (SetTime(11, EventTime.FIRST_OPENED, NOW, guarded=False), False, False, True),
+        (SetSuppression(*SUBSCRIBER, NOW, None, guarded=True), True, True, False),
+    ],
+)
+def test_a_change_applies(change: Change, *, earlier: bool, equal: bool, later: bool) -> None:
+    """Whether it does if the row's last change was earlier, at the same time, or later."""
+    assert applies(change, None)
+    assert applies(change, NOW - timedelta(seconds=1)) is earlier
+    assert applies(change, NOW) is equal
+    assert applies(change, NOW + timedelta(seconds=1)) is later
