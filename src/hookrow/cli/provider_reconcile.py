@@ -47,7 +47,7 @@ def reconcile(
 
     They are recorded as late notifications, which never override newer changes, and are logged
     with the source "reconcile". The deliveries require one request for each dispatch that has
-    none, at most 10 per second. The command can be interrupted and run again: what is recorded is
+    none, at most 10 per second. The command can be interrupted and run again: recorded events are
     skipped.
     """
     from hookrow.postmark_api import reconcile, webhooks
