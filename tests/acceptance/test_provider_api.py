@@ -95,12 +95,12 @@ class Killing(PostmarkStandIn):
         self.victim: subprocess.Popen[bytes] | None = None
         self.left, self.sent = 0, False
 
-    def respond(self, request: RecordedRequest, token: str, types: str) -> tuple[int, bytes] | None:
+    def respond(self, request: RecordedRequest, token: str) -> tuple[int, bytes] | None:
         self.left -= 1
         if self.left:
-            return super().respond(request, token, types)
+            return super().respond(request, token)
         if self.sent:
-            super().respond(request, token, types)
+            super().respond(request, token)
         assert self.victim is not None
         self.victim.kill()
         return None
@@ -232,7 +232,7 @@ def check_rows(home: Home) -> None:
     """Each event is on its row, and in the log once."""
     rows = home.rows("SELECT provider_message_id, delivered_at, opened_at FROM hookrow_dispatches")
     for message, delivered_at, opened_at in rows:
-        at = {name: at for name, at, _ in home.api.state.messages[str(message)].events}
+        at = dict(home.api.state.messages[str(message)].events)
         assert delivered_at == f"{at['Delivered']:%Y-%m-%d %H:%M:%S.%f}"
         assert opened_at == f"{at['Opened']:%Y-%m-%d %H:%M:%S.%f}"
     [(suppressed,)] = home.rows(

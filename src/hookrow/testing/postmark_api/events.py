@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from hookrow.testing import payloads
-from hookrow.testing.postmark_api.routes import Call, addresses, changed_suppression, stream_of
+from hookrow.testing.postmark_api.routes import Call, stream_of
 from hookrow.testing.postmark_api.state import Event, Message, State, Suppression, Trigger
 
 _STEP = timedelta(milliseconds=1)
@@ -34,39 +35,23 @@ class Events:
     def deliver(self, message_id: str) -> None:
         """Deliver a message."""
         with self.state.lock:
-            message = self._happen(message_id, "Delivered", DeliveryMessage="smtp;250 2.0.0 OK")
+            message = self._happen(message_id, "Delivered")
             payload = payloads.delivery(message.recipient, message.id, at=self.state.now)
             self._emit(message.stream, Trigger.DELIVERY, payload)
 
     def open(self, message_id: str) -> None:
         """Open a message, for the first time or again; some webhooks receive only the first."""
         with self.state.lock:
-            first = all(name != "Opened" for name, *_ in self.state.messages[message_id].events)
-            message = self._happen(message_id, "Opened", Summary="Email opened with Gmail")
+            first = all(name != "Opened" for name, _ in self.state.messages[message_id].events)
+            message = self._happen(message_id, "Opened")
             payload = payloads.opening(message.recipient, message.id, at=self.state.now)
             self._emit(message.stream, Trigger.OPEN, {**payload, "FirstOpen": first})
-
-    def click(self, message_id: str) -> None:
-        """Click a link in a message."""
-        with self.state.lock:
-            message = self._happen(message_id, "LinkClicked", Link="https://example.com/")
-            payload = payloads.click(message.recipient, message.id, at=self.state.now)
-            self._emit(message.stream, Trigger.CLICK, payload)
-
-    def bounce(self, message_id: str) -> None:
-        """Let a message bounce, which suppresses its recipient on its stream."""
-        self._reject(message_id, Trigger.BOUNCE, "HardBounce")
-
-    def complain(self, message_id: str) -> None:
-        """Complain about a message, which suppresses its recipient on its stream."""
-        self._reject(message_id, Trigger.COMPLAINT, "SpamComplaint")
 
     def suppress(
         self,
         email: str,
         *,
         stream: str = "outbound",
-        message_id: str | None = None,
         reason: str = "ManualSuppression",
         origin: str = "Recipient",
     ) -> None:
@@ -80,7 +65,7 @@ class Events:
             # Its time has no fraction in the API.
             suppression = Suppression(email, reason, origin, state.now.replace(microsecond=0))
             state.suppressions[stream, email] = suppression
-            payload = payloads.suppression(email, message_id, at=state.now, reason=reason)
+            payload = payloads.suppression(email, None, at=state.now, reason=reason)
             self._emit(stream, Trigger.CHANGE, {**payload, "Origin": origin})
 
     def reactivate(self, email: str, *, stream: str = "outbound") -> bool:
@@ -97,22 +82,10 @@ class Events:
                 self._emit(stream, Trigger.CHANGE, payload)
             return True
 
-    def _reject(self, message_id: str, trigger: Trigger, reason: str) -> None:
-        state = self.state
-        with state.lock:
-            message = self._happen(message_id, "Bounced", BounceID=str(state.number()))
-            create = payloads.bounce if trigger is Trigger.BOUNCE else payloads.complaint
-            if state.streams[message.stream].has(trigger):
-                payload = create(message.recipient, message.id, at=state.now)
-                self._emit(message.stream, trigger, payload)
-            self.suppress(
-                message.recipient, stream=message.stream, message_id=message.id, reason=reason
-            )
-
-    def _happen(self, message_id: str, name: str, **details: str) -> Message:
+    def _happen(self, message_id: str, name: str) -> Message:
         self.state.now += _STEP
         message = self.state.messages[message_id]
-        message.events.append((name, self.state.now, details))
+        message.events.append((name, self.state.now))
         return message
 
     def _emit(self, stream: str, trigger: Trigger, payload: Mapping[str, Any]) -> None:
@@ -128,24 +101,30 @@ class Events:
 
 def create_suppressions(state: State, call: Call) -> Mapping[str, Any]:
     """Suppress addresses, as the API's endpoint does."""
-    results = []
-    for email in addresses(call):
-        if "@" in email and " " not in email:
+
+    def suppress(email: str) -> bool:
+        is_valid = "@" in email and " " not in email
+        if is_valid:
             Events(state).suppress(email, stream=call.parts[0], origin="Customer")
-            results.append(changed_suppression(email, "Suppressed"))
-        else:
-            message = "An invalid email address was provided."
-            results.append(changed_suppression(email, "Failed", message))
-    return {"Suppressions": results}
+        return is_valid
+
+    return _change_each(call, suppress, "Suppressed", "An invalid email address was provided.")
 
 
 def delete_suppressions(state: State, call: Call) -> Mapping[str, Any]:
     """Reactivate addresses, as the API's endpoint does."""
+    reactivate = partial(Events(state).reactivate, stream=call.parts[0])
+    message = "You do not have the required authority to change this suppression."
+    return _change_each(call, reactivate, "Deleted", message)
+
+
+def _change_each(
+    call: Call, change: Callable[[str], bool], done: str, failure: str
+) -> Mapping[str, Any]:
+    """Change each address in the body of a request; `done` is the status of those that changed."""
     results = []
-    for email in addresses(call):
-        if Events(state).reactivate(email, stream=call.parts[0]):
-            results.append(changed_suppression(email, "Deleted"))
-        else:
-            message = "You do not have the required authority to change this suppression."
-            results.append(changed_suppression(email, "Failed", message))
+    for each in call.body.get("Suppressions", ()):
+        email = str(each.get("EmailAddress"))
+        status, message = (done, None) if change(email) else ("Failed", failure)
+        results.append({"EmailAddress": email, "Status": status, "Message": message})
     return {"Suppressions": results}

@@ -38,7 +38,6 @@ _ROUTES: Sequence[tuple[str, re.Pattern[str], Route]] = [
         ("DELETE", r"/webhooks/(\d+)", webhook_routes.delete_webhook),
         ("POST", r"/webhooks/(\d+)/verify", webhook_routes.verify_webhook),
         ("GET", r"/webhooks/(\d+)/statistics", webhook_routes.webhook_statistics),
-        ("GET", "/messages/outbound", routes.list_messages),
         ("GET", "/messages/outbound/opens", routes.list_opens),
         ("GET", "/messages/outbound/([^/]+)/details", routes.get_message),
     )
@@ -136,7 +135,7 @@ class PostmarkStandIn(Events):
 
     # -- The API ---------------------------------------------------------------------------
 
-    def respond(self, request: RecordedRequest, token: str, types: str) -> tuple[int, bytes] | None:
+    def respond(self, request: RecordedRequest, token: str) -> tuple[int, bytes] | None:
         """Return the status and body of the response, or None for no response."""
         with self.state.lock:
             self.requests.append(request)
@@ -144,7 +143,7 @@ class PostmarkStandIn(Events):
             if faults:
                 faults[0].times -= 1
         if not faults:
-            return self._call(request, token, types)
+            return self._call(request, token)
         match faults[0].fault:
             case Fault.RATE_LIMIT:
                 return 429, b'{"ErrorCode": 429, "Message": "Rate Limit Exceeded"}'
@@ -154,37 +153,39 @@ class PostmarkStandIn(Events):
             case Fault.NOT_JSON:
                 return 200, b"<html><title>Login</title></html>"
             case Fault.ERROR_AFTER_CHANGE:
-                self._call(request, token, types)
+                self._call(request, token)
                 return 500, b'{"ErrorCode": 0, "Message": "Internal Server Error"}'
             case Fault.RESET_AFTER_CHANGE:
-                self._call(request, token, types)
+                self._call(request, token)
             case Fault.TIMEOUT_AFTER_CHANGE:
-                self._call(request, token, types)
+                self._call(request, token)
                 self._closing.wait()
             case Fault.RESET:
                 pass
         return None
 
-    def _call(self, request: RecordedRequest, token: str, types: str) -> tuple[int, bytes]:
+    def _call(self, request: RecordedRequest, token: str) -> tuple[int, bytes]:
         """Return the response of the route."""
         try:
-            found = self._result(request, token, types)
+            found = self._result(request, token)
         except Refused as error:
             return error.status, json.dumps(error.body).encode()
         return 200, json.dumps(found).encode()
 
-    def _result(self, request: RecordedRequest, token: str, types: str) -> Mapping[str, Any]:
+    def _result(self, request: RecordedRequest, token: str) -> Mapping[str, Any]:
         """Call the route of a request. Raises `Refused`."""
         if token != self.token:
             text = "Request does not contain a valid Server token."
             raise Refused(10, text, HTTPStatus.UNAUTHORIZED)
-        if "application/json" not in types:
-            raise Refused(0, "Unsupported Media Type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         url = urlsplit(request.path)
         query = {name.lower(): value for name, value in parse_qsl(url.query)}
         for method, path, route in _ROUTES:
             if method == request.method and (match := path.fullmatch(url.path)):
-                return route(self.state, Call(match.groups(), query, _decode(request.body), token))
+                try:
+                    body = json.loads(request.body or b"{}")
+                except ValueError as error:
+                    raise Refused(402, "Invalid JSON.") from error
+                return route(self.state, Call(match.groups(), query, body))
         raise Refused(0, "Not Found", HTTPStatus.NOT_FOUND)
 
 
@@ -202,13 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         request = RecordedRequest(self.command, self.path, body)
         token = self.headers.get("X-Postmark-Server-Token") or ""
-        accepted = self.headers.get("Accept") or ""
-        types = (
-            accepted
-            if self.command in {"GET", "DELETE"}
-            else (f"{self.headers.get('Content-Type')}" if "json" in accepted else "")
-        )
-        found = self._api.respond(request, token, types)
+        found = self._api.respond(request, token)
         if found is None:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -224,16 +219,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - the names that http.server calls
-
-
-def _decode(body: bytes) -> Any:  # noqa: ANN401 - a value of JSON
-    """Decode a body; None if it is empty. Raises `Refused`."""
-    if not body:
-        return None
-    try:
-        return json.loads(body)
-    except ValueError as error:
-        raise Refused(402, "Invalid JSON.") from error
 
 
 def _error_code(text: bytes) -> int:

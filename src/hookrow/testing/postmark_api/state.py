@@ -96,13 +96,13 @@ class Event:
 
 @dataclass(slots=True)
 class Message:
-    """A sent message; `events` has the type, the time and the details of each of its events."""
+    """A sent message; `events` has the type and the time of each of its events."""
 
     id: str
     stream: str
     recipient: str
     sent_at: datetime
-    events: list[tuple[str, datetime, Mapping[str, str]]] = field(default_factory=list)
+    events: list[tuple[str, datetime]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
