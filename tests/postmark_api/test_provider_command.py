@@ -245,12 +245,12 @@ def test_the_receiver_of_an_application(
     api: PostmarkStandIn, url: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    source = f"""
+    source = """
         from hookrow import Postmark, Receiver, Schema
         from hookrow.providers.resend import Resend
         from hookrow.stores.sql import SQLStore
         store = SQLStore("sqlite:///hookrow.db")
-        postmark = Receiver(Postmark({SECRET!r}, header="X-Shop"), store)
+        postmark = Receiver(Postmark("another-secret-of-16"), store)
         resend = Receiver(Resend("whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw=="), store)
     """
     (command.folder / "shop_provider.py").write_text(dedent(source))
@@ -259,7 +259,7 @@ def test_the_receiver_of_an_application(
     done = command.call(*app, "--dry-run", **environment)
     assert done.returncode == 0, done.stderr
     done = command.call(*app, **environment)
-    assert "Delivery: 401" in done.stderr, "this hookrow expects the secret in another header"
+    assert "Delivery: 401" in done.stderr, "this hookrow has another secret"
     done = command.call("--app", "shop_provider:resend", "provider", "status", **environment)
     assert "manages only webhooks at Postmark" in done.stderr
     del sys.modules["shop_provider"]

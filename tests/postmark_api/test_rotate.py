@@ -60,7 +60,6 @@ class Home:
         return Rotation(
             api=used,
             file=self.file,
-            header=HEADER,
             streams=read_streams(used),
             dry_run=dry_run,
             sleep=self.sleep,

@@ -92,7 +92,7 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
     try:
         receiver, secrets = app.receiver, app.secrets
         if url is not None:
-            yield from probe.check_url(url, next(iter(secrets), None), header=app.secret_header)
+            yield from probe.check_url(url, next(iter(secrets), None))
             return
         if receiver is not None:
             text = f"Its endpoint is {receiver.endpoint}, below the path at which it is mounted."

@@ -15,7 +15,7 @@ from hookrow.cli.settings import SettingSource, setting_source
 from hookrow.core.optional import Kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, SECRET_HEADER
+from hookrow.http import ENDPOINT
 from hookrow.providers import BodyParser
 from hookrow.stores import Store
 
@@ -80,12 +80,6 @@ class HostApp:
     def secrets(self) -> Sequence[str]:
         """The secrets that the receiver accepts, the newest first; empty if they are unknown."""
         return self.receiver.provider.secrets if self.receiver else ()
-
-    @property
-    def secret_header(self) -> str:
-        """The header in which the receiver expects its secret."""
-        header = self.receiver.provider.header if self.receiver else None
-        return header or SECRET_HEADER
 
     @property
     def mount_path(self) -> str:

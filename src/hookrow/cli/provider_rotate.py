@@ -64,7 +64,6 @@ def rotate(
     rotation = Rotation(
         api=session.api,
         file=SecretFile(Path(session.secret_file), partial(read_secrets, (), session.secret_file)),
-        header=session.header,
         streams=chosen,
         instances=instances,
         dry_run=dry_run,

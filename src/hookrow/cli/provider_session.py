@@ -19,7 +19,6 @@ from hookrow.cli.host import HostApp
 from hookrow.cli.options import JSON, option
 from hookrow.cli.settings import PROVIDER_TOKEN, choose_secrets
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.http import SECRET_HEADER
 from hookrow.providers.postmark import Postmark
 from hookrow.server.settings import read_secrets
 from hookrow.stores import Store
@@ -54,7 +53,7 @@ DRY_RUN = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The API, and the secrets, header and store that hookrow uses.
+    """The API, and the secrets and the store that hookrow uses.
 
     `secret_file` is None if the secrets are not from a file.
     """
@@ -62,7 +61,6 @@ class Session:
     api: PostmarkAPI
     secrets: Sequence[str]
     secret_file: str | None
-    header: str
     app: StandaloneApp | HostApp
     database_url: str
 
@@ -79,7 +77,7 @@ class Session:
         from hookrow.postmark_api.register import Wanted, triggers_of
 
         triggers = triggers_of(self.app.recorded)
-        return Wanted(url=url, secrets=self.secrets, header=self.header, triggers=triggers)
+        return Wanted(url=url, secrets=self.secrets, triggers=triggers)
 
     @contextmanager
     def open_log(self) -> Iterator[Store | None]:
@@ -120,7 +118,7 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
     ) -> None:
         from hookrow.postmark_api.client import PostmarkAPI
 
-        app, header = context.obj, SECRET_HEADER
+        app = context.obj
         secrets: Sequence[str] = ()
         if isinstance(app, HostApp):
             if app.provider.name != Postmark.name:
@@ -128,7 +126,7 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
                     f"{app} receives from {app.provider.name}: `hookrow provider` manages only "
                     "webhooks at Postmark."
                 )
-            secrets, header = app.secrets, app.secret_header
+            secrets = app.secrets
         file = None
         if not secrets:
             given, file = choose_secrets(
@@ -145,7 +143,7 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
                 "server, on its page API Tokens at the provider."
             )
         api = PostmarkAPI(token, provider_api, hidden=secrets)
-        command(Session(api, secrets, file, header, app, database_url), **rest)
+        command(Session(api, secrets, file, app, database_url), **rest)
 
     return wrapped
 

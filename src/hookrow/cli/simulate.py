@@ -96,10 +96,8 @@ def simulate(  # noqa: PLR0913 - one for each option
     if shuffle:
         random.shuffle(posts)
     secrets: Sequence[str] = ()
-    header = SECRET_HEADER
     if isinstance(app := context.obj, HostApp):
         sources = {context.get_parameter_source(name) for name in ("secret", "secret_file")}
-        header = app.secret_header
         if ParameterSource.COMMANDLINE not in sources:
             secrets = app.secrets
         if context.get_parameter_source("mount_path") is ParameterSource.DEFAULT:
@@ -109,12 +107,12 @@ def simulate(  # noqa: PLR0913 - one for each option
     newest = next(iter(secrets), None)
     if not newest:
         warning = (
-            f"Warning: No secret is set, so the requests have no {header}: set HOOKROW_SECRET, "
-            "--secret or --secret-file."
+            f"Warning: No secret is set, so the requests have no {SECRET_HEADER}: set "
+            "HOOKROW_SECRET, --secret or --secret-file."
         )
         click.echo(warning, err=True)
     address, until = url or endpoint(host, port, mount_path), monotonic() + START_TIMEOUT
-    post = partial(_post, address, newest, header, until)
+    post = partial(_post, address, newest, until)
     if total == 1:
         response = post(posts[0])
         click.echo(response)
@@ -150,13 +148,13 @@ def _payloads(
         yield creators[kind](email.replace("{}", str(number)), numbered, at=at)
 
 
-def _post(url: str, secret: str | None, header: str, until: float, payload: object) -> str:
+def _post(url: str, secret: str | None, until: float, payload: object) -> str:
     """Post a payload; retry a refused connection until a time of the monotonic clock."""
     from hookrow import testing
 
     while True:
         try:
-            status, body = testing.post(url, payload, secret=secret, header=header)
+            status, body = testing.post(url, payload, secret=secret)
         except testing.NoResponse as error:
             if not isinstance(error.__cause__, ConnectionRefusedError) or monotonic() > until:
                 raise

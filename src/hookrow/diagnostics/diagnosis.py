@@ -27,7 +27,7 @@ class Reply:
     """A response to a probe. If there is none, the status is 0, and `text` is the reason.
 
     `header` is WWW-Authenticate or, if that is missing, Location. `certificate` is the server's, as
-    `ssl.SSLSocket.getpeercert` returns it. `name` is the name of the header for the secret.
+    `ssl.SSLSocket.getpeercert` returns it.
     """
 
     url: str
@@ -37,7 +37,6 @@ class Reply:
     header: str = ""
     seconds: float = 0.0
     certificate: Mapping[str, object] | None = None
-    name: str = SECRET_HEADER
 
 
 class Diagnosis(NamedTuple):
@@ -84,7 +83,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 WRONG {_UNAUTHENTIC}",
-        "A proxy removes the header {name}, or hookrow is configured to read another one.",
+        f"A proxy removes the header {SECRET_HEADER}.",
         "Configure the proxy to forward it (nginx: remove any proxy_set_header that empties it).",
         header="missing",
     ),
@@ -92,7 +91,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 NONE {_UNAUTHENTIC}",
-        "A proxy sets the header {name}, perhaps also in the provider's requests.",
+        f"A proxy sets the header {SECRET_HEADER}, perhaps also in the provider's requests.",
         "Configure the proxy to forward the provider's header, and not to set its own.",
         header="wrong",
     ),
@@ -105,7 +104,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 CONFIGURED {_UNAUTHENTIC}",
-        "The server has a different secret, or a proxy removes the header {name}.",
+        f"The server has a different secret, or a proxy removes the header {SECRET_HEADER}.",
         "Use the same secret here, in the server (restart it after a change) and at the provider.",
     ),
     Diagnosis(
@@ -125,7 +124,8 @@ DIAGNOSES = (
         "secret",
         rf"404 \w+ {_UNKNOWN}|422 \w+ {_UNSUPPORTED}",
         "The request was accepted: anybody can suppress or reactivate your subscribers.",
-        "Find the proxy that adds the header {name} to requests, and remove the header there.",
+        f"Find the proxy that adds the header {SECRET_HEADER} to requests, and remove the header "
+        "there.",
     ),
     Diagnosis(
         "database",
@@ -186,12 +186,11 @@ def diagnose(reply: Reply) -> CheckResult:
     if reply.sent is Sent.CONFIGURED:
         # The server may repeat the secret, in any encoding.
         end, location = f"returned {reply.status or 'no response'}", "another URL"
-    meaning = cause.meaning.format(url=reply.url, location=location, name=reply.name)
+    meaning = cause.meaning.format(url=reply.url, location=location)
     if cause.level is Level.OK:
         return CheckResult(cause.level, cause.subject, meaning)
     text = f"POST {reply.url} {reply.sent.value} {end}."
-    remedy = cause.remedy.format(name=reply.name)
-    return CheckResult(cause.level, cause.subject, text, meaning, remedy)
+    return CheckResult(cause.level, cause.subject, text, meaning, cause.remedy)
 
 
 def _start(text: str) -> str:

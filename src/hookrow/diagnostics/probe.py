@@ -52,26 +52,23 @@ _SOON = 14
 _Sender: TypeAlias = Callable[[SplitResult, Sent], Reply]
 
 
-def check_url(
-    url: str, secret: str | None, *, header: str = SECRET_HEADER, timeout: float = TIMEOUT
-) -> Iterator[CheckResult]:
+def check_url(url: str, secret: str | None, *, timeout: float = TIMEOUT) -> Iterator[CheckResult]:
     """Check a webhook with the provider's URL and secret; an error ends the checks.
 
-    `header` contains the secret. If that is None, everything else is checked. `timeout` is in
-    seconds, for each response.
+    If the secret is None, everything else is checked. `timeout` is in seconds, for each response.
     Raises `ConfigurationError` if the URL or the secret is not valid.
     """
     target = parse_url(url)
     if secret is not None:
         Postmark(secret)
-    send = partial(_send, secret=secret, name=header, timeout=timeout)
+    send = partial(_send, secret=secret, timeout=timeout)
     for result in _check(target, secret, send):
         yield result
         if result.level is Level.ERROR:
             return
 
 
-def accepts(url: str, secret: str, *, header: str = SECRET_HEADER) -> bool | None:
+def accepts(url: str, secret: str) -> bool | None:
     """Return whether hookrow accepts a secret at a URL, or None if it does not respond there.
 
     Raises `ConfigurationError` if the URL is not valid, or public without https.
@@ -83,7 +80,7 @@ def accepts(url: str, secret: str, *, header: str = SECRET_HEADER) -> bool | Non
         return None
     if target.scheme == "http" and _are_public(addresses):
         raise ConfigurationError(f"Plain http would expose the secret to {url}: set up https.")
-    reply = _send(target, Sent.CONFIGURED, secret, header, TIMEOUT)
+    reply = _send(target, Sent.CONFIGURED, secret, TIMEOUT)
     known = {Refusal.SUBSCRIBER_NOT_FOUND: True, Refusal.UNAUTHENTIC: False}
     for refusal, accepted in known.items():
         if (reply.status, reply.text) == (refusal.status, refusal.text):
@@ -186,22 +183,22 @@ def _locate(url: SplitResult, reply: Reply, send: _Sender) -> CheckResult:
     return result
 
 
-def _send(url: SplitResult, sent: Sent, secret: str | None, name: str, timeout: float) -> Reply:
+def _send(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
     """Send a probe on a new connection; wait at most `timeout` seconds for the reply."""
     replies: SimpleQueue[Reply] = SimpleQueue()
     # In a thread, because the timeout of a socket limits each read, but not all of them together.
-    Thread(target=lambda: replies.put(_post(url, sent, secret, name, timeout)), daemon=True).start()
+    Thread(target=lambda: replies.put(_post(url, sent, secret, timeout)), daemon=True).start()
     try:
         return replies.get(timeout=timeout)
     except Empty:
         return Reply(url.geturl(), sent, 0, f"no complete response within {timeout:g} s")
 
 
-def _post(url: SplitResult, sent: Sent, secret: str | None, name: str, timeout: float) -> Reply:
+def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
     """Send a request without following redirects. Only `Sent.CONFIGURED` sends the secret."""
     headers = {"Content-Type": "application/json", "User-Agent": PROBE_AGENT.decode()}
     if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
-        headers[name] = value
+        headers[SECRET_HEADER] = value
     body = BODY.ljust(LARGE) if sent is Sent.CONFIGURED else BODY
     certificate = None
     with closing(_connection(url, timeout)) as connection:
@@ -221,7 +218,7 @@ def _post(url: SplitResult, sent: Sent, secret: str | None, name: str, timeout: 
             failed = "TLS failed" if isinstance(error, ssl.SSLError) else "no response"
             return Reply(url.geturl(), sent, 0, f"{failed}: {error}")
     seconds = monotonic() - started
-    return Reply(url.geturl(), sent, response.status, text, header, seconds, certificate, name)
+    return Reply(url.geturl(), sent, response.status, text, header, seconds, certificate)
 
 
 def _connection(url: SplitResult, timeout: float) -> HTTPConnection:

@@ -49,7 +49,7 @@ SETTLE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The settings of a correct webhook: one of the secrets, in this header, and these triggers.
+    """The settings of a correct webhook: one of the secrets, and these triggers.
 
     The newest secret is the first. Without a `url`, that of any hookrow is correct. Raises
     `ConfigurationError` for a wrong URL.
@@ -57,7 +57,6 @@ class Wanted:
 
     secrets: Sequence[str] = field(repr=False)
     url: str | None = None
-    header: str = SECRET_HEADER
     triggers: Collection[str] = TRIGGERS
 
     def __post_init__(self) -> None:
@@ -66,9 +65,7 @@ class Wanted:
 
     def is_proven_by(self, webhook: Webhook) -> bool:
         """Return whether a webhook has this URL or one of the secrets, so its server is ours."""
-        return webhook.url == self.url or any(
-            each in self.secrets for each in webhook.values(self.header)
-        )
+        return webhook.url == self.url or any(each in self.secrets for each in webhook.secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +136,13 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
     """Return our webhook of a stream, and the necessary change. Raises as `register` does."""
     webhook = _find(read_webhooks(api, stream), stream)
     triggers = stream.available(wanted.triggers)
-    name, secret = wanted.header, wanted.secrets[0]
+    secret = wanted.secrets[0]
     if webhook is None:
         body: dict[str, object] = {
             "Url": wanted.url,
             "MessageStream": stream.id,
             "Verify": True,
-            "HttpHeaders": [{"Name": name, "Value": secret}],
+            "HttpHeaders": [{"Name": SECRET_HEADER, "Value": secret}],
             "Triggers": {each: _enabled(each) for each in sorted(triggers)},
         }
         return None, Change(stream, None, ["The stream has no webhook."], body)
@@ -154,9 +151,11 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
     if webhook.url != wanted.url:
         reasons.append(f"Its URL is {api.clean(webhook.address)}.")
         body["Url"] = wanted.url
-    if list(webhook.values(name)) != [secret]:
-        reasons.append(f"Its header {name} does not have the newest secret as its only value.")
-        body["HttpHeaders"] = webhook.with_header(name, secret)
+    if webhook.secrets != [secret]:
+        reasons.append(
+            f"Its header {SECRET_HEADER} does not have the newest secret as its only value."
+        )
+        body["HttpHeaders"] = webhook.with_secret(secret)
     reasons += _sentences(webhook.differences(triggers))
     if differing := triggers ^ webhook.enabled:
         body["Triggers"] = {

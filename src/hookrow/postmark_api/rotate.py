@@ -57,7 +57,6 @@ class Rotation:
 
     api: PostmarkAPI
     file: SecretFile
-    header: str
     streams: Sequence[Stream]
     instances: Sequence[str] = ()
     dry_run: bool = False
@@ -209,12 +208,12 @@ class Rotation:
             each
             for stream in self.streams
             for each in read_webhooks(self.api, stream)
-            if each.is_ours and any(value in secrets for value in each.values(self.header))
+            if each.is_ours and any(value in secrets for value in each.secrets)
         ]
 
     def _without(self, secret: str) -> Sequence[Webhook]:
         """Return the webhooks that have another secret, or several."""
-        return [each for each in self._webhooks() if list(each.values(self.header)) != [secret]]
+        return [each for each in self._webhooks() if each.secrets != [secret]]
 
     def _change(self, webhook: Webhook, secret: str) -> bool:
         """Give a webhook the secret, and verify that it has it.
@@ -228,12 +227,11 @@ class Rotation:
                     f"Webhook {webhook.id} was deleted, or its header was changed, during the "
                     "rotation: run the command again."
                 )
-            if list(found.values(self.header)) == [secret]:
+            if found.secrets == [secret]:
                 return attempt > 0
             if attempt < ATTEMPTS:
-                headers = found.with_header(self.header, secret)
                 try:
-                    body = {"HttpHeaders": headers, "Verify": True}
+                    body = {"HttpHeaders": found.with_secret(secret), "Verify": True}
                     self.api.put(f"/webhooks/{webhook.id}", body)
                 except VerificationFailed as error:
                     error.url = found.address
@@ -268,7 +266,7 @@ class Rotation:
 
     def _agrees(self, url: str, secret: str, *, accepted: bool) -> bool:
         """Return whether all probes of an instance are accepted, or all are rejected."""
-        return all(accepts(url, secret, header=self.header) is accepted for _ in range(PROBES))
+        return all(accepts(url, secret) is accepted for _ in range(PROBES))
 
     def _verb(self, done: str, would: str) -> str:
         return f"Would {would}" if self.dry_run else done

@@ -14,6 +14,7 @@ from hookrow.concurrency import PeriodicTask
 from hookrow.core.result import Result
 from hookrow.describe import pluralize
 from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.http import SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.register import Wanted, triggers_of
 from hookrow.postmark_api.webhooks import (
@@ -213,14 +214,13 @@ def _compare(
     """Return the status of one of our webhooks on a stream."""
     statistics = read_statistics(api, webhook)
     triggers, paused = stream.available(wanted.triggers), statistics.unverified(webhook)
-    values = webhook.values(wanted.header)
     position = None
-    if len(values) == 1 and values[0] in wanted.secrets:
-        position = list(wanted.secrets).index(values[0])
+    if len(webhook.secrets) == 1 and webhook.secrets[0] in wanted.secrets:
+        position = list(wanted.secrets).index(webhook.secrets[0])
     drift = [*webhook.differences(triggers, paused)]
     if position is None:
-        wrong = "is not one of hookrow's secrets" if values else "is missing"
-        drift.append(f"the header {wanted.header} {wrong}")
+        wrong = "is not one of hookrow's secrets" if webhook.secrets else "is missing"
+        drift.append(f"the header {SECRET_HEADER} {wrong}")
     if len(ours) > 1:
         drift.append(ANOTHER)
     return WebhookStatus(

@@ -16,7 +16,7 @@ import msgspec
 
 from hookrow.core.schema import nearest
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT
+from hookrow.http import ENDPOINT, SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI
 
 VERIFIED = "verified"
@@ -84,18 +84,15 @@ class Webhook(msgspec.Struct, frozen=True):
         """The enabled triggers."""
         return {name for name, each in self.triggers.items() if each.get("Enabled") is True}
 
-    def values(self, header: str) -> Sequence[str]:
-        """Return the values of a header, whose name has any case."""
-        return [
-            str(each.get("Value"))
-            for each in self.headers
-            if str(each.get("Name")).lower() == header.lower()
-        ]
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The values of the header for the secret."""
+        return [str(each.get("Value")) for each in self.headers if _is_secret(each)]
 
-    def with_header(self, name: str, value: str) -> Sequence[Mapping[str, Any]]:
-        """Return the headers with this value in place of every other value of the name."""
-        others = [each for each in self.headers if str(each.get("Name")).lower() != name.lower()]
-        return [*others, {"Name": name, "Value": value}]
+    def with_secret(self, secret: str) -> Sequence[Mapping[str, Any]]:
+        """Return the headers with this secret in place of all others."""
+        others = [each for each in self.headers if not _is_secret(each)]
+        return [*others, {"Name": SECRET_HEADER, "Value": secret}]
 
     def differences(
         self, triggers: AbstractSet[str], paused: Collection[str] = ()
@@ -195,3 +192,7 @@ def without_secrets(url: str) -> str:
         netloc = f"***@{host}" if user else host
         return parts._replace(netloc=netloc, query=parts.query and "***").geturl()
     return "not valid"
+
+
+def _is_secret(header: Mapping[str, Any]) -> bool:
+    return str(header.get("Name")).lower() == SECRET_HEADER.lower()

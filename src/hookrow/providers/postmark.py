@@ -208,12 +208,10 @@ class Postmark(Provider):
     """
 
     name = "postmark"
-    header: str
+    header = SECRET_HEADER
     matched: Counter[int]
 
-    def __init__(self, *secrets: str, header: str = SECRET_HEADER) -> None:
-        self.header = header
-        """The header that contains the secret."""
+    def __init__(self, *secrets: str) -> None:
         self.accept(*secrets)
 
     def accept(self, *secrets: str) -> None:

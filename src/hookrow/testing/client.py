@@ -24,18 +24,18 @@ class NoResponse(HookrowError):
     """The server cannot be reached, or sent no HTTP response in time."""
 
 
-def headers(*, secret: str | None = SECRET, header: str = SECRET_HEADER) -> dict[str, str]:
+def headers(*, secret: str | None = SECRET) -> dict[str, str]:
     """Return the headers that the provider sends, for a test client that posts JSON.
 
-    `header` contains the secret; if that is None, the header is omitted. Raises
-    `ConfigurationError`, whose message does not contain the secret, if a header cannot contain it.
+    If the secret is None, its header is omitted. Raises `ConfigurationError`, whose message does
+    not contain the secret, if a header cannot contain it.
     """
     sent = {"User-Agent": "Postmark"}
     if secret is None:
         return sent
     if any(letter > "\xff" or letter in "\r\n\0" for letter in secret):
         raise ConfigurationError("The secret has a character that an HTTP header cannot contain.")
-    return sent | {header: secret}
+    return sent | {SECRET_HEADER: secret}
 
 
 def post(
@@ -43,25 +43,19 @@ def post(
     payload: object,
     *,
     secret: str | None = SECRET,
-    header: str | None = None,
     timeout: float = 10.0,
 ) -> tuple[int, str]:
     """Post a payload as the provider would; return the status and the text of the response.
 
     The target is the URL of an endpoint, or a receiver (any `Handler`) with any mount path. If the
-    secret is None, its header is omitted. `header` contains the secret; by default, it is the one
-    that the receiver's provider names, or X-Provider-Secret for a URL. A receiver records in the
-    calling thread, so that the changes are part of the test's own transaction. For a URL, redirects
-    are not followed, and proxies are not used.
+    secret is None, its header is omitted. A receiver records in the calling thread, so that the
+    changes are part of the test's own transaction. For a URL, redirects are not followed, and
+    proxies are not used.
 
     Raises `ConfigurationError` if the arguments are not valid, and `NoResponse` if a server cannot
     be reached or does not respond within `timeout` seconds.
     """
-    if header is None:
-        header = SECRET_HEADER
-        if isinstance(target, Receiver):
-            header = target.provider.header or header
-    sent = headers(secret=secret, header=header)
+    sent = headers(secret=secret)
     try:
         body = msgspec.json.encode(payload)
     except (TypeError, ValueError) as error:
