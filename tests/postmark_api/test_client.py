@@ -13,7 +13,7 @@ import pytest
 from providing import client
 
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api import transport
+from hookrow.postmark_api import client as api_client
 from hookrow.postmark_api.client import WAITS, PostmarkAPI
 from hookrow.postmark_api.errors import APIError, Unconfirmed
 from hookrow.postmark_api.webhooks import read_server
@@ -96,18 +96,16 @@ def test_a_timeout() -> None:
             client(api, timeout=0.2).put("/webhooks/1", {})
 
 
-@pytest.mark.parametrize(
-    "head", ["HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", "HTTP/1.1 200 OK\r\nX: "]
-)
-def test_a_response_that_never_ends(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte arrives before the timeout, but the whole response has a limit, too."""
-    monkeypatch.setattr(transport, "LONGEST", 0.3)
+@pytest.mark.parametrize("header", ["Content-Length: 1000\r\n", ""])
+def test_a_response_that_never_ends(header: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte arrives before the timeout, but the whole body has a limit, too."""
+    monkeypatch.setattr(api_client, "LONGEST", 0.3)
     listener = create_server(("127.0.0.1", 0))
 
     def drip() -> None:
         connection, _ = listener.accept()
         with connection, suppress(OSError):
-            connection.sendall(head.encode())
+            connection.sendall(f"HTTP/1.1 200 OK\r\n{header}\r\n".encode())
             while True:
                 connection.sendall(b" ")
                 sleep(0.05)
@@ -124,7 +122,7 @@ def test_a_response_that_never_ends(head: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_response_that_is_too_large(
     headers: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "LARGEST", 2**20)
+    monkeypatch.setattr(api_client, "LARGEST", 2**20)
 
     def app(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         start("200 OK", headers)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException, HTTPMessage, HTTPResponse, IncompleteRead
 from socket import gaierror
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import Request
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 import msgspec
 
@@ -22,7 +22,6 @@ from hookrow import __version__
 from hookrow.errors import ConfigurationError
 from hookrow.http import is_loopback
 from hookrow.postmark_api.errors import APIError, Unconfirmed, error_of, unexpected
-from hookrow.postmark_api.transport import Excessive, opener, read
 
 ADDRESS = "https://api.postmarkapp.com"
 
@@ -31,6 +30,13 @@ TIMEOUT = 30.0
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """In seconds, before each repetition after a temporary error that states no other wait."""
+
+LONGEST = 120.0
+"""In seconds; the limit for a whole body, each part of which may arrive before a timeout."""
+
+LARGEST = 64 * 2**20
+"""In bytes; the limit for a body. A page of 500 messages has a few MiB, but all suppressions of a
+stream are in one response, with about 150 bytes each."""
 
 MAX_SKEW = timedelta(minutes=5)
 """The largest difference between our clock and the provider's."""
@@ -46,6 +52,15 @@ _UNREACHABLE = (*_PASSING, ssl.SSLCertVerificationError, UnicodeError)
 """The errors after which no request was sent."""
 
 T = TypeVar("T")
+
+
+class _Excessive(OSError):
+    """A response exceeds a limit."""
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Follow no redirect, because it might take the token to another host."""
 
 
 class PostmarkAPI:
@@ -80,7 +95,10 @@ class PostmarkAPI:
         """The shortest time between the starts of two requests, in seconds."""
         self._next = 0.0
         self._responded = False
-        self._open = opener(secure=self.address.startswith("https"))
+        is_secure = self.address.startswith("https")
+        # With plain http, a proxy would see the token.
+        proxies = ProxyHandler(None if is_secure else {})
+        self._open = build_opener(_NoRedirects(), proxies).open
 
     def hide(self, *texts: str) -> None:
         """Remove these texts, too, from all later messages."""
@@ -137,7 +155,7 @@ class PostmarkAPI:
                 response = error
             with response:
                 status, head = response.status, response.headers
-                text = read(response)
+                text = _read(response)
         except (OSError, HTTPException, UnicodeError) as error:  # the last for a host like "a..b"
             raise self._no_response(error, changes=data is not None) from error
         self._responded = True
@@ -163,13 +181,13 @@ class PostmarkAPI:
                 # An address that has responded before is right, so the error will pass.
                 temporary=self._responded and not changes and isinstance(cause, _PASSING),
             )
-        if isinstance(cause, Excessive):
+        if isinstance(cause, _Excessive):
             text = f"The response of the {api} {text}: check the address, or try again later."
         else:
             text = f"The {api} did not respond ({text}): try again later."
         if changes:
             return Unconfirmed(text)
-        return APIError(text, temporary=not isinstance(cause, Excessive))
+        return APIError(text, temporary=not isinstance(cause, _Excessive))
 
     def clean(self, value: Any, keep: Collection[str] = ()) -> Any:  # noqa: ANN401 - a value of JSON
         """Return a decoded body whose texts can be printed: without the token and the secrets.
@@ -192,6 +210,20 @@ class PostmarkAPI:
                 return "".join(printable)[:LONGEST_MESSAGE]
             case _:
                 return value
+
+
+def _read(response: HTTPResponse) -> bytes:
+    """Return the body. Raises `_Excessive`, and `IncompleteRead` if the connection was closed."""
+    body, expected, until = bytearray(), response.length, time.monotonic() + LONGEST
+    while (expected is None or len(body) < expected) and (part := response.read1(2**16)):
+        body += part
+        if len(body) > LARGEST:
+            raise _Excessive(f"is larger than {LARGEST >> 20} MiB")
+        if time.monotonic() > until:
+            raise _Excessive(f"is not complete after {LONGEST:g} s")
+    if expected is not None and len(body) < expected:
+        raise IncompleteRead(bytes(body), expected - len(body))
+    return bytes(body)
 
 
 def _check_clock(head: HTTPMessage) -> None:
