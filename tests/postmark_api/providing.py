@@ -1,10 +1,16 @@
 """Support for the tests of Postmark's API: a stand-in, and a hookrow to which it posts."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+import pytest
 
 from hookrow import Postmark, Receiver
+from hookrow.diagnostics.probe import accepts
+from hookrow.postmark_api import rotate
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.postmark_api import PostmarkStandIn
@@ -12,26 +18,12 @@ from hookrow.wsgi import WSGI
 from loopback import loopback
 from wire import ENDPOINT, SECRET
 
+Home = TypeVar("Home")
+"""The state of the provider and of hookrow."""
+
 
 class Killed(BaseException):
     """The process was killed."""
-
-
-class Fragile(PostmarkAPI):
-    """A client whose process is killed at its nth request, before or after it is sent."""
-
-    def __init__(self, *arguments: Any, at: int, sent: bool, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(*arguments, **options)
-        self._left, self._sent = at, sent
-
-    def _send(self, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - as in the client
-        self._left -= 1
-        if not self._left and not self._sent:
-            raise Killed
-        found = super()._send(*arguments)
-        if not self._left:
-            raise Killed
-        return found
 
 
 def client(api: PostmarkStandIn, **options: Any) -> PostmarkAPI:  # noqa: ANN401 - of the client
@@ -54,26 +46,57 @@ def writes(api: PostmarkStandIn) -> Sequence[str]:
 
 
 def kill_at_each_request(
-    run: Callable[[PostmarkAPI], object],
-    start: Callable[[], PostmarkStandIn],
-    describe: Callable[[PostmarkStandIn], object],
+    start: Callable[[], AbstractContextManager[Home]],
+    run: Callable[[Home], object],
+    describe: Callable[[Home], object],
 ) -> int:
     """Kill a run at each of its requests and repeat it; the state must be as without the kill.
 
-    Returns the number of requests of a run.
+    A request is one to the provider or a probe of an instance; the kill is before or after it.
+    `start` returns the state before a run. Returns the number of requests of a run.
     """
-    with start() as api:
-        run(client(api))
-        expected, count = describe(api), len(api.requests)
-    for number in range(1, count + 1):
-        for sent in (False, True):
-            with start() as api:
-                fragile = Fragile(api.token, api.address, at=number, sent=sent)
-                try:
-                    run(fragile)
-                except Killed:
-                    run(client(api))
-                else:
-                    raise AssertionError("the run was not killed")
-                assert describe(api) == expected, (number, sent)
-    return count
+    with start() as home:
+        run(home)
+        expected = describe(home)
+    for after in (False, True):
+        for number in count(1):
+            with start() as home:
+                if not _is_killed(partial(run, home), partial(describe, home), number, after=after):
+                    break
+                run(home)
+                assert describe(home) == expected, (number, after)
+    return number - 1
+
+
+def _is_killed(
+    run: Callable[[], object], describe: Callable[[], object], number: int, *, after: bool
+) -> bool:
+    """Kill a run at a request; return False if it has fewer requests.
+
+    The kill is an exception that nothing handles, and no `finally` may change the state, because
+    none would run in a process that is killed.
+    """
+    left = number
+    found: object = None
+
+    def kill_at(function: Callable[..., object]) -> Callable[..., object]:
+        def wrapped(*arguments: object, **options: object) -> object:
+            nonlocal left, found
+            left -= 1
+            result = function(*arguments, **options) if left or after else None
+            if left == 0:
+                found = describe()
+                raise Killed
+            return result
+
+        return wrapped
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostmarkAPI, "_send", kill_at(PostmarkAPI._send))
+        patch.setattr(rotate, "accepts", kill_at(accepts))
+        try:
+            run()
+        except Killed:
+            assert describe() == found
+            return True
+    return False

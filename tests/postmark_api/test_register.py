@@ -1,6 +1,7 @@
 """Registering webhooks at the provider."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -188,13 +189,14 @@ def test_a_change_that_was_lost_is_repeated(api: PostmarkStandIn, url: str) -> N
 
 
 def test_a_run_that_is_killed_can_be_repeated(url: str) -> None:
-    def start() -> PostmarkStandIn:
-        api = PostmarkStandIn()
-        old = Webhook(7, "https://old.example.com/provider/webhooks", "broadcast")
-        api.state.webhooks[7] = old
-        return api
+    @contextmanager
+    def start() -> Iterator[PostmarkStandIn]:
+        with PostmarkStandIn() as api:
+            old = Webhook(7, "https://old.example.com/provider/webhooks", "broadcast")
+            api.state.webhooks[7] = old
+            yield api
 
-    count = kill_at_each_request(lambda api: run(api, url), start, described)
+    count = kill_at_each_request(start, lambda api: run(client(api), url), described)
     assert count > 5
 
 

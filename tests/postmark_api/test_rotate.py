@@ -1,22 +1,19 @@
 """The rotation of a webhook's secret."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
-from providing import Fragile, Killed, client, writes
+from providing import client, kill_at_each_request, writes
 
 from hookrow import Postmark, Receiver
-from hookrow.diagnostics.probe import accepts
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import rotate, secret_file
-from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, VerificationFailed
 from hookrow.postmark_api.register import Wanted, register
 from hookrow.postmark_api.rotate import COUNTED_WITHIN, RETRIES_FOR, Rotation
@@ -32,8 +29,6 @@ from wire import ENDPOINT, SECRET
 
 HEADER = "X-Provider-Secret"
 STEP = timedelta(seconds=1)
-
-RunKilled: TypeAlias = Callable[[Callable[[PostmarkAPI], object], int], bool]
 
 
 @dataclass
@@ -55,8 +50,8 @@ class Home:
         if self.reloads:
             self.postmark.accept(*self.file.read())
 
-    def rotation(self, api: PostmarkAPI | None = None, *, dry_run: bool = False) -> Rotation:
-        used = api or client(self.api)
+    def rotation(self, *, dry_run: bool = False) -> Rotation:
+        used = client(self.api)
         return Rotation(
             api=used,
             file=self.file,
@@ -67,8 +62,8 @@ class Home:
             notify=self.notes.append,
         )
 
-    def finish(self, store: MemoryStore | None = None, api: PostmarkAPI | None = None) -> list[str]:
-        return [*self.rotation(api).finish(store or MemoryStore())]
+    def finish(self, store: MemoryStore | None = None) -> list[str]:
+        return [*self.rotation().finish(store or MemoryStore())]
 
     def secrets_at_the_provider(self) -> set[str]:
         return {each.headers[0]["Value"] for each in self.api.webhooks}
@@ -311,72 +306,49 @@ def test_an_instance_whose_url_is_not_valid(home: Home) -> None:
     assert home.file.read() == [SECRET]
 
 
-@pytest.fixture(params=[False, True, None], ids=["before", "after", "probe"])
-def run_killed(home: Home, request: pytest.FixtureRequest) -> RunKilled:
-    """Return a function that kills a run at its nth request, and returns whether it did.
-
-    The request is one to the provider, before or after it is sent, or a probe of an instance.
-    """
-    sent: bool | None = request.param
-
-    def run_killed(run: Callable[[PostmarkAPI], object], number: int) -> bool:
-        left = number
-
-        def probe(*arguments: Any, **options: Any) -> bool | None:  # noqa: ANN401 - passed on
-            nonlocal left
-            left -= 1
-            if not left and sent is None:
-                raise Killed
-            return accepts(*arguments, **options)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rotate, "accepts", probe)
-            at = 0 if sent is None else number
-            try:
-                run(Fragile(home.api.token, home.api.address, at=at, sent=bool(sent)))
-            except Killed:
-                return True
-        assert number > 3
-        return False
-
-    return run_killed
-
-
-def test_a_killed_run_can_be_repeated(home: Home, run_killed: RunKilled) -> None:
+def test_a_killed_run_can_be_repeated(home: Home) -> None:
     """There is never a third secret, nor a webhook whose secret is not accepted."""
-    number, killed = 0, True
-    while killed:
-        number += 1
+
+    @contextmanager
+    def start() -> Iterator[Home]:
         home.file.path.write_text(f"{SECRET}\n")
         home.file.delete_state()
         home.postmark.accept(SECRET)
         for each in home.api.webhooks:
             each.headers = ({"Name": HEADER, "Value": SECRET},)
-        killed = run_killed(lambda api: [*home.rotation(api).begin()], number)
-        assert home.secrets_at_the_provider() <= {*home.postmark.secrets}
-        list(home.rotation().begin())
-        secrets = home.file.read()
-        assert (len(secrets), secrets[1]) == (2, SECRET)
-        assert home.secrets_at_the_provider() == {secrets[0]}
-        assert home.file.state.rotated_at is not None
+        yield home
+
+    def describe(home: Home) -> object:
+        newest, *old = home.file.read()
+        at_provider = home.secrets_at_the_provider()
+        assert at_provider <= {*home.postmark.secrets}
+        return old, [each == newest for each in at_provider], home.file.state
+
+    count = kill_at_each_request(start, lambda home: [*home.rotation().begin()], describe)
+    assert count > 3
+    assert describe(home) == ([SECRET], [True], State(home.now))
 
 
-def test_a_killed_end_can_be_repeated(home: Home, run_killed: RunKilled) -> None:
+def test_a_killed_end_can_be_repeated(home: Home) -> None:
     """It ends when no instance accepts the old secret, and nothing else is left."""
     list(home.rotation().begin())
-    secrets = home.file.read()
-    rotated_at = home.now
+    secrets, rotated_at = home.file.read(), home.now
     home.now += RETRIES_FOR
-    number, killed = 0, True
-    while killed:
-        number += 1
+
+    @contextmanager
+    def start() -> Iterator[Home]:
         home.file.write(secrets)
         home.file.set_state(rotated_at)
         home.postmark.accept(*secrets)
-        killed = run_killed(lambda api: home.finish(api=api), number)
-        home.finish()
-        assert home.file.read() == [*home.postmark.secrets] == secrets[:1]
-        assert [*home.file.path.parent.iterdir()] == [home.file.path]
+        yield home
+
+    def describe(home: Home) -> object:
+        files = [each.read_text() for each in home.file.path.parent.iterdir()]
+        return home.file.read(), [*home.postmark.secrets], sorted(files)
+
+    assert kill_at_each_request(start, lambda home: home.finish(), describe) > 3
+    newest = secrets[:1]
+    assert describe(home) == (newest, newest, [f"{newest[0]}\n"])
 
 
 @pytest.mark.parametrize("function", ["NamedTemporaryFile", "os.fchown"])
