@@ -67,7 +67,6 @@ def rotate(
         streams=chosen,
         instances=instances,
         dry_run=dry_run,
-        notify=lambda text: click.echo(text, err=True),
     )
     if not as_json:
         click.echo(f"Server {server.name} ({server.id})")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from hookrow.core.log_entry import RECORD_TYPES
@@ -70,16 +72,20 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a stream's webhook; `id` is None if it is to be created.
+    """A change of the webhook of a stream; `id` is None if it is to be created.
 
     `reasons` has a sentence for each difference. Without `body`, the webhook is as wanted, but its
     triggers must be verified.
     """
 
-    stream: Stream
+    stream: str
     id: int | None
     reasons: Sequence[str]
     body: Mapping[str, object] = field(repr=False)
+
+
+Plan: TypeAlias = tuple[Webhook | None, Change | None]
+"""A webhook, if it exists, and the change that it needs, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,29 +116,44 @@ def register(
     planned = {stream.id: plan(api, wanted, stream) for stream in streams}
     for stream in streams:
         webhook, change = planned[stream.id]
-        made: list[Change] = []
-        attempts = 0
-        while change and not dry_run:
+        changes: Sequence[Change] = [change] if change else []
+        if change and not dry_run:
+            webhook, changes = settle(api, partial(plan, api, wanted, stream), sleep)
+        yield Registered(stream, webhook.id if webhook else None, changes)
+
+
+def settle(
+    api: PostmarkAPI, find: Callable[[], Plan], sleep: Callable[[float], object]
+) -> tuple[Webhook | None, Sequence[Change]]:
+    """Change a webhook until it needs no change; return it, and the changes made.
+
+    `find` reads the present state. Raises `APIError`; see `VerificationFailed`.
+    """
+    made: list[Change] = []
+    tried: Change | None = None
+    attempts = 0
+    while True:
+        webhook, change = find()
+        if tried and change != tried:
+            made.append(tried)
+        if change is None:
+            return webhook, made
+        if attempts == ATTEMPTS:
+            raise APIError(
+                f"The webhook of the stream {change.stream} still differs after {ATTEMPTS} "
+                f"changes: {' '.join(change.reasons)} Does something else change it?"
+            )
+        attempts += 1
+        try:
+            _apply(api, change)
+        except Unconfirmed:
             if attempts == ATTEMPTS:
-                raise APIError(
-                    f"The webhook of the stream {stream.id} still differs after {ATTEMPTS} "
-                    f"changes: {' '.join(change.reasons)} Does something else change it?"
-                )
-            attempts += 1
-            try:
-                _apply(api, change)
-            except Unconfirmed:
-                if attempts == ATTEMPTS:
-                    raise
-                sleep(SETTLE)
-            tried = change
-            webhook, change = plan(api, wanted, stream)
-            if change != tried:
-                made.append(tried)
-        yield Registered(stream, webhook.id if webhook else None, [change] if change else made)
+                raise
+            sleep(SETTLE)
+        tried = change
 
 
-def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | None, Change | None]:
+def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> Plan:
     """Return our webhook of a stream, and the necessary change. Raises as `register` does."""
     webhook = _find(read_webhooks(api, stream), stream)
     triggers = stream.available(wanted.triggers)
@@ -145,7 +166,7 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
             "HttpHeaders": [{"Name": SECRET_HEADER, "Value": secret}],
             "Triggers": {each: _enabled(each) for each in sorted(triggers)},
         }
-        return None, Change(stream, None, ["The stream has no webhook."], body)
+        return None, Change(stream.id, None, ["The stream has no webhook."], body)
     reasons: list[str] = []
     body = {}
     if webhook.url != wanted.url:
@@ -163,11 +184,11 @@ def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> tuple[Webhook | No
             for each in sorted(differing)
         }
     if body:
-        return webhook, Change(stream, webhook.id, reasons, {**body, "Verify": True})
+        return webhook, Change(stream.id, webhook.id, reasons, {**body, "Verify": True})
     paused = read_statistics(api, webhook).unverified(webhook)
     if paused:
         reasons = _sentences(webhook.differences(triggers, paused))
-        return webhook, Change(stream, webhook.id, reasons, {})
+        return webhook, Change(stream.id, webhook.id, reasons, {})
     return webhook, None
 
 

@@ -17,12 +17,12 @@ from hookrow.describe import format_time, pluralize
 from hookrow.diagnostics.probe import accepts, parse_url
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.errors import APIError, Unconfirmed, VerificationFailed
+from hookrow.postmark_api.errors import APIError, VerificationFailed
+from hookrow.postmark_api.register import Change, Plan, settle
 from hookrow.postmark_api.secret_file import SecretFile
 from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
-from hookrow.receiver.hourly import COUNT_EVERY
 from hookrow.stores import Store
-from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.log import RequestKind
 
 RETRIES_FOR = timedelta(minutes=72)
 """How long the provider repeats a notification; the first attempts may have had the old secret."""
@@ -39,20 +39,13 @@ WAIT = 300.0
 POLL_EVERY = 2.0
 """In seconds."""
 
-ATTEMPTS = 3
-"""The largest number of attempts to change a webhook in a run."""
-
-COUNTED_WITHIN = COUNT_EVERY + 15
-"""In seconds; every process writes the number of uses of the old secret within this time."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
     """A rotation of the secret in a file; see `begin` and `finish`.
 
     `instances` are the URLs at which the instances of hookrow receive notifications; without any,
-    those of the webhooks are used. `sleep` and `now` are the clock. `notify` receives sentences
-    that are not steps.
+    those of the webhooks are used. `sleep` and `now` are the clock.
     """
 
     api: PostmarkAPI
@@ -62,7 +55,6 @@ class Rotation:
     dry_run: bool = False
     sleep: Callable[[float], object] = time.sleep
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    notify: Callable[[str], object] = lambda _: None
 
     def begin(self) -> Iterator[str]:
         """Give the webhooks a new secret; yield a sentence about each step.
@@ -140,7 +132,8 @@ class Rotation:
         removed = old or [each for each in self.file.state.removed if each != newest]
         self.api.hide(*removed)
         if old:
-            rotated_at = self._check_unused(store)
+            rotated_at = self._check_retries()
+            yield from self._check_uses(store)
             if not self.dry_run:
                 self.file.set_state(rotated_at, old)
                 self.file.write([newest])
@@ -155,10 +148,10 @@ class Rotation:
         if removed:
             yield "The rotation is complete."
 
-    def _check_unused(self, store: Store | None) -> datetime:
+    def _check_retries(self) -> datetime:
         """Return the time of the rotation.
 
-        Raises `ConfigurationError` if an old secret may still be used.
+        Raises `ConfigurationError` while the provider may repeat notifications with an old secret.
         """
         now, rotated_at = self.now(), self.file.state.rotated_at
         if rotated_at is None:
@@ -171,30 +164,23 @@ class Rotation:
                 "The provider may repeat notifications with the old secret for another "
                 f"{pluralize(minutes, 'minute')}: try again after {format_time(until)}."
             )
+        return rotated_at
+
+    def _check_uses(self, store: Store | None) -> Iterator[str]:
+        """Raise `ConfigurationError` if an old secret was used recently; warn without a log."""
         if store is None:
             raise ConfigurationError(
                 "The log, which has the last use of the old secret, cannot be opened: set the "
                 "database, and try again."
             )
         if store.log is None:
-            self.notify(
+            yield (
                 "Warning: The log is disabled, so the command cannot see whether the old secret is "
                 "still used."
             )
-            return rotated_at
-        self._check_log(store.log)
-        self.notify(
-            f"Waiting for {COUNTED_WITHIN:.0f} s, because the uses of the old secret are written "
-            "once a minute."
-        )
-        self.sleep(COUNTED_WITHIN)
-        self._check_log(store.log)
-        return rotated_at
-
-    def _check_log(self, log: LogReader) -> None:
-        """Raise `ConfigurationError` if an old secret was used recently."""
+            return
         since = self.now() - timedelta(hours=2)
-        used = log.requests(RequestKind.OLD_SECRET, since).last
+        used = store.log.requests(RequestKind.OLD_SECRET, since).last
         if used is not None and used > since:
             raise ConfigurationError(
                 f"The old secret was used in the hour from {format_time(used)}: find its "
@@ -216,11 +202,9 @@ class Rotation:
         return [each for each in self._webhooks() if each.secrets != [secret]]
 
     def _change(self, webhook: Webhook, secret: str) -> bool:
-        """Give a webhook the secret, and verify that it has it.
+        """Give a webhook the secret; return True if it had to be changed."""
 
-        Return True if it had to be changed.
-        """
-        for attempt in range(ATTEMPTS + 1):
+        def find() -> Plan:
             found = next((each for each in self._webhooks() if each.id == webhook.id), None)
             if found is None:
                 raise APIError(
@@ -228,19 +212,16 @@ class Rotation:
                     "rotation: run the command again."
                 )
             if found.secrets == [secret]:
-                return attempt > 0
-            if attempt < ATTEMPTS:
-                try:
-                    body = {"HttpHeaders": found.with_secret(secret), "Verify": True}
-                    self.api.put(f"/webhooks/{webhook.id}", body)
-                except VerificationFailed as error:
-                    error.url = found.address
-                    raise
-                except Unconfirmed:
-                    continue
-        raise APIError(
-            f"Webhook {webhook.id} does not have the new secret after {ATTEMPTS} changes."
-        )
+                return found, None
+            body = {"HttpHeaders": found.with_secret(secret), "Verify": True}
+            return found, Change(found.stream, found.id, ["It has an old secret."], body)
+
+        try:
+            _, made = settle(self.api, find, self.sleep)
+        except VerificationFailed as error:
+            error.url = webhook.address
+            raise
+        return bool(made)
 
     def _wait(self, secret: str, verb: str, *, accepted: bool) -> Iterator[str]:
         """Wait until all instances accept or reject a secret. Raises `ConfigurationError`."""
