@@ -294,7 +294,6 @@ def test_reconcile(run: Run, api: PostmarkStandIn, command: Command) -> None:
         "unknown": 1,
         "undelivered": 0,
         "unknown_there": 5,
-        "expired": 0,
         "failed": 0,
         "incomplete": [],
     }

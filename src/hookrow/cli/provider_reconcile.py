@@ -132,7 +132,6 @@ def _describe(result: Reconciled, *, dry_run: bool) -> str:
         "Events that match no row here": result.unknown,
         "Messages that the provider has not delivered": result.undelivered,
         "Messages that the provider does not know": result.unknown_there,
-        "Messages that the provider no longer keeps": result.expired,
         "Events that are in the log as failed": result.failed,
     }
     sentences += [f"{text}: {count:,}." for text, count in others.items() if count]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -26,7 +26,6 @@ from hookrow.postmark_api.webhooks import Stream
 from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores import State, Store
-from hookrow.stores.census import Undelivered
 from hookrow.stores.suppressions import Filter, Span
 
 RETENTION = timedelta(days=45)
@@ -63,9 +62,9 @@ class Reconciled:
 
     `lifted` are suppressions that no stream has any more. Of the provider's events, `unknown`
     match no row here. Of our dispatches, `undelivered` are not delivered according to the provider
-    either, and `unknown_there` is the number of messages that it does not know, except `expired`
-    ones, which were sent before `RETENTION`. `failed` events were logged as failed. `incomplete`
-    names the lists of which the provider did not return all rows.
+    either, and `unknown_there` are not known to it, for example because it no longer keeps them.
+    `failed` events were logged as failed. `incomplete` names the lists of which the provider did
+    not return all rows.
     """
 
     suppressions: int = 0
@@ -75,48 +74,45 @@ class Reconciled:
     unknown: int = 0
     undelivered: int = 0
     unknown_there: int = 0
-    expired: int = 0
     failed: int = 0
     incomplete: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
 class Reconciliation:
-    """Records events since a time that changes something here.
+    """Records events since a time that change something here.
 
     Suppressions and opens are those of `streams`; so are deliveries, if they are `chosen`.
     `server` is the id of the provider's server, for the bodies. In a `dry_run`, nothing is
     recorded. `report` receives each event to be recorded.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a run
-        self,
-        api: PostmarkAPI,
-        store: Store,
-        parser: BodyParser,
-        streams: Sequence[Stream],
-        *,
-        since: datetime,
-        chosen: bool = False,
-        server: int = 0,
-        dry_run: bool = False,
-        report: Callable[[Arrival], object] = lambda _: None,
-    ) -> None:
-        self.result = Reconciled()
-        self._api, self._store, self._parser, self._streams = api, store, parser, streams
-        self._since, self._server, self._dry_run = since, server, dry_run
-        self._asked = {each.id for each in streams} if chosen else None
-        self._sent_since = max(since, EARLIEST) - DEFERRED_FOR
-        self._report = report
+    api: PostmarkAPI
+    store: Store
+    parser: BodyParser
+    streams: Sequence[Stream]
+    _: KW_ONLY
+    since: datetime
+    chosen: bool = False
+    server: int = 0
+    dry_run: bool = False
+    report: Callable[[Arrival], object] = lambda _: None
+    result: Reconciled = field(default_factory=Reconciled, init=False)
+
+    @property
+    def _sent_since(self) -> datetime:
+        """The time since which the messages were sent that the provider is asked about."""
+        return max(self.since, EARLIEST) - DEFERRED_FOR
 
     def count_undelivered(self) -> tuple[int, bool]:
         """Return the number of dispatches to ask about, and whether it counts only recent ones.
 
         A dispatch whose time is null, in a column of times, is not counted, but is asked about.
         """
-        recent = self._store.census.undelivered(self._sent_since)
+        recent = self.store.census.undelivered(self._sent_since)
         if recent is not None:
             return recent, True
-        return self._store.census.undelivered() or 0, False
+        return self.store.census.undelivered() or 0, False
 
     def steps(self, every_stream: Sequence[Stream] = ()) -> Iterator[int]:
         """Record suppressions, opens, then deliveries; yield the number of messages asked about.
@@ -131,22 +127,22 @@ class Reconciliation:
                 f"({archived}), so no suppression can be lifted: restore them, or omit --lift."
             )
         started = datetime.now(UTC)
-        dumps = {each.id: self._dump(each.id) for each in {*self._streams, *every_stream}}
-        rows = sorted((row for each in self._streams for row in dumps[each.id]), key=_created)
-        recent = [events.suppression(each) for each in rows if _created(each) >= self._since]
+        dumps = {each.id: self._dump(each.id) for each in {*self.streams, *every_stream}}
+        rows = sorted((row for each in self.streams for row in dumps[each.id]), key=_created)
+        recent = [events.suppression(each) for each in rows if _created(each) >= self.since]
         for group in _groups(recent, GROUP):
             self.result.suppressions += self._record(group)
             yield 0
         if every_stream:
             listed = {fold(row["EmailAddress"]) for rows in dumps.values() for row in rows}
             yield from self._lift(listed, started - SETTLED)
-        for stream in self._streams:
-            yield from self._record_opens(stream, Window.around(self._since, started))
-        yield from self._record_deliveries(started)
+        for stream in self.streams:
+            yield from self._record_opens(stream, started)
+        yield from self._record_deliveries()
 
     def _lift(self, listed: set[str], at: datetime) -> Iterator[int]:
         """Reactivate the suppressed subscribers who are not listed."""
-        reader = self._store.suppressions
+        reader = self.store.suppressions
         selected, span = reader.plan(Filter()), Span(oldest=True)
         while found := reader.read(span, selected, limit=PAGE):
             absent = [each.email for each in found if fold(each.email) not in listed]
@@ -155,21 +151,21 @@ class Reconciliation:
                 yield 0
             span = span._replace(after=found[-1].position)
 
-    def _record_opens(self, stream: Stream, window: Window) -> Iterator[int]:
-        reader = OpensReader(self._api, stream.id)
-        for page in reader.read(window):
+    def _record_opens(self, stream: Stream, until: datetime) -> Iterator[int]:
+        reader = OpensReader(self.api, stream.id)
+        for page in reader.read(Window.around(self.since, until)):
             for group in _groups([events.opening(each) for each in self._recent(page)], GROUP):
                 self.result.opens += self._record(group)
             yield 0
         if reader.incomplete:
             self.result.incomplete.append(f"Opens of {stream.id}")
 
-    def _record_deliveries(self, now: datetime) -> Iterator[int]:
+    def _record_deliveries(self) -> Iterator[int]:
         """Ask about the dispatches without a delivery, the oldest first."""
-        census, after = self._store.census, None
+        census, after = self.store.census, None
         while page := census.list_undelivered(self._sent_since, after=after, limit=PAGE):
             for some in _groups(page, STEP):
-                deliveries = [each for one in some for each in self._deliveries(one, now)]
+                deliveries = [each for one in some for each in self._deliveries(one.message_id)]
                 self.result.deliveries += self._record(deliveries)
                 yield len(some)
             after = page[-1].place
@@ -177,22 +173,20 @@ class Reconciliation:
     def _dump(self, stream: str) -> Sequence[Mapping[str, Any]]:
         """Return all suppressions of a stream."""
         path = f"/message-streams/{stream}/suppressions/dump"
-        rows = self._api.get(path).get("Suppressions")
+        rows = self.api.get(path).get("Suppressions")
         if not isinstance(rows, list) or not all(map(_is_suppression, rows)):
             raise APIError(unexpected(path))
         return [{**each, "MessageStream": stream} for each in rows]
 
-    def _deliveries(self, dispatch: Undelivered, now: datetime) -> Sequence[Mapping[str, Any]]:
-        """Return the deliveries of the message of a dispatch."""
-        found = self._details(dispatch.message_id)
+    def _deliveries(self, message_id: str) -> Sequence[Mapping[str, Any]]:
+        """Return the deliveries of a message."""
+        found = self._details(message_id)
         if found is None:
-            expired = dispatch.sent_at is not None and dispatch.sent_at < now - RETENTION
-            self.result.expired += expired
-            self.result.unknown_there += not expired
+            self.result.unknown_there += 1
             return ()
-        if self._asked is not None and found.get("MessageStream") not in self._asked:
+        if self.chosen and found.get("MessageStream") not in {each.id for each in self.streams}:
             return ()
-        deliveries = events.deliveries(dispatch.message_id, found)
+        deliveries = events.deliveries(message_id, found)
         self.result.undelivered += not deliveries
         return self._recent(deliveries, "DeliveredAt")
 
@@ -201,7 +195,7 @@ class Reconciliation:
         if not _MESSAGE_ID.fullmatch(message_id):  # it is of another provider
             return None
         try:
-            return self._api.get(f"/messages/outbound/{message_id}/details")
+            return self.api.get(f"/messages/outbound/{message_id}/details")
         except APIError as error:
             if error.code != UNKNOWN_MESSAGE:
                 raise
@@ -216,12 +210,12 @@ class Reconciliation:
             for each in rows
             if isinstance(each.get("MessageID"), str)
             and (at := _time(each.get(name)))
-            and at >= self._since
+            and at >= self.since
         ]
 
     def _arrival(self, payload: Mapping[str, Any]) -> Arrival:
-        body = json.dumps({**payload, "ServerID": self._server}).encode()
-        part = limit_to(self._parser.parse(body), self._store.recorded)
+        body = json.dumps({**payload, "ServerID": self.server}).encode()
+        part = limit_to(self.parser.parse(body), self.store.recorded)
         return Arrival(
             part.notification,
             body,
@@ -229,13 +223,13 @@ class Reconciliation:
             source=Source.RECONCILE,
             unsupported=part.unsupported,
             attempts=0,
-            provider=self._parser.name,
+            provider=self.parser.name,
         )
 
     def _record(self, payloads: Sequence[Mapping[str, Any]]) -> int:
         """Record those events of a group that change something; return their number."""
         arrivals = [self._arrival(each) for each in payloads]
-        with self._store.reading() as reading:
+        with self.store.reading() as reading:
             rows = reading.find(lookup_keys(arrivals))
             outcomes = [decide(each, rows) for each in arrivals]
             states = reading.read(affected_rows(outcomes))
@@ -245,10 +239,10 @@ class Reconciliation:
                 self.result.unknown += 1
             elif any(_is_new(each, states.get(each.row, {})) for each in outcome.changes):
                 new.append(arrival)
-                self._report(arrival)
-        if self._dry_run or not new:
+                self.report(arrival)
+        if self.dry_run or not new:
             return len(new)
-        done = [isinstance(each, Recorded) for each in replay(self._store, new)]
+        done = [isinstance(each, Recorded) for each in replay(self.store, new)]
         self.result.failed += done.count(False)
         return done.count(True)
 
