@@ -41,25 +41,18 @@ def register(
     them: hookrow must be running at the URL, with acknowledge_tests. If nothing is wrong, nothing
     is changed.
     """
-    from hookrow.postmark_api import register, webhooks
+    from hookrow.postmark_api import register
     from hookrow.postmark_api.errors import VerificationFailed
-    from hookrow.postmark_api.status import check_server
 
     session.require_secret()
-    api = session.api
-    wanted = session.wanted(url)
-    server = webhooks.read_server(api)
-    chosen = webhooks.read_streams(api, streams)
+    with session.open_log() as store:
+        server, chosen = session.connect(store, streams, url)
     if not chosen:
         raise ConfigurationError(f"The server {server.name} has no message stream that sends mail.")
-    with session.open_log() as store:
-        if store is not None:
-            found = (each for one in chosen for each in webhooks.read_webhooks(api, one))
-            check_server(server, store, found, wanted)
     if not as_json:
         click.echo(f"Server {server.name} ({server.id})")
     try:
-        for each in register.register(api, wanted, chosen, dry_run=dry_run):
+        for each in register.register(session.api, session.wanted(url), chosen, dry_run=dry_run):
             _print_registered(each, dry_run=dry_run, as_json=as_json)
     except VerificationFailed as error:
         raise describe_failure(error, url) from error

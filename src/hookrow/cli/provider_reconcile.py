@@ -51,16 +51,12 @@ def reconcile(
     skipped.
     """
     from hookrow.postmark_api import reconcile, webhooks
-    from hookrow.postmark_api.status import check_server
 
     api, since = session.api, since.replace(tzinfo=UTC)
     now = datetime.now(UTC)
     if since > now:
         raise click.BadParameter("the day is in the future.", param_hint="--since")
     api.interval = reconcile.INTERVAL
-    server = webhooks.read_server(api)
-    chosen = webhooks.read_streams(api, streams)
-    every = webhooks.read_streams(api, archived=True) if lift else ()
     if since < now - reconcile.RETENTION:
         days = reconcile.RETENTION.days
         click.echo(
@@ -69,8 +65,8 @@ def reconcile(
             err=True,
         )
     with session.app.open_store(session.database_url) as store:
-        found = (each for one in chosen for each in webhooks.read_webhooks(api, one))
-        check_server(server, store, found, session.wanted())
+        server, chosen = session.connect(store, streams)
+        every = webhooks.read_streams(api, archived=True) if lift else ()
         run = reconcile.Reconciliation(
             api,
             store,

@@ -45,8 +45,6 @@ def rotate(
     from hookrow.postmark_api.errors import VerificationFailed
     from hookrow.postmark_api.rotate import Rotation
     from hookrow.postmark_api.secret_file import SecretFile
-    from hookrow.postmark_api.status import check_server
-    from hookrow.postmark_api.webhooks import read_server, read_streams, read_webhooks
 
     if session.secret_file is None:
         raise ConfigurationError(
@@ -59,23 +57,16 @@ def rotate(
         raise click.UsageError(
             "--finish removes the old secret for all message streams: omit --stream."
         )
-    server = read_server(session.api)
-    chosen = read_streams(session.api, streams)
-    rotation = Rotation(
-        api=session.api,
-        file=SecretFile(Path(session.secret_file), partial(read_secrets, (), session.secret_file)),
-        streams=chosen,
-        instances=instances,
-        dry_run=dry_run,
-    )
-    if not as_json:
-        click.echo(f"Server {server.name} ({server.id})")
-    try:
-        with session.open_log() as store:
-            if store is not None:
-                found = (each for one in chosen for each in read_webhooks(session.api, one))
-                check_server(server, store, found, session.wanted())
+    file = SecretFile(Path(session.secret_file), partial(read_secrets, (), session.secret_file))
+    with session.open_log() as store:
+        server, chosen = session.connect(store, streams)
+        if not as_json:
+            click.echo(f"Server {server.name} ({server.id})")
+        rotation = Rotation(
+            api=session.api, file=file, streams=chosen, instances=instances, dry_run=dry_run
+        )
+        try:
             for step in rotation.finish(store) if finish else rotation.begin():
                 click.echo(msgspec.json.encode({"step": step}).decode() if as_json else step)
-    except VerificationFailed as error:
-        raise describe_failure(error, error.url) from error
+        except VerificationFailed as error:
+            raise describe_failure(error, error.url) from error

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hookrow.postmark_api.client import PostmarkAPI
     from hookrow.postmark_api.errors import VerificationFailed
     from hookrow.postmark_api.register import Wanted
+    from hookrow.postmark_api.webhooks import Server, Stream
 
 API = option(
     "--provider-api",
@@ -78,6 +79,25 @@ class Session:
 
         triggers = triggers_of(self.app.recorded)
         return Wanted(url=url, secrets=self.secrets, triggers=triggers)
+
+    def connect(
+        self, store: Store | None, streams: Sequence[str], url: str | None = None
+    ) -> tuple[Server, Sequence[Stream]]:
+        """Return the token's server, and its chosen streams, or all.
+
+        Raises `ConfigurationError` if the log of the store is that of another server, for a wrong
+        stream or a wrong URL, and `APIError`.
+        """
+        from hookrow.postmark_api import webhooks
+        from hookrow.postmark_api.status import check_server
+
+        wanted = self.wanted(url)
+        server = webhooks.read_server(self.api)
+        chosen = webhooks.read_streams(self.api, streams)
+        if store is not None:
+            found = (each for one in chosen for each in webhooks.read_webhooks(self.api, one))
+            check_server(server, store, found, wanted)
+        return server, chosen
 
     @contextmanager
     def open_log(self) -> Iterator[Store | None]:
