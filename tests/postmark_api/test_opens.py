@@ -1,6 +1,7 @@
 """The list of opens, which may be longer than the API returns, or change while it is read."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,6 @@ from providing import client
 
 from hookrow.postmark_api import opens
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.opens import OpensReader, Window
 from hookrow.testing.postmark_api import PostmarkStandIn
 
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
@@ -22,9 +22,10 @@ def send_and_open(api: PostmarkStandIn) -> str:
 
 def read(api: PostmarkStandIn) -> tuple[list[str], bool]:
     """Return the messages of all opens, and whether the list is incomplete."""
-    reader = OpensReader(client(api), "outbound")
-    pages = reader.read(Window.around(START, api.now))
-    return [row["MessageID"] for rows in pages for row in rows], reader.incomplete
+    incomplete: list[str] = []
+    note = partial(incomplete.append, "incomplete")
+    pages = opens.read_opens(client(api), "outbound", START, api.now, note)
+    return [row["MessageID"] for rows in pages for row in rows], bool(incomplete)
 
 
 @pytest.mark.parametrize("ignored", [True, False])

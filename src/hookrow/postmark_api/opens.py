@@ -6,10 +6,9 @@ more is split. Its limits are local times in the US Eastern zone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, unexpected
@@ -32,78 +31,60 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 """Before any message at the provider; near the year 1, a margin cannot be subtracted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A window between two local times, which are included."""
-
-    first: datetime
-    last: datetime
-
-    @classmethod
-    def around(cls, since: datetime, until: datetime) -> Window:
-        """Return a window that includes all rows between two times in UTC, and others."""
-        first = max(since, EARLIEST) - MARGIN
-        return cls(*(each.replace(tzinfo=None, microsecond=0) for each in (first, until + MARGIN)))
-
-    def halves(self) -> Sequence[Window]:
-        """Return the older and the newer half."""
-        middle = self.first + (self.last - self.first) / 2
-        middle = middle.replace(microsecond=0)
-        return Window(self.first, middle), Window(middle, self.last)
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
-@dataclass(slots=True)
-class OpensReader:
-    """Reads the first opens of a message stream.
+def read_opens(
+    api: PostmarkAPI,
+    stream: str,
+    since: datetime,
+    until: datetime,
+    on_incomplete: Callable[[], object],
+) -> Iterator[Rows]:
+    """Yield the first opens of a stream between two times in portions, the oldest portion first.
 
-    `incomplete` becomes True if the API did not return all rows.
+    Some rows may be outside of the times, and some may occur twice. `on_incomplete` is called if
+    the API did not return all rows. Raises `APIError`.
     """
 
-    api: PostmarkAPI
-    stream: str
-    incomplete: bool = field(default=False, init=False)
-
-    def read(self, window: Window) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Yield the rows of a window in portions, the oldest portion first. Raises `APIError`.
-
-        Some rows may be outside of the window, and some may occur twice.
-        """
-        yield from self._read(window, *self._page(window, 0))
-
-    def _read(
-        self, window: Window, total: int, rows: Sequence[Mapping[str, Any]]
-    ) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Yield the rows of a window, whose first page was read."""
-        if total > LAST_ROW and window.last - window.first > SHORTEST:
-            halves = [(half, *self._page(half, 0)) for half in window.halves()]
-            # Copies of the API's documentation differ in whether all lists have windows.
-            if sum(count for _, count, _ in halves) < 2 * total:
-                for half in halves:
-                    yield from self._read(*half)
-                return
-        pages = [rows]
-        read = len(rows)
-        while rows and read < min(total, LAST_ROW):
-            count, rows = self._page(window, read)
-            # Each new row shifts the older ones, so that as many rows are read twice.
-            total = max(total, count)
-            pages.append(rows)
-            read += len(rows)
-        self.incomplete |= total > LAST_ROW
-        for page in reversed(pages):
-            yield page[::-1]
-
-    def _page(self, window: Window, offset: int) -> tuple[int, Sequence[Mapping[str, Any]]]:
+    def read_page(first: datetime, last: datetime, offset: int) -> tuple[int, Rows]:
         """Return the number of rows in a window, and the rows after an offset."""
-        found = self.api.get(
+        found = api.get(
             PATH,
             count=min(MOST_ROWS, LAST_ROW - offset),
             offset=offset,
-            messagestream=self.stream,
-            fromdate=window.first.isoformat(),
-            todate=window.last.isoformat(),
+            messagestream=stream,
+            fromdate=first.isoformat(),
+            todate=last.isoformat(),
         )
         total, rows = found.get("TotalCount"), found.get("Opens")
         if not isinstance(total, int) or not isinstance(rows, list):
             raise APIError(unexpected(PATH))
         return total, [each for each in rows if isinstance(each, dict)]
+
+    def read(first: datetime, last: datetime, total: int, rows: Rows) -> Iterator[Rows]:
+        """Yield the rows of a window whose first page was read."""
+        if total > LAST_ROW and last - first > SHORTEST:
+            middle = (first + (last - first) / 2).replace(microsecond=0)
+            older, newer = read_page(first, middle, 0), read_page(middle, last, 0)
+            # Copies of the API's documentation differ in whether all lists have windows.
+            if older[0] + newer[0] < 2 * total:
+                yield from read(first, middle, *older)
+                yield from read(middle, last, *newer)
+                return
+        pages = [rows]
+        done = len(rows)
+        while rows and done < min(total, LAST_ROW):
+            count, rows = read_page(first, last, done)
+            # Each new row shifts the older ones, so that as many rows are read twice.
+            total = max(total, count)
+            pages.append(rows)
+            done += len(rows)
+        if total > LAST_ROW:
+            on_incomplete()
+        for page in reversed(pages):
+            yield page[::-1]
+
+    first = (max(since, EARLIEST) - MARGIN).replace(tzinfo=None, microsecond=0)
+    last = (until + MARGIN).replace(tzinfo=None, microsecond=0)
+    yield from read(first, last, *read_page(first, last, 0))

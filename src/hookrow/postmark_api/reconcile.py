@@ -21,7 +21,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import events
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
-from hookrow.postmark_api.opens import EARLIEST, OpensReader, Window
+from hookrow.postmark_api.opens import EARLIEST, read_opens
 from hookrow.postmark_api.webhooks import Stream
 from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.replay import GROUP, replay
@@ -152,13 +152,16 @@ class Reconciliation:
             span = span._replace(after=found[-1].position)
 
     def _record_opens(self, stream: Stream, until: datetime) -> Iterator[int]:
-        reader = OpensReader(self.api, stream.id)
-        for page in reader.read(Window.around(self.since, until)):
+        name = f"Opens of {stream.id}"
+
+        def note_incomplete() -> None:
+            if name not in self.result.incomplete:
+                self.result.incomplete.append(name)
+
+        for page in read_opens(self.api, stream.id, self.since, until, note_incomplete):
             for group in _groups([events.opening(each) for each in self._recent(page)], GROUP):
                 self.result.opens += self._record(group)
             yield 0
-        if reader.incomplete:
-            self.result.incomplete.append(f"Opens of {stream.id}")
 
     def _record_deliveries(self) -> Iterator[int]:
         """Ask about the dispatches without a delivery, the oldest first."""
