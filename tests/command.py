@@ -81,12 +81,12 @@ class Serving:
         return self._log.read_text()
 
     @property
-    def dashboard_address(self) -> str:
-        """The dashboard's address with its token, as printed to the terminal."""
+    def dashboard_password(self) -> str:
+        """The password that was generated for the dashboard, as printed to the terminal."""
         assert self._terminal is not None
         terminal = self._terminal
-        found = eventually(lambda: re.search(r"http://\S+\?token=\S+(?=\s)", terminal.printed))
-        return found[0]
+        found = eventually(lambda: re.search(r"with the password (\S+)(?=\s)", terminal.printed))
+        return found[1]
 
     @property
     def is_running(self) -> bool:

@@ -250,7 +250,8 @@ def _serving(database: Path, stopped: Event) -> Iterator[Demo]:
             click.echo(f"The server at {address} uses a temporary SQLite file.")
             if settings.dashboard:
                 click.echo("The dashboard shows notifications as they arrive:")
-                click.echo(f"  {address}/dashboard/?token={settings.dashboard_token}")
+                click.echo(f"  {address}/dashboard/")
+                click.echo(f"  user hookrow, password {settings.generated_password}")
             click.echo()
             yield Demo(app, settings, address + ENDPOINT, connection, stopped)
         finally:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import own_tables
-from command import Command, Terminal
 from engines import opened
 from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
@@ -294,30 +292,3 @@ def test_without_javascript(browser: Browser, mount: str) -> None:
             visitor.page.get_by_role("searchbox").fill(text)
             visitor.page.keyboard.press("Enter")
             visitor.page.locator("h1", has_text=heading).wait_for()
-
-
-def test_sign_in_with_the_token_of_serve(browser: Browser, tmp_path: Path, sqlite_url: str) -> None:
-    """Without the token, a page explains how to sign in; with it, pages and forms work."""
-    fill(sqlite_url)
-    options = ("--dashboard", "--mount-path", "/mail", "--database-url", sqlite_url)
-    with (
-        Terminal() as terminal,
-        Command(tmp_path, terminal=terminal).serving(*options) as serving,
-    ):
-        mount = f"http://127.0.0.1:{serving.port}/mail/dashboard/"
-        for window in (DESK, PHONE):
-            with Visitor.at(browser, mount, **window) as visitor:
-                visitor.open("notifications")
-                assert visitor.shows("Sign in to the dashboard")
-                assert not visitor.overflows()
-                assert not visitor.violations()
-                visitor.ignore("401")
-                visitor.page.goto(serving.dashboard_address)
-                visitor.page.locator("h1", has_text="Overview").wait_for()
-                assert visitor.page.url == mount
-                assert visitor.page.evaluate("document.referrer") == ""
-                visitor.open(f"subscriber?email={ADA}")
-                visitor.page.get_by_label("Reason").fill("asked by letter")
-                visitor.page.get_by_role("button", name="Suppress").click()
-                visitor.page.locator(".notice").wait_for()
-                assert visitor.shows("asked by letter")

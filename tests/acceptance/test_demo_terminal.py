@@ -52,10 +52,10 @@ def test_own_notifications(tmp_path: Path) -> None:
     with demo(tmp_path, signal.SIGTERM) as terminal:
         shows(terminal, "Press Ctrl-C to stop.")
         printed = terminal.printed.replace("\r\n", "\n")
-        page = re.search(r"http://127.0.0.1:(\d+)(/dashboard/)(\?token=\S+)", printed)
+        page = re.search(r"http://127.0.0.1:(\d+)(/dashboard/)\n  user hookrow, (.*)\n", printed)
         assert page
         assert get(int(page[1]), page[2]).status == 401
-        assert get(int(page[1]), page[2] + page[3]).status == 303
+        assert page[3].startswith("password ")
         typed = re.search(r"^  (\S*hookrow simulate (?:.*\\\n)*.*)$", printed, re.MULTILINE)
         assert typed
         path = f"{HOOKROW.parent}:{os.environ['PATH']}"

@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from traffic import spooled
@@ -158,10 +157,10 @@ def test_log_of_workers_in_json(command: Command) -> None:
 @pytest.mark.usefixtures("filled")
 class TestWorkers:
     def test_dashboard_and_metrics(self, command: Command) -> None:
-        """The token printed to the terminal is valid in every worker, and metrics are added up.
+        """The printed password is valid in every worker, and metrics are added up.
 
         No secret is in the log, or in a worker's command line or environment. The replacements of
-        killed workers accept the session and continue the counts.
+        killed workers accept the password and continue the counts.
         """
         options = ("--dashboard", "--metrics", "--workers", 2, "--log-level", "debug")
         with (
@@ -171,21 +170,19 @@ class TestWorkers:
             ) as server,
         ):
             wait_until_started(server, 2)
-            address = urlsplit(server.dashboard_address)
-            token = address.query.removeprefix("token=")
-            assert get(server.port, f"{address.path}?token={token}x").status == 401
-            answer = get(server.port, f"{address.path}?{address.query}")
-            assert (answer.status, answer.header("location")) == (303, "./")
-            cookie = (answer.header("set-cookie") or "").partition(";")[0]
-            assert cookie.startswith(f"hookrow_session_{server.port}=")
-            page = head("/dashboard/lists", method="GET", extra=[f"Cookie: {cookie}".encode()])
+            password = server.dashboard_password
+            credentials = b64encode(f"hookrow:{password}".encode())
+            authorization = [b"Authorization: Basic " + credentials]
+            page = head("/dashboard/lists", method="GET", extra=authorization)
+            assert get(server.port, "/dashboard/lists").status == 401
+            assert [ask(server.port, page).status for _ in range(8)] == [200] * 8
             assert {post(server, secret=NEW).status for _ in range(40)} == {200}
             (counts,) = command.temporary.glob("hookrow-metrics-*")
             killed = server.workers()
             for worker in killed:
                 for name in ("cmdline", "environ"):
                     content = Path(f"/proc/{worker}/{name}").read_bytes()
-                    assert token.encode() not in content
+                    assert password.encode() not in content
                     assert NEW.encode() not in content
                 os.kill(worker, signal.SIGKILL)
             wait_until_started(server, 4)
@@ -198,13 +195,12 @@ class TestWorkers:
             labels = '{outcome="recorded",type="delivered"}'
             assert re.search(rf"^hookrow_\w+_total{labels} 50.0$", metrics, re.MULTILINE)
             assert "pid" not in metrics
-            for nonsense in (f"GET /dashboard/?token={token} \r\n\r\n", f"{token}\r\n\r\n"):
-                assert ask(server.port, nonsense.encode()).status == 400
+            assert ask(server.port, f"{password}\r\n\r\n".encode()).status == 400
             server.send(signal.SIGINT)
             assert server.ended() == 0
         assert list(command.temporary.iterdir()) == []
         assert "Invalid HTTP request received" in server.log
-        assert not re.search(f"Traceback|{token}|{NEW}", server.log)
+        assert not re.search(f"Traceback|{password}|{NEW}", server.log)
 
     def test_stopped_while_they_start(self, command: Command) -> None:
         """A SIGTERM while the workers start deletes the folder with their counts."""

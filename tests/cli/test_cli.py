@@ -248,7 +248,7 @@ def test_demo(tmp_path: Path) -> None:
     assert re.search(r"subscription 3: suppressed_at 2.*, HardBounce\n", done.stdout)
     for without_changes in ("The same delivery", "The suppression again", "Open of ada", "Bounce"):
         assert re.search(rf"^{without_changes}.*\n\w", done.stdout, re.MULTILINE)
-    assert re.search(r"/dashboard/\?token=\S{43}\n", done.stdout)
+    assert re.search(r"/dashboard/\n  user hookrow, password \S{43}\n", done.stdout)
     assert "Ctrl-C" not in done.stdout
     assert re.search(
         r"no dispatch had the message ID (\S+); 1 attempt; next retry\s"

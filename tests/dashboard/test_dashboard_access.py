@@ -1,6 +1,5 @@
-"""Access to the dashboard: `authorize`, passwords, and the token of `hookrow serve`."""
+"""Access to the dashboard: `authorize`, and passwords."""
 
-import re
 import threading
 from base64 import b64encode
 from typing import Any
@@ -14,11 +13,11 @@ from hookrow import ConfigurationError, Request, RequestHead, Response
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
 from hookrow.dashboard.app import SECURITY
-from hookrow.dashboard.auth import require_password, token_session
+from hookrow.dashboard.auth import require_password
 from hookrow.server.settings import Settings
 from hookrow.stores.memory import MemoryStore
 from hookrow.wsgi import WSGI
-from visitor import MOUNT, ask, head, present
+from visitor import ask, head, present
 from wire import ADA
 
 PASSWORD = "the-right-pässword"
@@ -77,6 +76,14 @@ def test_a_server_needs_a_password_unless_it_is_local() -> None:
         require_password("x", host=host)
     for host in ("127.0.0.1", "::1", "localhost"):
         require_password(None, host=host)
+
+
+def test_the_generated_password() -> None:
+    """Each start of the server has a new password, which its settings do not show."""
+    servers = [Settings(database_url="sqlite://") for _ in range(2)]
+    passwords = {each.generated_password for each in servers}
+    assert len(passwords) == 2
+    assert not any(each in repr(servers) for each in passwords)
 
 
 def test_called_once() -> None:
@@ -165,80 +172,3 @@ class TestPassword:
         assert caplog.messages == [
             "The dashboard refused a wrong user name or password, request r-1"
         ]
-
-
-class TestToken:
-    @pytest.fixture
-    def dashboard(self) -> Dashboard:
-        """Return a dashboard without a password."""
-        store = MemoryStore(subscribers={1: {"email": ADA}})
-        authorize = token_session("the-token", "the-key", port=8000, path=MOUNT)
-        return Dashboard(store, authorize=authorize, mount_path=MOUNT)
-
-    @pytest.mark.parametrize(
-        ("path", "query", "location"),
-        [
-            ("", "token=the-token", "./dashboard"),
-            ("/lists", "type=Open&token=the-token&a=%26", "./lists?type=Open&a=%26"),
-            ("//evil.example", "token=the-token", "./evil.example"),
-        ],
-    )
-    def test_right(self, dashboard: Dashboard, path: str, query: str, location: str) -> None:
-        """The right token sets a session cookie and redirects to the address without the token."""
-        answer = ask(dashboard, head(path, query))
-        assert (answer.status, answer.headers["Location"]) == (303, location)
-        assert answer.headers["Referrer-Policy"] == "no-referrer"
-        value, _, attributes = answer.headers["Set-Cookie"].partition("; ")
-        assert attributes == f"HttpOnly; SameSite=Strict; Path={MOUNT}"
-        assert "the-token" not in f"{answer.headers}{answer.body!r}"
-        secure = ask(dashboard, replace(head(path, query), secure=True))
-        assert "; Secure;" in secure.headers["Set-Cookie"]
-        page = ask(dashboard, head("/subscriber", f"email={ADA}", cookie=value))
-        assert page.status == 200
-        kept = f"{value}; {page.headers['Set-Cookie'].partition(';')[0]}"
-        [token] = re.findall('name="token" value="(.+?)"', page.body.decode())
-        form = {"token": token, "action": "suppress", "reason": "x"}
-        posted = head("/subscriber", f"email={ADA}", "POST", cookie=kept)
-        assert ask(dashboard, posted, form).status == 303
-
-    @pytest.mark.parametrize(
-        ("method", "query", "cookie"),
-        [
-            ("GET", "", ""),
-            ("GET", "token=", ""),
-            ("GET", "token=wrong", "hookrow_session_8000={session}"),
-            ("GET", "token=the-token&token=wrong", ""),
-            ("GET", "token=%C3%A9%FF", ""),
-            ("GET", "&".join(f"{n}=1" for n in range(101)) + "&token=the-token", ""),
-            ("GET", "", "hookrow_session_8000=the-token"),
-            ("GET", "", "hookrow_session_8000=\xe9"),
-            ("GET", "", "hookrow_session_8001={session}"),
-            ("POST", "token=the-token", ""),
-        ],
-    )
-    @pytest.mark.parametrize("path", ["/subscriber", "/static/dashboard.css"])
-    def test_refused(
-        self, dashboard: Dashboard, path: str, method: str, query: str, cookie: str
-    ) -> None:
-        """Any other request returns 401 with a page that explains how to sign in."""
-        session = ask(dashboard, head("/", "token=the-token")).headers["Set-Cookie"]
-        sent = cookie.format(session=session.partition(";")[0].partition("=")[2])
-        answer = ask(dashboard, head(path, query, method, cookie=sent))
-        assert answer.status == 401
-        assert "HOOKROW_DASHBOARD_PASSWORD" in answer.body.decode()
-        assert "Set-Cookie" not in answer.headers
-        assert answer.headers["Referrer-Policy"] == "no-referrer"
-        assert answer.headers["Cache-Control"] == "no-store"
-
-    def test_another_start(self, dashboard: Dashboard) -> None:
-        """Each start of the server has new credentials, and refuses the cookies of earlier ones."""
-        one, another = Settings(database_url="sqlite://"), Settings(database_url="sqlite://")
-        credentials = {
-            value for each in (one, another) for value in (each.dashboard_token, each.dashboard_key)
-        }
-        assert len(credentials) == 4
-        assert not any(value in repr(one) for value in credentials)
-        cookie = ask(dashboard, head("/", "token=the-token")).headers["Set-Cookie"]
-        restarted = token_session("the-token", one.dashboard_key, port=8000, path=MOUNT)
-        later = Dashboard(MemoryStore(), authorize=restarted, mount_path=MOUNT)
-        assert ask(later, head("/", cookie=cookie.partition(";")[0])).status == 401

@@ -50,7 +50,7 @@ from hookrow.server.settings import Settings
 @option(
     "--dashboard-password",
     metavar="PASSWORD",
-    help="The dashboard's password, for the user hookrow; without it, a token is required.",
+    help="The dashboard's password, for the user hookrow; by default, one is generated.",
 )
 @API
 @TOKEN_FILE

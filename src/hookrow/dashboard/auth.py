@@ -1,4 +1,4 @@
-"""Authentication by password or by token, and protection of the forms against CSRF."""
+"""Authentication by password, and protection of the forms against CSRF."""
 
 from __future__ import annotations
 
@@ -7,17 +7,11 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from hashlib import sha256
-from hmac import compare_digest, digest
-from importlib.resources import files
+from hmac import compare_digest
 from secrets import token_urlsafe
 from time import monotonic
 from typing import TypeAlias
-from urllib.parse import parse_qsl, quote, urlencode
 
-from hookrow.dashboard.forms import MAX_FIELDS
-from hookrow.dashboard.templating import View, render
 from hookrow.errors import ConfigurationError
 from hookrow.http import RequestHead, Response, is_loopback, plain
 
@@ -89,38 +83,10 @@ def basic(user: str, password: str) -> Authorize:
     return authorize
 
 
-def token_session(token: str, key: str, *, port: int, path: str) -> Authorize:
-    """Require the session cookie, which is set by a request with the token in its URL.
-
-    The cookie is an HMAC of the token with the key, and is valid for the dashboard's `path`. Its
-    name contains the `port`, because browsers send cookies to all ports of a host.
-    """
-    session = digest(key.encode(), token.encode(), "sha256").hex()
-    name = f"hookrow_session_{port}"
-
-    def authorize(head: RequestHead) -> bool | Response:
-        query = _parse_query(head)
-        if head.method not in {"GET", "HEAD"} or "token" not in query:
-            cookie = _cookie(head, name) or ""
-            return compare_digest(cookie.encode(), session.encode()) or _sign_in()
-        if not compare_digest(query.pop("token").encode(), token.encode()):
-            return _sign_in()
-        # The location is relative, because a proxy may have removed a prefix.
-        page = quote(head.path.rpartition("/")[2])
-        headers = {
-            "Location": f"./{page}?{urlencode(query)}" if query else f"./{page}",
-            "Set-Cookie": f"{_set_cookie(head, name, session)}; Path={quote(path)}",
-            "Referrer-Policy": "no-referrer",
-        }
-        return Response(303, b"", headers)
-
-    return authorize
-
-
 def require_password(password: str | None, *, host: str) -> None:
     """Raise `ConfigurationError` if there is no password and `host` is not a loopback address.
 
-    A token in a URL can be read in transit, and remains in browser histories and logs.
+    A password that is generated at each start is printed only to a terminal of this machine.
     """
     if not password and not is_loopback(host):
         raise ConfigurationError(
@@ -157,13 +123,6 @@ def is_own_form(head: RequestHead, token: str) -> bool:
     return origin is None or origin.partition(b"://")[2] == head.header("host")
 
 
-def _parse_query(head: RequestHead) -> dict[str, str]:
-    try:
-        return dict(parse_qsl(head.query, keep_blank_values=True, max_num_fields=MAX_FIELDS))
-    except ValueError:  # too many fields
-        return {}
-
-
 def _cookie(head: RequestHead, name: str) -> str | None:
     """Return the value of a cookie, or None if it is missing or empty.
 
@@ -180,22 +139,3 @@ def _cookie(head: RequestHead, name: str) -> str | None:
 
 def _set_cookie(head: RequestHead, name: str, value: str) -> str:
     return f"{name}={value}; HttpOnly; SameSite=Strict{'; Secure' * head.secure}"
-
-
-@cache
-def _sign_in() -> Response:
-    """Return the page that explains how to sign in.
-
-    It contains its style sheet, because the dashboard serves its files only to users who have
-    signed in. The policy allows this style sheet and nothing else.
-    """
-    style = files("hookrow.dashboard").joinpath("static", "dashboard.css").read_text("utf-8")
-    hash_ = b64encode(sha256(style.encode()).digest()).decode()
-    page = render(View("sign_in.html", {"style": style}), 401)
-    headers = {
-        "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{hash_}'; "
-        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-        "Referrer-Policy": "no-referrer",
-        "WWW-Authenticate": 'Cookie realm="hookrow"',
-    }
-    return replace(page, headers={**page.headers, **headers})

@@ -216,14 +216,9 @@ def _dashboard(
 
     password, path = settings.dashboard_password, settings.dashboard_path
     auth.require_password(password, host=settings.host)
-    if password:
-        authorize = auth.basic(auth.USER, password)
-    else:
-        token, key = settings.dashboard_token, settings.dashboard_key
-        authorize = auth.token_session(token, key, port=settings.port, path=path)
     return Dashboard(
         store,
-        authorize=authorize,
+        authorize=auth.basic(auth.USER, password or settings.generated_password),
         mount_path=path,
         provider_status=provider_status,
         keep_bodies=settings.bodies,

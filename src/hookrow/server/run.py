@@ -105,7 +105,7 @@ def _raise_file_limit() -> None:
 
 
 def _announce(settings: Settings) -> None:
-    """Log the addresses; if the dashboard needs a token, print it only to a terminal."""
+    """Log the addresses; print the password that was generated, if any, only to a terminal."""
     address = endpoint(settings.host, settings.port, settings.mount_path)
     log.info("hookrow %s receives notifications at %s", __version__, address)
     if not settings.dashboard:
@@ -115,11 +115,12 @@ def _announce(settings: Settings) -> None:
     if settings.dashboard_password:
         return
     if sys.stdout is not None and sys.stdout.isatty():  # None if the descriptor is closed
-        click.echo(f"Open the dashboard at {dashboard}?token={settings.dashboard_token}")
+        password = settings.generated_password
+        click.echo(f"Open {dashboard} as the user hookrow with the password {password}")
     else:
         log.warning(
-            "Nobody can open the dashboard: it has no password, and the address with its token is "
-            "printed only to a terminal. Set HOOKROW_DASHBOARD_PASSWORD."
+            "Nobody can open the dashboard: its password was generated, and is printed only to a "
+            "terminal. Set HOOKROW_DASHBOARD_PASSWORD."
         )
 
 

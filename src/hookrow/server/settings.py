@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from secrets import token_hex, token_urlsafe
+from secrets import token_urlsafe
 from typing import get_args
 
 import msgspec
@@ -23,10 +23,9 @@ class Settings:
     """The settings of a server, which it passes to its worker processes.
 
     The log keeps entries for `keep`, and their bodies for `keep_bodies` (zero: not at all); None
-    means forever. A dashboard without a password requires the `dashboard_token`, and
-    `dashboard_key` signs its session cookies; both are generated anew for each server. The `port`
-    is part of the cookie's name, because browsers send cookies to all ports of a host (RFC 6265,
-    section 8.5). With a `provider_token`, the dashboard shows the status of the webhooks there.
+    means forever. Without a `dashboard_password`, the dashboard requires the `generated_password`,
+    which is new for each server. With a `provider_token`, the dashboard shows the status of the
+    webhooks there.
     """
 
     secrets: tuple[str, ...] = ()
@@ -43,8 +42,7 @@ class Settings:
     keep_bodies: timedelta | None = None
     dashboard: bool = False
     dashboard_password: str | None = None
-    dashboard_token: str = field(default_factory=token_urlsafe, repr=False)
-    dashboard_key: str = field(default_factory=token_hex, repr=False)
+    generated_password: str = field(default_factory=token_urlsafe, repr=False)
     metrics: bool = False
     provider_token: str | None = field(default=None, repr=False)
     provider_api: str = "https://api.postmarkapp.com"
