@@ -76,18 +76,16 @@ def broken_links(get: Callable[[str], tuple[int, str]]) -> Iterable[str]:
 
 
 class Visitor:
-    """A client of the dashboard that keeps its cookie."""
+    """A client of the dashboard that sends the headers of a browser."""
 
     def __init__(self, store: Any, user: str = "ada") -> None:  # noqa: ANN401 - any store
         self.dashboard = Dashboard(store, authorize=lambda _: user)
-        self.headers = {"host": "localhost"}
+        self.headers = {"host": "localhost", "origin": "http://localhost"}
 
     def get(self, path: str, **query: object) -> Response:
         """Request a page; every response must have the security headers."""
         response = ask(self.dashboard, head(path, urlencode(query), **self.headers))
         assert SECURITY.items() <= response.headers.items()
-        if "Set-Cookie" in response.headers:
-            self.headers["cookie"] = response.headers["Set-Cookie"].partition(";")[0]
         return response
 
     def shows(self, path: str, **query: object) -> str:
@@ -96,18 +94,14 @@ class Visitor:
         assert response.status == 200, response.body.decode()
         return response.body.decode()
 
-    def token(self, path: str, **query: object) -> str:
-        """Return the token of a page's forms."""
-        [token] = re.findall('name="token" value="(.+?)"', self.shows(path, **query))
-        return str(token)
-
     def post(self, path: str, form: Mapping[str, str], **query: object) -> Response:
         """Send a form to a page."""
         return ask(self.dashboard, head(path, urlencode(query), "POST", **self.headers), form)
 
     def send(self, path: str, form: Mapping[str, str], **query: object) -> str:
-        """Submit the form of a page and follow the redirect."""
-        response = self.post(path, {"token": self.token(path, **query), **form}, **query)
+        """Submit a form of a page, which must have one, and follow the redirect."""
+        assert '<form method="post"' in self.shows(path, **query)
+        response = self.post(path, form, **query)
         assert response.status == 303, response.body
         location, _, fields = response.headers["Location"].partition("?")
         assert urljoin(path, location) == path.rstrip("/")

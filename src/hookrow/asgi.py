@@ -177,7 +177,6 @@ def _request_head(scope: Scope) -> RequestHead:
         headers,
         root,
         scope.get("query_string", b"").decode("latin-1"),
-        secure=scope.get("scheme") == "https",
         request_id=request_id(headers),
     )
 

@@ -47,10 +47,9 @@ class RequestHead(msgspec.Struct, frozen=True):
 
     `path` is the decoded path that the host received, `root` the part of it that belongs to the
     host's mount (ASGI's `root_path`, WSGI's `SCRIPT_NAME`), and `query` the query string, not
-    decoded. Header values are the received bytes. `secure` is True if the host knows that the
-    request was sent over https. `request_id` identifies the request in the log and in the
-    response. `context` holds values that a handler computes in `admit` and reuses in its call,
-    keyed by the handler itself.
+    decoded. Header values are the received bytes. `request_id` identifies the request in the log
+    and in the response. `context` holds values that a handler computes in `admit` and reuses in its
+    call, keyed by the handler itself.
     """
 
     method: str
@@ -58,7 +57,6 @@ class RequestHead(msgspec.Struct, frozen=True):
     headers: Sequence[tuple[bytes, bytes]]
     root: str = ""
     query: str = ""
-    secure: bool = False
     request_id: str = ""
     context: dict[object, Any] = msgspec.field(default_factory=dict)
 

@@ -77,8 +77,7 @@ def request_head(environ: WSGIEnvironment) -> RequestHead:
         if name.startswith(("HTTP_", "CONTENT_"))
     ]
     method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
-    secure = environ.get("wsgi.url_scheme") == "https"
-    return RequestHead(method, root + path, headers, root, query, secure, request_id(headers))
+    return RequestHead(method, root + path, headers, root, query, request_id(headers))
 
 
 def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:

@@ -13,7 +13,7 @@ from hookrow.receiver import manual
 from hookrow.receiver.replay import arrivals_of
 from hookrow.receiver.replay import replay as replay_arrivals
 
-FORM_FIELDS = ("token", "action", "reason", "email")
+FORM_FIELDS = ("action", "reason", "email")
 
 MAX_REASON_LENGTH = 200
 """In characters."""

@@ -54,7 +54,7 @@ PAGES = {
     "search": Page(pages.search, ("q",)),
     "dispatch": Page(pages.dispatch, ("message_id", *_HISTORY), actions.change_suppression),
 }
-"""The pages by path. All are in one directory, so that the cookie of the forms is sent to each."""
+"""The pages by path."""
 
 ACTIONS = frozenset(name for name, page in PAGES.items() if page.act)
 """The pages with forms."""
@@ -214,15 +214,13 @@ class Dashboard(Handler):
             return _redirect(base, view.location)
         if isinstance(view, Download):
             return view.respond(partial(_log_action, head, user))
-        token = auth.form_token(head)
-        response = render(view, user=user, token=token, page=name, base=base, may=may)
-        return auth.keep_form_token(head, response, token) if page.act else response
+        return render(view, user=user, page=name, base=base, may=may)
 
     def _submit(self, page: Page, act: Action, base: str, request: Request, user: str) -> Response:
         head = request.head
         form = parse_fields(request.body.decode("utf-8", "replace"), actions.FORM_FIELDS)
-        if not auth.is_own_form(head, form.get("token", "")):
-            raise Forbidden("The form has expired or was not sent by this page. Reload the page.")
+        if not auth.is_own_form(head):
+            raise Forbidden("The form was not sent by a page of this dashboard.")
         action = act(self._context, parse_fields(head.query, page.fields), form, user)
         _log_action(head, user, action.summary)
         return _redirect(base, action.location)

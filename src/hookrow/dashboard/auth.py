@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from hmac import compare_digest
-from secrets import token_urlsafe
 from time import monotonic
 from typing import TypeAlias
 
@@ -34,8 +33,6 @@ DELAY = 1.0
 
 MAX_DELAYED = 32
 """The maximum number of responses that are delayed at the same time."""
-
-_FORM_COOKIE = "hookrow_dashboard"
 
 _UNAUTHORIZED = plain(
     401,
@@ -95,47 +92,15 @@ def require_password(password: str | None, *, host: str) -> None:
         )
 
 
-def form_token(head: RequestHead) -> str:
-    """Return the token for the forms of a page: the one in the user's cookie, or a new one."""
-    return _cookie(head, _FORM_COOKIE) or token_urlsafe()
+def is_own_form(head: RequestHead) -> bool:
+    """Return whether a page of the dashboard sent a form, and not one of another website.
 
-
-def keep_form_token(head: RequestHead, response: Response, token: str) -> Response:
-    """Add the cookie with the form token to a response, unless the user already has it."""
-    if _cookie(head, _FORM_COOKIE):
-        return response
-    # Without a path, browsers send it to the whole directory of the page: the mount path.
-    cookie = _set_cookie(head, _FORM_COOKIE, token)
-    return replace(response, headers={**response.headers, "Set-Cookie": cookie})
-
-
-def is_own_form(head: RequestHead, token: str) -> bool:
-    """Return whether a page of the dashboard sent a form: its token matches the cookie's.
-
-    The origin must match as well: browsers send it in `Sec-Fetch-Site` or, over HTTP, in `Origin`.
+    Browsers send the origin in `Sec-Fetch-Site` or, over HTTP, only in `Origin`; scripts of other
+    websites cannot change these headers. Go's `http.CrossOriginProtection` uses the same rule, but
+    admits requests without either header.
     """
-    cookie = _cookie(head, _FORM_COOKIE)
-    if not cookie or not compare_digest(cookie.encode(), token.encode()):
-        return False
-    site, origin = head.header("sec-fetch-site"), head.header("origin")
+    site = head.header("sec-fetch-site")
     if site is not None:
         return site == b"same-origin"
-    return origin is None or origin.partition(b"://")[2] == head.header("host")
-
-
-def _cookie(head: RequestHead, name: str) -> str | None:
-    """Return the value of a cookie, or None if it is missing or empty.
-
-    The same header may contain cookies of the host, in any format. In HTTP/2, each cookie may have
-    its own header.
-    """
-    headers = [value for key, value in head.headers if key.lower() == b"cookie"]
-    for each in b";".join(headers).decode("latin-1").split(";"):
-        key, _, value = each.strip().partition("=")
-        if key == name:
-            return value or None
-    return None
-
-
-def _set_cookie(head: RequestHead, name: str, value: str) -> str:
-    return f"{name}={value}; HttpOnly; SameSite=Strict{'; Secure' * head.secure}"
+    scheme, _, host = (head.header("origin") or b"").partition(b"://")
+    return bool(scheme and host) and host == head.header("host")

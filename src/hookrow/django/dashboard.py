@@ -29,7 +29,7 @@ from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response
 app_name = "hookrow-dashboard"
 
 
-@csrf_exempt  # the forms have their own token
+@csrf_exempt  # the dashboard itself checks the origin of forms
 @staff_member_required
 def dashboard(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpResponse:
     """Respond to a staff user who may view the log; `_allowed` lists the forms to submit."""

@@ -60,10 +60,7 @@ def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
         for name, value in request.headers.items()
     ]
     query = request.META.get("QUERY_STRING", "")
-    secure = request.is_secure()
-    return RequestHead(
-        request.method or "", path, headers, root, query, secure, request_id(headers)
-    )
+    return RequestHead(request.method or "", path, headers, root, query, request_id(headers))
 
 
 def _respond(request: HttpRequest, head: RequestHead) -> Response:
