@@ -122,8 +122,9 @@ def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
         sqlite_url, dashboard=True, dashboard_password="word", mount_path="/mail"
     ) as server:
         given = b"Authorization: Basic " + b64encode(b"hookrow:word")
-        page = wire.head("/mail/dashboard/", method="GET", secret=None, extra=[given])
-        assert wire.ask(server.port, page).status == 200
+        for path in ("/mail/dashboard", "/mail/dashboard/", "/mail/dashboard/lists"):
+            page = wire.head(path, method="GET", secret=None, extra=[given])
+            assert wire.ask(server.port, page).status == 200
         paths = ("/mail/dashboard/", "/mail/dashboards")
         assert [server.get(path).status for path in paths] == [401, 404]
     assert "The dashboard's password has 4 characters" in caplog.text

@@ -91,8 +91,7 @@ _CACHED = {"Cache-Control": "private, max-age=3600"}
 class Dashboard(Handler):
     """Serves pages about the store and its log; any host mounts it separately from the receiver.
 
-    `authorize` authenticates users: `basic(user, password)`, or a function of the host. Omit
-    `mount_path` if the host reports where the handler is mounted, as all supported hosts do.
+    `authorize` authenticates users: `basic(user, password)`, or a function of the host.
     `provider` is the receiver's provider, or its class, and `provider_status` returns a line about
     the webhooks there for the overview, or None; it must not block. With `keep_bodies=False`, the
     log does not store the author of a manual change. A page waits at most about ten seconds for the
@@ -107,7 +106,6 @@ class Dashboard(Handler):
         store: Store,
         *,
         authorize: auth.Authorize | None = None,
-        mount_path: str = "",
         provider: BodyParser = Postmark,
         provider_status: Callable[[], str | None] | None = None,
         keep_bodies: bool = True,
@@ -118,7 +116,6 @@ class Dashboard(Handler):
                 "for example authorize=basic(user, password)."
             )
         self._authorize = authorize
-        self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
         self._context = Context(
             store,
             Statistics(store),
@@ -148,7 +145,7 @@ class Dashboard(Handler):
 
         `allowed` contains the names of the pages whose forms the user may submit.
         """
-        address = Address.of(request.head, self._mount)
+        address = Address.of(request.head)
         try:
             response = self._respond(request, address, user, allowed)
         except BadRequest as error:
@@ -191,7 +188,7 @@ class Dashboard(Handler):
         self, request: Request, address: Address, user: str, allowed: Collection[str]
     ) -> Response:
         head, name = request.head, address.name
-        if file := _static_files().get(name or ""):
+        if file := _static_files().get(name):
             return file
         if name not in PAGES:
             raise NotFound("This page does not exist.")
@@ -253,7 +250,7 @@ def _error(
     values = {
         "title": HTTPStatus(status).phrase.capitalize(),
         "message": message,
-        "next": _NEXT.get(address.name or "", "notifications"),
+        "next": _NEXT.get(address.name, "notifications"),
     }
     response = render(View("error.html", values), status, user="", base=address.base)
     return replace(response, headers={**response.headers, **(headers or {})})

@@ -87,16 +87,18 @@ class Server:
         self._webhook = ASGI(self.receiver)
         watch = self._watch() if settings.dashboard and settings.provider_token else None
         self._dashboard = _dashboard(settings, store, watch) if settings.dashboard else None
-        self._dashboard_app = ASGI(self._dashboard) if self._dashboard else self._webhook
+        self._dashboard_app = ASGI(self._dashboard) if self._dashboard else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route a request by its path; start and stop with the server."""
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
         else:
-            in_dashboard = f"{scope['path']}/".startswith(f"{self._settings.dashboard_path}/")
-            other = self._dashboard_app if in_dashboard else self._webhook
-            await self._pages.get(scope["path"], other)(scope, receive, send)
+            mount = self._settings.dashboard_path
+            if self._dashboard_app and f"{scope['path']}/".startswith(f"{mount}/"):
+                await self._dashboard_app({**scope, "root_path": mount}, receive, send)
+            else:
+                await self._pages.get(scope["path"], self._webhook)(scope, receive, send)
 
     def reload(self) -> None:
         """Accept the secrets that are now in the secret file, if they are valid."""
@@ -214,12 +216,11 @@ def _dashboard(
     """Build the dashboard. Raises `ConfigurationError` if it would be open to all."""
     from hookrow.dashboard import Dashboard, auth  # noqa: PLC0415 - an extra
 
-    password, path = settings.dashboard_password, settings.dashboard_path
+    password = settings.dashboard_password
     auth.require_password(password, host=settings.host)
     return Dashboard(
         store,
         authorize=auth.basic(auth.USER, password or settings.generated_password),
-        mount_path=path,
         provider_status=provider_status,
         keep_bodies=settings.bodies,
     )
