@@ -2,7 +2,6 @@
 
 import asyncio
 import csv
-import gc
 import html
 import re
 from collections.abc import Iterator
@@ -255,29 +254,14 @@ class TestDownload:
     @pytest.mark.parametrize(
         ("user", "named"), [("ada", "ada"), ("a@x.org", "a***@x.org"), (True, "unknown")]
     )
-    def test_log(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
-        *,
-        user: str | bool,
-        named: str,
-    ) -> None:
-        """The log has the user and the number of rows that the client has received."""
-        gc.collect()  # ends the downloads of earlier tests, which are logged then
-        caplog.clear()
-        monkeypatch.setattr(download, "BATCH", 10)
-        dashboard = Dashboard(many(120), authorize=lambda _: user)
+    def test_log(self, caplog: pytest.LogCaptureFixture, *, user: str | bool, named: str) -> None:
+        """The log has the user, as soon as the download begins; a HEAD is no download."""
+        dashboard = Dashboard(many(3), authorize=lambda _: user)
         with caplog.at_level("INFO", "hookrow"):
-            assert len(rows(ask(dashboard, head(CSV)))) == 120
-            stream = ask(dashboard, head(CSV)).stream
-            assert stream is not None
-            assert [next(stream).count(b"\n") for _ in range(3)] == [11, 10, 10]
-            del stream
-            ask(dashboard, head(CSV))  # a HEAD takes no chunk
+            assert ask(dashboard, head(CSV)).status == 200
+            assert ask(dashboard, head(CSV, method="HEAD")).status == 200
         assert [each.partition(", request")[0] for each in caplog.messages] == [
-            f"Dashboard user {named} downloaded 120 suppressed subscribers as CSV",
-            f"Dashboard user {named} downloaded the first 20 suppressed subscribers as CSV",
+            f"Dashboard user {named} downloaded suppressions as CSV"
         ]
 
     @pytest.mark.parametrize("app", [ASGI, WSGI])

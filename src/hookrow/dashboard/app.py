@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
 from typing import NamedTuple, TypeAlias
@@ -210,7 +210,10 @@ class Dashboard(Handler):
         if isinstance(view, Redirect):
             return _redirect(base, view.location)
         if isinstance(view, Download):
-            return view.respond(partial(_log_action, head, user))
+            response = view.respond()
+            if head.method == "GET":
+                _log_action(head, user, "downloaded suppressions as CSV")
+            return response
         return render(view, user=user, page=name, base=base, may=may)
 
     def _submit(self, page: Page, act: Action, base: str, request: Request, user: str) -> Response:

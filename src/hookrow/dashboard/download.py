@@ -15,7 +15,6 @@ from unicodedata import normalize
 from hookrow.dashboard.forms import Fields
 from hookrow.dashboard.queries import Context
 from hookrow.dashboard.suppressions import Row, divide, find_lists, parse_filter, with_causes
-from hookrow.describe import pluralize
 from hookrow.http import Response
 from hookrow.stores import StoreError
 from hookrow.stores.suppressions import Filter, Span, SuppressionReader
@@ -57,12 +56,9 @@ class Download:
         self._reader = reader = context.store.suppressions
         self._selected = parse_filter(reader, find_lists(reader), fields)
 
-    def respond(self, log_action: Callable[[str], object]) -> Response:
-        """Return the response; when it ends, `log_action` is called with a summary.
-
-        Raises a `StoreError` if the first rows cannot be read.
-        """
-        chunks = self._chunks(log_action)
+    def respond(self) -> Response:
+        """Return the response. Raises a `StoreError` if the first rows cannot be read."""
+        chunks = self._chunks()
         first = next(chunks)
         headers = {
             "Content-Type": "text/csv; charset=utf-8",
@@ -70,22 +66,16 @@ class Download:
         }
         return Response(200, b"", headers, stream=chain([first], chunks))
 
-    def _chunks(self, log_action: Callable[[str], object]) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         """Yield the CSV in chunks, some of them empty, between which no connection is in use."""
-        header, received, part = _csv([COLUMNS]), 0, "the first "
+        header = _csv([COLUMNS])
         try:
             for rows in _batches(self._reader, self._selected):
                 yield header + _csv(map(_cells, rows))
-                header, received = b"", received + len(rows)
-            part = ""
+                header = b""
         except StoreError as error:
             log.warning("A download of suppressions failed: %s", error)
             raise error.with_traceback(None) from None  # its cause may quote a row
-        finally:
-            if received or not part:  # otherwise, the response has no body, or reports an error
-                log_action(
-                    f"downloaded {part}{pluralize(received, 'suppressed subscriber')} as CSV"
-                )
 
 
 def _batches(reader: SuppressionReader, selected: Filter) -> Iterator[Sequence[Row]]:
