@@ -361,20 +361,6 @@ class ReadContract:
             later = [row["id"] for row in rows if max(row["received_at"], row["ended_at"]) >= at]
             assert log.first_id_since(at) <= min(later, default=rows[-1]["id"] + 1), minutes
 
-    def test_events_at(self, home: Home, log: LogReader) -> None:
-        """Entries are found by the second of the time that they set, and by a query."""
-        notifications = [
-            *(Opened(ADA, "m-ada", NOON + n * SECOND / 2) for n in range(-1, 3)),
-            Opened(ADA, "m-none", NOON),
-        ]
-        record(home.store, _live(_late(*notifications)))
-        found = log.events_at(NOON, Query(message_id="m-ada"), limit=9)
-        times = sorted(each.occurred_at for each in found if each.occurred_at)
-        assert times == [NOON, NOON + SECOND / 2]
-        assert len(log.events_at(NOON, Query(), limit=9)) == 3
-        assert len(log.events_at(NOON, Query(), limit=1)) == 1
-        assert log.events_at(NOON - HOUR, Query(), limit=9) == []
-
     @pytest.mark.parametrize("counted", [False, True])
     def test_counts(self, home: Home, log: LogReader, *, counted: bool) -> None:
         """Entries are counted by time of arrival, type, reason and first outcome.
@@ -534,7 +520,6 @@ class ReadContract:
         bodiless = [replace(each, body=None) for each in found]
         assert log.oldest(Query(), limit=9, bodies=False) == bodiless
         assert log.newest(Query(), limit=9, bodies=False) == bodiless[::-1]
-        assert log.events_at(NOON, Query(), limit=9) == bodiless
 
     def test_bodies_are_added_to_a_list(self, home: Home, log: LogReader) -> None:
         """Entries get their bodies in the order of the list, except those deleted meanwhile."""

@@ -180,11 +180,6 @@ def second_of(at: datetime | None) -> bytes:
     return (min(max(int(at.timestamp()), 0), 0xFFFFFFFF) if at else 0).to_bytes(4)
 
 
-def fingerprint_range(at: datetime) -> tuple[bytes, bytes]:
-    """Return the lowest and the highest fingerprint of events in the second of this time."""
-    return second_of(at) + b"\x00" * _DIGEST, second_of(at) + b"\xff" * _DIGEST
-
-
 def memory_size(arrival: Arrival) -> int:
     """Return the size of an arrival in memory, in bytes."""
     reason: str = getattr(arrival.notification, "reason", "")

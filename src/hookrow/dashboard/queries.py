@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -12,7 +13,10 @@ from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import (
     Change,
     Dispatch,
+    DispatchEvent,
+    EventTime,
     LookupKeys,
+    Opened,
     Reactivated,
     Recorded,
     RowId,
@@ -20,8 +24,8 @@ from hookrow.core.notification import (
     Suppressed,
     Suppressible,
 )
+from hookrow.core.result import Result
 from hookrow.core.rules import decide, is_message_id, lookup_keys
-from hookrow.dashboard.causes import find_causes
 from hookrow.dashboard.forms import Fields, NotFound, parse, required
 from hookrow.describe import other_changes, superseding
 from hookrow.providers import BodyParser
@@ -37,6 +41,13 @@ PAGE_SIZE = 50
 
 MAX_RANGE = 50_000
 """In ids; the largest range that a page of newer entries reads."""
+
+_TYPES = {
+    **{kind.column.value: RECORD_TYPES[kind] for kind in DispatchEvent.__subclasses__()},
+    EventTime.FIRST_OPENED.value: RECORD_TYPES[Opened],
+    **dict.fromkeys(("suppressed_at", "suppression_changed_at"), RECORD_TYPES[Suppressed]),
+}
+"""Postmark's type of the notifications that set a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +86,14 @@ class Listing:
         return len(self.entries) == PAGE_SIZE or self.older is None
 
     @property
+    def whole(self) -> bool:
+        """Whether the log has no other such entries."""
+        return self.newer is None and self.older is None
+
+    @property
     def empty(self) -> bool:
         """Whether the whole log has no such entry."""
-        return not self.entries and self.newer is None and self.older is None
+        return self.whole and not self.entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +101,7 @@ class Row:
     """A row and the columns that notifications set; for a dispatch, also its owner and list.
 
     `causes` maps each time to the id of the notification that set it, or to None if the log does
-    not contain that notification. It omits times for which this is unknown.
+    not contain that notification. It omits times for which the page does not show this.
     """
 
     id: RowId
@@ -158,18 +174,24 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
     return next(with_bodies(context.log, [newer]), None) if newer else None
 
 
-def find_subscriber(context: Context, email: str) -> Row | None:
-    """Find the subscriber to whom a notification for the address would apply."""
+def find_subscriber(context: Context, email: str, listing: Listing) -> Row | None:
+    """Find the subscriber to whom a notification for the address would apply.
+
+    The listing has entries for the address.
+    """
     with context.store.reading() as reading:
         id_ = manual.find_subscriber(reading, email)
         if id_ is None:
             return None
         state = reading.read([id_]).get(id_, {})
-    return _row(context, id_, state, Query(recipient=email))
+    return Row(id_, state, _find_causes(context, listing, state))
 
 
-def find_dispatches(context: Context, message_id: str) -> Sequence[Row]:
-    """Find the dispatches with the message id; a host's own table may contain it twice."""
+def find_dispatches(context: Context, message_id: str, listing: Listing) -> Sequence[Row]:
+    """Find the dispatches with the message id; a host's own table may contain it twice.
+
+    The listing has entries with that message id.
+    """
     if not is_message_id(message_id):
         return []
     keys = LookupKeys(emails=(), message_ids={message_id}, changed=())
@@ -177,8 +199,10 @@ def find_dispatches(context: Context, message_id: str) -> Sequence[Row]:
         dispatches = reading.find(keys).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
-    query = Query(message_id=message_id)
-    return [_row(context, id_, states.get(id_, {}), query, each) for id_, each in rows.items()]
+    return [
+        Row(id_, state := states.get(id_, {}), _find_causes(context, listing, state), dispatch)
+        for id_, dispatch in rows.items()
+    ]
 
 
 def find_effects(
@@ -247,9 +271,25 @@ def _values(change: Change) -> Sequence[tuple[str, Any]]:
     ]
 
 
-def _row(
-    context: Context, id_: RowId, state: State, query: Query, dispatch: Dispatch | None = None
-) -> Row:
-    log = context.store.log
-    causes = {} if log is None else find_causes(log, context.provider, query, state)
-    return Row(id_, state, causes, dispatch)
+def _find_causes(context: Context, listing: Listing, state: State) -> Mapping[str, int | None]:
+    """Return the causes of a row's times, as in `Row`."""
+    if context.store.log is None:
+        return {}
+    causes = {
+        column: _find_cause(listing.entries, type_, time)
+        for column, type_ in _TYPES.items()
+        if isinstance(time := state.get(column), datetime)
+    }
+    return {column: id_ for column, id_ in causes.items() if id_ is not None or listing.whole}
+
+
+def _find_cause(entries: Sequence[StoredEntry], type_: str, time: datetime) -> int | None:
+    """Return the id of the newest entry that set a time; other providers have their own types."""
+    for entry in entries:
+        if (
+            entry.outcome is Result.RECORDED
+            and (entry.record_type == type_ or entry.record_type not in RECORD_TYPES.values())
+            and time in {entry.occurred_at, entry.received_at, entry.last_received_at}
+        ):
+            return entry.id
+    return None

@@ -211,12 +211,6 @@ class LogReader(Protocol):
         another process is taking are skipped.
         """
 
-    def events_at(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
-        """Return entries of events in the second of `at`, oldest first, without bodies.
-
-        They are found by their fingerprints, so the size of the log does not matter.
-        """
-
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
         """Return the parked entries of these messages after an id, oldest first."""
 

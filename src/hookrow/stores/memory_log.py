@@ -13,7 +13,6 @@ from msgspec.structs import asdict, replace
 from hookrow.core.log_entry import (
     LogEntry,
     StoredEntry,
-    fingerprint_range,
     merge_entries,
     quoted,
     stored_recipient,
@@ -72,12 +71,6 @@ class MemoryLog:
     def count(self, query: Query, *, limit: int) -> int:
         """See `LogReader`."""
         return len(self._matching(query)[:limit])
-
-    def events_at(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
-        """See `LogReader`."""
-        first, last = fingerprint_range(at)
-        entries = [each for each in self._matching(query) if first <= each.fingerprint <= last]
-        return _group(entries[:limit], bodies=False)
 
     def due(
         self, now: datetime, *, providers: Collection[str], limit: int

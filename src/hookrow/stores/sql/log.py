@@ -13,7 +13,6 @@ from typing import Any
 from hookrow.concurrency import PAUSE
 from hookrow.core.log_entry import (
     StoredEntry,
-    fingerprint_range,
     quoted,
     stored_message_id,
     stored_recipient,
@@ -80,13 +79,6 @@ class SQLLog:
         found = f"(SELECT 1 FROM {self._table} WHERE {where} LIMIT {limit}) AS found"
         with self._database.reading() as connection:
             return int(connection.fetch(f"SELECT count(*) FROM {found}", values)[0][0])
-
-    def events_at(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
-        """See `LogReader`."""
-        where, values = conditions(
-            self._dialect, "fingerprint BETWEEN %s AND %s", fingerprint_range(at), query
-        )
-        return self._read(f"{where} ORDER BY id LIMIT {limit}", values, bodies=False)
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
         """See `LogReader`."""
