@@ -13,6 +13,9 @@ from nginx import installed
 
 AXE = Path(__file__).parent / "axe.min.js"
 
+NAME = "dashboard.test"
+"""A name by which the browser reaches this machine, but which it does not know to be local."""
+
 SCREENSHOTS = os.environ.get("HOOKROW_SCREENSHOTS")
 """The folder for screenshots; without it, none are taken."""
 
@@ -32,7 +35,7 @@ def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=installed("chromium", "chromium"),
-            args=["--no-sandbox", "--disable-gpu"],
+            args=["--no-sandbox", "--disable-gpu", f"--host-resolver-rules=MAP {NAME} 127.0.0.1"],
         )
         yield browser
         browser.close()
