@@ -14,14 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import nginx
 import process
 import world
 from command import Serving
 from django_project.manage import Manage, runserver
 from hookrow import Schema
-from hookrow.diagnostics.probe import check_url
-from hookrow.diagnostics.result import Level
 from hookrow.http import MAX_BODY
 from hookrow.migrations import upgrade
 from wire import (
@@ -253,32 +250,6 @@ def check_many_connections(site: Site) -> None:
     assert answers == [200] * len(connections)
 
 
-def check_over_the_network(site: Site) -> None:
-    """Check that `hookrow check URL` finds only the faults of an nginx in front of the server.
-
-    One server of each protocol is enough, because nginx hides their differences.
-    """
-    if site.name not in {"uvicorn", "gunicorn"}:
-        return
-
-    def faults(port: int) -> list[str]:
-        return [
-            each.subject
-            for each in check_url(f"http://127.0.0.1:{port}{PATH}", SECRET)
-            if each.level is not Level.OK and each.subject != "dns"
-        ]
-
-    assert faults(site.port) == []
-    folder, hidden = site.file.parent, 'proxy_set_header X-Provider-Secret "";'
-    for server, location, expected in (
-        ("", "", []),
-        ("", hidden, ["secret"]),
-        ("client_max_body_size 32k;", "", ["body"]),
-    ):
-        with nginx.fronting(folder, site.port, server, location) as port:
-            assert faults(port) == expected
-
-
 def check_stop(site: Site) -> None:
     """Check that SIGTERM ends the server after waiting notifications have their responses."""
     with Connection(site.port) as waiting:
@@ -300,6 +271,5 @@ CHECKS: list[Callable[[Site], None]] = [
     check_slow_bodies,
     check_clients_that_leave,
     check_many_connections,
-    check_over_the_network,
     check_stop,
 ]

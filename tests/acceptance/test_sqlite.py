@@ -1,17 +1,13 @@
-"""Faults of the SQLite file: the host also writes to it, its disk is full, it is read-only."""
+"""Faults of the SQLite file: the host also writes to it, it cannot grow, it is read-only."""
 
 import os
 import resource
-import shutil
 import sqlite3
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 
-import pytest
 from traffic import Load
 
 from command import HOOKROW, Command
@@ -51,38 +47,11 @@ def test_the_host_writes_to_the_same_file(sqlite_url: str, tmp_path: Path) -> No
         assert connection.execute(rows_of_host).fetchone() == (written,)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a disk of 32 MiB in memory, which only root may do."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount a disk")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
-@pytest.mark.usefixtures("sqlite_url")
-def test_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
-    """While the disk is full, notifications get a 503 and are spooled on another disk."""
-    shutil.move(tmp_path / "hookrow.db", small_disk)
-    url, spool, ballast = f"sqlite:///{small_disk}/hookrow.db", tmp_path / "spool", small_disk / "b"
-    load = Load(url, pause=0.02)
-    with (
-        Command(tmp_path).serving("--database-url", url, "--spool", spool) as serving,
-        load.interrupted(serving.port, spool),
-    ):
-        with ballast.open("wb", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(bytes(4096))
-        load.wait_for(200, 503)
-        ballast.unlink()
-    assert load.statuses()[503] >= 200
-
-
 def test_a_file_size_limit(sqlite_url: str, tmp_path: Path) -> None:
-    """The same without root: RLIMIT_FSIZE prevents SQLite's write-ahead log from growing."""
+    """While SQLite's files cannot grow, notifications get a 503 and are spooled.
+
+    RLIMIT_FSIZE has the same effect as a full disk, but does not require root.
+    """
     load, spool = Load(sqlite_url, pause=0.02), tmp_path / "spool"
     unlimited = resource.RLIM_INFINITY
     with (
