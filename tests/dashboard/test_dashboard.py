@@ -11,13 +11,10 @@ from typing import Any
 from urllib.parse import unquote, urlencode
 
 import pytest
-from litestar import Litestar, asgi
 
-import asgi_client
 import world
 from copying import replace
 from hookrow import Arrival, RequestHead, testing
-from hookrow.asgi import ASGI
 from hookrow.core.result import Result
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.queries import last_id
@@ -75,14 +72,6 @@ def test_the_trace_and_another_provider_are_shown(store: MemoryStore, visitor: V
     assert ">Provider</th>" not in first
     assert ">Provider</th><td>other</td>" in second
     assert "Trace ID" not in second
-
-
-def test_mounted_in_litestar() -> None:
-    """Litestar removes the mount path and adds a slash."""
-    dashboard = ASGI(Dashboard(MemoryStore(), authorize=lambda _: True))
-    app = Litestar([asgi(MOUNT, is_mount=True, copy_scope=True)(dashboard)])
-    response = asgi_client.request(app, "GET", f"{MOUNT}/notifications")
-    assert (response.status_code, "<h1" in response.text) == (200, True)
 
 
 @pytest.mark.parametrize(

@@ -68,19 +68,6 @@ def test_links_in_asgi(dashboard: Dashboard) -> None:
     assert not broken_links(asgi(dashboard))
 
 
-def test_links_in_wsgi(browser: Client) -> None:
-    """Every link leads to a page, also those of the overview at the path without a slash."""
-
-    def get(url: str) -> tuple[int, str]:
-        response = browser.get(url)
-        return response.status_code, response.text
-
-    assert not broken_links(get)
-    status, text = get(MOUNT)
-    assert status == 200
-    assert {get(link)[0] for link in links(MOUNT, text)} == {200}
-
-
 def test_links_in_litestar(dashboard: Dashboard) -> None:
     """Every link leads to a page, although Litestar adds a slash to each path."""
     mounted = litestar.asgi(MOUNT, is_mount=True, copy_scope=True)(ASGI(dashboard))
@@ -118,10 +105,3 @@ def test_forms(browser: Client, place: str, form: dict[str, str]) -> None:
         assert response.status_code == 303
         shown = browser.get(urljoin(target, response.headers["Location"]))
         assert (shown.status_code, 'role="status"' in shown.text) == (200, True)
-
-
-def test_the_redirect_of_the_search(browser: Client) -> None:
-    """A search with a slash in its URL redirects to the page that it found."""
-    url = f"{MOUNT}/search/?q={ADA}"
-    found = urljoin(url, browser.get(url).headers["Location"])
-    assert browser.get(found).status_code == 200
