@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cache
 from http import HTTPStatus
-from importlib.resources import files
 from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
 
 from hookrow.dashboard import actions, auth, pages, suppressions
 from hookrow.dashboard.actions import Done
-from hookrow.dashboard.address import Address
 from hookrow.dashboard.download import Download
 from hookrow.dashboard.forms import FILTERS, BadRequest, Fields, Forbidden, NotFound, parse_fields
 from hookrow.dashboard.queries import Context
-from hookrow.dashboard.templating import Redirect, View, render
+from hookrow.dashboard.templating import Redirect, View, render, static_files
 from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
 from hookrow.http import Handler, Request, RequestHead, Response, plain
@@ -78,14 +76,23 @@ TIMEOUT = 4.0
 It is shorter than the time that `asgi` waits for a handler, so that the page can report the error.
 """
 
-_FILE_TYPES = {
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-}
 
-_CACHED = {"Cache-Control": "private, max-age=3600"}
-"""The header of static files, whose URLs contain the version."""
+class Address(NamedTuple):
+    """The name of a page or file, and the URL of the dashboard relative to the request's.
+
+    A trailing slash changes only the relative URL.
+    """
+
+    name: str
+    base: str
+
+    @classmethod
+    def of(cls, head: RequestHead) -> Address:
+        """Return the address of a request."""
+        path = _path_below_root(head)
+        if not path and (last := head.path.rpartition("/")[2]):
+            return cls("", f"./{quote(last)}/")
+        return cls(path.strip("/"), "../" * (path.count("/") - 1) or "./")
 
 
 class Dashboard(Handler):
@@ -188,7 +195,7 @@ class Dashboard(Handler):
         self, request: Request, address: Address, user: str, allowed: Collection[str]
     ) -> Response:
         head, name = request.head, address.name
-        if file := _static_files().get(name):
+        if file := static_files().get(name):
             return file
         if name not in PAGES:
             raise NotFound("This page does not exist.")
@@ -236,15 +243,18 @@ def _log_action(head: RequestHead, user: str, summary: str) -> None:
     )
 
 
-@cache
-def _static_files() -> Mapping[str, Response]:
-    """Return the responses with the static files, by path."""
-    directory = files("hookrow.dashboard").joinpath("static")
-    return {
-        f"static/{file.name}": Response(200, file.read_bytes(), {"Content-Type": type_, **_CACHED})
-        for file in directory.iterdir()
-        if (type_ := _FILE_TYPES.get(file.name.rpartition(".")[2]))
-    }
+def _path_below_root(head: RequestHead) -> str:
+    """Return the path without the root.
+
+    Behind a proxy, sometimes only the end of the root is a prefix of the path (FastAPI's
+    `root_path`). A host that has removed the mount path may still report it as its root.
+    """
+    parts = head.root.rstrip("/").split("/")[1:]
+    for start in range(len(parts)):
+        prefix = "/" + "/".join(parts[start:])
+        if f"{head.path}/".startswith(f"{prefix}/"):
+            return head.path.removeprefix(prefix)
+    return head.path
 
 
 def _error(

@@ -1,10 +1,14 @@
-"""Templates and their filters. All values are escaped, including characters that hide text."""
+"""Templates, their filters, and the static files of the pages.
+
+All values are escaped, including characters that hide text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -25,6 +29,15 @@ from hookrow.statistics import Overview, Period
 
 MAX_LENGTH = 400
 """In characters; longer values are shortened."""
+
+_FILE_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+_CACHED = {"Cache-Control": "private, max-age=3600"}
+"""The header of static files, whose URLs contain the version."""
 
 
 class View(NamedTuple):
@@ -54,6 +67,17 @@ def render_figures(overview: Overview, base: str) -> str:
     """Render the figures of an overview, once for all open pages that show them."""
     template = _environment().get_template("figures.html")
     return template.render(overview=overview, base=base, periods=list(Period))
+
+
+@cache
+def static_files() -> Mapping[str, Response]:
+    """Return the responses with the static files, by path."""
+    directory = files("hookrow.dashboard").joinpath("static")
+    return {
+        f"static/{file.name}": Response(200, file.read_bytes(), {"Content-Type": type_, **_CACHED})
+        for file in directory.iterdir()
+        if (type_ := _FILE_TYPES.get(file.name.rpartition(".")[2]))
+    }
 
 
 @cache
