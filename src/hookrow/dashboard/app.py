@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from hookrow.dashboard import actions, auth, pages, suppressions
 from hookrow.dashboard.actions import Done
-from hookrow.dashboard.download import Download
+from hookrow.dashboard.download import download
 from hookrow.dashboard.forms import FILTERS, BadRequest, Fields, Forbidden, NotFound, parse_fields
 from hookrow.dashboard.queries import Context
 from hookrow.dashboard.templating import Redirect, View, render, static_files
@@ -34,7 +34,7 @@ Action: TypeAlias = Callable[[Context, Fields, Fields, str], Done]
 class Page(NamedTuple):
     """A page or a file, the fields of its query string, and the action of its forms."""
 
-    show: Callable[[Context, Fields], View | Redirect | Download]
+    show: Callable[[Context, Fields], View | Redirect | Response]
     fields: Collection[str] = ()
     act: Action | None = None
 
@@ -45,7 +45,7 @@ PAGES = {
     "": Page(pages.overview, ("period",)),
     "lists": Page(pages.lists),
     "suppressions": Page(suppressions.suppressions, (*suppressions.FILTERS, "before", "after")),
-    "suppressions.csv": Page(Download, suppressions.FILTERS),
+    "suppressions.csv": Page(download, suppressions.FILTERS),
     "notifications": Page(pages.notifications, (*FILTERS, "before", "after", "rows")),
     "notification": Page(pages.notification, ("id", "done"), actions.replay),
     "subscriber": Page(pages.subscriber, ("email", *_HISTORY), actions.change_suppression),
@@ -216,11 +216,10 @@ class Dashboard(Handler):
         view = page.show(self._context, parse_fields(head.query, page.fields))
         if isinstance(view, Redirect):
             return _redirect(base, view.location)
-        if isinstance(view, Download):
-            response = view.respond()
+        if isinstance(view, Response):
             if head.method == "GET":
                 _log_action(head, user, "downloaded suppressions as CSV")
-            return response
+            return view
         return render(view, user=user, page=name, base=base, may=may)
 
     def _submit(self, page: Page, act: Action, base: str, request: Request, user: str) -> Response:

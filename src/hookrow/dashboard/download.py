@@ -45,37 +45,33 @@ https://owasp.org/www-community/attacks/CSV_Injection
 """
 
 
-class Download:
-    """The suppressed subscribers as CSV, oldest first.
+def download(context: Context, fields: Fields) -> Response:
+    """Return the suppressed subscribers as CSV, oldest first.
 
     A subscriber who is suppressed again during the download moves to the end. The file therefore
-    contains everyone who is suppressed throughout the download.
+    contains everyone who is suppressed throughout the download. Raises `BadRequest`, and a
+    `StoreError` if the first rows cannot be read.
     """
+    reader = context.store.suppressions
+    chunks = _chunks(reader, parse_filter(reader, find_lists(reader), fields))
+    first = next(chunks)
+    headers = {
+        "Content-Type": "text/csv; charset=utf-8",
+        "Content-Disposition": 'attachment; filename="suppressions.csv"',
+    }
+    return Response(200, b"", headers, stream=chain([first], chunks))
 
-    def __init__(self, context: Context, fields: Fields) -> None:
-        self._reader = reader = context.store.suppressions
-        self._selected = parse_filter(reader, find_lists(reader), fields)
 
-    def respond(self) -> Response:
-        """Return the response. Raises a `StoreError` if the first rows cannot be read."""
-        chunks = self._chunks()
-        first = next(chunks)
-        headers = {
-            "Content-Type": "text/csv; charset=utf-8",
-            "Content-Disposition": 'attachment; filename="suppressions.csv"',
-        }
-        return Response(200, b"", headers, stream=chain([first], chunks))
-
-    def _chunks(self) -> Iterator[bytes]:
-        """Yield the CSV in chunks, some of them empty, between which no connection is in use."""
-        header = _csv([COLUMNS])
-        try:
-            for rows in _batches(self._reader, self._selected):
-                yield header + _csv(map(_cells, rows))
-                header = b""
-        except StoreError as error:
-            log.warning("A download of suppressions failed: %s", error)
-            raise error.with_traceback(None) from None  # its cause may quote a row
+def _chunks(reader: SuppressionReader, selected: Filter) -> Iterator[bytes]:
+    """Yield the CSV in chunks, some of them empty, between which no connection is in use."""
+    header = _csv([COLUMNS])
+    try:
+        for rows in _batches(reader, selected):
+            yield header + _csv(map(_cells, rows))
+            header = b""
+    except StoreError as error:
+        log.warning("A download of suppressions failed: %s", error)
+        raise error.with_traceback(None) from None  # its cause may quote a row
 
 
 def _batches(reader: SuppressionReader, selected: Filter) -> Iterator[Sequence[Row]]:
