@@ -226,7 +226,10 @@ class Dashboard(Handler):
         head = request.head
         form = parse_fields(request.body.decode("utf-8", "replace"), actions.FORM_FIELDS)
         if not auth.is_own_form(head):
-            raise Forbidden("The form was not sent by a page of this dashboard.")
+            raise Forbidden(
+                "The form was not sent by a page of this dashboard, "
+                "or a proxy did not preserve the Host header."
+            )
         action = act(self._context, parse_fields(head.query, page.fields), form, user)
         _log_action(head, user, action.summary)
         return _redirect(base, action.location)
