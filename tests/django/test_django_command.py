@@ -179,7 +179,7 @@ def test_requests_to_the_project(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
         in sound.out
     )
     assert [sound.status, lost.status, guarded.status] == [0, 1, 1]
-    assert f"Give the provider {address}/mail{ENDPOINT}: hookrow responds there." in lost.out
+    assert '"subject":"path"' in lost.out
     assert "error    forbidden   " in guarded.out
 
 

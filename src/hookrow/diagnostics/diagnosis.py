@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -26,8 +25,7 @@ class Sent(Enum):
 class Reply:
     """A response to a probe. If there is none, the status is 0, and `text` is the reason.
 
-    `header` is WWW-Authenticate or, if that is missing, Location. `certificate` is the server's, as
-    `ssl.SSLSocket.getpeercert` returns it.
+    `header` is WWW-Authenticate or, if that is missing, Location.
     """
 
     url: str
@@ -35,8 +33,6 @@ class Reply:
     status: int
     text: str
     header: str = ""
-    seconds: float = 0.0
-    certificate: Mapping[str, object] | None = None
 
 
 class Diagnosis(NamedTuple):
