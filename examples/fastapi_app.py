@@ -27,6 +27,12 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 
 
+def create_receiver() -> Receiver:
+    """Return the receiver of a new application, for `hookrow --app fastapi_app:create_receiver`."""
+    receiver: Receiver = create_app().state.receiver
+    return receiver
+
+
 def create_app() -> FastAPI:
     """Create the application. Nothing is read from the database, whose tables may not exist yet."""
     engine = create_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
@@ -40,7 +46,7 @@ def create_app() -> FastAPI:
         engine.dispose()
 
     app = FastAPI(lifespan=lifespan)
-    app.state.receiver = receiver  # for hookrow --app 'fastapi_app:create_app().state.receiver'
+    app.state.receiver = receiver
     app.include_router(router(receiver), prefix="/mail")  # POST /mail/provider/webhooks
 
     @app.post("/dispatches", status_code=201)

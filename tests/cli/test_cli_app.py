@@ -48,10 +48,6 @@ MAIL = f"""
         return app
 
 
-    async def create_later():
-        return receiver
-
-
     def open_shop(day):
         raise LookupError(f"closed on\\n{{day}}")
 
@@ -92,7 +88,7 @@ def shop(command: Command, write: Write) -> Command:
     "name",
     [
         *("receiver", "store", "asgi", "wsgi", "app.state.receiver"),
-        *("create_receiver", "create_receiver()", "create_app().state.receiver.store"),
+        "create_receiver",
     ],
 )
 def test_names(shop: Command, name: str) -> None:
@@ -107,9 +103,9 @@ def test_sources(shop: Command) -> None:
     """The app may also be a variable or in hookrow.toml; other variables are the host's own."""
     (shop.folder / "hookrow.toml").write_text('app = "shop.nowhere:receiver"')
     variables = {"HOOKROW_DATABASE_URL": "sqlite:///none.db"}
-    assert "(hookrow.toml) cannot be loaded: There is no module" in shop.call("log").stderr
+    assert "No module named 'shop.nowhere'" in shop.call("log").stderr
     variables["HOOKROW_APP"] = "shop.none:receiver"
-    assert "(HOOKROW_APP) cannot be loaded: There is no mod" in shop.call("log", **variables).stderr
+    assert "No module named 'shop.none'" in shop.call("log", **variables).stderr
     for command in ("log", "db current", "db sql", "stats", "prune", "replay --since 1d"):
         done = shop.call("--app", "shop.mail:receiver", *command.split(), **variables)
         assert done.returncode == 0, done.stderr
@@ -120,8 +116,8 @@ def test_recommended_command(command: Command, write: Write) -> None:
     """It repeats --app and --config, without which it would create tables elsewhere."""
     write("mail", MAIL)
     (command.folder / "a b.toml").touch()
-    options = ("--config", "a b.toml", "--app", "shop.mail:create_app().state.receiver")
-    typed = "--config 'a b.toml' --app 'shop.mail:create_app().state.receiver'"
+    options = ("--config", "a b.toml", "--app", "shop.mail:create_receiver")
+    typed = "--config 'a b.toml' --app shop.mail:create_receiver"
     expected = f"Run: `hookrow {typed} db upgrade`\n"
     assert expected in command.call(*options, "log").stderr
     for as_json in ((), ("--json",)):
@@ -164,29 +160,19 @@ def test_tables_of_an_application(command: Command) -> None:
 
 # By the name of the app: the error.
 MISTAKES = {
-    "": "(--app) cannot be loaded: '' is not module:name, such as shop.mail:receiver.",
-    "mail": "(--app) cannot be loaded: 'mail' is not module:name, such as shop.mail:receiver.",
-    "shop/mail.py:receiver": "is not module:name, such as shop.mail:receiver.",
-    "shob:receiver": "There is no module 'shob': is it importable from this directory? Did you mean"
-    " 'shop'?",
-    "shop.mial:receiver": "There is no module 'shop.mial': is it importable from this directory?"
-    " Did you mean 'shop.mail'?",
-    "shop.mail.receiver:x": "There is no module 'shop.mail.receiver': is it importable from",
-    "shop.mail:reciever": "'shop.mail' has no attribute 'reciever'. Did you mean 'receiver'?",
-    "shop.mail:app": "is of the type SimpleNamespace: name a Receiver or an SQLStore, or a",
-    "shop.mail:create_app()": "name its attribute, such as shop.main:app.state.receiver.",
-    "shop.mail:store.schema": "is of the type Schema: name a Receiver or an SQLStore, or a",
-    "shop.mail:app()": "shop.mail.app is not a function: remove the parentheses.",
-    "shop.mail:open_shop": "cannot be called without arguments: missing a required argument: 'da",
-    "shop.mail:create_later": "shop.mail:create_later is an async function: name a plain one.",
-    "shop.mail:in_memory": "uses a MemoryStore, whose rows and log exist only in the process of",
-    "shop.mail:fail": "shop.mail:fail() failed in {}/shop/mail.py:32: LookupError: closed on Sun",
-    "shop.secret:x": "shop.secret failed in {}/shop/secret.py:2: KeyError: 'SHOP_SECRET'",
-    "shop.empty:x": "shop.empty failed in {}/shop/empty.py:2: The webhook secret is missing or em",
-    "shop.syntax:x": "shop.syntax failed in {}/shop/syntax.py:1: SyntaxError: ",
-    "shop.other:x": "shop.other failed in {}/shop/other.py:1: ModuleNotFoundError: No module",
-    "shop.exits:x": "shop.exits failed in {}/shop/exits.py:1: SystemExit: no settings",
-    "shop.library:x": "shop.library failed in {}/shop/library.py:2: JSONDecodeError: Expecting",
+    "": "'' is not module:name, such as shop.mail:receiver, ",
+    "mail": "'mail' is not module:name, such as shop.mail:receiver, ",
+    "shop/mail.py:receiver": " is not module:name, such as shop.mail:receiver, ",
+    "shob:receiver": " cannot be loaded: ModuleNotFoundError: No module named 'shob'\n",
+    "shop.mail:reciever": " cannot be loaded: AttributeError: module 'shop.mail' has no attribute",
+    "shop.mail:app": " is of the type SimpleNamespace: name a Receiver or an SQLStore, or a",
+    "shop.mail:create_app": " is of the type SimpleNamespace: name a Receiver or an SQLStore, or",
+    "shop.mail:open_shop": " cannot be loaded: TypeError: open_shop() missing 1 required position",
+    "shop.mail:in_memory": " uses a MemoryStore, whose rows and log exist only in the process of",
+    "shop.mail:fail": " cannot be loaded, in {}/shop/mail.py:28: LookupError: closed on Sunday\n",
+    "shop.empty:x": " cannot be loaded, in {}/shop/empty.py:2: ConfigurationError: The webhook",
+    "shop.syntax:x": " cannot be loaded: SyntaxError: invalid syntax (syntax.py, line 1)",
+    "shop.exits:x": " cannot be loaded, in {}/shop/exits.py:1: SystemExit: no settings",
 }
 
 
@@ -194,16 +180,13 @@ MISTAKES = {
 def test_mistake(command: Command, write: Write, app: str) -> None:
     """Each is one sentence, with the line of the application that raised an exception."""
     write("mail", MAIL)
-    write("secret", "import os\nsecret = os.environ['SHOP_SECRET']")
     write("empty", "import hookrow\nreceiver = hookrow.Postmark('')")
     write("syntax", "receiver = = 1")
-    write("other", "import uvicorn.none")
     write("exits", "raise SystemExit('no settings')")
-    write("library", "import json\njson.loads('')")
     done = command.call("--app", app, "log")
     assert (done.returncode, done.stdout) == (1, "")
     assert MISTAKES[app].format(command.folder) in done.stderr
-    assert done.stderr.startswith(f"Error: The app {app} (--app) ")
+    assert done.stderr.startswith("Error: The app ")
     assert done.stderr.count("\n") == 1
 
 

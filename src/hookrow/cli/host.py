@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from inspect import isroutine
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
@@ -61,13 +60,7 @@ class HostApp:
         from hookrow.cli import loading
 
         self._refuse_other_settings()
-        try:
-            found = loading.load(self.reference)
-            if isroutine(found):
-                found = loading.call(found, self.reference)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{self} cannot be loaded: {error}") from error
-        return self._receiver_or_store(found)
+        return self._receiver_or_store(loading.load(self.reference))
 
     @property
     def receiver(self) -> Receiver | None:
