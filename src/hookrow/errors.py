@@ -6,24 +6,14 @@ Each message contains the remedy. The result of a notification is not an excepti
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-
-COMMAND: ContextVar[str] = ContextVar("COMMAND", default="hookrow")
-"""The command that messages recommend: `hookrow`, with the options that the user has typed."""
-
-DATABASE_OPTION: ContextVar[str] = ContextVar("DATABASE_OPTION", default="")
-"""The option --database-url of such a command, if the user has typed it, without a password."""
+UPGRADE = "`hookrow db upgrade`, with the same --config, --app and --database-url"
+"""The remedy for tables of hookrow's own that are missing or too old; in a message."""
 
 OWN_TABLES = (
     "If your application has its own tables, use its mapping instead: with --app, or [tables] in "
     "hookrow.toml."
 )
 """The other remedy for missing tables, if no mapping is given."""
-
-
-def recommended(subcommand: str) -> str:
-    """Return a command for a message, with the options that the user has typed."""
-    return f"{COMMAND.get()} {subcommand}{DATABASE_OPTION.get()}"
 
 
 class HookrowError(Exception):

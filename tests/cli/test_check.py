@@ -17,6 +17,7 @@ from hookrow import Role, Schema
 from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.diagnostics.check import check_database_url, check_secrets
 from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.errors import UPGRADE
 from hookrow.migrations import upgrade
 from hookrow.server.settings import Settings
 from hookrow.stores import Locked, StoreError, Unavailable
@@ -98,8 +99,8 @@ def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("sqlite:///none.db", "none.db does not exist. Run: `hookrow db upgrade"),
-        ("sqlite:///no/none.db", "no does not exist. Create it, and run: `hookrow db upgrade"),
+        ("sqlite:///none.db", "none.db does not exist. Run `hookrow db upgrade`"),
+        ("sqlite:///no/none.db", "no does not exist. Create it, and run `hookrow db upgrade"),
         (f"sqlite:///{__file__}", "file is not a database. Name another file, or restore this"),
         ("postgresql://ada@127.0.0.1:1/mail?password=hunter2", "Start the database, or correct i"),
         ("mysql://ada:hunter2@db/mail", "PostgreSQL and SQLite, not on mysql"),
@@ -128,7 +129,7 @@ def test_migrations(empty_sqlite_url: str) -> None:
     assert {each.level for each in found(empty_sqlite_url, Schema(log=None))} == {Level.OK}
     result = found(empty_sqlite_url, Schema())[-1]
     state = "at 0001, 0003, 0004, 0008, not at 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008"
-    text = f"hookrow's tables are {state}. Run: `hookrow db upgrade`"
+    text = f"hookrow's tables are {state}. Run {UPGRADE}."
     assert (result.level, result.text) == (Level.ERROR, text)
 
 
@@ -136,7 +137,7 @@ def test_migrations_beside_tables_of_the_host(host_url: str) -> None:
     """The log needs a migration; without it, migrations are not mentioned."""
     assert "migrations" not in {each.subject for each in found(host_url)}
     missing = found(host_url, LOGGED)[-1]
-    text = "hookrow's tables are not created yet. Run: `hookrow db upgrade`"
+    text = f"hookrow's tables are not created yet. Run {UPGRADE}."
     assert (missing.level, missing.text) == (Level.ERROR, text)
     with opened(host_url) as engine:
         upgrade(engine, LOGGED)

@@ -1,7 +1,6 @@
 """`hookrow --app`: the commands on the receiver or the store of a host application."""
 
 import json
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
 
 from command import Command
 from engines import run
@@ -112,50 +110,16 @@ def test_sources(shop: Command) -> None:
     assert not (shop.folder / "none.db").exists()
 
 
-def test_recommended_command(command: Command, write: Write) -> None:
-    """It repeats --app and --config, without which it would create tables elsewhere."""
-    write("mail", MAIL)
-    (command.folder / "a b.toml").touch()
-    options = ("--config", "a b.toml", "--app", "shop.mail:create_receiver")
-    typed = "--config 'a b.toml' --app shop.mail:create_receiver"
-    expected = f"Run: `hookrow {typed} db upgrade`\n"
-    assert expected in command.call(*options, "log").stderr
-    for as_json in ((), ("--json",)):
-        assert expected.strip() in command.call(*options, "check", *as_json).stdout
-    done = command.call("log", HOOKROW_APP="shop.mail:store")
-    assert "Run: `hookrow db upgrade`\n" in done.stderr
-
-
-@pytest.mark.parametrize("typed", ["log", "check", "log show 1"])
-def test_recommended_database(command: Command, typed: str) -> None:
-    """The command repeats --database-url, but only if it was typed."""
-    url = ("--database-url", "sqlite:///shop 1.db")
-    done = command.call(*typed.split(), *url)
-    expected = f"Run: `hookrow db upgrade --database-url '{url[1]}'`"
-    assert expected in f"{done.stdout}{done.stderr}"
-    done = command.call(*typed.split(), HOOKROW_DATABASE_URL=url[1])
-    assert re.search(r"Run: `hookrow db upgrade`(\.|\n)", f"{done.stdout}{done.stderr}")
-
-
-def test_recommended_database_without_its_password(
-    command: Command, empty_postgres_url: str
-) -> None:
-    """The command has asterisks in place of the password."""
-    url = make_url(empty_postgres_url).set(password="hunter2")
-    done = command.call("log", "--database-url", url.render_as_string(hide_password=False))
-    assert re.search(r"Run: `hookrow db upgrade --database-url '\S+:\*\*\*@\S+'`\.", done.stderr)
-    assert "hunter2" not in done.stderr
-
-
 def test_tables_of_an_application(command: Command) -> None:
     """In the directory of an application, without --app, missing tables may have other names."""
     hint = (
-        "db upgrade`. If your application has its own tables, use its mapping instead: with --app"
+        "db upgrade`, with the same --config, --app and --database-url. If your application has "
+        "its own tables, use its mapping instead: with --app"
     )
-    assert f"hookrow.db does not exist. Run: `hookrow {hint}" in command.call("log").stderr
+    assert f"hookrow.db does not exist. Run `hookrow {hint}" in command.call("log").stderr
     (command.folder / "hookrow.db").touch()
-    assert f"Run: `hookrow {hint}" in command.call("log").stderr
-    assert f"not created yet. Run: `hookrow {hint}" in command.call("check").stdout
+    assert f"Run `hookrow {hint}" in command.call("log").stderr
+    assert f"not created yet. Run `hookrow {hint}" in command.call("check").stdout
 
 
 # By the name of the app: the error.

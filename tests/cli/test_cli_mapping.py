@@ -1,7 +1,5 @@
 """`hookrow replay` under a mapping other than the one that the log was written for."""
 
-import re
-import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -42,25 +40,10 @@ def test_refusal(
         "Error: The log was written for tables other than those mapped now: subscribers in "
         f"{prefix}hookrow_subscribers; now subscribers in {prefix}people. A replay would change "
         "the wrong rows. Use the mapping of the application that received the notifications: with "
-        "--app, in hookrow.toml or, in Django, in the settings. If you renamed tables, run: "
-        "hookrow replay --accept-mapping\n"
+        "--app, in hookrow.toml or, in Django, in the settings. If you renamed tables, run "
+        "the command again with --accept-mapping.\n"
     )
     assert (run(database_url, META), run(database_url, ENTRY)) == before
-
-
-def test_recommended_command(
-    command: Command, database_url: str, variables: Mapping[str, str]
-) -> None:
-    """The remedy of `replay` and `check` accepts the same mapping: it repeats the typed options."""
-    (command.folder / "hookrow.toml").rename(command.folder / "people.toml")
-    options = ("--config", "people.toml")
-    typed = ("--database-url", variables["HOOKROW_DATABASE_URL"])
-    refused = command.call(*options, "replay", 1, *typed).stderr
-    [recommended] = re.findall("run: hookrow (.+ --accept-mapping)\n", refused)
-    assert recommended in command.call(*options, "check", *typed).stdout
-    assert command.call(*shlex.split(recommended)).returncode == 0
-    assert command.call(*options, "replay", 1, *typed).returncode == 0
-    assert run(database_url, ENTRY) == [(1, "recorded", "replay")]
 
 
 def test_acceptance(command: Command, database_url: str, variables: Mapping[str, str]) -> None:

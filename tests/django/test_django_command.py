@@ -76,7 +76,7 @@ def test_replay_under_another_mapping(sqlite_site: Site, run: Run) -> None:
     connection.cursor().execute("UPDATE hookrow_meta SET value = '{}' WHERE name = 'mapping'")
     refused = run("replay", 1)
     assert (refused.status, refused.out) == (1, "")
-    assert refused.err.endswith("run: manage.py hookrow replay --accept-mapping\n")
+    assert refused.err.endswith("run the command again with --accept-mapping.\n")
     assert run("replay", "--accept-mapping").status == 0
     assert run("replay", 1).out == "1 notification replayed: 1 recorded.\n"
 

@@ -27,7 +27,7 @@ from hookrow.cli.check import check
 from hookrow.cli.db import db
 from hookrow.cli.host import HostApp
 from hookrow.cli.log import log
-from hookrow.cli.options import option, repeated_options
+from hookrow.cli.options import option
 from hookrow.cli.progress import INTERRUPTED
 from hookrow.cli.provider import provider
 from hookrow.cli.replay import prune, replay
@@ -110,7 +110,6 @@ def hookrow(context: click.Context, config: Path | None, app: str | None) -> Non
     """
     if context.invoked_subcommand != serve.name:
         release_sighup()
-    context.with_resource(repeated_options(context))
     for warning in unknown_variables(hookrow, os.environ):
         click.echo(f"Warning: {warning}", err=True)
     schema, file = Schema(), config or DEFAULT_FILE

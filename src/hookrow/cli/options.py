@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from shlex import quote
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
-
-from hookrow.cli.settings import hide_secrets
-from hookrow.errors import COMMAND, DATABASE_OPTION
 
 ID = click.IntRange(1, 2**63 - 1)
 """The id of a log entry."""
@@ -74,33 +67,6 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - 
     return click.option(name, **(usual | attributes))
 
 
-@contextmanager
-def repeated_options(root: click.Context) -> Iterator[None]:
-    """Add --config and --app, if they were given, to the commands that messages recommend.
-
-    Without them, a recommended command could create tables in another database.
-    """
-    typed = [
-        f"--{name} {quote(str(root.params[name]))}"
-        for name in ("config", "app")
-        if root.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-    token = COMMAND.set(" ".join(["hookrow", *typed]))
-    try:
-        yield
-    finally:
-        COMMAND.reset(token)
-
-
-def _repeat_database(context: click.Context, _: click.Parameter, url: str) -> str:
-    """Add --database-url, if it was given, to the commands that messages recommend."""
-    if context.get_parameter_source("database_url") is ParameterSource.COMMANDLINE:
-        printed = quote(hide_secrets("database_url", url))
-        token = DATABASE_OPTION.set(f" --database-url {printed}")
-        context.call_on_close(partial(DATABASE_OPTION.reset, token))
-    return url
-
-
 SECRET = option(
     "--secret", metavar="SECRET", help="The secret that X-Provider-Secret must contain."
 )
@@ -120,7 +86,6 @@ DATABASE_URL = option(
     default="sqlite:///hookrow.db",
     show_default="sqlite:///hookrow.db",  # not the value in a file, which may have a password
     metavar="URL",
-    callback=_repeat_database,
     help="The URL of a PostgreSQL or SQLite database.",
 )
 MOUNT_PATH = option(

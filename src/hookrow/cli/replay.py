@@ -19,7 +19,7 @@ from hookrow.cli.progress import Progress
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Outcome, Refusal
 from hookrow.describe import describe_dry_run, pluralize
-from hookrow.errors import ConfigurationError, HookrowError, recommended
+from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.observability.logging import outcome_name
 from hookrow.providers import BodyParser
 from hookrow.receiver import replay as replays
@@ -154,12 +154,11 @@ def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:
     except StoreError as error:
         raise HookrowError(f"The mapping's record cannot be used: {message(error)}") from error
     if difference:
-        program = click.get_current_context().command_path.removesuffix("hookrow replay")
-        command = f"{program}{recommended('replay')}"
         raise ConfigurationError(
             f"{difference} A replay would change the wrong rows. Use the mapping of the "
             "application that received the notifications: with --app, in hookrow.toml or, in "
-            f"Django, in the settings. If you renamed tables, run: {command} --accept-mapping"
+            "Django, in the settings. If you renamed tables, run the command again with "
+            "--accept-mapping."
         )
 
 

@@ -15,7 +15,7 @@ from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import regclass
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.hours import WRITERS, Hours
-from hookrow.stores.sql.mapping_record import mapping_difference, remedy
+from hookrow.stores.sql.mapping_record import REMEDY, mapping_difference
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
@@ -134,7 +134,7 @@ def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
 
 def _other_mapping(database: Database, queries: Queries) -> Iterator[str]:
     if difference := mapping_difference(database, queries.schema):
-        yield f"{difference} {remedy()}"
+        yield f"{difference} {REMEDY}"
 
 
 def _cached_ids(database: Database, queries: Queries) -> Iterator[str]:

@@ -11,7 +11,7 @@ from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
 from hookrow.diagnostics.advice import WEAKNESSES, check_weaknesses
 from hookrow.diagnostics.result import CheckResult, Level
-from hookrow.errors import OWN_TABLES, ConfigurationError, HookrowError, recommended
+from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, HookrowError
 from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
 from hookrow.stores import AccessDenied, Unavailable
 from hookrow.stores.sql.connections import Database
@@ -117,7 +117,7 @@ def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str
     if set(needed) <= set(current):
         return CheckResult(Level.OK, "migrations", f"They are up to date (revisions {newest}).")
     state = f"at {', '.join(current)}, not at {newest}" if current else "not created yet"
-    text = f"hookrow's tables are {state}. Run: `{recommended('db upgrade')}`"
+    text = f"hookrow's tables are {state}. Run {UPGRADE}."
     if not current and schema.ours:
-        text += f". {OWN_TABLES}"
+        text += f" {OWN_TABLES}"
     return CheckResult(Level.ERROR, "migrations", text)

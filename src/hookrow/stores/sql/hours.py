@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from hookrow.core.result import Result
 from hookrow.core.schema import Schema
-from hookrow.errors import recommended
+from hookrow.errors import UPGRADE
 from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER
 from hookrow.stores.sql.columns import columns, regclass
 from hookrow.stores.sql.connections import Connection
@@ -115,7 +115,7 @@ class Hours:
         self._obstacle: str | None = None
         self.missing = (
             f"Either one of {', '.join(self._columns)} is missing or lacks a column: run "
-            f"`{recommended('db upgrade')}` or your own migrations; or the user lacks SELECT, "
+            f"{UPGRADE}, or your own migrations; or the user lacks SELECT, "
             "INSERT or UPDATE on one of them: grant it."
         )
         """The remedy if `are_usable` returns False."""

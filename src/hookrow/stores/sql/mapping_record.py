@@ -14,7 +14,6 @@ from contextlib import suppress
 import msgspec
 
 from hookrow.core.schema import Schema
-from hookrow.errors import recommended
 from hookrow.stores.sql.columns import own_name
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.timeouts import limited_to
@@ -23,6 +22,12 @@ log = logging.getLogger("hookrow")
 
 NAME = "mapping"
 """The name of the record in hookrow_meta. Its value is a JSON object: the tables by role."""
+
+REMEDY = (
+    "Correct the mapping or, if it is right, run `hookrow replay --accept-mapping`, with the same "
+    "--config, --app and --database-url."
+)
+"""How to continue under a different mapping."""
 
 SECONDS = 1.0
 """The time limit for writing the record: the responses of the first group wait for it."""
@@ -48,13 +53,7 @@ def record_mapping(database: Database, schema: Schema) -> None:
         )
         return
     if difference := _describe_difference(former, present):
-        log.warning(f"{difference} {remedy()}")
-
-
-def remedy() -> str:
-    """Return the remedy for a different mapping."""
-    command = recommended("replay")
-    return f"Correct the mapping or, if it is right, run: {command} --accept-mapping"
+        log.warning(f"{difference} {REMEDY}")
 
 
 def mapping_difference(database: Database, schema: Schema) -> str | None:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
-from hookrow.errors import ConfigurationError, recommended
+from hookrow.errors import UPGRADE, ConfigurationError
 from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.sql.connections import NOT_A_URL, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
@@ -58,8 +58,8 @@ def missing_file(database: Database) -> str | None:
         return None
     if not database.file.parent.is_dir():
         directory = database.file.parent
-        return f"{directory} does not exist. Create it, and run: `{recommended('db upgrade')}`"
-    return f"{database.name} does not exist. Run: `{recommended('db upgrade')}`"
+        return f"{directory} does not exist. Create it, and run {UPGRADE}"
+    return f"{database.name} does not exist. Run {UPGRADE}"
 
 
 def backend(url: str) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.schema import WRITTEN, Schema, nearest
-from hookrow.errors import OWN_TABLES, ConfigurationError, SchemaMismatch, recommended
+from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, change_dates
 from hookrow.stores.errors import message, store_error
 from hookrow.stores.sql.column_rules import Columns, mistakes, mistakes_of_dates, mistakes_of_log
@@ -212,8 +212,7 @@ class _Catalogue:
     def _check_own_table(self, table: str, own: _OwnTable) -> None:
         hint = f"Create it like {own.name} in the output of `hookrow db sql`."
         if self._schema.log == _LOG.name:
-            command = recommended("db upgrade")
-            hint = f"Run: `{command}`. If your own migrations create it, run those."
+            hint = f"Run {UPGRADE}. If your own migrations create it, run those."
         columns = self._existing_own(table, own, hint)
         if missing := [each for each in own.columns if each not in columns]:
             raise SchemaMismatch(f"The table {table!r} lacks {', '.join(missing)}. {hint}")
@@ -268,7 +267,7 @@ class _Catalogue:
         elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
         hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
         if table in {role.table for role in Schema().roles.values()} and not elsewhere:
-            hint = f" Run: `{recommended('db upgrade')}`. {OWN_TABLES}"
+            hint = f" Run {UPGRADE}. {OWN_TABLES}"
         elif table == _LOG.name and not elsewhere:
             hint = ""  # no other table of hookrow's is meant
         raise SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
