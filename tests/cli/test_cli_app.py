@@ -154,39 +154,31 @@ def test_mistake(command: Command, write: Write, app: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+HAS_BOTH = (
+    "already has a database and a mapping: omit --database-url, and database_url and [tables]"
+)
+
+
 @pytest.mark.parametrize(
     ("file", "typed", "expected"),
     [
-        ("", "log --database-url sqlite:///a.db", "also set, by --database-url: remove it"),
-        ("database_url = 'a'", "check", "also set, by hookrow.toml: remove it there, or omit"),
-        ("[tables]\nlog = false", "log", "remove [tables] from hookrow.toml, or omit --app."),
-        ("", f"check --secret {SECRET}", "(--app) already has secrets: omit --secret."),
-        ("", "serve", "mount the receiver there. For hookrow's own server, omit --app."),
+        ("", "log --database-url sqlite:///a.db", HAS_BOTH),
+        ("database_url = 'a'", "check", HAS_BOTH),
+        ("[tables]\nlog = false", "log", HAS_BOTH),
+        ("", f"check --secret {SECRET}", "already has secrets: omit --secret."),
+        ("", "serve", "mount the receiver there. For hookrow's own server, omit --app, HOOKROW_A"),
+        ("app = 'shop.mail:store'", "serve", "mount the receiver there. For hookrow's own server,"),
         ("", "demo", "The demo runs its own application: omit --app."),
     ],
 )
 def test_other_settings(shop: Command, file: str, typed: str, expected: str) -> None:
-    """Settings that the app replaces are errors, which name both sources."""
+    """Settings that the app replaces are errors; the server does not ignore an app."""
     (shop.folder / "hookrow.toml").write_text(file)
-    done = shop.call("--app", "shop.mail:receiver", *typed.split())
+    app = () if file.startswith("app") else ("--app", "shop.mail:receiver")
+    done = shop.call(*app, *typed.split())
     assert done.returncode
     assert expected in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("file", "variables", "remedy"),
-    [
-        ("app = 'shop.mail:receiver'", {}, "remove app from hookrow.toml."),
-        ("", {"HOOKROW_APP": "shop.mail:receiver"}, "unset HOOKROW_APP."),
-    ],
-)
-def test_serve(command: Command, file: str, variables: dict[str, str], remedy: str) -> None:
-    """The server does not ignore an app; the error names its source."""
-    (command.folder / "hookrow.toml").write_text(file)
-    done = command.call("serve", **variables)
-    assert done.returncode == 1
-    assert done.stderr.endswith(f"For hookrow's own server, {remedy}\n")
 
 
 def test_check(shop: Command) -> None:

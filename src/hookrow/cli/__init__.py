@@ -22,7 +22,7 @@ from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
 from hookrow import __version__
-from hookrow.cli.app import StandaloneApp
+from hookrow.cli.app import App
 from hookrow.cli.check import check
 from hookrow.cli.db import db
 from hookrow.cli.host import HostApp
@@ -32,7 +32,7 @@ from hookrow.cli.progress import INTERRUPTED
 from hookrow.cli.provider import provider
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.serve import serve
-from hookrow.cli.settings import DEFAULT_FILE, read_file, setting_source, unknown_variables
+from hookrow.cli.settings import DEFAULT_FILE, read_file, unknown_variables
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
 from hookrow.core.schema import Schema
@@ -117,11 +117,7 @@ def hookrow(context: click.Context, config: Path | None, app: str | None) -> Non
         context.default_map, schema = read_file(file, hookrow)
     if app is None and (app := context.lookup_default("app")):
         context.set_parameter_source("app", ParameterSource.DEFAULT_MAP)
-    context.obj = StandaloneApp(schema)
-    if app is not None:
-        [parameter] = (each for each in hookrow.params if each.name == "app")
-        source = setting_source(context, parameter, "app", str(file))
-        context.obj = HostApp(app, source, file=str(file), tables=schema != Schema())
+    context.obj = App(schema) if app is None else HostApp(app, schema)
 
 
 @hookrow.command()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
@@ -19,32 +18,26 @@ if TYPE_CHECKING:
     from hookrow.stores.sql.connections import Database
 
 
-DEFAULT_PROVIDER: BodyParser = Postmark
-"""Parses bodies if there is no receiver."""
+class App:
+    """The tables of a schema in the database of a URL; `HostApp` is a host's application."""
 
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
 
-class App(Protocol):
-    """Opens the store for a command, and parses the bodies in its log."""
-
-    def open_store(
-        self, database_url: str, *, writes: bool = True
-    ) -> AbstractContextManager[Store]:
-        """Open the store for the duration of a block. Raises a `HookrowError` if that fails.
-
-        Without `writes`, the user needs only the privilege to read; the methods of the log that
-        change it check the others.
-        """
+    @property
+    def schema(self) -> Schema:
+        """The mapping."""
+        return self._schema
 
     @property
     def provider(self) -> BodyParser:
         """The provider whose bodies are in the log."""
+        return Postmark
 
-
-@dataclass(frozen=True, slots=True)
-class StandaloneApp:
-    """The tables of a schema in the database of a URL, without a host application."""
-
-    schema: Schema
+    @property
+    def recorded(self) -> Kinds:
+        """The kinds of notification that are recorded."""
+        return recorded_kinds(self.schema.columns("dispatches"))
 
     @contextmanager
     def open_database(self, database_url: str) -> Iterator[Database]:
@@ -60,14 +53,13 @@ class StandaloneApp:
 
         return backend(database_url)
 
-    @property
-    def recorded(self) -> Kinds:
-        """The kinds of notification that the schema records."""
-        return recorded_kinds(self.schema.columns("dispatches"))
-
     @contextmanager
     def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
-        """Open the store, whose tables are verified. Raises `ConfigurationError`."""
+        """Open the store for the duration of a block. Raises a `HookrowError` if that fails.
+
+        Its tables are verified. Without `writes`, the user needs only the privilege to read; the
+        methods of the log that change it check the others.
+        """
         from hookrow.stores.sql import SQLStore
         from hookrow.stores.sql.urls import missing_file
 
@@ -76,11 +68,6 @@ class StandaloneApp:
                 raise ConfigurationError(f"{missing}. {OWN_TABLES}")
             verify_tables(database, self.schema, writes=writes)
             yield SQLStore(database, self.schema)
-
-    @property
-    def provider(self) -> BodyParser:
-        """The parser of Postmark's bodies."""
-        return DEFAULT_PROVIDER
 
 
 def verify_tables(database: Database, schema: Schema, *, writes: bool) -> None:

@@ -8,8 +8,7 @@ from functools import partial
 import click
 import msgspec
 
-from hookrow.cli.app import StandaloneApp
-from hookrow.cli.host import HostApp
+from hookrow.cli.app import App
 from hookrow.cli.options import DATABASE_URL, JSON
 
 
@@ -22,7 +21,7 @@ def db() -> None:
 @JSON
 @DATABASE_URL
 @click.pass_obj
-def upgrade(app: StandaloneApp | HostApp, *, as_json: bool, database_url: str) -> None:
+def upgrade(app: App, *, as_json: bool, database_url: str) -> None:
     """Create hookrow's tables, or upgrade them."""
     from hookrow import migrations
 
@@ -49,7 +48,7 @@ def upgrade(app: StandaloneApp | HostApp, *, as_json: bool, database_url: str) -
 @JSON
 @DATABASE_URL
 @click.pass_obj
-def current(app: StandaloneApp | HostApp, *, as_json: bool, database_url: str) -> None:
+def current(app: App, *, as_json: bool, database_url: str) -> None:
     """Print the revisions of hookrow's tables."""
     from hookrow import migrations
 
@@ -64,7 +63,7 @@ def current(app: StandaloneApp | HostApp, *, as_json: bool, database_url: str) -
 @db.command(short_help="Print the statements that create hookrow's tables.")
 @DATABASE_URL
 @click.pass_obj
-def sql(app: StandaloneApp | HostApp, database_url: str) -> None:
+def sql(app: App, database_url: str) -> None:
     """Print the statements that create hookrow's tables, for psql or the sqlite3 shell."""
     from hookrow import migrations
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
+from click.core import ParameterSource
 
-from hookrow.cli.app import DEFAULT_PROVIDER, verify_tables
-from hookrow.cli.settings import SettingSource, setting_source
+from hookrow.cli.app import App, verify_tables
 from hookrow.core.optional import Kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
@@ -26,33 +26,24 @@ if TYPE_CHECKING:
 
     Loaded: TypeAlias = Receiver | SQLStore | MemoryStore
 
-REMEDIES = {
-    "flag": "omit --app",
-    "variable": "unset HOOKROW_APP",
-    "file": "remove app from {}",
-}
-"""How to use a command without the application, by the source of the setting `app`."""
+WITHOUT_APP = "omit --app, HOOKROW_APP or app in the settings file"
+"""How to use a command without the application."""
 
 
-class HostApp:
+class HostApp(App):
     """The object that `app` names, imported when a command first needs it.
 
     It is a receiver, a store, an `ASGI` or `WSGI` application of a receiver, or a function without
-    arguments that returns one of these. Its engine and connections are never closed. `tables` is
-    whether the settings file has a mapping as well, which is an error.
+    arguments that returns one of these. Its engine and connections are never closed. The `schema`
+    of the settings file must be the default, because the application has its own.
     """
 
-    def __init__(self, reference: str, source: SettingSource, *, file: str, tables: bool) -> None:
+    def __init__(self, reference: str, schema: Schema) -> None:
+        super().__init__(schema)
         self.reference = reference
-        self._source, self._file, self._has_tables = source, file, tables
 
     def __str__(self) -> str:
-        return f"The app {self.reference} ({self._source.name})"
-
-    @property
-    def remedy(self) -> str:
-        """How to run the command without the application."""
-        return REMEDIES[self._source.source].format(self._file)
+        return f"The app {self.reference}"
 
     @cached_property
     def loaded(self) -> Loaded:
@@ -131,7 +122,7 @@ class HostApp:
     @property
     def provider(self) -> BodyParser:
         """The receiver's provider; Postmark without a receiver."""
-        return self.receiver.provider if self.receiver else DEFAULT_PROVIDER
+        return self.receiver.provider if self.receiver else super().provider
 
     def _receiver_or_store(self, found: object) -> Loaded:
         from hookrow.asgi import ASGI
@@ -155,17 +146,10 @@ class HostApp:
 
         Variables are ignored, because the application itself may read them.
         """
-        if self._has_tables:
+        source = click.get_current_context().get_parameter_source("database_url")
+        other_database = source in {ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP}
+        if other_database or self._schema != Schema():
             raise ConfigurationError(
-                f"{self} already has a mapping: remove [tables] from {self._file}, or "
-                f"{self.remedy}."
+                f"{self} already has a database and a mapping: omit --database-url, and "
+                f"database_url and [tables] in the settings file; or {WITHOUT_APP}."
             )
-        context = click.get_current_context()
-        for option in context.command.params:
-            if option.name == "database_url":
-                other = setting_source(context, option, option.name, self._file)
-                if other.source in {"flag", "file"}:
-                    raise ConfigurationError(
-                        f"{self} already has a database, but database_url is also set, by "
-                        f"{other.name}: remove it there, or {self.remedy}."
-                    )

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from hookrow.cli import options
-from hookrow.cli.app import StandaloneApp
+from hookrow.cli.app import App
 from hookrow.cli.host import HostApp
 from hookrow.cli.options import JSON, option
 from hookrow.cli.settings import PROVIDER_TOKEN, choose_secrets
@@ -62,7 +62,7 @@ class Session:
     api: PostmarkAPI
     secrets: Sequence[str]
     secret_file: str | None
-    app: StandaloneApp | HostApp
+    app: App
     database_url: str
 
     def require_secret(self) -> None:

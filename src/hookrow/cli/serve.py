@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from hookrow.cli import options
-from hookrow.cli.app import StandaloneApp
-from hookrow.cli.host import HostApp
+from hookrow.cli.app import App
+from hookrow.cli.host import WITHOUT_APP, HostApp
 from hookrow.cli.options import option
 from hookrow.cli.provider_session import API, TOKEN_FILE, read_token
 from hookrow.cli.settings import choose_secrets
@@ -89,11 +89,11 @@ def serve(
     """
     from hookrow.server import run
 
-    app: StandaloneApp | HostApp = context.obj
+    app: App = context.obj
     if isinstance(app, HostApp):
         raise ConfigurationError(
             f"{app} is served by your own server: mount the receiver there. For hookrow's own "
-            f"server, {app.remedy}."
+            f"server, {WITHOUT_APP}."
         )
     secrets, file = choose_secrets(
         context, secret=secret, previous_secret=previous_secret, secret_file=secret_file

@@ -104,13 +104,13 @@ def settings_sources(
     for option in (*root.command.params, *command.params):
         if option.name and option.envvar:
             owner = next(each for each in (root, context, others) if option.name in each.params)
-            found = setting_source(owner, option, option.name, file)
+            found = _setting_source(owner, option, option.name, file)
             yield _as_ignored(found) if option.name in ignored else found
     if schema != Schema():
         yield _describe("tables", _format_tables(schema), "file", file)
 
 
-def setting_source(
+def _setting_source(
     context: click.Context, option: click.Parameter, setting: str, file: str
 ) -> SettingSource:
     """Return the source of a setting, which is an option of the context's command."""
