@@ -18,7 +18,7 @@ from hookrow.cli.options import (
     SECRET_FILE,
 )
 from hookrow.cli.serve import serve
-from hookrow.cli.settings import choose_secrets, settings_sources, summarize
+from hookrow.cli.settings import choose_secrets, settings_sources
 from hookrow.core.schema import Schema
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
@@ -45,8 +45,8 @@ def check(
 ) -> None:
     """Check the configuration and the database, and explain how to fix each fault.
 
-    The source of each setting is printed, but no secret. The exit status is 1 if there is
-    an error.
+    The source of each setting that is not at its default is printed, but no secret. The
+    exit status is 1 if there is an error.
 
     With the URL configured at the provider, check the webhook over the network instead.
     The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
@@ -71,7 +71,7 @@ def check(
         results = chain(
             [check.check_secrets(settings.accepted, settings.secret_file)],
             check.check_database_url(settings.database_url, settings.schema),
-            sources if as_json else summarize(sources),
+            (each for each in sources if as_json or each.source != "default"),
         )
     else:
         used = (each for each in sources if each.setting.startswith("secret") and each.value)

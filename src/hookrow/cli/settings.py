@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,6 @@ _OF_DEVELOPMENT = {"HOOKROW_TEST_PG_BIN", "HOOKROW_SCREENSHOTS"}
 
 PROVIDER_TOKEN = "HOOKROW_PROVIDER_TOKEN"  # noqa: S105 - a name
 """The variable with the token of the provider's API, which no option or file may contain."""
-
-_SECRETS = ("secret", "previous_secret", "secret_file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,16 +96,14 @@ def settings_sources(
     """
     root = context.find_root()
     file = str(root.params.get("config") or DEFAULT_FILE)
-    ignored = ignored_secrets(context)
     # Resilient parsing reports no error; it keeps the source of a value that is rejected.
     others = command.make_context(command.name, [], parent=root, resilient_parsing=True)
     for option in (*root.command.params, *command.params):
         if option.name and option.envvar:
             owner = next(each for each in (root, context, others) if option.name in each.params)
-            found = _setting_source(owner, option, option.name, file)
-            yield _as_ignored(found) if option.name in ignored else found
+            yield _setting_source(owner, option, option.name, file)
     if schema != Schema():
-        yield _describe("tables", _format_tables(schema), "file", file)
+        yield _describe("tables", "set", "file", file)
 
 
 def _setting_source(
@@ -146,51 +142,24 @@ def choose_secrets(
 ) -> tuple[tuple[str, ...], str | None]:
     """Return the secrets and the secret file that a command uses.
 
-    If both are set, the one from the stronger source is used. Both are returned if neither
-    source is stronger, which `read_secrets` rejects.
+    If both are set, the one from the stronger source is used, but a previous secret alone never
+    overrides a file: the newest secret would be rejected. Both are returned if neither overrides
+    the other, which `read_secrets` rejects.
     """
+    given = {"secret": secret, "previous_secret": previous_secret, "secret_file": secret_file}
     secrets = tuple(each for each in (secret, previous_secret) if each is not None)
-    ignored = ignored_secrets(context)
-    if "secret_file" in ignored:
-        return secrets, None
-    return () if ignored else secrets, secret_file
-
-
-def ignored_secrets(context: click.Context) -> Collection[str]:
-    """Return the settings of secrets that a setting from a stronger source overrides.
-
-    A previous secret alone never overrides a secret file: the newest secret would be rejected.
-    """
     ranks = {
         name: _STRONGEST_FIRST.index(source)
-        for name in _SECRETS
-        if (source := context.get_parameter_source(name)) in _STRONGEST_FIRST
-        and context.params.get(name)
+        for name, value in given.items()
+        if value and (source := context.get_parameter_source(name)) in _STRONGEST_FIRST
     }
     file = ranks.pop("secret_file", None)
-    if file is None or not ranks:
-        return ()
-    if file < min(ranks.values()):
-        return tuple(ranks)
-    return ("secret_file",) if ranks.get("secret", file) < file else ()
-
-
-def summarize(sources: Iterable[SettingSource]) -> Iterator[CheckResult]:
-    """Yield each setting that is not at its default, then one line for all defaults.
-
-    Another line lists the settings without a value.
-    """
-    defaults, unset = [], []
-    for each in sources:
-        if each.source != "default":
-            yield each
-        elif each.value is None:
-            unset.append(each.setting)
-        else:
-            defaults.append(f"{each.setting} {each.value}")
-    for label, names in (("By default", defaults), ("Not set", unset)):
-        if names:
-            yield CheckResult(Level.OK, "setting", f"{label}: {', '.join(names)}.")
+    if file is not None and ranks:
+        if file < min(ranks.values()):
+            return (), secret_file
+        if ranks.get("secret", file) < file:
+            return secrets, None
+    return secrets, secret_file
 
 
 def hide_secrets(setting: str, value: str) -> str:
@@ -251,17 +220,3 @@ def _describe(
     return SettingSource(
         level, "setting", text, setting=setting, value=printed, source=source, name=name
     )
-
-
-def _as_ignored(found: SettingSource) -> SettingSource:
-    """Return the source of a setting of secrets that another one overrides."""
-    other = "secret" if found.setting == "secret_file" else "secret_file"
-    text = f"{found.text.removesuffix('.')}; it is ignored, because {other} takes precedence."
-    return replace(found, text=text)
-
-
-def _format_tables(schema: Schema) -> str:
-    """Return the table of each role and that of the log, and the requested records."""
-    tables = {name: role.table for name, role in schema.roles.items()}
-    parts = [f"{name} in {table}" for name, table in {**tables, "log": schema.log}.items() if table]
-    return ", ".join([*parts, *(f"record {name}" for name in schema.record)])
