@@ -158,27 +158,6 @@ class TestCompletion:
         _, first, second = done.stdout.splitlines()
         assert (first, second) == ("replay", "--follow")
 
-    @pytest.mark.parametrize(
-        ("shell", "script", "printed"),
-        [
-            # Without any startup file, zsh has not loaded the function `compdef`.
-            (
-                "zsh",
-                'eval "$(hookrow completion zsh)"; print $_comps[hookrow]',
-                "_hookrow_completion",
-            ),
-            ("fish", 'hookrow completion fish | source; complete -C "hookrow lo"', "log\tList "),
-        ],
-    )
-    def test_in_a_new_home(self, command: Command, shell: str, script: str, printed: str) -> None:
-        """The script needs nothing but its line in the startup file."""
-        if shutil.which(shell) is None:
-            pytest.skip(f"no {shell}")
-        path, home = f"{HOOKROW.parent}:{os.environ['PATH']}", str(command.folder)
-        done = command.execute(shell, "-c", script, PATH=path, HOME=home, XDG_CONFIG_HOME=home)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(printed)
-
 
 class TestTables:
     def test_current(self, command: Command, empty_sqlite_url: str) -> None:

@@ -41,9 +41,6 @@ from hookrow.server import release_sighup
 SERVERS = {"httptools", "uvicorn", "uvloop"}
 """The modules that commands import directly and that only the extra `serve` installs."""
 
-_ZSH_START = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
-"""Loads the functions that click's script for zsh needs, unless ~/.zshrc has loaded them."""
-
 
 class Commands(click.Group):
     """Commands that report wrong settings, missing extras and a full disk without a traceback."""
@@ -145,13 +142,11 @@ def completion(context: click.Context, shell: str) -> None:
     """Print the script that completes commands and options in a shell.
 
     For bash, add this line to ~/.bashrc: eval "$(hookrow completion bash)". For zsh, add this line
-    to ~/.zshrc: eval "$(hookrow completion zsh)". For fish, add this line to config.fish: hookrow
-    completion fish | source
+    to ~/.zshrc, after compinit: eval "$(hookrow completion zsh)". For fish, add this line to
+    config.fish: hookrow completion fish | source
     """
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - for mypy: click has these shells
-    if shell == "zsh":
-        click.echo(_ZSH_START)
     # The name of the variable is click's own, for a program of this name.
     click.echo(kind(context.find_root().command, {}, "hookrow", "_HOOKROW_COMPLETE").source())
 
