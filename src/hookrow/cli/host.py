@@ -20,11 +20,10 @@ from hookrow.stores import Store
 
 if TYPE_CHECKING:
     from hookrow.receiver.receiver import Receiver
-    from hookrow.stores.memory import MemoryStore
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql.connections import Database
 
-    Loaded: TypeAlias = Receiver | SQLStore | MemoryStore
+    Loaded: TypeAlias = Receiver | SQLStore
 
 WITHOUT_APP = "omit --app, HOOKROW_APP or app in the settings file"
 """How to use a command without the application."""
@@ -33,9 +32,9 @@ WITHOUT_APP = "omit --app, HOOKROW_APP or app in the settings file"
 class HostApp(App):
     """The object that `app` names, imported when a command first needs it.
 
-    It is a receiver, a store, an `ASGI` or `WSGI` application of a receiver, or a function without
-    arguments that returns one of these. Its engine and connections are never closed. The `schema`
-    of the settings file must be the default, because the application has its own.
+    It is a receiver, a store, or a function without arguments that returns one of these. Its engine
+    and connections are never closed. The `schema` of the settings file must be the default, because
+    the application has its own.
     """
 
     def __init__(self, reference: str, schema: Schema) -> None:
@@ -73,17 +72,11 @@ class HostApp(App):
     @property
     def store(self) -> SQLStore:
         """The store. Raises `ConfigurationError` if it is not an `SQLStore`."""
-        from hookrow.stores.memory import MemoryStore
         from hookrow.stores.sql import SQLStore
 
         store = self.receiver.store if self.receiver else self.loaded
         if isinstance(store, SQLStore):
             return store
-        if isinstance(store, MemoryStore):
-            raise ConfigurationError(
-                f"{self} uses a MemoryStore, whose rows and log exist only in the process of the "
-                "application: use an SQLStore."
-            )
         raise ConfigurationError(
             f"{self} uses a {type(store).__name__}: the command works only with an SQLStore."
         )
@@ -96,10 +89,7 @@ class HostApp(App):
     @property
     def recorded(self) -> Kinds:
         """The kinds of notification that the store records."""
-        from hookrow.receiver.receiver import Receiver
-
-        loaded = self.loaded
-        return (loaded.store if isinstance(loaded, Receiver) else loaded).recorded
+        return self.receiver.store.recorded if self.receiver else self.store.recorded
 
     @contextmanager
     def open_database(self, database_url: str) -> Iterator[Database]:
@@ -125,15 +115,10 @@ class HostApp(App):
         return self.receiver.provider if self.receiver else super().provider
 
     def _receiver_or_store(self, found: object) -> Loaded:
-        from hookrow.asgi import ASGI
         from hookrow.receiver.receiver import Receiver
-        from hookrow.stores.memory import MemoryStore
         from hookrow.stores.sql import SQLStore
-        from hookrow.wsgi import WSGI
 
-        if isinstance(found, ASGI | WSGI):
-            found = found.handler
-        if isinstance(found, Receiver | SQLStore | MemoryStore):
+        if isinstance(found, Receiver | SQLStore):
             return found
         raise ConfigurationError(
             f"{self} is of the type {type(found).__name__}: name a Receiver or an SQLStore, or a "
