@@ -41,17 +41,11 @@ class App:
 
     @contextmanager
     def open_database(self, database_url: str) -> Iterator[Database]:
-        """Open the database, and close it at the end of the block."""
+        """Open the database, which connects on first use, and close it at the end of the block."""
         from hookrow.stores.sql.urls import open_database
 
         with closing(open_database(database_url)) as database:
             yield database
-
-    def dialect(self, database_url: str) -> str:
-        """Return "postgresql" or "sqlite", without loading a driver."""
-        from hookrow.stores.sql.urls import backend
-
-        return backend(database_url)
 
     @contextmanager
     def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:

@@ -67,7 +67,8 @@ def sql(app: App, database_url: str) -> None:
     """Print the statements that create hookrow's tables, for psql or the sqlite3 shell."""
     from hookrow import migrations
 
-    name = app.dialect(database_url)
+    with app.open_database(database_url) as database:
+        name = database.dialect.name
     # By default, both shells continue after an error, and sqlite3 then commits.
     click.echo({"postgresql": r"\set ON_ERROR_STOP on", "sqlite": ".bail on"}[name])
     click.echo(migrations.sql(name, app.schema), nl=False)

@@ -97,11 +97,6 @@ class HostApp(App):
         del database_url
         yield self.store.database
 
-    def dialect(self, database_url: str) -> str:
-        """Return "postgresql" or "sqlite"."""
-        del database_url
-        return self.store.database.dialect.name
-
     @contextmanager
     def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
         """Return the store, whose tables are verified. Raises `ConfigurationError`."""
