@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,8 @@ def read_file(file: Path, command: click.Command) -> tuple[dict[str, Any], Schem
         schema = schema_of(values.pop("tables", {}))
     except ConfigurationError as error:
         raise ConfigurationError(f"{file}: [tables]: {error}") from error
-    options = _options(command)
+    options = {each.name: each for each in _settings(command) if each.name}
+    options.pop("config", None)  # which names the file
     for name, value in values.items():
         if name not in options:
             hint = nearest(name, options)
@@ -114,8 +115,7 @@ def _setting_source(
         case ParameterSource.COMMANDLINE:
             return _describe(setting, context.params[setting], "flag", option.opts[0])
         case ParameterSource.ENVIRONMENT:
-            variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
-            name = next(each for each in variables if os.environ.get(each))
+            name = next(each for each in _variables(option) if os.environ.get(each))
             fault = _fault(option, os.environ[name])
             return _describe(setting, os.environ[name], "variable", name, fault)
         case ParameterSource.DEFAULT_MAP:
@@ -126,7 +126,8 @@ def _setting_source(
 
 def unknown_variables(command: click.Command, environment: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each variable HOOKROW_* that no option of the command reads."""
-    known = {each for each in (*_variables(command), PROVIDER_TOKEN) if each.startswith(_PREFIX)}
+    known = {PROVIDER_TOKEN, *(name for each in _settings(command) for name in _variables(each))}
+    known = {name for name in known if name.startswith(_PREFIX)}
     for name in sorted(environment):
         if name.startswith(_PREFIX) and name not in known | _OF_DEVELOPMENT:
             hint = nearest(name, known, prefix=_PREFIX)
@@ -169,23 +170,16 @@ def hide_secrets(setting: str, value: str) -> str:
     return _QUERY_PASSWORD.sub(r"\1=***", _URL_PASSWORD.sub(r"\1:***@", value))
 
 
-def _options(command: click.Command) -> dict[str, click.Parameter]:
-    """Return the options that a file may set, by name: all that also have a variable."""
-    members = command.commands.values() if isinstance(command, click.Group) else ()
-    options = {each.name: each for each in command.params if each.name and each.envvar}
-    options.pop("config", None)
-    for member in members:
-        options.update(_options(member))
-    return options
-
-
-def _variables(command: click.Command) -> Iterator[str]:
-    """Yield the variables of all options of a command and its subcommands."""
-    for option in command.params:
-        yield from [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+def _settings(command: click.Command) -> Iterator[click.Parameter]:
+    """Yield the options of a command and its subcommands that also have a variable."""
+    yield from (each for each in command.params if each.envvar)
     if isinstance(command, click.Group):
         for member in command.commands.values():
-            yield from _variables(member)
+            yield from _settings(member)
+
+
+def _variables(option: click.Parameter) -> Sequence[str]:
+    return [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
 
 
 def _default_map(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
