@@ -146,8 +146,8 @@ class _Mapping(StoreContract):
     def add_subscriber(self, email: str) -> Key:
         return self._add("guests", "email", f"'{email}'")
 
-    def add_dispatch(self, message_id: str | None, subscriber: Key, _: Key | None) -> Key:
-        if message_id and self.host.engine.dialect.name == "sqlite":
+    def add_dispatch(self, message_id: str, subscriber: Key, _: Key | None) -> Key:
+        if self.host.engine.dialect.name == "sqlite":
             message_id = message_id.replace("-", "")
         return self._add("parcels", "message_id, subscriber_id", f"'{message_id}', {subscriber}")
 

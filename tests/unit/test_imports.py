@@ -156,7 +156,7 @@ PROVIDER_USERS = {
     ),
     *("diagnostics.check", "diagnostics.probe"),
     *("receiver.manual", "receiver.replay", "receiver.retry"),
-    *("testing.client", "testing.host_rows"),
+    *("testing.client", "testing.contract"),
 }
 """Postmark itself, the edges that choose it, the checks of its secrets, and its test doubles; and
 the modules that read manual changes, whose bodies are Postmark's."""
