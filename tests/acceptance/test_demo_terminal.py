@@ -48,7 +48,7 @@ def demo(folder: Path, number: signal.Signals) -> Iterator[Terminal]:
 
 
 def test_own_notifications(tmp_path: Path) -> None:
-    """It serves the dashboard, and prints what the user's own notifications change."""
+    """It serves the dashboard, and records the user's own notifications."""
     with demo(tmp_path, signal.SIGTERM) as terminal:
         shows(terminal, "Press Ctrl-C to stop.")
         printed = terminal.printed.replace("\r\n", "\n")
@@ -59,15 +59,8 @@ def test_own_notifications(tmp_path: Path) -> None:
         typed = re.search(r"^  (\S*hookrow simulate (?:.*\\\n)*.*)$", printed, re.MULTILINE)
         assert typed
         path = f"{HOOKROW.parent}:{os.environ['PATH']}"
-        for kind, change in (
-            ("open", "  dispatch 4: opened_at 2"),
-            ("suppression", "  subscriber 4: suppressed_at 2"),
-        ):
-            assert change not in terminal.printed
-            line = typed[1].replace(" open ", f" {kind} ")
-            posted = Command(tmp_path).execute("sh", "-c", line, PATH=path)
-            assert (posted.returncode, posted.stdout) == (0, "200\n")
-            shows(terminal, change)
+        posted = Command(tmp_path).execute("sh", "-c", typed[1], PATH=path)
+        assert (posted.returncode, posted.stdout) == (0, "200\n")
 
 
 @pytest.mark.parametrize(

@@ -220,30 +220,25 @@ def test_demo(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
     for expected in (
         *(" 401 Cannot verify webhook\n", "dispatch 1: delivered_at 2", "dispatch 1: opened_at 2"),
-        *("subscriber 3: suppressed_at null\n", "subscriber 2: suppressed_at 2"),
-        "\n14 responses: 8 with 200, 1 with 400, 1 with 401, 2 with 404, 2 with 422.\n",
+        *("subscription 3: suppressed_at 2", "subscriber 3: suppressed_at null\n"),
+        *(" 400 Dispatch subscriber ada", " 422 Webhook payload not supported\n"),
     ):
         assert expected in done.stdout
-    assert re.search(r"subscription 3: suppressed_at 2.*, HardBounce\n", done.stdout)
-    for without_changes in ("The same delivery", "The suppression again", "Open of ada", "Bounce"):
+    for without_changes in ("The suppression again", "Open of ada", "Bounce"):
         assert re.search(rf"^{without_changes}.*\n\w", done.stdout, re.MULTILINE)
     assert re.search(r"/dashboard/\n  user hookrow, password \S{43}\n", done.stdout)
     assert "Ctrl-C" not in done.stdout
     assert re.search(
-        r"no dispatch had the message ID (\S+); 1 attempt; next retry\s"
-        r"(.*\n)*  dispatch 5: delivered_at 2.*\n"
-        r"  no dispatch had the message ID \1 at first; 1 attempt; recorded \d+ m?s later\n",
-        done.stdout,
+        r"404 Engine::Dispatch not found\n(.*\n)*  dispatch 5: delivered_at 2.*\n$", done.stdout
     )
 
 
 def test_demo_of_the_provider(tmp_path: Path) -> None:
-    """A webhook is registered, and its events are repeated and reconciled."""
+    """A webhook is registered, and its events are posted and repeated."""
     done = Command(tmp_path).run("demo", "--provider")
     assert (done.returncode, done.stderr) == (0, "")
     for expected in (
-        r"Delivery, after  0 min    200\n  dispatch 1: delivered_at 2",
-        r"Open, after 27 min    no response\nOpen, after 37 min    200\n  dispatch 1: opened_at 2",
-        r"subscriber 3: suppressed_at 2.*, ManualSuppression\n  dispatch 2: delivered_at 2",
+        r"Delivery, after 0 min    200\n  dispatch 1: delivered_at 2",
+        r"Open, after 1 min    no response\nOpen, after 6 min    200\n  dispatch 1: opened_at 2",
     ):
         assert re.search(expected, done.stdout)

@@ -149,7 +149,6 @@ PROVIDER_USERS = {
         "cli.app",
         "cli.provider_session",
         "dashboard.app",
-        "demo",
         "django.conf",
         "django.receiver",
         "server.app",
