@@ -152,7 +152,7 @@ class TestCheck:
         with django_host.default(empty_sqlite_url), override_settings(HOOKROW={"SECRET": "short"}):
             done, log = run("check", "--json"), run("log")
         secret, migrations = map(json.loads, done.out.splitlines())
-        assert (secret["level"], secret["subject"]) == ("warning", "hookrow.W002")
+        assert (secret["level"], secret["subject"]) == ("warning", "hookrow.W001")
         assert (migrations["level"], done.status) == ("error", 1)
         assert migrations["text"].endswith(HINT)
         assert HINT in log.err

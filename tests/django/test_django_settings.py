@@ -12,8 +12,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
-from django.db.models import Index, Model, UniqueConstraint
-from django.db.models.functions import Lower
+from django.db.models import Model
 from django.test import modify_settings, override_settings
 
 import django_host
@@ -22,9 +21,7 @@ from crm.models import Person
 from crm.schema import CRM, MUTED
 from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema
-from hookrow.core.schema import Fold
 from hookrow.django import receiver, store
-from hookrow.django.fields import Folded
 from hookrow.django.models import Notification
 from wire import SECRET
 
@@ -188,10 +185,7 @@ def test_errors(hookrow: dict[str, Any], id_: str, expected: str) -> None:
 
 
 def test_mappings_that_work() -> None:
-    """A mapping may be a dict, and may name the model between two others, in any case.
-
-    The only warnings are about emails without an index that ignores case.
-    """
+    """A mapping may be a dict, and may name the model between two others, in any case."""
     columns = {"list_id": "from_person", "subscriber_id": "to_person_id", **dict.fromkeys(MUTED)}
     sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": None})
     schema = replace(CRM, dispatches=sends, subscriptions=Role("crm.person_Friends", columns))
@@ -199,7 +193,7 @@ def test_mappings_that_work() -> None:
         name: {"table": role.table, "columns": dict(role.columns)}
         for name, role in schema.roles.items()
     }
-    assert ids(TABLES=schema) == ids(TABLES=plain) == ["W001", "W001"]
+    assert ids(TABLES=schema) == ids(TABLES=plain) == []
     with override_settings(HOOKROW={"TABLES": Schema(), "LOG": False}):
         assert store().log is None
 
@@ -272,40 +266,18 @@ class _LogElsewhere:
 
 def test_warnings() -> None:
     """A short secret, routers to another database, and no table for the log are warnings."""
-    assert (ids(), ids(PREVIOUS_SECRET=""), ids(SECRET="short")) == ([], [], ["W002"])
+    assert (ids(), ids(PREVIOUS_SECRET=""), ids(SECRET="short")) == ([], [], ["W001"])
     with django_host.alias("sqlite:///x.db") as alias:
-        assert ids(DATABASE=alias) == ["W004"]
+        assert ids(DATABASE=alias) == ["W003"]
     with override_settings(DATABASE_ROUTERS=[_Nowhere()]):
-        assert (ids(), ids(LOG=False)) == (["W003"], [])
+        assert (ids(), ids(LOG=False)) == (["W002"], [])
     with override_settings(DATABASE_ROUTERS=[_LogElsewhere()]):
         [warning] = messages()
-        assert warning.id == "hookrow.W004"
+        assert warning.id == "hookrow.W003"
         assert (
             "'default', but DATABASE_ROUTERS uses another database for hookrow.Notification"
             in warning.msg
         )
-
-
-@pytest.mark.parametrize(
-    ("fold", "index"),
-    [
-        ("ascii", Index(Folded("address"), name="i")),
-        ("ascii", UniqueConstraint(Lower("address"), name="i")),
-        ("lower", Index(Lower("address"), name="i")),
-        ("exact", Index(fields=["-address"], name="i")),
-        ("citext", UniqueConstraint(fields=["address", "uid"], name="i")),
-    ],
-)
-def test_no_index_for_the_email(
-    monkeypatch: pytest.MonkeyPatch, fold: Fold, index: Index | UniqueConstraint
-) -> None:
-    """Each fold needs its own index, which the hint names."""
-    tables = replace(CRM, subscribers=Role("crm.Person", PEOPLE, fold=fold))
-    [warning] = [each for each in messages(TABLES=tables) if each.obj is Person]
-    assert (warning.id, "address" in (warning.hint or "")) == ("hookrow.W001", True)
-    where = "indexes" if isinstance(index, Index) else "constraints"
-    monkeypatch.setattr(Person._meta, where, [index])
-    assert not [each for each in messages(TABLES=tables) if each.obj is Person]
 
 
 def test_a_check_creates_nothing(tmp_path: Path) -> None:

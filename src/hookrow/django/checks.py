@@ -12,21 +12,16 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
-from django.db import connections, router
-from django.db.models import Index, Model, UniqueConstraint
-from django.db.models.expressions import Expression
-from django.db.models.functions import Collate, Lower
+from django.db import router
 
-from hookrow.core.schema import Fold
 from hookrow.diagnostics.check import check_secrets
 from hookrow.diagnostics.result import Level
 from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
-from hookrow.django.fields import Folded
 from hookrow.django.mapping import ModelMapping, map_models
 from hookrow.django.receiver import build_receiver
 from hookrow.django.store import DjangoStore, check_alias
@@ -75,7 +70,7 @@ def _check_settings(messages: Messages) -> None:
         messages.append(Error(secret.text, hint=hint, id="hookrow.E001"))
     elif secret.level is Level.WARNING:
         hint = "Change it here and in the webhook at the provider."
-        messages.append(Warning(f"The secret: {secret.text}", hint=hint, id="hookrow.W002"))
+        messages.append(Warning(f"The secret: {secret.text}", hint=hint, id="hookrow.W001"))
     with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
         conf.check_names()
         for name in NAMES:
@@ -97,7 +92,6 @@ def _check_models(messages: Messages) -> None:
     ):
         mapping = map_models(conf.tables, conf.database)
         messages += _routers(mapping, conf.database)
-        messages += _indexes(mapping, conf.database)
 
 
 def _spool() -> Iterator[CheckMessage]:
@@ -132,7 +126,7 @@ def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
             yield Warning(
                 f"DATABASE_ROUTERS does not allow the log's table in the database {using!r}.",
                 hint="Allow the app 'hookrow' to migrate there, or set HOOKROW['LOG'] to False.",
-                id="hookrow.W003",
+                id="hookrow.W002",
             )
     labels = [each._meta.label for each in models if router.db_for_write(each) != using]
     if labels:
@@ -140,73 +134,5 @@ def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
             f"HOOKROW['DATABASE'] is {using!r}, but DATABASE_ROUTERS uses another database for "
             f"{', '.join(labels)}.",
             hint="Add a router to DATABASE_ROUTERS: docs/how-to/hosts/django.md has an example.",
-            id="hookrow.W004",
+            id="hookrow.W003",
         )
-
-
-def _indexes(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
-    for model, names, index in _missing_indexes(mapping, using):
-        yield Warning(
-            f"No index supports the lookup by {' and '.join(names)}: it reads the whole table.",
-            hint=(
-                f"Add to its Meta: {index}. If the database has an index that the model does not "
-                "declare, add hookrow.W001 to SILENCED_SYSTEM_CHECKS."
-            ),
-            obj=model,
-            id="hookrow.W001",
-        )
-
-
-def _missing_indexes(
-    mapping: ModelMapping, using: str
-) -> Iterator[tuple[type[Model], Sequence[str], str]]:
-    """Yield the model and the fields of each lookup without an index, and a suitable index."""
-    names = {key: field.name for key, field in mapping.fields.items()}
-    model, email = mapping.models["subscribers"], names["subscribers", "email"]
-    fold = mapping.schema.subscribers.fold
-    plain = "Index(fields=[{!r}], name=...)"
-    if not _has_folded_index(model, email, fold, using):
-        yield model, [email], _FOLDED_INDEX.get(fold, plain).format(email)
-    model, message_id = mapping.models["dispatches"], names["dispatches", "provider_message_id"]
-    if not _has_index(model, [message_id]):
-        yield model, [message_id], plain.format(message_id)
-    if "subscriptions" in mapping.models:
-        model = mapping.models["subscriptions"]
-        pair = [names["subscriptions", "list_id"], names["subscriptions", "subscriber_id"]]
-        if not (_has_index(model, pair) or _has_index(model, pair[1:])):
-            yield model, pair, f"UniqueConstraint(fields={pair!r}, name=...)"
-
-
-_FOLDED_INDEX: dict[Fold, str] = {
-    "ascii": "Index(Folded({!r}), name=...) of hookrow.django.fields",
-    "lower": "Index(Lower({!r}), name=...)",
-}
-
-
-def _has_folded_index(model: type[Model], name: str, fold: Fold, using: str) -> bool:
-    """Return whether an index supports the comparison of emails by this fold."""
-    if fold in {"exact", "citext"}:
-        return _has_index(model, [name])
-    expressions: list[Expression] = [Lower(name)]
-    if fold == "ascii":
-        is_sqlite = connections[using].vendor == "sqlite"
-        expressions = [Folded(name), Lower(name if is_sqlite else Collate(name, "C"))]
-    return any(index.expressions[:1] == (it,) for index in _declared(model) for it in expressions)
-
-
-def _has_index(model: type[Model], names: Sequence[str]) -> bool:
-    """Return whether an index begins with these fields, in any order."""
-    meta = model._meta
-    field: Any = meta.get_field(names[0])
-    if len(names) == 1 and (field.primary_key or field.unique or field.db_index):
-        return True
-    indexed: list[Sequence[str]] = [[each.name for each in meta.pk_fields], *meta.unique_together]
-    indexed += [[name.removeprefix("-") for name in each.fields] for each in _declared(model)]
-    return any(set(each[: len(names)]) == set(names) for each in indexed)
-
-
-def _declared(model: type[Model]) -> list[Any]:
-    """Return the indexes and the unique constraints that a model declares."""
-    meta = model._meta
-    constraints = [each for each in meta.constraints if isinstance(each, UniqueConstraint)]
-    return [*(each for each in meta.indexes if isinstance(each, Index)), *constraints]
