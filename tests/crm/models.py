@@ -1,9 +1,8 @@
 """People, the mails that are sent to them, and the members of groups.
 
 All names in `Person`, `Send` and `Membership` differ from those in hookrow's tables, and the group
-of a send is that of its mail. `Reader`, `Letter` and `Member` have plain columns instead of foreign
-keys. `Guest`, `Parcel` and `Stay` have an empty string for no reason, and `Parcel` has the
-provider's message id as a UUID.
+of a send is that of its mail. `Guest`, `Parcel` and `Stay` have an empty string for no reason, and
+`Parcel` has the provider's message id as a UUID.
 """
 
 # The models are written like those of a project without type annotations.
@@ -62,47 +61,6 @@ class Membership(models.Model):
     muted_at = models.DateTimeField(null=True)
     mute_reason = models.TextField(null=True)
     mute_changed = models.DateTimeField(null=True)
-
-
-class Reader(models.Model):
-    id = models.UUIDField(primary_key=True)
-    email = models.TextField()
-    suppressed_at = models.DateTimeField(null=True)
-    suppression_changed_at = models.DateTimeField(null=True)
-
-    class Meta:
-        """Names the table."""
-
-        db_table = "people"
-
-
-class Letter(models.Model):
-    id = models.UUIDField(primary_key=True)
-    provider_message_id = models.TextField(null=True)
-    subscriber_id = models.UUIDField(null=True)
-    list_id = models.UUIDField(null=True)
-    delivered_at = models.DateTimeField(null=True)
-    opened_at = models.DateTimeField(null=True)
-    suppressed_at = models.DateTimeField(null=True)
-    suppression_reason = models.TextField(null=True)
-
-    class Meta:
-        """Names the table."""
-
-        db_table = "sends"
-
-
-class Member(models.Model):
-    pk = models.CompositePrimaryKey("list_id", "subscriber_id")
-    list_id = models.UUIDField()
-    subscriber_id = models.UUIDField()
-    suppressed_at = models.DateTimeField(null=True)
-    suppression_reason = models.TextField(null=True)
-
-    class Meta:
-        """Names the table."""
-
-        db_table = "members"
 
 
 class Guest(models.Model):

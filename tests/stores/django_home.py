@@ -1,13 +1,13 @@
 """Homes behind the Django store: SQLAlchemy creates, fills and reads the models' tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import current_thread, main_thread
 from typing import Any
 from uuid import UUID
 
 from django.db import connections
-from homes import OURS, SPARSE, UNDATED, SQLHome
+from homes import SQLHome
 from sqlalchemy import Column, MetaData, Table, Uuid, insert
 from sqlalchemy.types import TypeEngine
 
@@ -19,22 +19,32 @@ from hookrow.core.notification import Key
 from hookrow.django.store import DjangoStore
 from hookrow.stores.sql.transaction import SQLTransaction
 
+_UNDATED = {"suppression_changed_at": None}
+
+
+def _reduced(name: str, columns: Mapping[str, str | None]) -> Role:
+    """Return a role of the models with some of its columns mapped to other fields, or to None."""
+    role = CRM.roles[name]
+    return replace(role, columns={**role.columns, **columns})
+
+
 BARE = replace(
-    UNDATED,
-    subscribers=replace(UNDATED.subscribers, table="crm.Reader"),
-    dispatches=replace(UNDATED.dispatches, table="crm.Letter"),
-    subscriptions=Role("crm.Member", UNDATED.roles["subscriptions"].columns),
-    log=OURS.log,
+    CRM,
+    subscribers=_reduced("subscribers", {**_UNDATED, "suppression_reason": None}),
+    dispatches=_reduced("dispatches", _UNDATED),
+    subscriptions=_reduced("subscriptions", _UNDATED),
 )
-"""Models without foreign keys; no table stores when a suppression last changed."""
+"""No field stores when a suppression last changed."""
 
 FORGETFUL_MODELS = replace(BARE, log=None)
 """The same without a log."""
 
 LEAN = replace(
-    SPARSE,
-    subscribers=replace(SPARSE.subscribers, table="crm.Reader"),
-    dispatches=replace(SPARSE.dispatches, table="crm.Letter"),
+    CRM,
+    subscribers=_reduced("subscribers", {"suppression_reason": None}),
+    dispatches=_reduced("dispatches", {"list_id": None, **dict.fromkeys(MUTED)}),
+    subscriptions=None,
+    log=None,
 )
 """No lists, only the times of a dispatch, and no log."""
 
@@ -55,23 +65,18 @@ _TABLES = {
 }
 """The tables and columns of the renamed models."""
 
-_BARE = {"crm.Reader": "people", "crm.Letter": "sends", "crm.Member": "members"}
-
 
 class DjangoHome(SQLHome):
     """A home in an empty database, with Django models of its tables."""
 
     def __init__(self, url: str, schema: Schema) -> None:
-        roles = {
-            name: _TABLES.get(role.table, replace(role, table=_BARE.get(role.table, role.table)))
-            for name, role in schema.roles.items()
-        }
+        roles = {name: _in_the_database(role) for name, role in schema.roles.items()}
         super().__init__(url, replace(schema, **roles))
         self.store.close()
         self._stack = ExitStack()
         self.alias = self._stack.enter_context(django_host.alias(url))
         self.store = _Closing(schema, self.alias)
-        if schema == CRM:
+        if schema.dispatches.columns.get("list_id"):
             self._make_mails()
 
     def key(self, number: int) -> Key:
@@ -92,6 +97,15 @@ class DjangoHome(SQLHome):
             mails.create(connection)
             keys = [self.key(number) for number in range(10)]
             connection.execute(insert(mails), [{"uid": key, "group_id": key} for key in keys])
+
+
+def _in_the_database(role: Role) -> Role:
+    """Return the role with the names of its table and columns in the database."""
+    if role.table not in _TABLES:
+        return role
+    named = _TABLES[role.table]
+    omitted = {ours: None for ours, theirs in role.columns.items() if theirs is None}
+    return replace(named, columns={**named.columns, **omitted})
 
 
 _KEYS = {"id", "subscriber_id", "list_id"}
