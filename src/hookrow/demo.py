@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from secrets import token_urlsafe
@@ -26,6 +25,7 @@ from hookrow.http import ENDPOINT
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.register import Wanted, register
 from hookrow.postmark_api.webhooks import read_streams
+from hookrow.receiver.receiver import Receiver
 from hookrow.server.app import Server
 from hookrow.server.settings import Settings
 from hookrow.testing.postmark_api import PostmarkStandIn
@@ -107,111 +107,100 @@ def _serve(settings: Settings, listener: socket.socket, *, stay: bool, provider:
 
 def _show(app: Server, settings: Settings, *, stay: bool, provider: bool) -> None:
     """Save rows, post notifications, and print what happens."""
+    address, secret = f"http://127.0.0.1:{settings.port}", settings.secrets[0]
+    click.echo(f"The server at {address} uses a temporary SQLite file.")
+    if settings.dashboard:
+        click.echo("The dashboard shows notifications as they arrive:")
+        click.echo(f"  {address}/dashboard/")
+        click.echo(f"  user hookrow, password {settings.generated_password}")
+    click.echo()
+    url = f"{address}{ENDPOINT}"
     path = settings.database_url.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(_ROWS)
-        demo = Demo(app, settings, connection)
-        demo.print_addresses()
+        rows = _Rows(connection)
         if provider:
-            demo.show_provider()
+            _show_provider(url, secret, rows)
         else:
-            demo.post_samples()
-            demo.retry()
-        if stay:
-            demo.print_hint()
-
-
-@dataclass(slots=True)
-class Demo:
-    """A running server, and the application's connection to its database."""
-
-    server: Server
-    settings: Settings
-    connection: sqlite3.Connection
-    url: str = field(init=False)
-    _values: Sequence[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.url = f"http://127.0.0.1:{self.settings.port}{ENDPOINT}"
-        self._values = self._read_values()
-
-    def print_addresses(self) -> None:
-        """Print the addresses of the server and of the dashboard."""
-        address = self.url.removesuffix(ENDPOINT)
-        click.echo(f"The server at {address} uses a temporary SQLite file.")
-        if self.settings.dashboard:
-            click.echo("The dashboard shows notifications as they arrive:")
-            click.echo(f"  {address}/dashboard/")
-            click.echo(f"  user hookrow, password {self.settings.generated_password}")
-        click.echo()
-
-    def post_samples(self) -> None:
-        """Post notifications, and print the responses and the changes."""
-        click.echo(f"{'Notification':34}Response and changed rows\n{'-' * 80}")
-        for title, payload in _samples().items():
-            secret = "wrong" if title == _WRONG else self.settings.secrets[0]
-            status, text = testing.post(self.url, payload, secret=secret)
-            click.echo(f"{title:34}{status} {text}".rstrip())
-            self._print_changes()
-
-    def retry(self) -> None:
-        """Save the dispatch whose delivery arrived too early, as an application would."""
-        click.echo(
-            "\nThe delivery of the unsaved message is parked in the log. The application saves\n"
-            "the message, and calls receiver.retry_now():\n"
-        )
-        self.connection.execute(_LATE_ROW)
-        self._values = self._read_values()
-        self.server.receiver.retry_now("m-5").result()
-        self._print_changes()
-
-    def show_provider(self) -> None:
-        """Register a webhook at a stand-in for the provider, and let events happen there."""
-        with PostmarkStandIn() as api:
-            client = PostmarkAPI(api.token, api.address)
-            wanted = Wanted(url=self.url, secrets=self.settings.secrets)
-            click.echo(f"A stand-in for the provider's API runs at {api.address}.\n")
-            for each in register(client, wanted, read_streams(client, ["outbound"])):
-                click.echo(f"It has tested and saved webhook {each.id}. It delivers a message:\n")
-            api.deliver(api.send(ADA, message_id="m-1"))
-            self._print_posts(api)
-            click.echo("\nThe server is unavailable for some minutes, so the provider repeats:\n")
-            [webhook] = api.webhooks
-            webhook.url = f"http://127.0.0.1:1{ENDPOINT}"
-            api.open("m-1")
-            api.advance(3 * MINUTE)
-            webhook.url = self.url
-            api.advance(3 * MINUTE)
-            self._print_posts(api)
-
-    def print_hint(self) -> None:
-        """Print a command that posts another notification."""
+            _post_samples(url, secret, rows)
+            _retry(app.receiver, rows)
+    if stay:
         click.echo(
             "\nThe server keeps running. Post your own notification from another terminal:\n\n"
             f"  {shlex.quote(sys.argv[0])} simulate open dora@example.com m-4 \\\n"
-            f"    --url {self.url} \\\n    --secret {self.settings.secrets[0]}\n\n"
+            f"    --url {url} \\\n    --secret {secret}\n\n"
             "Press Ctrl-C to stop."
         )
 
-    def _print_posts(self, api: PostmarkStandIn) -> None:
-        """Post the events that are due; print the attempts of the newest, and the changes."""
-        api.flush()
-        event = api.events[-1]
-        for each in event.attempts:
-            minutes = round((each.at - event.attempts[0].at) / MINUTE)
-            response = each.status or "no response"
-            click.echo(f"{event.trigger}, after {minutes} min    {response}")
-        self._print_changes()
 
-    def _print_changes(self) -> None:
+class _Rows:
+    """The rows of an application, with which it prints what notifications change."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.save(_ROWS)
+
+    def save(self, script: str) -> None:
+        """Insert rows."""
+        self._connection.executescript(script)
+        self._values = self._read()
+
+    def print_changes(self) -> None:
         """Print the values that have changed since the last call."""
-        before, self._values = self._values, self._read_values()
+        before, self._values = self._values, self._read()
         for line in self._values:
             if line not in before:
                 click.echo(f"  {line}")
 
-    def _read_values(self) -> Sequence[str]:
-        return [line for (line,) in self.connection.execute(_VALUES)]
+    def _read(self) -> Sequence[str]:
+        return [line for (line,) in self._connection.execute(_VALUES)]
+
+
+def _post_samples(url: str, secret: str, rows: _Rows) -> None:
+    """Post notifications, and print the responses and the changes."""
+    click.echo(f"{'Notification':34}Response and changed rows\n{'-' * 80}")
+    for title, payload in _samples().items():
+        sent = "wrong" if title == _WRONG else secret
+        status, text = testing.post(url, payload, secret=sent)
+        click.echo(f"{title:34}{status} {text}".rstrip())
+        rows.print_changes()
+
+
+def _retry(receiver: Receiver, rows: _Rows) -> None:
+    """Save the dispatch whose delivery arrived too early, as an application would."""
+    click.echo(
+        "\nThe delivery of the unsaved message is parked in the log. The application saves\n"
+        "the message, and calls receiver.retry_now():\n"
+    )
+    rows.save(_LATE_ROW)
+    receiver.retry_now("m-5").result()
+    rows.print_changes()
+
+
+def _show_provider(url: str, secret: str, rows: _Rows) -> None:
+    """Register a webhook at a stand-in for the provider, and let events happen there."""
+    with PostmarkStandIn() as api:
+        client = PostmarkAPI(api.token, api.address)
+        click.echo(f"A stand-in for the provider's API runs at {api.address}.\n")
+        streams = read_streams(client, ["outbound"])
+        [saved] = register(client, Wanted(url=url, secrets=[secret]), streams)
+        click.echo(
+            f"It has tested and saved webhook {saved.id}. It delivers a message, whose recipient\n"
+            "opens it while the server is unavailable, so the provider repeats:\n"
+        )
+        [webhook] = api.webhooks
+        api.deliver(api.send(ADA, message_id="m-1"))
+        api.flush()
+        webhook.url = f"http://127.0.0.1:1{ENDPOINT}"
+        api.open("m-1")
+        api.advance(3 * MINUTE)
+        webhook.url = url
+        api.advance(3 * MINUTE)
+        for event in api.events:
+            for attempt in event.attempts:
+                minutes = round((attempt.at - event.attempts[0].at) / MINUTE)
+                response = attempt.status or "no response"
+                click.echo(f"{event.trigger}, after {minutes} min".ljust(34) + f"{response}")
+        rows.print_changes()
 
 
 def _samples() -> dict[str, testing.Payload]:
