@@ -99,13 +99,21 @@ EXIT = SystemExit()
                 (lambda item: item, {"largest": 8}),
             )
         ),
-        # Waiting items have at most the capacity: beside a 6, a capacity of 10 has room for a 4.
+        # Waiting items have at most the capacity: 10 bytes have room for a 6 and a 4; the default
+        # has room for 40 and 24 MiB.
         (
             {"capacity": 10, "size": lambda item: item},
             (),
             [11, 6, 5, 4, 1, 0],
             [[6, 4, 0]],
             [60, 40, 0],
+        ),
+        (
+            {"size": lambda kib: kib * 1024},
+            (),
+            [40 * 1024, 24 * 1024, 1],
+            [[40 * 1024], [24 * 1024]],
+            [400 * 1024, 240 * 1024],
         ),
         # An exception or a wrong number of results affects only its group.
         *(
@@ -166,18 +174,38 @@ def test_a_loop_is_woken_once_per_group(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.anyio
 async def test_at_the_deadline_items_get_the_fallback_and_their_group_continues() -> None:
-    gate, late = _Gate(), list[int]()
-    with closing(writer(gate, deadline=0.02, on_late=late.append)) as batch:
+    gate, loop, late = _Gate(), asyncio.get_running_loop(), dict[int, float]()
+
+    def on_late(item: int) -> None:
+        late[item] = loop.time()
+
+    with closing(writer(gate, deadline=0.02, on_late=on_late)) as batch:
         futures = [await hold(batch, gate), *await submit(batch, [1, 2])]
         await asyncio.sleep(0.01)
+        began = loop.time()
         futures += await submit(batch, [3])  # its deadline is later
         assert await asyncio.gather(*futures[:3]) == [FALLBACK] * 3
         assert await asyncio.to_thread(batch.wait, 4) == FALLBACK
         assert await futures[3] == FALLBACK
         gate.opened.set()
-    assert late[:3] == [0, 1, 2]
+    assert list(late)[:3] == [0, 1, 2]
     assert sorted(late) == [0, 1, 2, 3, 4]
+    assert late[3] - began >= 0.02
     assert gate.groups == [[0], [1, 2, 3, 4]]
+
+
+@pytest.mark.anyio
+async def test_the_result_of_an_item_leaves_the_deadlines_of_later_ones() -> None:
+    opened = Event()
+
+    def work(items: Sequence[int]) -> Sequence[int]:
+        assert 2 not in items or opened.wait(PATIENCE)
+        return items
+
+    with closing(writer(work, group=1, deadline=0.03)) as batch:
+        futures = await submit(batch, [1, 2])
+        assert await asyncio.wait_for(futures[1], PATIENCE) == FALLBACK
+        opened.set()
 
 
 @pytest.mark.anyio

@@ -39,6 +39,7 @@ class Clock:
     now = 1000.0
 
     def sleep(self, seconds: float) -> None:
+        assert seconds > 0
         self.now += seconds
 
 

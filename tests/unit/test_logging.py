@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Barrier, BrokenBarrierError, Event
+from time import perf_counter
 
 import pytest
 from receiving import delivery, head, people, receive, request
@@ -48,7 +49,10 @@ def _all_kinds(receiver: Receiver) -> None:
 
 
 def test_at_debug_level(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
+    began = perf_counter()
     _all_kinds(receiver)
+    elapsed = perf_counter() - began
+    assert sum(map(float, re.findall(r"in ([\d.]+) ms", lines.text))) < elapsed * 1000 + 1
     assert [re.sub(r" in [\d.]+ ms", "", message) for message in lines.messages] == [
         "Processed a group of 1: 1 recorded; requests r-1",
         f"Returned 404: subscriber_not_found for Delivered {EVE}, request r-1",

@@ -62,6 +62,19 @@ def test_notifications_that_arrive_during_a_commit_share_the_next_transaction() 
     assert threading.current_thread() not in database.threads
 
 
+@pytest.mark.parametrize(("more", "groups"), [(0, 2), (1, 3)])
+def test_the_text_of_a_group_is_limited(more: int, groups: int) -> None:
+    """The statements have at most 8 MiB, and 28 bytes for each byte of a body."""
+    database = people("ada", "bea")
+    with closing(receive(database)) as receiver:
+        answers = [fill_transaction(receiver, database)]
+        for size in (100_000, 8 * 1024 * 1024 // 28 - 100_000 + more):
+            answers += [queue(receiver, encode(delivery("bea")).ljust(size))]
+        database.opened.set()
+        assert [*map(status, answers)] == [200] * 3
+    assert len(database.groups) == groups
+
+
 def test_record_directly_records_in_the_calling_thread_also_after_close() -> None:
     before = set(threading.enumerate())
     database = people("ada", log=False)
@@ -91,7 +104,7 @@ def test_after_the_deadline_the_group_is_recorded() -> None:
     [
         *((None, 1, "", 1), ("spool.db", 1, "", 1)),
         # A receiver with a spool has two queues, which share the capacity.
-        *((None, 4096, "x" * 20_000, 3), ("spool.db", 4096, "x" * 20_000, 1)),
+        *((None, 4096, "x" * 14_000, 4), ("spool.db", 4096, "x" * 14_000, 2)),
     ],
 )
 def test_the_queue_is_limited_in_number_and_bytes(

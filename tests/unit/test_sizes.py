@@ -1,0 +1,23 @@
+"""The limits of a group."""
+
+from math import inf
+
+import pytest
+
+from hookrow.core.sizes import LARGEST_GROUP, leading
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "count"),
+    [
+        ([], inf, 0),
+        ([LARGEST_GROUP - 1, 1, 1], inf, 2),
+        ([LARGEST_GROUP + 1, 0], inf, 1),
+        ([1] * 5, 3, 3),
+        ([1] * 3, 3, 3),
+        ([LARGEST_GROUP, 1, 1], 2, 1),
+    ],
+)
+def test_a_group_is_limited_in_bytes_and_number(sizes: list[int], most: float, count: int) -> None:
+    """A single item may be larger."""
+    assert leading(sizes, int, most=most) == sizes[:count]
