@@ -153,11 +153,16 @@ def test_if_a_reachable_store_fails_for_one_notification_only_that_one_is_spoole
     assert rig.spooled == ["b", "b", "b"]
 
 
-def test_after_three_failures_in_succession_the_others_are_spooled_together() -> None:
-    rig = Rig(*[Unavailable("DiskFull 53100")] * 99, reachable=True)
-    assert rig("abcdefghij") == "L" * 10
-    assert rig.attempts == ["abcdefghij", "a", "b", "c"]
-    assert rig.spooled == ["a", "b", "c", "defghij"]
+@pytest.mark.parametrize(("poisoned", "ended"), [("abcdefghij", "L" * 10), ("bcde", "R" + "L" * 9)])
+def test_after_three_failures_in_succession_the_others_are_spooled_together(
+    poisoned: str, ended: str
+) -> None:
+    rig = Rig(Unavailable("DiskFull 53100"), poisoned=poisoned, reachable=True)
+    assert rig("abcdefghij") == ended
+    failed = poisoned[:3]
+    rest = "abcdefghij".partition(failed)[2]
+    assert rig.attempts == ["abcdefghij", *"abcdefghij"[: -len(rest)]]
+    assert rig.spooled == [*failed, rest]
 
 
 @pytest.mark.parametrize(
