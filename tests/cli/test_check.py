@@ -2,11 +2,9 @@
 
 import json
 import re
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from unittest.mock import Mock
 
-import psycopg
 import pytest
 from sqlalchemy import make_url
 
@@ -21,9 +19,7 @@ from hookrow.errors import UPGRADE
 from hookrow.migrations import upgrade
 from hookrow.server.settings import Settings
 from hookrow.stores import Locked, StoreError, Unavailable
-from hookrow.stores.sql import SQLStore
-from postgres import Databases
-from wire import SECRET, eventually
+from wire import SECRET
 
 UNDATED = {"suppression_reason": None, "suppression_changed_at": None}
 BARE = {"suppressed_at": None, **UNDATED}
@@ -145,17 +141,6 @@ def test_migrations_beside_tables_of_the_host(host_url: str) -> None:
     assert about("migrations", host_url, LOGGED).text == text
 
 
-def test_clock(postgres_url: str) -> None:
-    run(
-        postgres_url,
-        "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
-        "$$ SELECT '1970-01-01 00:00:01Z'::timestamptz $$",
-    )
-    url = f"{postgres_url}&options=-csearch_path%3Dpublic,pg_catalog"
-    [warning] = warnings("clock", url, Schema())
-    assert re.match(r"This machine's clock is \d\d,\d+ days ahead of the database's.", warning)
-
-
 @pytest.mark.parametrize(
     ("subject", "error", "level"),
     [
@@ -176,22 +161,6 @@ def test_weakness_that_cannot_be_checked(
     result = about(subject, host_url)
     assert (result.level.value, result.text) == (level, "It cannot be checked: why")
     assert found(host_url)[-1].subject == "indexes"
-
-
-def test_encoding(postgres: Databases, caplog: pytest.LogCaptureFixture) -> None:
-    """An encoding that lacks characters is a warning, also at the first use of a store."""
-    url = postgres.create("template0 ENCODING 'LATIN1' LOCALE 'C'")
-    run(url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
-    [warning] = warnings("encoding", url)
-    assert warning == (
-        "The encoding of the database is LATIN1, not UTF8: a notification with a character that "
-        "it lacks, such as an emoji in a reason, gets a 503."
-    )
-    with closing(SQLStore(url, HOST, verify=True)) as store:
-        store._queries = None
-        assert store.queries is not None
-    assert caplog.messages.count(warning) == 1
-    postgres.drop(url)
 
 
 @pytest.mark.parametrize(
@@ -232,45 +201,6 @@ def test_ids_that_are_not_ascending(postgres_url: str) -> None:
     """Sessions that reserve ids assign lower ones later."""
     run(postgres_url, "ALTER SEQUENCE hookrow_notifications_id_seq CACHE 10")
     follow("log", postgres_url, Schema())
-
-
-ENTRY = (
-    "INSERT INTO hookrow_notifications (fingerprint, outcome, first_outcome, status, attempts, "
-    "received_at, last_received_at, ended_at) "
-    "VALUES ('\\x00', 'recorded', 'recorded', 200, 1, now(), now(), now())"
-)
-
-
-@pytest.mark.parametrize(
-    ("statement", "name", "remedy"),
-    [
-        (
-            "SET application_name = 'crm'",
-            r"The transaction of session \d+, crm, idle in transaction",
-            r"SELECT pg_terminate_backend\(\d+\)",
-        ),
-        (
-            "PREPARE TRANSACTION 'it''s'",
-            "The prepared transaction 'it''s' of postgres",
-            "ROLLBACK PREPARED 'it''s'",
-        ),
-    ],
-)
-def test_forgotten_transaction(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, statement: str, name: str, remedy: str
-) -> None:
-    """A writer of the log that delays the counts for long is named, with the way to end it."""
-    with closing(psycopg.connect(postgres_url)) as forgotten:
-        forgotten.execute(ENTRY)
-        forgotten.execute(statement)
-        assert not warnings("counts", postgres_url, Schema())
-        monkeypatch.setattr("hookrow.diagnostics.advice.FORGOTTEN_AFTER", timedelta(0))
-        [warning] = warnings("counts", postgres_url, Schema())
-        pattern = f"{name} has been open for .*, and has locked the log.* run: (?P<run>{remedy})"
-        advised = re.fullmatch(pattern, warning)
-        assert advised, warning
-        run(postgres_url, advised["run"])
-        eventually(lambda: not warnings("counts", postgres_url, Schema()))
 
 
 def test_privileges(host_postgres_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Health checks, and the comparison of the database's clock with this machine's."""
+"""Health checks."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -7,7 +7,6 @@ from unittest.mock import Mock
 import pytest
 
 from hookrow import Request, RequestHead, Response
-from hookrow.diagnostics.advice import compare_clocks
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.server import health
 from hookrow.server.health import Liveness, Readiness
@@ -16,7 +15,6 @@ from wire import PATIENCE, TEXT
 REQUEST = Request(RequestHead("GET", "/readyz", ()), b"")
 READY = Response(200, b"ready\n", {"Content-Type": TEXT})
 SILENT = Response(503, b"The database does not respond.\n", {"Content-Type": TEXT})
-NOW = 1_800_000_000.0
 
 
 def test_a_running_process_responds() -> None:
@@ -27,7 +25,7 @@ def test_a_running_process_responds() -> None:
 
 def test_readiness_is_the_result_of_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first error, or an exception, is a 503 that contains it; a warning is no error."""
-    warning = CheckResult(Level.WARNING, "clock", "It is wrong.")
+    warning = CheckResult(Level.WARNING, "times", "It is wrong.")
     errors = [CheckResult(Level.ERROR, "tables", text) for text in ("'größe' is missing.", "")]
     check = Mock(side_effect=[[warning, *errors], [warning], LookupError, []])
     readiness = Readiness(check)
@@ -68,28 +66,3 @@ def test_no_thread_is_left() -> None:
     readiness = Readiness(Mock())
     readiness.close()
     assert readiness(REQUEST) == SILENT
-
-
-# -- clocks ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("ahead", "text", "effect"),
-    [
-        (3 * 86_400, "3 days behind", "more than 24 hours ahead of it is not trusted"),
-        (70, "70 seconds behind", "is not trusted"),
-        (-5 * 3600, "5 hours ahead of", "overrides newer changes"),
-    ],
-)
-def test_wrong_clock(ahead: float, text: str, effect: str) -> None:
-    warning = compare_clocks(NOW, NOW + ahead, NOW) or ""
-    assert warning.startswith(f"This machine's clock is {text} the database's. If it is wrong, ")
-    assert effect in warning
-    assert "NTP" in warning
-
-
-@pytest.mark.parametrize(("before", "after"), [(-60, -60), (60, 60), (-600, 600)])
-def test_clocks_within_the_tolerance_or_the_duration_of_the_query(
-    before: float, after: float
-) -> None:
-    assert compare_clocks(NOW + before, NOW, NOW + after) is None

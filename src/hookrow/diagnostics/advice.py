@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import timedelta
-from time import time
 
-from hookrow.describe import format_duration
 from hookrow.diagnostics.indexes import missing_indexes, quoted
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.observability.logging import mask_email
@@ -14,43 +11,10 @@ from hookrow.stores import SchemaChanged, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import regclass
 from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.hours import WRITERS, Hours
+from hookrow.stores.sql.hours import Hours
 from hookrow.stores.sql.mapping_record import REMEDY, mapping_difference
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
-
-TOLERANCE = 60.0
-"""In seconds; clocks that differ by no more than this are considered equal."""
-
-FORGOTTEN_AFTER = timedelta(minutes=10)
-"""The age from which an open transaction that delays the hourly counts is reported."""
-
-_UNITS = {"days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
-"""In seconds."""
-
-_EFFECTS = {
-    "behind": "a correct ChangedAt more than 24 hours ahead of it is not trusted",
-    "ahead of": "a change without a ChangedAt is dated too late and overrides newer changes",
-}
-"""The effect of a wrong clock, by its relation to the database's clock."""
-
-_OPEN_TRANSACTIONS = f"""
-{WRITERS}, transactions AS (
-    SELECT xact_start AS since, concat_ws(', ', format('The transaction of session %%s', pid),
-        nullif(application_name, ''), state) AS name,
-        format('SELECT pg_terminate_backend(%%s)', pid) AS command
-    FROM writers JOIN pg_stat_activity USING (pid)
-    UNION ALL
-    SELECT prepared, format('The prepared transaction %%L of %%s', gid, owner),
-        format('ROLLBACK PREPARED %%L', gid)
-    FROM writers JOIN pg_locks USING (virtualtransaction)
-    JOIN pg_prepared_xacts ON transaction = transactionid
-    WHERE writers.pid IS NULL
-)
-SELECT name, CAST(extract(epoch FROM now() - since) AS double precision), command
-FROM transactions WHERE now() - since >= %s ORDER BY since
-"""
-"""PostgreSQL shows when the transactions of other users began only to `pg_read_all_stats`."""
 
 
 def check_weaknesses(
@@ -70,28 +34,6 @@ def check_weaknesses(
             yield from (CheckResult(Level.WARNING, subject, text) for text in texts)
 
 
-# -- clocks, times, the log and emails -------------------------------------------------
-
-
-def compare_clocks(before: float, database: float, after: float) -> str | None:
-    """Return a warning if the database's time is more than a minute from this machine's.
-
-    The arguments are in seconds since 1970: this machine's time before and after the query, and
-    the database's time.
-    """
-    # Exclude the duration of the query.
-    behind = max(database - after, 0.0) - max(before - database, 0.0)
-    if abs(behind) <= TOLERANCE:
-        return None
-    unit, length = next(each for each in _UNITS.items() if abs(behind) >= 2 * each[1])
-    relation = "behind" if behind > 0 else "ahead of"
-    return (
-        f"This machine's clock is {abs(behind) / length:,.0f} {unit} {relation} the database's. "
-        f"If it is wrong, {_EFFECTS[relation]}. Correct the wrong clock and synchronize both with "
-        "NTP."
-    )
-
-
 def repeated_emails(database: Database, queries: Queries) -> Iterator[str]:
     """Yield a warning if several subscribers have the same email. Reads a whole table."""
     email = queries.column("subscribers", "email")
@@ -108,15 +50,6 @@ def repeated_emails(database: Database, queries: Queries) -> Iterator[str]:
             f"{emails} in several rows that may differ by case, such as {mask_email(example)}: "
             "hookrow uses the row with the same spelling as the Recipient, or else the lowest id."
         )
-
-
-def _clock(database: Database, queries: Queries) -> Iterator[str | None]:
-    """Compare the clocks. SQLite uses the clock of this machine."""
-    if queries.dialect.name == "postgresql":
-        before = time()
-        with database.reading() as connection:
-            ((seconds,),) = connection.fetch("SELECT extract(epoch FROM clock_timestamp())")
-        yield compare_clocks(before, float(seconds), time())
 
 
 def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
@@ -162,28 +95,10 @@ def _uncounted(database: Database, queries: Queries) -> Iterator[str]:
         usable = hours.are_usable(connection)
     if not usable:
         yield f"Notifications are not counted by hour. {hours.missing}"
-    elif queries.dialect.name == "postgresql":  # on SQLite, all other writers would wait for it
-        yield from _open_transactions(database, log)
-
-
-def _open_transactions(database: Database, log: str) -> Iterator[str]:
-    """Yield a warning for each old transaction that may have written to the log."""
-    parameters = [regclass(database.dialect, log), f"{FORGOTTEN_AFTER.total_seconds()} s"]
-    with database.reading() as connection:
-        found = connection.fetch(_OPEN_TRANSACTIONS, parameters)
-    for name, seconds, command in found:
-        age = format_duration(timedelta(seconds=seconds))
-        yield (
-            f"{name} has been open for {age}, and has locked the log to write. Until it ends, "
-            "neither the hourly counts nor pruning advance. End it where it began or, if that is "
-            f"impossible, run: {command}"
-        )
 
 
 WEAKNESSES: Mapping[str, Callable[[Database, Queries], Iterable[str | None]]] = {
-    "clock": _clock,
     "times": _naive_times,
-    "encoding": lambda _, queries: [queries.warning],
     "mapping": _other_mapping,
     "log": _cached_ids,
     "counts": _uncounted,

@@ -68,28 +68,24 @@ KEYS = (
 )
 """The keys of the counts apart from the time; each has a bounded set of values."""
 
-WRITERS = """
+_HOLDERS = """
 WITH RECURSIVE log(id) AS (
     SELECT to_regclass(%s)::oid
     UNION SELECT inhrelid FROM pg_inherits JOIN log ON inhparent = id
 ), writers AS (
-    SELECT DISTINCT virtualtransaction, pid FROM pg_locks
+    SELECT DISTINCT virtualtransaction FROM pg_locks
     WHERE locktype = 'relation' AND relation IN (SELECT id FROM log)
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 )
-"""
-"""The other transactions that may have written to the log, which is the parameter, or a partition.
-
-Prepared transactions have no pid. After a restart, the server assigns the same names again.
-"""
-
-_HOLDERS = f"""
-{WRITERS}
 SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text),
     ARRAY(SELECT virtualtransaction FROM writers)
 """
-"""The server's start, and the names of these transactions."""
+"""The server's start, and the names of the other transactions that may have written to the log.
+
+The parameter is the log, which may have partitions. Prepared transactions have no pid. After a
+restart, the server assigns the same names again.
+"""
 
 _LAST = (
     "SELECT CASE WHEN name <> '' THEN coalesce(pg_sequence_last_value(name::regclass), 0) END "

@@ -31,10 +31,7 @@ class Queries:
 
     `columns` are those of each role's table, by the table's own names. `single_statement` is
     whether one statement can change all tables; it becomes false if the database rejects that.
-    `warning` is a warning from the verification, to be logged.
     """
-
-    warning: str | None = None
 
     def __init__(
         self,

@@ -96,7 +96,6 @@ class SQLStore:
         warn_of_undated(schema.undated)
         self._queries = self._queries_to_read = None
         self._mismatch, self._refused_at = "", float("-inf")
-        self._warned = False
         self._mapping_recorded = schema.log is None
         verifications = (self._verified, self._readable)
         self.log = SQLLog(database, schema, *verifications) if schema.log else None
@@ -111,11 +110,7 @@ class SQLStore:
     def _verify(self, *, writes: bool = True) -> Queries:
         if missing := missing_file(self.database):
             raise SchemaMismatch(missing)
-        queries = verify_tables(self.database, self.schema, writes=writes)
-        if queries.warning and not self._warned:
-            self._warned = True
-            log.warning(queries.warning)
-        return queries
+        return verify_tables(self.database, self.schema, writes=writes)
 
     @property
     def queries(self) -> Queries:

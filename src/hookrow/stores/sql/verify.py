@@ -80,23 +80,9 @@ def verify(database: Database, schema: Schema, *, writes: bool = True) -> Querie
             raise SchemaMismatch(mistake)
         single_statement = dialect.single_statement_write and catalogue.are_disjoint()
         queries = Queries(schema, tables, dialect, single_statement=single_statement)
-        queries.warning = _encoding_warning(connection, dialect)
         if writes and dialect.takes_rows:
             _plan(connection, queries)
     return queries
-
-
-def _encoding_warning(connection: Connection, dialect: Dialect) -> str | None:
-    """Return a warning if the encoding of the database lacks characters, otherwise None."""
-    if dialect.name != "postgresql":
-        return None
-    ((encoding,),) = connection.fetch("SHOW server_encoding")
-    if encoding == "UTF8":
-        return None
-    return (
-        f"The encoding of the database is {encoding}, not UTF8: a notification with a character "
-        "that it lacks, such as an emoji in a reason, gets a 503."
-    )
 
 
 def _plan(connection: Connection, queries: Queries) -> None:
