@@ -399,29 +399,19 @@ class TestIndexes:
     def test_missing_indexes_for_suppressions(
         self, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A table of many subscribers needs one for their order, and one for that of a reason."""
-        schema, columns = WITHOUT_LISTS, WITHOUT_LISTS.subscribers.columns
+        """A table of many subscribers needs one for their order."""
+        schema = WITHOUT_LISTS
         run(make(engine, KEYED), "INSERT INTO people (id) VALUES (1), (2)")
         lookups = missing(engine, schema)
         monkeypatch.setattr(indexes, "MANY", 3)
         assert missing(engine, schema) == lookups
         monkeypatch.setattr(indexes, "MANY", 2)
-        *others, order, reason = missing(engine, schema)
+        *others, order = missing(engine, schema)
         assert others == lookups
         assert order.replace('"', "").endswith(
             "hookrow_people_suppressed_at ON people (suppressed_at, id) "
             "WHERE suppressed_at IS NOT NULL"
         )
-        assert reason.replace('"', "").endswith(
-            "hookrow_people_suppression_reason ON people (suppression_reason, suppressed_at, id) "
-            "WHERE suppressed_at IS NOT NULL AND length(suppression_reason) <= 64"
-        )
-        hidden = Role("people", columns, where={"deleted_at": None})
-        assert missing(engine, replace(schema, subscribers=hidden)) == [*lookups, order]
-        no_reasons = Role("people", UNDATED)
-        assert missing(engine, replace(schema, subscribers=no_reasons)) == [*lookups, order]
-        run(engine, reason)
-        assert missing(engine, schema) == [*lookups, order]
         run(engine, order)
         assert missing(engine, schema) == lookups
 

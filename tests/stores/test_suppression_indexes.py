@@ -4,7 +4,6 @@ import pytest
 from contract import NOON
 from homes import SQLHome
 from locations import DATABASES, own_home
-from sqlalchemy import text
 
 from hookrow.stores.sql import suppressions
 from hookrow.stores.suppressions import Filter, Span
@@ -14,11 +13,6 @@ home = pytest.fixture(own_home, params=DATABASES)
 
 LONG = "n" * suppressions.MAX_INDEXED
 MANY = 4000
-INDEX = {
-    "sqlite": "SELECT sql FROM sqlite_schema WHERE name = 'hookrow_subscribers_reason'",
-    "postgresql": "SELECT indexdef FROM pg_indexes WHERE indexname = 'hookrow_subscribers_reason'",
-}
-"""The query for the statement that creates the index."""
 RARE = {1: "SpamComplaint", 2: "SpamComplaint", 3: LONG, 4: LONG + "x", 5: LONG + "y" * 10_000}
 
 
@@ -74,23 +68,6 @@ def test_reasons(large: SQLHome) -> None:
         assert [each.email for each in oldest[-3:][::-1]] == [
             f"{each}@example.com" for each in rows
         ]
-
-
-def test_reasons_without_the_index(large: SQLHome) -> None:
-    """The rows are found among all others."""
-    large.run("DROP INDEX hookrow_subscribers_reason")
-    assert found(large, Filter(reason="SpamComplaint")) == ["s2", "s1"]
-    assert not large.store.suppressions.plan(Filter(reason="SpamComplaint")).direct
-
-
-def test_an_index_that_is_created_later(large: SQLHome) -> None:
-    """It is used without a restart, although the connection has prepared the same statement."""
-    reader, rare = large.store.suppressions, Filter(reason="SpamComplaint")
-    with large._engine.connect() as connection:
-        index = connection.execute(text(INDEX[large._engine.dialect.name])).scalar_one()
-    for exists in (True, False, True, False):
-        assert reader.plan(rare).direct is exists
-        large.run("DROP INDEX hookrow_subscribers_reason" if exists else index)
 
 
 def test_lists(large: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hookrow.core.schema import Fold
 from hookrow.stores.sql.columns import is_view, regclass
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.queries import Queries
-from hookrow.stores.sql.suppressions import MAX_INDEXED, plan, query_plan, reason_is_indexed
+from hookrow.stores.sql.suppressions import plan, query_plan
 from hookrow.stores.suppressions import Filter
 
 _STEPS = {
@@ -135,26 +135,16 @@ def _has_many_subscribers(connection: Connection, queries: Queries) -> bool:
 
 
 def _missing_for_suppressions(connection: Connection, queries: Queries) -> Iterator[str]:
-    """Yield a warning for each index that the dashboard's page of suppressions lacks."""
-    columns = queries.columns("subscribers")
-    named = {ours: quoted(queries, column.name) for ours, column in columns.items()}
-    order, where = (
-        [named["suppressed_at"], named["id"]],
-        f"WHERE {named['suppressed_at']} IS NOT NULL",
-    )
-    reads = "The dashboard's page of suppressions reads a whole table"
+    """Yield a warning if the dashboard's page of suppressions has no index for its order."""
     if any(map(_SORTS.search, plan(connection, queries, Filter()))):
-        name = columns["suppressed_at"].name
-        advice, statement = _create(connection, queries, "subscribers", order, name)
-        yield f"{reads}. {advice}: {statement} {where}"
-    reason = columns.get("suppression_reason")
-    if reason is None or reason.kind != "text" or queries.visible("subscribers"):
-        return
-    if not reason_is_indexed(connection, queries, Filter(reason="HardBounce")):
-        text = named["suppression_reason"]
-        advice, statement = _create(connection, queries, "subscribers", [text, *order], reason.name)
-        where += f" AND length({text}) <= {MAX_INDEXED}"
-        yield f"{reads} to find those with a rare reason. {advice}: {statement} {where}"
+        columns = queries.columns("subscribers")
+        at, key = (columns[ours].name for ours in ("suppressed_at", "id"))
+        order = [quoted(queries, at), quoted(queries, key)]
+        advice, statement = _create(connection, queries, "subscribers", order, at)
+        yield (
+            f"The dashboard's page of suppressions reads a whole table. {advice}: {statement} "
+            f"WHERE {order[0]} IS NOT NULL"
+        )
 
 
 def _create(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -39,7 +38,7 @@ class SQLSuppressions:
     """A `SuppressionReader` of the subscribers' table; `queries` returns the SQL for the tables.
 
     hookrow's own table has an index for the order, and one for the order of each reason, on the
-    rows that are suppressed.
+    rows that are suppressed. Only the first is expected of a host's table.
     """
 
     def __init__(self, database: Database, schema: Schema, queries: Callable[[], Queries]) -> None:
@@ -50,7 +49,8 @@ class SQLSuppressions:
         if selected.list is not None:
             direct = self._is_small(selected)
         else:
-            direct = selected.reason is not None and self._is_indexed(selected)
+            length = len(selected.reason or "")
+            direct = self._schema.ours and 0 < length <= MAX_INDEXED
         return replace(selected, direct=direct)
 
     def step(self, span: Span, rows: int, since: datetime | None) -> Position | None:
@@ -135,24 +135,6 @@ class SQLSuppressions:
             ((count,),) = connection.fetch(f"SELECT count(*) FROM ({rows}) AS found", values)
         return bool(count < _SMALL_LIST)
 
-    def _is_indexed(self, selected: Filter) -> bool:
-        """Return whether an index finds the rows with a reason, and no others."""
-        queries = self._queries()
-        if queries.visible("subscribers"):  # it also finds hidden rows, which may be most of them
-            return False
-        with self._database.reading() as connection:
-            return reason_is_indexed(connection, queries, selected)
-
-
-def reason_is_indexed(connection: Connection, queries: Queries, selected: Filter) -> bool:
-    """Return whether the database searches an index for the reason of a filter."""
-    column = queries.columns("subscribers").get("suppression_reason")
-    if column is None:
-        return False
-    # PostgreSQL prints the condition, perhaps with a cast; SQLite prints the columns.
-    equal = rf'(Index Cond: .*|INDEX .*\(.*)(?<!\w){re.escape(column.name)}"?\)?(::\w+)? ?='
-    return any(re.search(equal, line) for line in plan(connection, queries, selected))
-
 
 def plan(connection: Connection, queries: Queries, selected: Filter) -> Sequence[str]:
     """Return the lines of the plan by which the database reads the newest suppression."""
@@ -163,13 +145,7 @@ def plan(connection: Connection, queries: Queries, selected: Filter) -> Sequence
 def query_plan(
     connection: Connection, dialect: Dialect, sql: str, values: Sequence[Any] = ()
 ) -> Sequence[str]:
-    """Return the lines of the plan of a SELECT, which may use any index that exists now."""
-    if dialect.name == "sqlite":
-        # SQLite discovers an index that another connection created only when it runs a SELECT, and
-        # never prepares an EXPLAIN again, which the driver caches by its text.
-        connection.fetch("SELECT 1 FROM sqlite_schema LIMIT 1")
-        ((version,),) = connection.fetch("PRAGMA schema_version")
-        sql += f" /* schema {version} */"
+    """Return the lines of the plan of a SELECT."""
     return [str(row[-1]) for row in connection.fetch(f"{dialect.explain} {sql}", values)]
 
 
