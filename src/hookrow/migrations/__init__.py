@@ -184,7 +184,7 @@ class _Upgrade:
             sleep(0.2)
 
     def _prepare(self) -> None:
-        """Check that the tables can be upgraded, and create the table of revisions."""
+        """Check that the tables can be upgraded."""
         with self._database.upgrading() as connection:
             applied = _current(connection, self._dialect)
             for revision in applied:
@@ -194,10 +194,6 @@ class _Upgrade:
             _check_names(connection, self._dialect, missing)
             if missing and self._is_postgres:
                 _check_privilege(connection)
-                _check_owner(connection, self._dialect, missing)
-            # The table may be in any schema of the search path.
-            if missing and not columns(connection, self._dialect, TABLE):
-                connection.execute(_CREATE[self._dialect.name].replace("%", "%%"))
 
     def _run(self, script: Script) -> bool:
         """Run a script and record its revision, unless it is recorded; return whether it ran."""
@@ -215,6 +211,9 @@ class _Upgrade:
     def _execute(self, connection: Connection, script: Script) -> None:
         if self._is_postgres:
             connection.execute("SET LOCAL lock_timeout = '1s'")
+        # The table may be in any schema of the search path.
+        if not columns(connection, self._dialect, TABLE):
+            connection.execute(_CREATE[self._dialect.name].replace("%", "%%"))
         for statement in script.statements():
             connection.execute(statement.replace("%", "%%"))
         if script.revision in _FIRST_REVISIONS and columns(
@@ -273,27 +272,7 @@ def _check_privilege(connection: Connection) -> None:
         "SELECT quote_ident(current_schema()), quote_ident(current_user), "
         "has_schema_privilege(current_schema(), 'CREATE')"
     )
-    if schema is None:
-        raise SchemaMismatch(
-            "The search_path names no schema that exists and that the user may use, so no "
-            "table can be created: set it, or GRANT USAGE."
-        )
-    if not may:
+    if may is False:  # None if the search_path names no schema that the user may use
         raise SchemaMismatch(
             f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
-        )
-
-
-def _check_owner(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:
-    """Raise `SchemaMismatch` if the user may not change existing tables on PostgreSQL."""
-    sql = (
-        "SELECT relname, quote_ident(pg_get_userbyid(relowner)), quote_ident(current_user) "
-        "FROM unnest(%s::text[]) AS name JOIN pg_class ON pg_class.oid = to_regclass(name) "
-        "WHERE NOT pg_has_role(relowner, 'USAGE')"
-    )
-    names = {name for script in missing for name in script.changes}
-    for name, owner, user in connection.fetch(sql, [dialect.encode(sorted(names))]):
-        raise SchemaMismatch(
-            f"The table {name} belongs to {owner}, and only its owner can change it: upgrade as "
-            f"{owner}, or GRANT {owner} TO {user}"
         )

@@ -100,12 +100,6 @@ class Script:
         return re.findall(r"^CREATE TABLE (\w+)", self.text, re.MULTILINE)
 
     @property
-    def changes(self) -> Collection[str]:
-        """The tables of earlier scripts that the script changes."""
-        tables = re.findall(r"^ALTER TABLE (\w+)|^ +ON (\w+)", self.text, re.MULTILINE)
-        return {altered or indexed for altered, indexed in tables} - {*self.creates}
-
-    @property
     def index(self) -> Index | None:
         """The index, if building one outside of a transaction is all that the script does."""
         match = _CONCURRENTLY.fullmatch(next(self.statements()))
