@@ -13,7 +13,7 @@ import pytest
 
 import world
 from command import HOOKROW, Command, Terminal
-from engines import run
+from engines import database_user, run
 from hookrow import Recorded, Refusal, testing
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores import timeouts
@@ -340,3 +340,15 @@ def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
     assert (done.returncode, done.stdout) == (0, "Pruned 3 entries and bodies.\n")
     found = {entry["id"]: entry["body"] is None for entry in listed(command)}
     assert found == {2: True, 3: True, 4: False}
+
+
+def test_privilege_to_prune(command: Command, postgres_url: str) -> None:
+    """The privilege to delete entries, which receivers do not need, is named if it is missing."""
+    grants = (
+        "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {}",
+        "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {}",
+    )
+    with database_user(postgres_url, *grants) as url:
+        done = command.call("prune", "--database-url", url)
+    assert done.returncode == 1
+    assert 'GRANT DELETE ON "hookrow_notifications" TO ' in done.stderr

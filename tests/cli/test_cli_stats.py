@@ -4,23 +4,15 @@ import json
 import re
 from contextlib import closing
 from datetime import UTC, datetime
-from functools import partial
-from importlib import import_module
-from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import make_url
 
 import world
 from command import Command
-from engines import database_user, run
 from hookrow import testing
 from hookrow.cli import hookrow
-from hookrow.dashboard import Dashboard
-from hookrow.http import Request, RequestHead
 from hookrow.receiver.recorder import keep_failed, record
-from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
 from received import arrival
 from session import ROOT
@@ -65,53 +57,6 @@ def _received(sqlite_url: str) -> None:
 
 def figures(lines: list[str]) -> dict[str, str]:
     return {line[:20].strip(): line[20:].split()[0] for line in lines if line}
-
-
-def test_privileges(
-    command: Command,
-    postgres_url: str,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A user who may only read sees the same figures and notifications, and all pages.
-
-    To change the log, no privilege on other tables is needed.
-    """
-    world.fill(postgres_url)
-    now = datetime.now(UTC)
-    module = import_module("hookrow.cli.stats")
-    monkeypatch.setattr(module, "datetime", Mock(now=lambda _: now))  # one minute for both
-    suppressed = arrival(testing.suppression(ADA, None, at=now))
-    with closing(SQLStore(postgres_url)) as store:
-        record(store, [suppressed])
-    grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}"
-    with database_user(postgres_url, grant) as reader_url:
-        reader = make_url(reader_url).username
-        for arguments in (["stats"], ["stats", "--period", "hour"], ["log"]):
-            printed = [
-                command.call(*arguments, "--json", "--database-url", url)
-                for url in (postgres_url, reader_url)
-            ]
-            assert [each.returncode for each in printed] == [0, 0], printed[1].stderr
-            volatile = r'"(now|health)":"[^"]*"|"starts":\[[^]]*\]'
-            assert len({re.sub(volatile, "", each.stdout) for each in printed}) == 1
-        with closing(SQLStore(reader_url)) as store:
-            dashboard = Dashboard(store, authorize=lambda _: True)
-            for path, query in (("", ""), ("lists", ""), ("subscriber", f"email={ADA}")):
-                head = RequestHead("GET", f"/{path}", (), query=query)
-                assert dashboard(Request(head, b"")).status == 200
-            dashboard.close()
-            assert not caplog.messages
-            with pytest.raises(Unavailable, match=f"GRANT UPDATE ON .* TO {reader}"):
-                record(store, [suppressed])
-        for typed, privileges in (("log forget a@b", "UPDATE"), ("prune", "DELETE, UPDATE")):
-            changed = partial(command.call, *typed.split(), "--database-url", reader_url)
-            grant = f'GRANT {privileges} ON "hookrow_notifications" TO {reader}'
-            denied = "Error: permission denied for table hookrow_notifications"
-            assert (changed().returncode, changed().stderr) == (1, f"{denied}: {grant}\n")
-            run(postgres_url, grant)
-            assert changed().returncode == 0
-            run(postgres_url, f"REVOKE UPDATE ON hookrow_notifications FROM {reader}")
 
 
 def test_text(command: Command) -> None:

@@ -6,7 +6,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
-from contract import ADA, NOON, arrival
+from contract import NOON, arrival
 from homes import OURS
 from host_tables import HOST, make, people
 from sqlalchemy import Engine, text
@@ -15,16 +15,11 @@ from sqlalchemy.schema import CreateTable
 from copying import replace
 from engines import connect, database_user, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
-from hookrow.core.rules import lookup_keys
 from hookrow.core.schema import SUPPRESSION
 from hookrow.receiver.recorder import record
-from hookrow.stores import SchemaChanged, Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
-from hookrow.stores.suppressions import Filter, Span
 from own_tables import attached
 from postgres import Databases
 
@@ -319,39 +314,6 @@ def test_row_level_security(postgres: Databases, postgres_url: str) -> None:
         policy = "CREATE POLICY changed ON hookrow_dispatches FOR UPDATE USING (true)"
         postgres.execute(policy, url=postgres_url)
         verify(database, OURS)
-
-
-def test_user_who_may_only_read(
-    postgres: Databases, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The tables are verified once, and again if they no longer fit."""
-    verified = []
-
-    def counted(database: Database, schema: Schema, *, writes: bool = True) -> Queries:
-        verified.append(writes)
-        return verify(database, schema, writes=writes)
-
-    def read(store: SQLStore) -> None:
-        with store.reading() as reading:
-            reading.find(lookup_keys([arrival(Suppressed(ADA, None, NOON, "HardBounce"))]))
-
-    monkeypatch.setattr("hookrow.stores.sql.store.verify_tables", counted)
-    grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}"
-    with database_user(postgres_url, grant) as url, closing(SQLStore(url)) as store:
-        for _ in range(3):
-            read(store)
-            assert store.census.suppressed() == {}
-            assert store.suppressions.read(Span(), Filter(), limit=1) == []
-        assert verified == [False]
-        rename = "ALTER TABLE hookrow_subscribers RENAME {} TO {}"
-        postgres.execute(rename.format("email", "address"), url=postgres_url)
-        with pytest.raises(SchemaChanged):
-            read(store)
-        with pytest.raises(Unavailable, match="has no column 'email'"):
-            read(store)
-        postgres.execute(rename.format("address", "email"), url=postgres_url)
-        read(store)
-        assert verified == [False] * 3
 
 
 def test_view_that_is_only_read(engine: Engine) -> None:

@@ -48,11 +48,10 @@ class App:
             yield database
 
     @contextmanager
-    def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
-        """Open the store for the duration of a block. Raises a `HookrowError` if that fails.
+    def open_store(self, database_url: str) -> Iterator[Store]:
+        """Open the store, whose tables are verified, for the duration of a block.
 
-        Its tables are verified. Without `writes`, the user needs only the privilege to read; the
-        methods of the log that change it check the others.
+        Raises a `HookrowError` if that fails.
         """
         from hookrow.stores.sql import SQLStore
         from hookrow.stores.sql.urls import missing_file
@@ -60,18 +59,18 @@ class App:
         with self.open_database(database_url) as database:
             if self.schema.ours and (missing := missing_file(database)):
                 raise ConfigurationError(f"{missing}. {OWN_TABLES}")
-            verify_tables(database, self.schema, writes=writes)
+            verify_tables(database, self.schema)
             yield SQLStore(database, self.schema)
 
 
-def verify_tables(database: Database, schema: Schema, *, writes: bool) -> None:
+def verify_tables(database: Database, schema: Schema) -> None:
     """Verify the tables. Raises `ConfigurationError`, also if an SQLite file does not exist."""
     from hookrow.stores.sql.urls import missing_file
     from hookrow.stores.sql.verify import verify
 
     if missing := missing_file(database):
         raise ConfigurationError(missing)
-    verify(database, schema, writes=writes)
+    verify(database, schema)
 
 
 def require_log(store: Store) -> LogReader:

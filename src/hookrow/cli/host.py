@@ -98,10 +98,10 @@ class HostApp(App):
         yield self.store.database
 
     @contextmanager
-    def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
+    def open_store(self, database_url: str) -> Iterator[Store]:
         """Return the store, whose tables are verified. Raises `ConfigurationError`."""
         del database_url
-        verify_tables(self.store.database, self.schema, writes=writes)
+        verify_tables(self.store.database, self.schema)
         yield self.store
 
     @property

@@ -99,7 +99,7 @@ def log(
     if follows and before:
         raise click.UsageError("Omit --before: --follow begins with the newest notifications.")
     app: App = context.obj
-    with app.open_store(database_url, writes=False) as store:
+    with app.open_store(database_url) as store:
         reader = require_log(store)
         if follows:
             followed = follow(reader, Query(**conditions), limit=limit, bodies=as_json)
@@ -121,7 +121,7 @@ def log(
 @click.pass_obj
 def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
     """Show all details of one notification."""
-    with app.open_store(database_url, writes=False) as store:
+    with app.open_store(database_url) as store:
         reader = require_log(store)
         entries = reader.newest(Query(ids=[id_]), limit=1)
         if not entries:
@@ -145,7 +145,7 @@ def forget(app: App, *, email: str, as_json: bool, database_url: str) -> None:
     """
     if "@" not in email:
         raise click.UsageError(f"{email!r} is not an email address.")
-    with app.open_store(database_url, writes=False) as store:
+    with app.open_store(database_url) as store:
         count = require_log(store).forget(email)
     if as_json:
         click.echo(msgspec.json.encode({"erased": count}))

@@ -105,7 +105,7 @@ class Session:
         with ExitStack() as stack:
             store = None
             try:
-                store = stack.enter_context(self.app.open_store(self.database_url, writes=False))
+                store = stack.enter_context(self.app.open_store(self.database_url))
             except HookrowError as error:
                 click.echo(f"Warning: The log is not available for comparison. {error}", err=True)
             yield store

@@ -119,7 +119,7 @@ def prune(
     """
     ages = {"keep": keep, "keep_bodies": keep_bodies}
     pruned = 0
-    with app.open_store(database_url, writes=False) as store:
+    with app.open_store(database_url) as store:
         reader = require_log(store)
         with Progress("Pruning", estimate_batches(reader, **ages)) as progress:
             for count in prune_old(reader, **ages):

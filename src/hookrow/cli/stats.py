@@ -55,7 +55,7 @@ def stats(app: App, *, period: Period, as_json: bool, database_url: str) -> None
     were refused at first and have been recorded since.
     """
     now = datetime.now(UTC)
-    with app.open_store(database_url, writes=False) as store:
+    with app.open_store(database_url) as store:
         present, overview = read_present(store, now), read_overview(store, period, now)
         tables = count_tables(store, now)
     if as_json:

@@ -46,9 +46,9 @@ class Project:
     provider = conf.provider
 
     @contextmanager
-    def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
+    def open_store(self, database_url: str) -> Iterator[Store]:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
-        del database_url, writes
+        del database_url
         opened = store()
         table = Notification._meta.db_table  # noqa: SLF001 - a public name of Django
         with opened.database.reading():

@@ -50,8 +50,8 @@ class DjangoStore(SQLStore):
         if not connections[self.using].in_atomic_block:
             super()._record_mapping()
 
-    def _verify(self, *, writes: bool = True) -> Queries:
-        super()._verify(writes=writes)
+    def _verify(self) -> Queries:
+        super()._verify()
         return self._built
 
 

@@ -43,20 +43,11 @@ _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
 
 
 class SQLLog:
-    """A `LogReader` of the schema's log.
+    """A `LogReader` of the schema's log; `verified` raises if the tables do not fit."""
 
-    `verified` raises if the tables do not fit, and `readable` if they cannot even be read.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        schema: Schema,
-        verified: Callable[[], object],
-        readable: Callable[[], object],
-    ) -> None:
+    def __init__(self, database: Database, schema: Schema, verified: Callable[[], object]) -> None:
         self._database, self._dialect = database, database.dialect
-        self._name, self._verified, self._readable = schema.log or "", verified, readable
+        self._name, self._verified = schema.log or "", verified
         self._table, self._hours = self._dialect.table(self._name), Hours(self._dialect, schema)
 
     def newest(
@@ -112,7 +103,9 @@ class SQLLog:
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
         """End early if another process is pruning. Keep the newest id: SQLite would reuse it."""
-        self._require("DELETE", "UPDATE")
+        self._verified()
+        with self._database.reading() as connection:
+            check_privileges(connection, self._dialect, self._name, ["DELETE"])
         over = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
         change = f"DELETE FROM {self._table} WHERE {over}"
         if bodies_only:
@@ -134,7 +127,7 @@ class SQLLog:
 
     def forget(self, email: str) -> int:
         """See `LogReader`."""
-        self._require("UPDATE")
+        self._verified()
         address = stored_recipient(email)
         texts = sorted(quoted(address))
         body = self._dialect.fold("ascii", "body")
@@ -195,7 +188,7 @@ class SQLLog:
 
     def count_hours(self) -> bool:
         """See `LogReader`."""
-        self._readable()
+        self._verified()
         with self._database.transaction() as connection:
             return self._hours.count(connection)
 
@@ -207,15 +200,6 @@ class SQLLog:
     def requests(self, kind: RequestKind, since: datetime) -> Requests:
         """See `LogReader`."""
         return log_counts.read_requests(self._database, self._hours, kind, since)
-
-    def _require(self, *privileges: str) -> None:
-        """Raise `SchemaMismatch` if the user lacks a privilege on the log.
-
-        The changes that need only these privileges do not require that the user may write rows.
-        """
-        self._readable()
-        with self._database.reading() as connection:
-            check_privileges(connection, self._dialect, self._name, privileges)
 
     def _is_counted(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""

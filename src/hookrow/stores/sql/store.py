@@ -45,7 +45,6 @@ class SQLStore:
     """
 
     _queries: Queries | None
-    _queries_to_read: Queries | None
 
     def __init__(
         self,
@@ -71,19 +70,19 @@ class SQLStore:
                 self._record_mapping()
         except SchemaChanged as error:
             self.database.close()  # a trigger may have changed the settings of its session
-            self._queries = self._queries_to_read = None
+            self._queries = None
             self._verified()
             raise Rejected(str(error)) from error  # by a trigger, because the tables fit
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
         """Read rows; see `Store.reading`."""
-        queries = self._readable()
+        queries = self._verified()
         try:
             with self.database.reading() as connection:
                 yield SQLReading(connection, queries)
         except SchemaChanged:
-            self._queries_to_read = None
+            self._queries = None
             raise
 
     def close(self) -> None:
@@ -94,41 +93,27 @@ class SQLStore:
         self.database, self.schema = database, schema
         self.recorded = recorded_kinds(schema.columns("dispatches"))
         warn_of_undated(schema.undated)
-        self._queries = self._queries_to_read = None
+        self._queries = None
         self._mismatch, self._refused_at = "", float("-inf")
         self._mapping_recorded = schema.log is None
-        verifications = (self._verified, self._readable)
-        self.log = SQLLog(database, schema, *verifications) if schema.log else None
-        self.census = SQLCensus(database, self._readable)
-        self.suppressions = SQLSuppressions(database, schema, self._readable)
+        self.log = SQLLog(database, schema, self._verified) if schema.log else None
+        self.census = SQLCensus(database, self._verified)
+        self.suppressions = SQLSuppressions(database, schema, self._verified)
 
     def _record_mapping(self) -> None:
         """Record once, in a separate transaction, which tables the log is written for."""
         self._mapping_recorded = True
         record_mapping(self.database, self.schema)
 
-    def _verify(self, *, writes: bool = True) -> Queries:
+    def _verify(self) -> Queries:
         if missing := missing_file(self.database):
             raise SchemaMismatch(missing)
-        return verify_tables(self.database, self.schema, writes=writes)
+        return verify_tables(self.database, self.schema)
 
     @property
     def queries(self) -> Queries:
         """The SQL for the tables, verified at first use. Raises a `StoreError`."""
         return self._verified()
-
-    def _readable(self) -> Queries:
-        """Return the SQL for the tables, which the user may be allowed to read only.
-
-        Raises `Unavailable` if they do not fit.
-        """
-        queries = self._queries or self._queries_to_read
-        if queries is None:
-            try:
-                queries = self._queries_to_read = self._verify(writes=False)
-            except ConfigurationError as error:
-                raise Unavailable(str(error)) from error
-        return queries
 
     def _verified(self) -> Queries:
         """Return the SQL for the tables, which are verified if necessary.

@@ -62,10 +62,8 @@ _UNUSABLE_SEQUENCE = (
 )
 
 
-def verify(database: Database, schema: Schema, *, writes: bool = True) -> Queries:
+def verify(database: Database, schema: Schema) -> Queries:
     """Verify every table and column; return the SQL for them.
-
-    Without `writes`, the user needs no privilege except SELECT.
 
     Raises `SchemaMismatch` for the first table or column that is missing or cannot work,
     `ConfigurationError` if the database's version is too old, and `Unavailable`.
@@ -73,14 +71,14 @@ def verify(database: Database, schema: Schema, *, writes: bool = True) -> Querie
     dialect = database.dialect
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         _check_version(connection, dialect)
-        catalogue = _Catalogue(connection, dialect, schema, writes=writes)
+        catalogue = _Catalogue(connection, dialect, schema)
         tables = {name: catalogue.columns(name) for name in schema.roles}
         catalogue.check_own_tables()
         for mistake in mistakes(schema, tables):
             raise SchemaMismatch(mistake)
         single_statement = dialect.single_statement_write and catalogue.are_disjoint()
         queries = Queries(schema, tables, dialect, single_statement=single_statement)
-        if writes and dialect.takes_rows:
+        if dialect.takes_rows:
             _plan(connection, queries)
     return queries
 
@@ -156,11 +154,8 @@ _DATES = _OwnTable(
 class _Catalogue:
     """The tables of the schema in the database. The methods raise `SchemaMismatch`."""
 
-    def __init__(
-        self, connection: Connection, dialect: Dialect, schema: Schema, *, writes: bool
-    ) -> None:
+    def __init__(self, connection: Connection, dialect: Dialect, schema: Schema) -> None:
         self._connection, self._dialect, self._schema = connection, dialect, schema
-        self._writes = writes
         self._has_users = dialect.name == "postgresql"
 
     def columns(self, name: str) -> Columns:
@@ -173,7 +168,7 @@ class _Catalogue:
                 raise SchemaMismatch(
                     f"The table {role.table!r} has no column {column!r}.{nearest(column, columns)}"
                 )
-        written = {theirs for ours, theirs in named.items() if ours in WRITTEN and self._writes}
+        written = {theirs for ours, theirs in named.items() if ours in WRITTEN}
         needed = {("SELECT", each) for each in used} | {("UPDATE", each) for each in written}
         if lacking := {right for right, each in needed if right in columns[each].denied}:
             raise denied_error(self._connection, self._dialect, role.table, lacking)
@@ -189,7 +184,7 @@ class _Catalogue:
         schema = self._schema
         if schema.log is not None:
             self._check_own_table(schema.log, _LOG)
-            if self._has_users and self._writes:
+            if self._has_users:
                 log = regclass(self._dialect, schema.log)
                 self._check_usage("sequence", _UNUSABLE_SEQUENCE, log)
         if schema.dated_beside_log:
@@ -209,7 +204,7 @@ class _Catalogue:
             raise SchemaMismatch(
                 f"The table {table!r} has no unique index on exactly {key}. {hint}"
             )
-        needed = ["SELECT", "INSERT", "UPDATE"] if self._writes else ["SELECT"]
+        needed = ["SELECT", "INSERT", "UPDATE"]
         check_privileges(self._connection, self._dialect, table, needed)
 
     def _existing_own(self, table: str, own: _OwnTable, hint: str) -> Columns:
