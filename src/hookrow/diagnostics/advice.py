@@ -24,7 +24,7 @@ def check_weaknesses(
     for subject in subjects:
         try:
             with limited_to(STATEMENT_TIMEOUT):
-                texts = list(filter(None, WEAKNESSES[subject](database, queries)))
+                texts = list(WEAKNESSES[subject](database, queries))
         except StoreError as error:
             # A lookup that cannot be planned, or a damaged file, would fail for notifications, too.
             fails = isinstance(error, Unavailable) and not isinstance(error, SchemaChanged)
@@ -97,7 +97,7 @@ def _uncounted(database: Database, queries: Queries) -> Iterator[str]:
         yield f"Notifications are not counted by hour. {hours.missing}"
 
 
-WEAKNESSES: Mapping[str, Callable[[Database, Queries], Iterable[str | None]]] = {
+WEAKNESSES: Mapping[str, Callable[[Database, Queries], Iterable[str]]] = {
     "times": _naive_times,
     "mapping": _other_mapping,
     "log": _cached_ids,
