@@ -50,6 +50,7 @@ def test_a_test_is_acknowledged_and_logged_as_such(payload: dict[str, Any]) -> N
     ("payload", "status"),
     [
         (TEST | {"Recipient": "jane@example.com"}, 404),
+        (TEST | {"Recipient": "zoe@example.com"}, 404),
         (TEST | {"MessageID": "00000000-0000-0000-0000-000000000001"}, 404),
         (TEST | {"MessageID": None}, 404),
         (TEST | {"RecordType": "Bounce"}, 422),

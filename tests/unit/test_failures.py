@@ -180,6 +180,32 @@ def test_after_an_outage_no_attempt_is_made_for_a_second(
     assert rig("a") == "R"
 
 
+def test_the_pauses_before_further_attempts_are_short_and_random(clock: Clock) -> None:
+    """They differ, so that two transactions do not meet again."""
+    pauses = []
+    for _ in range(2):
+        began = clock.now
+        assert Rig(*[CONFLICT] * 4)("abc") == "RRR"
+        pauses.append(clock.now - began)
+    assert all(0.2 < each < 0.7 for each in pauses)
+    assert pauses[0] != pauses[1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "names", "attempts", "ended"),
+    [
+        (LOCKED, "ab", ["ab", "ab+"], "LL"),
+        (REJECTED, "a", ["a"], "F"),
+        (GONE, "ab", ["ab", "a"], "LL"),
+    ],
+)
+def test_the_deadline_itself_is_in_time(
+    fault: Exception, names: str, attempts: list[str], ended: str, clock: Clock
+) -> None:
+    rig = Rig(*[fault] * 9, takes=lambda: clock.sleep(1.0), seconds=1.0, reachable=True)
+    assert (rig(names), rig.attempts) == (ended, attempts)
+
+
 @pytest.mark.parametrize("seconds", [(9.0, 0.9), (0.9, 9.0)])
 def test_after_the_deadline_no_attempt_is_made(clock: Clock, seconds: tuple[float, float]) -> None:
     for fault in (CONFLICT, LOCKED, REJECTED):

@@ -158,8 +158,9 @@ def test_fingerprint_is_the_second_and_a_digest(at: datetime | None, second: int
 
 
 def test_the_size_of_an_arrival_includes_its_reason() -> None:
-    opened, suppressed = arrival(body=b"xyz"), arrival(Suppressed("a", "m", None, "x" * 5), b"xyz")
-    assert (memory_size(opened), memory_size(suppressed)) == (3, 23)
+    body = b"x" * 12
+    opened, suppressed = arrival(body=body), arrival(Suppressed("a", "m", None, "x" * 5), body)
+    assert (memory_size(opened), memory_size(suppressed)) == (12, 32)
 
 
 # -- retries and texts -----------------------------------------------------------------

@@ -27,6 +27,7 @@ from receiving import (
 
 from hookrow import ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
 from hookrow.core.result import Result
+from hookrow.core.rules import PROBE
 from hookrow.receiver.spool import Spool
 from wire import ADA, PATIENCE, SECRET, eventually
 
@@ -193,6 +194,20 @@ def test_an_exception_in_on_outcome_affects_no_response(
     [message] = caplog.messages
     assert message.startswith("Receiver.on_outcome failed; responses are not affected: a bug")
     assert ADA not in message
+
+
+def test_the_probe_of_a_check_calls_no_hook() -> None:
+    """The other notifications of its group do."""
+    outcomes: list[Outcome] = []
+    database = people("ada")
+    receiver = receive(database, on_refused=lambda _, outcome: outcomes.append(outcome))
+    with closing(receiver):
+        answers = [fill_transaction(receiver, database)]
+        for recipient in (PROBE, "nobody@example.com"):
+            answers += [queue(receiver, delivery("ada", Recipient=recipient))]
+        database.opened.set()
+        assert [*map(status, answers)] == [200, 404, 404]
+    assert outcomes == [Refusal.SUBSCRIBER_NOT_FOUND.refused()]
 
 
 def test_without_a_log_unsupported_notifications_are_not_queued() -> None:

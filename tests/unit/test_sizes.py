@@ -13,7 +13,7 @@ from hookrow.core.sizes import LARGEST_GROUP, leading
         ([], inf, 0),
         ([LARGEST_GROUP - 1, 1, 1], inf, 2),
         ([LARGEST_GROUP + 1, 0], inf, 1),
-        ([1] * 5, 3, 3),
+        ([1] * 301, 300, 300),
         ([1] * 3, 3, 3),
         ([LARGEST_GROUP, 1, 1], 2, 1),
     ],
