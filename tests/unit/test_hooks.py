@@ -1,7 +1,6 @@
 """Hooks: functions of the host are called after the commit, and affect no response."""
 
 import asyncio
-import gc
 import threading
 from asyncio import AbstractEventLoop, current_task, get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -9,13 +8,11 @@ from contextlib import closing
 from functools import partial
 from threading import Event, Thread
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from receiving import NOON, delivery, encode, people, receive, request, suppression
 
 from hookrow import Arrival, ConfigurationError, Recorded, Refusal, Refused, Suppressed
-from hookrow.receiver.event_loop import EventLoop
 from hookrow.receiver.hooks import Hook, Hooks
 from wire import ADA, PATIENCE, eventually
 
@@ -224,29 +221,9 @@ def test_close_ends_although_a_hook_suppresses_its_cancellation() -> None:
     eventually(lambda: set(threading.enumerate()) <= before)
 
 
-def test_no_thread_can_be_started_for_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop is closed, without a warning, and the next awaitable starts another one."""
-    monkeypatch.setattr(Thread, "start", Mock(side_effect=RuntimeError))
-    with pytest.raises(RuntimeError):
-        EventLoop()
-    gc.collect()
-
-
-async def _generate(*_: object) -> AsyncIterator[int]:
-    yield 1
-
-
-class _Generator:
-    async def __call__(self, *_: object) -> AsyncIterator[int]:
-        yield 1
-
-
 @pytest.mark.parametrize(
     ("hook", "error"),
     [
-        (_generate, "^on_refused is an async generator function.*`await`"),
-        (_Generator(), "^on_refused is an async generator function"),
-        (partial(_generate, 1), "^on_refused is an async generator function"),
         (Loops, "^on_refused must be a function, not <class .*Loops'>"),
         ("hook", "^on_refused must be a function, not 'hook'"),
     ],
@@ -254,14 +231,6 @@ class _Generator:
 def test_a_hook_that_would_never_run_is_rejected(hook: Any, error: str) -> None:  # noqa: ANN401
     with pytest.raises(ConfigurationError, match=error):
         receive(people(), on_refused=hook)
-
-
-def test_an_async_generator_that_is_returned(caplog: pytest.LogCaptureFixture) -> None:
-    with closing(hooks(lambda *_: _generate())) as calls:
-        call(calls, 2)
-    assert caplog.messages == [
-        "on_recorded returned an async generator, which nothing iterates over."
-    ]
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,7 @@ class EventLoop:
     def __init__(self) -> None:
         self._loop = new_event_loop()
         self._thread = Thread(target=self._run, name="hookrow-event-loop", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:  # the system cannot start another thread
-            self._loop.close()
-            raise
+        self._thread.start()
 
     def run(self, awaitable: Awaitable[object]) -> None:
         """Run an awaitable, and wait for its end. Raises any exception that it raises."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from inspect import isasyncgen, isasyncgenfunction, isawaitable, isclass
+from inspect import isawaitable, isclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -41,7 +41,7 @@ class Hooks:
     Exceptions that hooks raise are logged, and calls are dropped if hooks are too slow. Neither
     affects a response.
 
-    Raises `ConfigurationError` if a hook is not a function, or is an async generator function.
+    Raises `ConfigurationError` if a hook is not a function.
     """
 
     _current: tuple[str, float] | None  # the name of the hook, and when the call began
@@ -104,8 +104,6 @@ class Hooks:
             result = self._hooks[type(outcome)](arrival, outcome)
             if isawaitable(result):
                 self._await(result)
-            elif isasyncgen(result):
-                log.error(f"{name} returned an async generator, which nothing iterates over.")
         except BaseException as error:  # noqa: BLE001 - the host's function may raise SystemExit
             # Without a traceback, which may quote the notification.
             log.error(f"{name} raised %s.", type(error).__name__)
@@ -123,11 +121,6 @@ class Hooks:
 
 
 def _check(hook: object, name: str) -> None:
-    """Raise `ConfigurationError` for a hook that is no function, or an async generator function."""
+    """Raise `ConfigurationError` for a hook that is no function."""
     if not callable(hook) or isclass(hook):
         raise ConfigurationError(f"{name} must be a function, not {hook!r:.80}.")
-    if isasyncgenfunction(hook) or isasyncgenfunction(hook.__call__):
-        raise ConfigurationError(
-            f"{name} is an async generator function, which nothing iterates over: "
-            "use `await` in an async function instead of `yield`."
-        )
