@@ -2,13 +2,8 @@
 
 import json
 import logging
-import os
 import re
-import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from threading import Barrier, BrokenBarrierError, Event
 from time import perf_counter
 
 import pytest
@@ -16,8 +11,7 @@ from receiving import delivery, head, people, receive, request
 
 from hookrow import Receiver
 from hookrow.http import request_id
-from hookrow.observability.logging import JSONFormatter, RateLimitFilter, configuration, log
-from wire import PATIENCE
+from hookrow.observability.logging import JSONFormatter, configuration, log
 
 UNAUTHENTIC = "Returned 401: no valid secret in request r-1."
 EVE = "'m-eve' of 'e***@example.com'"
@@ -144,70 +138,3 @@ def test_repeated_messages_are_counted(lines: pytest.LogCaptureFixture, clock: l
     ]
     assert vars(lines.records[0])["request_id"] == "r-1"
     assert {record.name for record in lines.records} == {"hookrow"}
-
-
-def test_two_threads_at_once_log_a_message_once(
-    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a lock, both threads would reach the clock at the same time."""
-    start, meeting = Barrier(2, timeout=PATIENCE), Barrier(2, timeout=0.05)
-
-    def clock() -> float:
-        with suppress(BrokenBarrierError):
-            meeting.wait()
-        return 1000.0
-
-    def warn() -> None:
-        start.wait()
-        log.warning("again")
-
-    monkeypatch.setattr("hookrow.observability.logging.monotonic", clock)
-    with ThreadPoolExecutor(2) as threads:
-        for each in (threads.submit(warn), threads.submit(warn)):
-            each.result(PATIENCE)
-    assert lines.messages == ["again"]
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_forked_while_a_thread_logs_can_log(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The child has its own lock, because no thread of the child would release the parent's."""
-    parent, reached, opened = os.getpid(), Event(), Event()
-
-    def clock() -> float:
-        if os.getpid() == parent:
-            reached.set()
-            assert opened.wait(PATIENCE)
-        return 1000.0
-
-    monkeypatch.setattr("hookrow.observability.logging.monotonic", clock)
-    with ThreadPoolExecutor(1) as threads:
-        logged = threads.submit(log.warning, "again")
-        assert reached.wait(PATIENCE)
-        if (child := os.fork()) == 0:
-            signal.alarm(int(PATIENCE))  # kills a child that waits for the lock
-            log.warning("again")
-            os._exit(0)
-        ended = os.waitpid(child, 0)[1]
-        opened.set()
-        assert (os.waitstatus_to_exitcode(ended), logged.result(PATIENCE)) == (0, None)
-
-
-def test_different_messages_use_bounded_memory(clock: list[float]) -> None:
-    """After 1,000 messages the limits are reset, but the current message keeps its count."""
-
-    def filtered(message: str) -> str | None:
-        record = logging.LogRecord("hookrow", logging.ERROR, "", 0, message, (), None)
-        return record.getMessage() if limit.filter(record) else None
-
-    limit = RateLimitFilter()
-    messages = [f"bad {number}" for number in range(1000)]
-    assert [*map(filtered, messages)] == messages
-    assert not any(map(filtered, messages))
-    assert len(limit._limited_until) == len(limit._dropped) == 1000
-    clock[0] += 10.0
-    assert filtered("bad 7") == "bad 7 (1 more since the last one)"
-    assert len(limit._limited_until) == 1
-    assert not limit._dropped
-    assert filtered("bad 8") == "bad 8"

@@ -10,14 +10,11 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from threading import RLock
 from time import monotonic
 from traceback import format_tb
 from typing import Any
 
-from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal
 from hookrow.http import RequestHead
 
@@ -26,28 +23,22 @@ log = logging.getLogger("hookrow")
 INTERVAL = 10.0
 """In seconds; each warning or error is logged at most once in this interval."""
 
-_MOST = 1000
-"""The largest number of messages with a rate limit at the same time, to bound the memory."""
-
 
 class RateLimitFilter(logging.Filter):
     """Drops a warning or an error if the same message was logged in the last 10 seconds.
 
     The next line that passes contains the number of dropped ones. Two messages are the same if
     their level and template are, whatever their arguments: arguments that distinguish messages
-    belong in the template. Lower levels are not limited. After 1,000 different messages, all
-    limits and numbers are reset.
+    belong in the template, if they have few values. Lower levels are not limited. Threads that log
+    the same message at the same moment may both log it.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.reset()
-        reset_after_fork(self)
 
     def reset(self) -> None:
-        """Forget all messages; replace the lock, which may have been locked during a fork."""
-        # Reentrant, because a signal handler may log while its thread holds the lock.
-        self._lock: AbstractContextManager[object] = RLock()
+        """Forget all messages, so that each is logged again."""
         self._limited_until: dict[tuple[int, str], float] = {}
         self._dropped: Counter[tuple[int, str]] = Counter()
 
@@ -56,19 +47,14 @@ class RateLimitFilter(logging.Filter):
         if record.levelno < logging.WARNING:
             return True
         key = record.levelno, str(record.msg)
-        with self._lock:
-            now = monotonic()
-            if now < self._limited_until.get(key, 0.0):
-                self._dropped[key] += 1
-                return False
-            dropped = self._dropped.pop(key, 0)
-            if len(self._limited_until) >= _MOST:
-                self._limited_until.clear()
-                self._dropped.clear()
-            self._limited_until[key] = now + INTERVAL
-            if dropped:
-                record.msg = f"{record.msg} ({dropped} more since the last one)"
-            return True
+        now = monotonic()
+        if now < self._limited_until.get(key, 0.0):
+            self._dropped[key] += 1
+            return False
+        self._limited_until[key] = now + INTERVAL
+        if dropped := self._dropped.pop(key, 0):
+            record.msg = f"{record.msg} ({dropped} more since the last one)"
+        return True
 
 
 rate_limit = RateLimitFilter()
