@@ -15,7 +15,6 @@ from hookrow import ConfigurationError, Receiver, Refusal
 from hookrow.core.notification import Arrival, Delivered
 from hookrow.core.result import Result
 from hookrow.metrics import Metrics, MetricsEndpoint
-from hookrow.observability.histogram import GroupHistogram, SharedHistogram
 from hookrow.observability.observer import Gauges
 from hookrow.stores import Conflict, Unavailable
 from hookrow.stores.log import Count, Counts
@@ -173,23 +172,3 @@ def test_no_request_adds_a_time_series(registry: CollectorRegistry, receiver: Re
 def test_one_receiver_per_registry(registry: CollectorRegistry) -> None:
     with pytest.raises(ConfigurationError, match="metrics of one receiver only"):
         Metrics(registry)
-
-
-@pytest.mark.parametrize("kind", [GroupHistogram, SharedHistogram])
-def test_a_histogram_counts_groups(
-    registry: CollectorRegistry, kind: type[GroupHistogram | SharedHistogram]
-) -> None:
-    """A bucket includes its upper bound."""
-    histogram = kind("h_seconds", "Text.", buckets=(1.0, 2.5), registry=registry)
-    for amounts in ([], [0.5, 1.0, 2.0], [2.5, 3.0]):
-        histogram.observe_all(amounts)
-    lines = [line for line in page(registry).splitlines() if "created" not in line]
-    assert lines == [
-        "# HELP h_seconds Text.",
-        "# TYPE h_seconds histogram",
-        'h_seconds_bucket{le="1.0"} 2.0',
-        'h_seconds_bucket{le="2.5"} 4.0',
-        'h_seconds_bucket{le="+Inf"} 5.0',
-        "h_seconds_count 5.0",
-        "h_seconds_sum 9.0",
-    ]

@@ -7,7 +7,6 @@ request can add a time series. The endpoint that Prometheus reads is in `endpoin
 from __future__ import annotations
 
 import collections
-import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,15 +29,13 @@ from hookrow.core.notification import (
 )
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
 from hookrow.http import RequestHead
-from hookrow.observability.endpoint import FOLDER
-from hookrow.observability.histogram import GroupHistogram, SharedHistogram
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.log_operations import totals
 
 try:
-    from prometheus_client import CollectorRegistry, Counter, Gauge
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 except ModuleNotFoundError as error:
     raise MissingExtra("hookrow.observability.metrics", "metrics") from error
 
@@ -142,7 +139,7 @@ class Metrics(Observer):
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
         """Count the attempt; if it was committed, observe the size of the group."""
         if error is None:
-            self._group_size.observe_all([len(arrivals)])
+            self._group_size.observe(len(arrivals))
         self._attempts[ATTEMPTS.get(type(error), _FAULT)].inc()
 
     def late(self) -> None:
@@ -158,15 +155,13 @@ class Metrics(Observer):
         now = perf_counter()
         for result, count in collections.Counter(map(_result, arrivals, outcomes)).items():
             self._notifications[result].inc(count)
-        self._seconds.observe_all([now - began for began in contexts if isinstance(began, float)])
-        self._lag.observe_all(
-            # The provider's clock may be ahead.
-            [
-                max(0.0, (arrival.received_at - arrival.notification.at).total_seconds())
-                for arrival in arrivals
-                if arrival.notification is not None and arrival.notification.at is not None
-            ]
-        )
+        for began in contexts:
+            if isinstance(began, float):
+                self._seconds.observe(now - began)
+        for arrival in arrivals:
+            if arrival.notification is not None and arrival.notification.at is not None:
+                lag = (arrival.received_at - arrival.notification.at).total_seconds()
+                self._lag.observe(max(0.0, lag))  # the provider's clock may be ahead
         self._set_newest(arrivals[-1].received_at.timestamp())
 
     def _read_log(self, log: LogReader) -> None:
@@ -235,8 +230,7 @@ class Metrics(Observer):
         )
 
     def _register_histograms(self, registry: CollectorRegistry) -> None:
-        kind = SharedHistogram if FOLDER in os.environ else GroupHistogram
-        histogram = partial(kind, registry=registry)
+        histogram = partial(Histogram, registry=registry)
         self._seconds = histogram(
             "hookrow_answer_seconds",
             "Time from the arrival of a notification until its response is known.",
