@@ -1,10 +1,8 @@
 """The HTTP of `hookrow serve`: limits, and data before and after a notification."""
 
 import asyncio
-import inspect
 import json
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import wraps
@@ -26,9 +24,8 @@ from hookrow.server.limits import (
     GRACE_PERIOD,
     MAX_DISCARDED,
     MAX_HEAD,
-    LimitedProtocol,
 )
-from hookrow.server.protocol import UVICORN, NotificationProtocol
+from hookrow.server.protocol import NotificationProtocol
 from hookrow.server.run import choose_protocol
 from hookrow.stores.memory import MemoryStore
 from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
@@ -41,15 +38,6 @@ CHUNKED = b"Transfer-Encoding: chunked"
 CHUNKS = wire.head(extra=[CHUNKED]) + wire.chunk(BOUNCE)  # without the end of the body
 GET = wire.head("/", method="GET")
 POST = wire.request(b"{}")
-
-HTTPTOOLS = {
-    *("on_body", "on_header", "on_headers_complete"),
-    *("on_message_begin", "on_message_complete", "on_url"),
-}
-"""The callbacks that httptools documents."""
-
-ASYNCIO = {"loop", "transport"}
-"""The objects that asyncio documents."""
 
 CLOSING = b"connection: close\r\n\r\n"
 
@@ -492,24 +480,6 @@ class TestUvicorn:
         """The bytes sent for 200 random streams of requests are those that uvicorn would send."""
         statuses = asyncio.run(streams.compare(200))
         assert {200, 400, 401, 404, 405, 422, 503} <= {*statuses}
-
-    @pytest.mark.anyio
-    async def test_attributes(self) -> None:
-        """UVICORN lists the attributes of uvicorn that hookrow reads, calls or overrides."""
-        connection, _ = streams.connect(HttpToolsProtocol, streams.Echo())
-        theirs = {*dir(connection)} - {*dir(asyncio.Protocol)} - HTTPTOOLS
-        used: set[str] = set()
-        for each in (LimitedProtocol, NotificationProtocol):
-            used |= {*vars(each)}
-            source = inspect.getsource(each).replace("self._running", "self.cycle")
-            for path in re.findall(r"\b(?:self|super\(\)|connection)\.([\w.]*\w)", source):
-                first, _, rest = path.partition(".")
-                used.add(first)
-                if rest and first not in ASYNCIO:
-                    used.add(path)
-        paths = {path for path in used if path.partition(".")[0] in theirs}
-        begins = {path.partition(".")[0] for path in paths if "." in path}
-        assert paths - begins == {*UVICORN}
 
     def test_another_uvicorn(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
