@@ -143,33 +143,6 @@ def test_modules_are_short() -> None:
     assert not {name for name, length in lengths.items() if length > LONGEST_MODULE}
 
 
-PROVIDER_USERS = {
-    *("__init__", "providers.postmark"),
-    *(
-        "cli.app",
-        "cli.provider_session",
-        "dashboard.app",
-        "django.conf",
-        "django.receiver",
-        "server.app",
-    ),
-    *("diagnostics.check", "diagnostics.probe"),
-    *("receiver.manual", "receiver.replay", "receiver.retry"),
-    *("testing.client", "testing.contract"),
-}
-"""Postmark itself, the edges that choose it, the checks of its secrets, and its test doubles; and
-the modules that read manual changes, whose bodies are Postmark's."""
-
-
-def test_only_the_edges_know_a_provider() -> None:
-    """All other modules take a `Provider` or a `BodyParser` as an argument."""
-    modules = {
-        ".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in SOURCE.rglob("*.py")
-    }
-    users = {name for name in modules if "hookrow.providers.postmark" in _imports(name)}
-    assert users | {"providers.postmark"} == PROVIDER_USERS
-
-
 STEPS = (
     "import hookrow",
     "from hookrow.__main__ import main",
