@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
 
 from hookrow.concurrency import PeriodicTask
 from hookrow.stores.log import LogReader, RequestKind
@@ -13,9 +12,6 @@ from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 COUNT_EVERY = 60.0
 """In seconds; the interval between two updates."""
-
-MOST_COUNTS = 96
-"""The number of counts, one per kind and hour, kept while the database is unavailable."""
 
 
 class HourlyCount(PeriodicTask):
@@ -70,5 +66,3 @@ class HourlyCount(PeriodicTask):
     def _keep(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
         with self._lock:
             self._counts.update(counts)
-            while len(self._counts) > MOST_COUNTS:
-                del self._counts[min(self._counts, key=itemgetter(1))]
