@@ -159,10 +159,10 @@ def test_the_readable_fields_of_an_unsupported_body_are_returned() -> None:
         (DELIVERY, {"RecordType": " "}, "RecordType is not a string with visible characters."),
         (DELIVERY, {"RecordType": ...}, "RecordType is missing or null."),
         (DELIVERY, {"RecordType": 1}, "RecordType is not a string with visible characters."),
-        (b"[]", {}, "The body is not a JSON object."),
-        (b"{", {}, "The body is not JSON in UTF-8."),
-        (b'{"Tag": "\xff"}', {}, "The body is not JSON in UTF-8."),
-        (b'{"Tag":' + b"[" * 100_000, {}, "The body is nested too deeply."),
+        (b"[]", {}, "The body is not a JSON object in UTF-8."),
+        (b"{", {}, "The body is not a JSON object in UTF-8."),
+        (b'{"Tag": "\xff"}', {}, "The body is not a JSON object in UTF-8."),
+        (b'{"Tag":' + b"[" * 100_000, {}, "The body is not a JSON object in UTF-8."),
     ],
 )
 def test_the_problem_of_an_unsupported_body_is_explained(

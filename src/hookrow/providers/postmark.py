@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hmac import compare_digest
+from typing import Any
 
 import msgspec
 
@@ -52,7 +53,7 @@ class _Payload(msgspec.Struct, rename="pascal", gc=False):
 
 _FIELDS = msgspec.structs.fields(_Payload)
 
-_Untyped = msgspec.defstruct(
+_Untyped: Any = msgspec.defstruct(
     "_Untyped",
     [(each.name, object, None) for each in _FIELDS],
     rename={each.name: each.encode_name for each in _FIELDS},
@@ -61,18 +62,8 @@ _Untyped = msgspec.defstruct(
 """The same fields with values of any type."""
 
 
-class _Summary(msgspec.Struct, rename="pascal", gc=False):
-    """The fields that identify a payload of any record type."""
-
-    record_type: object = None
-    recipient: object = None
-    email: object = None
-    message_id: object = msgspec.field(name="MessageID", default=None)
-
-
 _decode = msgspec.json.Decoder(_Payload).decode
 _decode_untyped = msgspec.json.Decoder(_Untyped).decode
-_decode_summary = msgspec.json.Decoder(_Summary).decode
 
 
 def parse(body: bytes) -> Notification | None:
@@ -144,12 +135,8 @@ def explain(body: bytes) -> str | None:
     try:
         body.decode()
         untyped = _decode_untyped(body)
-    except msgspec.ValidationError:
-        return "The body is not a JSON object."
-    except ValueError:
-        return "The body is not JSON in UTF-8."
-    except RecursionError:
-        return "The body is nested too deeply."
+    except (ValueError, RecursionError):  # the latter if it is nested too deeply
+        return "The body is not a JSON object in UTF-8."
     fields = {each.encode_name: getattr(untyped, each.name) for each in _FIELDS}
     match fields["RecordType"]:
         case str(type_) if type_ in _REQUIRED:
@@ -273,8 +260,8 @@ _NO_SUMMARY = Unsupported()
 def _summarize(body: bytes) -> Unsupported:
     """Return the readable fields of an unsupported body. Never raises."""
     try:
-        summary = _decode_summary(body)
+        untyped = _decode_untyped(body)
     except (ValueError, RecursionError):
         return Unsupported()
-    recipient = text_of(summary.recipient) or text_of(summary.email)
-    return Unsupported(text_of(summary.record_type), recipient, text_of(summary.message_id))
+    recipient = text_of(untyped.recipient) or text_of(untyped.email)
+    return Unsupported(text_of(untyped.record_type), recipient, text_of(untyped.message_id))
