@@ -1,25 +1,17 @@
-"""A web server for tests: a WSGI application on the loopback interface, in a thread."""
+"""A web server for tests: a WSGI application on the loopback interface, in threads."""
 
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
-from socketserver import ThreadingMixIn
 from threading import Thread
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from typing import Any
+from wsgiref.types import WSGIApplication
 
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that disconnect."""
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 
 class _Handler(WSGIRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002, ANN401 - the parent's
         """Log nothing."""
 
 
@@ -27,23 +19,15 @@ class _Handler(WSGIRequestHandler):
 def loopback(
     app: WSGIApplication, context: ssl.SSLContext | None = None, port: int = 0
 ) -> Iterator[int]:
-    """Serve an application until the block ends, with TLS if there is a context; yield the port.
-
-    The application is called after the whole body has been received.
-    """
-
-    def buffered(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        return app({**environ, "wsgi.input": BytesIO(body)}, start)
-
-    with _Server(("127.0.0.1", port), _Handler) as server:
-        server.set_app(buffered)
-        if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = Thread(target=server.serve_forever, args=[0.01])
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    """Serve an application until the block ends, with TLS if there is a context; yield the port."""
+    server = make_server(
+        "127.0.0.1", port, app, threaded=True, request_handler=_Handler, ssl_context=context
+    )
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -18,7 +18,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
 import pytest
-from werkzeug import Response
+from werkzeug import Request, Response
 
 from command import HOOKROW, Command
 from loopback import loopback
@@ -42,7 +42,7 @@ class Provider:
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         assert environ["PATH_INFO"] == f"/mail{ENDPOINT}"
         assert environ["HTTP_X_PROVIDER_SECRET"] == SECRET
-        payload = msgspec.json.decode(environ["wsgi.input"].read())
+        payload = msgspec.json.decode(Request(environ).get_data())
         self.posted.append(payload)
         self.barrier.wait(20.0)
         if len(self.posted) == self.interrupt_at:

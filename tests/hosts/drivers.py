@@ -1,20 +1,19 @@
-"""Support for the tests of hosts: a store that waits, its receiver, and a server for WSGI."""
+"""Support for the tests of hosts: a store that waits, its receiver, and the examples' servers."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from threading import Event, Thread
-from wsgiref.types import WSGIApplication
+from threading import Event
 
 import pytest
-from werkzeug.serving import make_server
 
 import world
 from hookrow import Postmark, Receiver
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.server import RECEIVER
 from hookrow.stores.memory import MemoryStore, MemoryTransaction
+from loopback import loopback
 from process import EXAMPLES
 from wire import PATIENCE, SECRET, uvicorn_serving
 
@@ -72,20 +71,6 @@ class Webhook(ASGI):
 
 
 @contextmanager
-def werkzeug_serving(app: WSGIApplication) -> Iterator[int]:
-    """Serve an application with Werkzeug, in threads; yield the port."""
-    server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join(PATIENCE)
-        server.server_close()
-
-
-@contextmanager
 def example_serving(host: str, url: str) -> Iterator[int]:
     """Serve the example of a host, with a database; yield the port."""
     name = f"{host}_app"
@@ -96,7 +81,7 @@ def example_serving(host: str, url: str) -> Iterator[int]:
         patch.setenv("HOOKROW_DATABASE_URL", url)
         example = import_module(name)
         app = example.create_app() if hasattr(example, "create_app") else example.app
-        with werkzeug_serving(app) if host in {"wsgi", "flask"} else uvicorn_serving(app) as port:
+        with loopback(app) if host in {"wsgi", "flask"} else uvicorn_serving(app) as port:
             yield port
     sys.modules.pop(name, None)
     if host == "fastapi":

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
-from drivers import GatedStore, Webhook, werkzeug_serving
+from drivers import GatedStore, Webhook
 from fastapi import FastAPI
 from flask import Flask
 from starlette.applications import Starlette
@@ -27,6 +27,7 @@ from hookrow.flask import blueprint
 from hookrow.http import MAX_BODY
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.wsgi import WSGI
+from loopback import loopback
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT
 
 MOUNT = "/mail"
@@ -46,11 +47,11 @@ def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
             fastapi.include_router(router(receiver), prefix=MOUNT)
             return wire.uvicorn_serving(fastapi)
         case "wsgi":
-            return werkzeug_serving(DispatcherMiddleware(NotFound(), {MOUNT: WSGI(receiver)}))
+            return loopback(DispatcherMiddleware(NotFound(), {MOUNT: WSGI(receiver)}))
         case "flask":
             flask = Flask(__name__)
             flask.register_blueprint(blueprint(receiver), url_prefix=MOUNT)
-            return werkzeug_serving(flask)
+            return loopback(flask)
         case _:
             return wire.uvicorn_serving(Webhook(receiver), http=NotificationProtocol)
 

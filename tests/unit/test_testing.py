@@ -8,6 +8,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 from receiving import people, receive
+from werkzeug.wsgi import get_input_stream
 
 from hookrow import (
     Bounced,
@@ -111,7 +112,7 @@ def test_post_sends_the_providers_headers_without_proxies_or_redirects(
     posted: list[WSGIEnvironment] = []
 
     def respond(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-        posted.append(environ | {"body": environ["wsgi.input"].read()})
+        posted.append(environ | {"body": get_input_stream(environ).read()})
         start_response(f"{environ['PATH_INFO'][1:]} Status", [("Location", "/200")])
         return [environ["QUERY_STRING"].encode()]
 
