@@ -1,8 +1,9 @@
 """Compares hookrow with its alternatives side by side: `python bench/compare.py`, three minutes.
 
-Prints the rate in notifications per second, p50 and p99 in milliseconds, the CPU time of the
-server and of PostgreSQL in microseconds for each notification, and the peak memory of the server's
-largest process in MB; then the ratios and the sizes of the tables. The load shares the machine's
+Prints the rate in notifications per second, p50 and p99 in milliseconds (for pgbench, the average
+instead of p50), the CPU time of the server and of PostgreSQL in microseconds for each notification,
+and the peak memory of the server's largest process in MB; then the ratios and the sizes of the
+tables. The load shares the machine's
 cores. Every notification is new. After each load, the rows that changed are counted.
 """
 
