@@ -28,11 +28,20 @@ from threading import Event, Thread
 from time import monotonic, sleep
 
 from data import BASE, ROWS, SECRET
-from environment import POSTGRESQL, SQLITE, Database, cpu_seconds, databases, free_port, running
+from environment import (
+    POSTGRESQL,
+    ROOT,
+    SQLITE,
+    Database,
+    cpu_seconds,
+    databases,
+    free_port,
+    running,
+)
 from hookrow.statistics import Period
 from hookrow.stores.sql import SQLStore
 from load import post
-from turns import ROOT, format_turns, measure_load
+from results import format_turns, measure
 
 PASSWORD = "a-password-for-the-benchmark"
 LOGIN = {"Authorization": f"Basic {b64encode(f'hookrow:{PASSWORD}'.encode()).decode()}"}
@@ -118,8 +127,8 @@ def costs(database: Database, options: argparse.Namespace) -> Iterator[str]:
                 both = []
                 for number in (0, options.dashboards):
                     with opened(port, number):
-                        given = CONNECTIONS, options.seconds, pause
-                        both.append(measure_load(port, pid, database, *given))
+                        given = partial(post, port, CONNECTIONS, options.seconds, pause=pause)
+                        both.append(measure(given, pid, database.pid)[1])
                 for what in both[0]:
                     values = tuple(each[what] for each in both)
                     turns[f"{database.name}, {load}: {what}"].append(values)

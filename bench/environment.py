@@ -30,7 +30,8 @@ from data import insert_statements
 from hookrow import Schema, migrations
 
 BENCH = Path(__file__).parent
-sys.path.append(str(BENCH.parent / "tests"))
+ROOT = BENCH.parent
+sys.path.append(str(ROOT / "tests"))
 from postgres import Server, find_binaries  # noqa: E402 - the previous line makes it importable
 
 POSTGRESQL, SQLITE = "PostgreSQL", "SQLite"
@@ -73,6 +74,19 @@ class Database:
         if self.name == POSTGRESQL:
             return psycopg.connect(self.url, autocommit=True, options="-c timezone=UTC")
         return sqlite3.connect(make_url(self.url).database or "", isolation_level=None)
+
+
+@contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """Check out a commit beside this file, so that both trees use the same file system."""
+    with TemporaryDirectory(dir=BENCH) as folder:
+        tree = Path(folder) / "tree"
+        worktree = ("git", "-C", ROOT, "worktree")
+        subprocess.run([*worktree, "add", "--quiet", "--detach", tree, commit], check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run([*worktree, "remove", "--force", tree], check=True)
 
 
 def django_settings(url: str) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """The cost of metrics and traces: `python bench/observing.py [--group N] [--turns N]`.
 
 In this process, without a server, receivers without an observer, with the summary that `serve` logs
-each minute, with metrics, and with traces that are not exported take turns;
-`python bench/serve.py --metrics` compares servers. To measure metrics that several processes share,
-set PROMETHEUS_MULTIPROC_DIR to an empty directory.
+each minute, with metrics, and with traces that are not exported take turns. To measure metrics that
+several processes share, set PROMETHEUS_MULTIPROC_DIR to an empty directory.
 """
 
 from __future__ import annotations

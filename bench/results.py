@@ -1,142 +1,107 @@
-"""The figures of loads, their medians and ratios, and the sizes of tables."""
+"""The figures of loads, their medians and ratios."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import TypeAlias
 
-from environment import POSTGRESQL, Database
+from environment import cpu_seconds, peak_memory
 from load import Load
+
+Figures: TypeAlias = Mapping[str, float]
+"""The figures of a load, by the headings of their columns."""
+
+Names: TypeAlias = tuple[str, str]
+"""The names of a server, and of the database with which it is compared."""
 
 BUSY = 64
 """The number of connections at which rates and CPU times are compared."""
 
+SERVE = "hookrow serve"
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The figures of a load, or the medians of several.
+FORMATS = {
+    "rate": "8,.0f",
+    "p50": "9,.2f",
+    "p99": "9,.2f",
+    "server": "7,.0f",
+    "database": "8,.0f",
+    "MB": "5,.0f",
+}
+"""The headings, with the format of their figures."""
 
-    `server` is the subject without its number of processes. The rate is in notifications per
-    second, p50 and p99 are in milliseconds, the CPU times of the server and of PostgreSQL in
-    microseconds per notification, and the peak memory of the largest process in MB. If a process
-    does not exist, its figures are 0.
-    """
-
-    name: str
-    server: str
-    database: str | None
-    connections: int
-    rate: float
-    p50: float
-    p99: float
-    server_cpu: float
-    database_cpu: float
-    memory: float
-    errors: int
-
-    def __str__(self) -> str:
-        """Return a row of the table."""
-        return (
-            f"{self.name:36} {self.connections:5} {self.rate:8,.0f} {self.p50:9,.2f} "
-            f"{self.p99:9,.2f} {self.server_cpu:7,.0f} {self.database_cpu:8,.0f} "
-            f"{self.memory:5,.0f} {self.errors:6}"
-        )
-
-    @property
-    def cpu(self) -> float:
-        """The CPU time of the server and the database."""
-        return self.server_cpu + self.database_cpu
-
-
-HEADINGS = (
-    f"{'subject':36} {'conns':>5} {'rate':>8} {'p50':>9} {'p99':>9} {'server':>7} {'database':>8} "
-    f"{'MB':>5} {'errors':>6}"
+HEADINGS = f"{'subject':36} {'conns':>5} " + " ".join(
+    f"{name:>{each.partition(',')[0]}}" for name, each in FORMATS.items()
 )
-FIGURES = ("rate", "p50", "p99", "server_cpu", "database_cpu", "memory")
 
 
-def summarize(
-    names: tuple[str, str, str | None],
-    load: Load,
-    *,
-    server_cpu: float = 0.0,
-    database_cpu: float = 0.0,
-    memory: float = 0.0,
-) -> Result:
-    """Return the figures of a load.
+class Unproven(Exception):
+    """A server did not do the work for which it was measured."""
 
-    `names` are those of the subject, the server and the database. The CPU times are in seconds, for
-    the whole load; the memory is in MB.
+
+def measure(
+    load: Callable[[], Load], pid: int | None, postgres: int | None
+) -> tuple[Load, Figures]:
+    """Put a server under load; return its figures. Raises `Unproven` unless all responses are 200.
+
+    The rate is in notifications per second, p50 and p99 in milliseconds, the CPU time of the server
+    and of PostgreSQL in microseconds per notification, and the peak memory of the server's largest
+    process in MB. If there is no such process, its figures are 0.
     """
-    return Result(
-        *names,
-        connections=load.connections,
-        rate=load.answered / load.seconds,
-        p50=load.p50,
-        p99=load.p99,
-        server_cpu=server_cpu / load.answered * 1e6,
-        database_cpu=database_cpu / load.answered * 1e6,
-        memory=memory,
-        errors=load.errors,
-    )
+    before = cpu_seconds(pid), cpu_seconds(postgres)
+    loaded = load()
+    after = cpu_seconds(pid), cpu_seconds(postgres)
+    if loaded.errors or not loaded.answered:
+        raise Unproven(f"{loaded.answered} responses of 200, {loaded.errors} errors")
+    return loaded, {
+        "rate": loaded.answered / loaded.seconds,
+        "p50": loaded.p50,
+        "p99": loaded.p99,
+        "server": (after[0] - before[0]) / loaded.answered * 1e6,
+        "database": (after[1] - before[1]) / loaded.answered * 1e6,
+        "MB": peak_memory(pid) if pid else 0.0,
+    }
 
 
-def medians(results: Iterable[Result]) -> list[Result]:
-    """Return the median of every figure, for each subject and number of connections."""
-    loads: dict[tuple[str, int], list[Result]] = {}
-    for result in results:
-        loads.setdefault((result.name, result.connections), []).append(result)
-    return [_median(each) for each in loads.values()]
+def format_row(name: str, connections: int, figures: Figures) -> str:
+    """Return a row of the table."""
+    cells = " ".join(f"{figures[each]:{form}}" for each, form in FORMATS.items())
+    return f"{name:36} {connections:5} {cells}"
 
 
-def _median(results: Sequence[Result]) -> Result:
-    figures = {name: median(map(attrgetter(name), results)) for name in FIGURES}
-    return replace(results[0], **figures, errors=sum(each.errors for each in results))
+def medians(turns: Sequence[Figures]) -> Figures:
+    """Return the median of each figure."""
+    return {name: median(turn[name] for turn in turns) for name in turns[0]}
 
 
-def ratios(results: Iterable[Result]) -> Iterator[str]:
-    """Compare `hookrow serve` with each other subject, each with its best number of processes."""
-    best = _best(results)
+def ratios(results: Mapping[Names, Mapping[int, Figures]]) -> Iterator[str]:
+    """Compare `hookrow serve`, with its best number of processes, with each other subject."""
     yield f"{'hookrow serve compared with':36} {'rate':>7} {'p50, 1 conn':>12} {'CPU':>7}"
-    for (server, database), other in best.items():
-        ours = best.get(("hookrow serve", database or POSTGRESQL))
-        if ours is None or ours is other:
+    for (name, database), other in results.items():
+        serves = [
+            loads
+            for (each, its), loads in results.items()
+            if each.startswith(SERVE) and its == database and BUSY in loads
+        ]
+        if name.startswith(SERVE) or not serves or BUSY not in other:
             continue
-        rate = ours[BUSY].rate / other[BUSY].rate
-        cpu = other[BUSY].cpu / ours[BUSY].cpu
-        p50 = f"{other[1].p50 / ours[1].p50:.2f}" if 1 in ours and 1 in other else ""
-        name = f"{server}, {database or 'without a database'}"
+        ours = max(serves, key=lambda loads: loads[BUSY]["rate"])
+        rate = ours[BUSY]["rate"] / other[BUSY]["rate"]
+        cpu = _cpu(other[BUSY]) / _cpu(ours[BUSY])
+        p50 = f"{other[1]['p50'] / ours[1]['p50']:.2f}" if 1 in ours and 1 in other else ""
         yield f"{name:36} {rate:7.2f} {p50:>12} {cpu:7.2f}"
     yield "(rate: hookrow's to the other's; p50 and CPU time: the other's to hookrow's)"
 
 
-def _best(results: Iterable[Result]) -> dict[tuple[str, str | None], dict[int, Result]]:
-    """Return the results of each server for the number of processes with the highest rate."""
-    subjects: dict[str, dict[int, Result]] = {}
-    for each in results:
-        subjects.setdefault(each.name, {})[each.connections] = each
-    best: dict[tuple[str, str | None], dict[int, Result]] = {}
-    for loads in subjects.values():
-        if BUSY in loads:
-            key = loads[BUSY].server, loads[BUSY].database
-            if key not in best or loads[BUSY].rate > best[key][BUSY].rate:
-                best[key] = loads
-    return best
+def _cpu(figures: Figures) -> float:
+    return figures["server"] + figures["database"]
 
 
-_SIZES = "SELECT count(*), pg_table_size('{0}'), pg_indexes_size('{0}') FROM {0}"
-
-
-def sizes(database: Database) -> Iterator[str]:
-    """Yield the bytes per row of the dispatches and of the log, on PostgreSQL."""
-    database.execute("VACUUM ANALYZE")
-    for table in ("hookrow_dispatches", "hookrow_notifications"):
-        [(rows, size, indexes)] = database.execute(_SIZES.format(table))
-        if rows:
-            each = f"{size / rows:.0f} bytes each, and {indexes / rows:.0f} in indexes"
-            yield f"{table}: {rows:,} rows, {each}"
-    [(body,)] = database.execute("SELECT avg(octet_length(body)) FROM hookrow_notifications")
-    if body:
-        yield f"The average body in the log has {body:.0f} bytes."
+def format_turns(turns: Sequence[tuple[float, ...]]) -> str:
+    """Return the median of each column and, if there are two, their ratio and that of each turn."""
+    columns = [median(column) for column in zip(*turns, strict=True)]
+    text = " ".join(f"{each:9.2f}" for each in columns)
+    if len(columns) == 1 or not all(before for before, _ in turns):
+        return text
+    each = " ".join(f"{ratio:.2f}" for ratio in sorted(after / before for before, after in turns))
+    return f"{text} {columns[1] / columns[0]:6.2f}  {each}"

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeAlias
 
 from data import SECRET
-from environment import POSTGRESQL, SQLITE, Database, free_port, running
+from environment import POSTGRESQL, ROOT, SQLITE, Database, free_port, running
 from load import Endpoint
+from results import Names
 
 Command: TypeAlias = Callable[[int, int], Sequence[object]]
 """Returns the command line for a port and a number of processes."""
@@ -36,11 +38,14 @@ def uvicorn(app: str, port: int, processes: int) -> Sequence[object]:
     )
 
 
-def gunicorn(app: str, threads: int, port: int, processes: int) -> Sequence[object]:
-    """Run a WSGI application."""
+def gunicorn(app: str, port: int, processes: int) -> Sequence[object]:
+    """Run a WSGI application in 16 threads, because they wait for the disk.
+
+    This is twice what gunicorn recommends for two cores.
+    """
     return (
         *(sys.executable, "-m", "gunicorn", app, "--bind", f"127.0.0.1:{port}"),
-        *("--workers", processes, "--threads", threads, "--log-level", "warning"),
+        *("--workers", processes, "--threads", 16, "--log-level", "warning"),
     )
 
 
@@ -48,24 +53,31 @@ def gunicorn(app: str, threads: int, port: int, processes: int) -> Sequence[obje
 class Subject:
     """A server on a database, or without one.
 
-    `refusal` is its status for a request without the secret, `log` whether it writes hookrow's log,
-    and `packages` the packages it needs that the extra dev does not install.
+    `refusal` is its status for a request without the secret, and `packages` the packages it needs
+    that the extra dev does not install. `tree` contains hookrow's source, and `version` its commit
+    if it is not this one.
     """
 
     server: str
     command: Command
     processes: int = 1
     database: str | None = POSTGRESQL
-    log: bool = False
     endpoint: Endpoint = Endpoint()  # noqa: RUF009 - frozen
     refusal: int = 401
     packages: tuple[str, ...] = ()
+    tree: Path = ROOT
+    version: str = ""
 
     @property
     def name(self) -> str:
         """The name in tables."""
-        database = f", {self.database}" if self.database else ""
-        return f"{self.server}{database}, x{self.processes}"
+        parts = (self.server, self.version, self.database, f"x{self.processes}")
+        return ", ".join(filter(None, parts))
+
+    @property
+    def names(self) -> Names:
+        """The same, and the database of the subjects with which it is compared."""
+        return self.name, self.database or POSTGRESQL
 
     @property
     def missing(self) -> list[str]:
@@ -79,12 +91,13 @@ class Subject:
         variables = {
             "HOOKROW_DATABASE_URL": database.url if database else "",
             "HOOKROW_SECRET": SECRET,
+            "PYTHONPATH": str(self.tree / "src"),
         }
         with running(self.command(port, self.processes), port, variables) as pid:
             yield port, pid
 
 
-SERVE = partial(Subject, "hookrow serve", serve, log=True)
+SERVE = partial(Subject, "hookrow serve", serve)
 FASTAPI = partial(
     Subject,
     "FastAPI, SQLAlchemy",
@@ -94,14 +107,11 @@ FASTAPI = partial(
 BASIC = b64encode(f"postmark:{SECRET}".encode()).decode()
 
 SUBJECTS = (
-    # hookrow's documentation recommends as many threads as notifications may arrive at once.
-    Subject("hookrow WSGI", partial(gunicorn, "peers.wsgi:app", 64), log=True),
     SERVE(),
     SERVE(processes=2),
-    # Sixteen threads, because they wait for the disk: twice what gunicorn recommends for two cores.
     Subject(
         "Django, anymail",
-        partial(gunicorn, "peers.django_anymail:application", 16),
+        partial(gunicorn, "peers.django_anymail:application"),
         processes=2,
         endpoint=Endpoint("/anymail/postmark/tracking/", f"Authorization: Basic {BASIC}"),
         refusal=400,
