@@ -19,7 +19,7 @@ from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, AT, SECRET
 
 MOST_MODULES = 14
-MOST_CALLS = 91
+MOST_CALLS = 90
 
 SOURCE = str(Path(hookrow.__file__).parent)
 THREADS = {threading.main_thread().name, "hookrow-writer"}

@@ -135,8 +135,7 @@ class BatchWriter(Generic[T, R]):
                 self._queue.put(queue.accepted)
                 queue.accepted = []
             self._queue.put([])  # wakes the thread
-            thread = self._thread
-        if thread is not None and thread is not current_thread():
+        if (thread := self._thread) is not None and thread is not current_thread():
             thread.join(timeout)
 
     def take_rest(self) -> list[T]:
@@ -178,7 +177,8 @@ class BatchWriter(Generic[T, R]):
     def _release(self, waiters: Sequence[_Waiter]) -> None:
         """Release the space of items. The caller holds the lock."""
         self._waiting -= len(waiters)
-        self._bytes -= sum([waiter.size for waiter in waiters])
+        for waiter in waiters:
+            self._bytes -= waiter.size
 
     def _add_loop(self, loop: AbstractEventLoop) -> _LoopQueue:
         """Add a loop, and queue the items that closed loops left behind."""
