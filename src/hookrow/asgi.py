@@ -213,8 +213,6 @@ async def _read_body(receive: Receive) -> bytes | Refusal | None:
 
 
 async def _send(response: Response, request_id: str, receive: Receive, send: Send) -> None:
-    if response.delay:
-        await asyncio.sleep(response.delay)
     length = (b"content-length", b"%d" % len(response.body))
     rest = response.status == Refusal.TOO_LARGE.status
     body = {"type": "http.response.body", "body": response.body, "more_body": rest}

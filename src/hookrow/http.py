@@ -98,15 +98,14 @@ class Request(msgspec.Struct, frozen=True):
 class Response:
     """A status, a body of text in UTF-8, and headers.
 
-    A host waits `delay` seconds before it sends the response. A body of any length comes from
-    `stream`, in chunks of which some may be empty. The host takes one when the client has received
-    those before it, and none if the client has disconnected. Taking one may block and raise.
+    A body of any length comes from `stream`, in chunks of which some may be empty. The host takes
+    one when the client has received those before it, and none if the client has disconnected.
+    Taking one may block and raise.
     """
 
     status: int
     body: bytes
     headers: Mapping[str, str]
-    delay: float = 0.0
     stream: Iterator[bytes] | None = None
 
 

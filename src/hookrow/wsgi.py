@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from http import HTTPStatus
-from time import monotonic, sleep
+from time import monotonic
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from hookrow.core.notification import Refusal
@@ -44,8 +44,6 @@ class WSGI:
         """Respond to one request."""
         head = request_head(environ)
         response = self._respond(head, environ)
-        if response.delay:
-            sleep(response.delay)
         headers = [*response.headers.items(), (REQUEST_ID_HEADER, head.request_id)]
         if response.stream is None:
             headers.append(("Content-Length", str(len(response.body))))

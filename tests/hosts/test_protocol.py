@@ -371,15 +371,6 @@ class TestPending:
         assert transport.sent.startswith(b"HTTP/1.1 200 OK\r\n")
         assert transport.sent.count(b"HTTP/1.1") == 1
 
-    async def test_delay(self, receiver: Waiting) -> None:
-        """A response may have a delay."""
-        connection, transport = connect(receiver)
-        connection.data_received(POST)
-        receiver.replies[0](Response(200, b"", {}, delay=0.01))
-        assert transport.sent == b""
-        await asyncio.sleep(0.02)
-        assert transport.sent
-
     async def test_idle(self, receiver: Waiting) -> None:
         """Only an idle connection is closed: uvicorn's timer of an earlier request is ignored."""
         connection, transport = connect(receiver)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
-from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from hmac import compare_digest
-from time import monotonic
 from typing import TypeAlias
 
 from hookrow.errors import ConfigurationError
@@ -19,7 +16,7 @@ log = logging.getLogger("hookrow")
 Authorize: TypeAlias = Callable[[RequestHead], bool | str | Response]
 """Returns the user's name or True, False to deny access, or the response to send.
 
-To delay a response, set its `delay`. The log keeps the name with each action of the user.
+The log keeps the name with each action of the user.
 """
 
 USER = "hookrow"
@@ -28,36 +25,25 @@ USER = "hookrow"
 MIN_PASSWORD_LENGTH = 12
 """In characters; `hookrow serve` warns about a shorter password."""
 
-DELAY = 1.0
-"""In seconds; the delay of the response to a wrong password."""
-
-MAX_DELAYED = 32
-"""The maximum number of responses that are delayed at the same time."""
-
 _UNAUTHORIZED = plain(
     401,
     "The dashboard requires a user name and a password.",
     {"WWW-Authenticate": 'Basic realm="hookrow", charset="UTF-8"'},
 )
 
-_TOO_MANY = plain(
-    429, "Too many wrong passwords. Try again in a few seconds.\n", {"Retry-After": "5"}
-)
-
 
 def basic(user: str, password: str) -> Authorize:
     """Require a user name and a password (RFC 7617), which are compared in constant time.
 
-    Wrong passwords are logged, without their text, and get a 401 after a second; while 32 such
-    responses are delayed, others get a 429. The correct password is never delayed. Raises
-    `ConfigurationError` if `user` or `password` is empty, or if `user` contains a colon.
+    Wrong passwords are logged, without their text. Their number is not limited: a long password and
+    the proxy protect against guessing. Raises `ConfigurationError` if `user` or `password` is
+    empty, or if `user` contains a colon.
     """
     if not user or not password or ":" in user:
         raise ConfigurationError(
             "The dashboard needs a user name without a colon, and a password; neither may be empty."
         )
     expected = b64encode(f"{user}:{password}".encode())
-    ends: deque[float] = deque(maxlen=MAX_DELAYED)  # when each delay ends, oldest first
 
     def authorize(head: RequestHead) -> str | Response:
         scheme, _, credentials = (head.header("authorization") or b"").partition(b" ")
@@ -71,11 +57,7 @@ def basic(user: str, password: str) -> Authorize:
             id_,
             extra={"request_id": id_},
         )
-        now = monotonic()
-        if len(ends) == MAX_DELAYED and ends[0] > now:
-            return _TOO_MANY
-        ends.append(now + DELAY)
-        return replace(_UNAUTHORIZED, delay=DELAY)
+        return _UNAUTHORIZED
 
     return authorize
 

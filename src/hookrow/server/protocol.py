@@ -139,12 +139,6 @@ class NotificationProtocol(LimitedProtocol):
             reply(refusal)
 
     def _reply(self, endpoint: DirectEndpoint, head: RequestHead, response: Response) -> None:
-        if response.delay:
-            self.loop.call_later(response.delay, self._write, endpoint, head, response)
-        else:
-            self._write(endpoint, head, response)
-
-    def _write(self, endpoint: DirectEndpoint, head: RequestHead, response: Response) -> None:
         """Write the response to the pending request, then handle the data that followed."""
         if self._pending is not head:
             return
