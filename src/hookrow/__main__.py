@@ -27,13 +27,14 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from hookrow.cli import hookrow  # noqa: PLC0415 - click may not be installed
+        from hookrow.cli.app import HostApp  # noqa: PLC0415 - the same
     except MissingExtra as error:
         sys.exit(f"Error: {error}")
     signal.signal(signal.SIGINT, handler)
     try:
         hookrow()
     except SystemExit as error:
-        if "hookrow.cli.loading" in sys.modules:  # the command has loaded an application
+        if HostApp.is_imported:
             _limit_exit(error.code if isinstance(error.code, int) else 0)
         raise
 

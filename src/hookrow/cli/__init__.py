@@ -22,10 +22,9 @@ from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
 from hookrow import __version__
-from hookrow.cli.app import App
+from hookrow.cli.app import App, HostApp
 from hookrow.cli.check import check
 from hookrow.cli.db import db
-from hookrow.cli.host import HostApp
 from hookrow.cli.log import log
 from hookrow.cli.options import option
 from hookrow.cli.progress import INTERRUPTED

@@ -1,25 +1,50 @@
-"""The application whose store the commands use: the object of click's context."""
+"""The application whose store the commands use: the object of click's context.
+
+It is the database and the mapping of the settings, or an application of a host (`--app`), which is
+imported when a command first needs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from functools import cached_property
+from inspect import isroutine
+from pathlib import Path
+from pkgutil import resolve_name
+from traceback import walk_tb
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+import click
+from click.core import ParameterSource
 
 from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import OWN_TABLES, ConfigurationError
+from hookrow.http import ENDPOINT
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
 if TYPE_CHECKING:
+    from hookrow.receiver.receiver import Receiver
+    from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql.connections import Database
+
+    Loaded: TypeAlias = Receiver | SQLStore
+
+WITHOUT_APP = "omit --app, HOOKROW_APP or app in the settings file"
+"""How to use a command without the application."""
+
+LONGEST_ERROR = 500
+"""In characters; the longest text of an exception of the application."""
 
 
 class App:
-    """The tables of a schema in the database of a URL; `HostApp` is a host's application."""
+    """The tables of a schema in the database of a URL."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -63,6 +88,113 @@ class App:
             yield SQLStore(database, self.schema)
 
 
+class HostApp(App):
+    """The object that `--app` names: a receiver, a store, or a function that returns one of these.
+
+    Its engine and connections are never closed. The `schema` of the settings file must be the
+    default, because the application has its own.
+    """
+
+    is_imported: ClassVar[bool] = False
+    """Whether an application was imported; its threads may still run when the command ends."""
+
+    def __init__(self, reference: str, schema: Schema) -> None:
+        super().__init__(schema)
+        self.reference = reference
+
+    def __str__(self) -> str:
+        return f"The app {self.reference}"
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The receiver or the store. Raises `ConfigurationError`."""
+        self._refuse_other_settings()
+        HostApp.is_imported = True
+        return self._receiver_or_store(_load(self.reference))
+
+    @property
+    def receiver(self) -> Receiver | None:
+        """The receiver, or None if the application names only a store."""
+        from hookrow.receiver.receiver import Receiver
+
+        return self.loaded if isinstance(self.loaded, Receiver) else None
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The secrets that the receiver accepts, the newest first; empty if they are unknown."""
+        return self.receiver.provider.secrets if self.receiver else ()
+
+    @property
+    def mount_path(self) -> str:
+        """The mount path of the receiver."""
+        return self.receiver.endpoint.removesuffix(ENDPOINT) if self.receiver else ""
+
+    @property
+    def store(self) -> SQLStore:
+        """The store. Raises `ConfigurationError` if it is not an `SQLStore`."""
+        from hookrow.stores.sql import SQLStore
+
+        store = self.receiver.store if self.receiver else self.loaded
+        if isinstance(store, SQLStore):
+            return store
+        raise ConfigurationError(
+            f"{self} uses a {type(store).__name__}: the command works only with an SQLStore."
+        )
+
+    @property
+    def schema(self) -> Schema:
+        """The mapping of the store."""
+        return self.store.schema
+
+    @property
+    def recorded(self) -> Kinds:
+        """The kinds of notification that the store records."""
+        return self.receiver.store.recorded if self.receiver else self.store.recorded
+
+    @contextmanager
+    def open_database(self, database_url: str) -> Iterator[Database]:
+        """Return the database of the store."""
+        del database_url
+        yield self.store.database
+
+    @contextmanager
+    def open_store(self, database_url: str) -> Iterator[Store]:
+        """Return the store, whose tables are verified. Raises `ConfigurationError`."""
+        del database_url
+        verify_tables(self.store.database, self.schema)
+        yield self.store
+
+    @property
+    def provider(self) -> BodyParser:
+        """The receiver's provider; Postmark without a receiver."""
+        return self.receiver.provider if self.receiver else super().provider
+
+    def _receiver_or_store(self, found: object) -> Loaded:
+        from hookrow.receiver.receiver import Receiver
+        from hookrow.stores.sql import SQLStore
+
+        if isinstance(found, Receiver | SQLStore):
+            return found
+        raise ConfigurationError(
+            f"{self} is of the type {type(found).__name__}: name a Receiver or an SQLStore, or a "
+            "function that returns one, such as shop.mail:receiver; in an application of a "
+            "framework, name its attribute, such as shop.main:app.state.receiver."
+        )
+
+    def _refuse_other_settings(self) -> None:
+        """Raise `ConfigurationError` if a flag or the file also sets the database or the mapping.
+
+        Variables are ignored, because the application itself may read them.
+        """
+        source = click.get_current_context().get_parameter_source("database_url")
+        other_database = source in {ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP}
+        if other_database or self._schema != Schema():
+            raise ConfigurationError(
+                f"{self} already has a database and a mapping: omit --database-url, and "
+                f"database_url and [tables] in the settings file; or {WITHOUT_APP}."
+            )
+
+
 def verify_tables(database: Database, schema: Schema) -> None:
     """Verify the tables. Raises `ConfigurationError`, also if an SQLite file does not exist."""
     from hookrow.stores.sql.urls import missing_file
@@ -81,3 +213,39 @@ def require_log(store: Store) -> LogReader:
             "Django, 'LOG': False)."
         )
     return store.log
+
+
+def _load(reference: str) -> object:
+    """Return the object at "module:name"; if that is a function, call it and return its result.
+
+    The name may be dotted. The current directory is on the import path. Raises
+    `ConfigurationError`, also if the application's own code raises an exception.
+    """
+    if not re.fullmatch(r"[\w.]+:[\w.]+", reference):
+        raise ConfigurationError(
+            f"The app {reference!r} is not module:name, such as shop.mail:receiver, which may also "
+            "be a function that returns the receiver."
+        )
+    directory = str(Path.cwd())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        found = resolve_name(reference)
+        return found() if isroutine(found) else found
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())[:LONGEST_ERROR]
+        raise ConfigurationError(
+            f"The app {reference} cannot be loaded{_location(error, reference)}: "
+            f"{type(error).__name__}: {text}"
+        ) from error
+
+
+def _location(error: BaseException, reference: str) -> str:
+    """Return the last line of the application's package that was running, if there is one."""
+    package = re.split(r"[.:]", reference)[0]
+    lines = [
+        f", in {frame.f_code.co_filename}:{line}"
+        for frame, line in walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == package
+    ]
+    return lines[-1] if lines else ""

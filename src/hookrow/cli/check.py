@@ -9,7 +9,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from hookrow.cli.host import HostApp
+from hookrow.cli.app import HostApp
 from hookrow.cli.options import (
     DATABASE_URL,
     JSON,

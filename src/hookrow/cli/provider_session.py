@@ -14,8 +14,7 @@ import click
 from click.core import ParameterSource
 
 from hookrow.cli import options
-from hookrow.cli.app import App
-from hookrow.cli.host import HostApp
+from hookrow.cli.app import App, HostApp
 from hookrow.cli.options import JSON, option
 from hookrow.cli.settings import PROVIDER_TOKEN, choose_secrets
 from hookrow.errors import ConfigurationError, HookrowError

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from hookrow.cli import options
-from hookrow.cli.app import App
-from hookrow.cli.host import WITHOUT_APP, HostApp
+from hookrow.cli.app import WITHOUT_APP, App, HostApp
 from hookrow.cli.options import option
 from hookrow.cli.provider_session import API, TOKEN_FILE, read_token
 from hookrow.cli.settings import choose_secrets

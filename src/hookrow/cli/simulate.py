@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hookrow.cli.host import HostApp
+from hookrow.cli.app import HostApp
 from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option
 from hookrow.cli.progress import Progress
 from hookrow.cli.settings import choose_secrets
