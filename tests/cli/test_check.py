@@ -12,9 +12,9 @@ from command import Command
 from copying import replace
 from engines import database_user, opened, run
 from hookrow import Role, Schema
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.diagnostics.check import check_database_url, check_secrets
-from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import UPGRADE
 from hookrow.migrations import upgrade
 from hookrow.server.settings import Settings

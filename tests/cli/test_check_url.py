@@ -18,9 +18,9 @@ from werkzeug import Response
 from command import Command
 from hookrow import Postmark, Receiver
 from hookrow.core.rules import PROBE
+from hookrow.diagnostics import Level
 from hookrow.diagnostics.diagnosis import DIAGNOSES, Reply, Sent, diagnose
 from hookrow.diagnostics.probe import LARGE, check_url
-from hookrow.diagnostics.result import Level
 from hookrow.errors import ConfigurationError
 from hookrow.metrics import Metrics
 from hookrow.stores.memory import MemoryStore

@@ -15,9 +15,8 @@ import django_host  # noqa: F401 - configures Django
 from command import Command
 from hookrow import Postmark, Receiver, RequestHead, Response
 from hookrow.dashboard import Dashboard
-from hookrow.diagnostics import diagnosis
+from hookrow.diagnostics import CheckResult, diagnosis
 from hookrow.diagnostics.advice import WEAKNESSES
-from hookrow.diagnostics.result import CheckResult
 from hookrow.stores.memory import MemoryStore
 from hookrow.wsgi import WSGI
 from loopback import loopback

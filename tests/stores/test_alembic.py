@@ -19,8 +19,8 @@ from sqlalchemy.schema import CreateTable
 from alembic_host import AlembicHost
 from engines import opened, run
 from hookrow import Arrival, Recorded, Schema, Suppressed
+from hookrow.diagnostics import Level
 from hookrow.diagnostics.check import check_database_url
-from hookrow.diagnostics.result import Level
 from hookrow.migrations import upgrade
 from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore

@@ -32,8 +32,8 @@ from hookrow import (
     testing,
 )
 from hookrow.core.result import Result
+from hookrow.diagnostics import Level
 from hookrow.diagnostics.check import check_database
-from hookrow.diagnostics.result import Level
 from hookrow.migrations import TABLE, current, needed, upgrade
 from hookrow.receiver.spool import Spool
 from hookrow.stores import Unavailable, watchdog

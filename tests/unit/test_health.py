@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from hookrow import Request, RequestHead, Response
-from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.server import health
 from hookrow.server.health import Liveness, Readiness
 from wire import PATIENCE, TEXT

@@ -20,7 +20,7 @@ from hookrow.cli.options import (
 from hookrow.cli.serve import serve
 from hookrow.cli.settings import choose_secrets, settings_sources
 from hookrow.core.schema import Schema
-from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings, read_secrets
 

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from hookrow.core.schema import Schema, nearest
-from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.errors import ConfigurationError
 from hookrow.server.settings import schema_of
 

@@ -1,1 +1,29 @@
-"""Checks of a configuration, its database and the webhook, for `hookrow check`."""
+"""Checks of a configuration, its database and the webhook; this module defines their results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Level(Enum):
+    """How serious a result is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of checking one `subject`, such as "database".
+
+    `text` states what was found. For a fault, `meaning` states its effect and `remedy` how to fix
+    it; each is empty if the text includes it.
+    """
+
+    level: Level
+    subject: str
+    text: str
+    meaning: str = ""
+    remedy: str = ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.indexes import missing_indexes, quoted
-from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.observability.logging import mask_email
 from hookrow.stores import SchemaChanged, StoreError, Unavailable
 from hookrow.stores.errors import message

@@ -9,8 +9,8 @@ from pathlib import Path
 from hookrow import migrations
 from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES, check_weaknesses
-from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, HookrowError
 from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
 from hookrow.stores import AccessDenied, Unavailable

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hookrow.core.notification import Refusal
 from hookrow.describe import printable
-from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.http import SECRET_HEADER
 
 

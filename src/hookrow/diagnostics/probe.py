@@ -22,8 +22,8 @@ from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from hookrow.core.notification import Refusal
 from hookrow.core.rules import PROBE
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.diagnosis import Reply, Sent, diagnose
-from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER
 from hookrow.providers.postmark import Postmark

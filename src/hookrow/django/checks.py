@@ -18,8 +18,8 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
 from django.db import router
 
+from hookrow.diagnostics import Level
 from hookrow.diagnostics.check import check_secrets
-from hookrow.diagnostics.result import Level
 from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.mapping import ModelMapping, map_models

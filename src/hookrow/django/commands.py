@@ -21,9 +21,9 @@ from hookrow.cli.options import JSON
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.check import check_tables, check_working
 from hookrow.diagnostics.probe import check_url
-from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.django.conf import conf
 from hookrow.django.models import Notification
 from hookrow.django.receiver import store

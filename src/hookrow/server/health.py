@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from time import monotonic
 
-from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.http import Handler, Request, RequestHead, Response, plain
 
 VALID_FOR = 1.0

@@ -9,8 +9,8 @@ from contextlib import closing
 from hookrow import migrations
 from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
+from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.check import check_database, check_secrets
-from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings
 from hookrow.stores import Unavailable
