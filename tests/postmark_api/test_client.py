@@ -13,6 +13,7 @@ import pytest
 from providing import client
 
 from hookrow.errors import ConfigurationError
+from hookrow.postmark_api import ADDRESS
 from hookrow.postmark_api import client as api_client
 from hookrow.postmark_api.client import WAITS, PostmarkAPI
 from hookrow.postmark_api.errors import APIError, Unconfirmed
@@ -52,7 +53,7 @@ def test_a_host_that_is_not_valid() -> None:
 @pytest.mark.parametrize("token", ["", "two words", "a\nb", "tökén"])
 def test_tokens_that_no_header_can_contain(token: str) -> None:
     with pytest.raises(ConfigurationError, match="HOOKROW_PROVIDER_TOKEN") as raised:
-        PostmarkAPI(token)
+        PostmarkAPI(token, ADDRESS)
     assert not token or token not in str(raised.value)
 
 
@@ -224,7 +225,7 @@ def test_the_type_of_a_response_is_cleaned() -> None:
 
 def test_hidden_texts_are_kept_once() -> None:
     """The dashboard's task hides the same secrets every five minutes."""
-    api = PostmarkAPI("a-token")
+    api = PostmarkAPI("a-token", ADDRESS)
     for _ in range(3):
         api.hide("a-secret", "another")
     assert api._hidden == ("a-token", "a-secret", "another")

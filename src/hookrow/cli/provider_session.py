@@ -18,6 +18,7 @@ from hookrow.cli.app import App, HostApp
 from hookrow.cli.options import JSON, option
 from hookrow.cli.settings import PROVIDER_TOKEN, choose_secrets
 from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.postmark_api import ADDRESS
 from hookrow.providers.postmark import Postmark
 from hookrow.server.settings import read_secrets
 from hookrow.stores import Store
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 API = option(
     "--provider-api",
-    default="https://api.postmarkapp.com",
+    default=ADDRESS,
     metavar="URL",
     help="The address of the provider's API.",
 )

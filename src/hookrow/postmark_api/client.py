@@ -21,9 +21,8 @@ import msgspec
 from hookrow import __version__
 from hookrow.errors import ConfigurationError
 from hookrow.http import is_loopback
+from hookrow.postmark_api import ADDRESS
 from hookrow.postmark_api.errors import APIError, Unconfirmed, error_of, unexpected
-
-ADDRESS = "https://api.postmarkapp.com"
 
 TIMEOUT = 30.0
 """In seconds, for each read and write."""
@@ -77,7 +76,7 @@ class PostmarkAPI:
     def __init__(
         self,
         token: str,
-        address: str = ADDRESS,
+        address: str,
         *,
         hidden: Sequence[str] = (),
         timeout: float = TIMEOUT,

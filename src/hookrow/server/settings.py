@@ -14,6 +14,7 @@ import msgspec
 from hookrow.core.schema import Fold, Role, Schema, nearest
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, endpoint_path
+from hookrow.postmark_api import ADDRESS
 
 _ROLES = ("subscribers", "dispatches", "subscriptions", "messages")
 
@@ -45,7 +46,7 @@ class Settings:
     generated_password: str = field(default_factory=token_urlsafe, repr=False)
     metrics: bool = False
     provider_token: str | None = field(default=None, repr=False)
-    provider_api: str = "https://api.postmarkapp.com"
+    provider_api: str = ADDRESS
     schema: Schema = field(default_factory=Schema)
 
     @property
