@@ -71,7 +71,7 @@ def run(*, stay: bool, provider: bool = False) -> None:
     """
     logging.getLogger("hookrow").setLevel(logging.ERROR)  # the demo itself prints the refusals
     for signum in (signal.SIGINT, signal.SIGTERM):
-        # After it has stopped, uvicorn raises the signal again for the handler that it replaced.
+        # When uvicorn has stopped, it raises the signal again, for the handler that it replaced.
         signal.signal(signum, lambda *_: sys.exit(0))
     signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     with (
@@ -177,15 +177,15 @@ def _retry(receiver: Receiver, rows: _Rows) -> None:
 
 
 def _show_provider(url: str, secret: str, rows: _Rows) -> None:
-    """Register a webhook at a stand-in for the provider, and let events happen there."""
+    """Register a webhook at a stand-in for the provider, and cause events there."""
     with PostmarkStandIn() as api:
         client = PostmarkAPI(api.token, api.address)
         click.echo(f"A stand-in for the provider's API runs at {api.address}.\n")
         streams = read_streams(client, ["outbound"])
         [saved] = register(client, Wanted(url=url, secrets=[secret]), streams)
         click.echo(
-            f"It has tested and saved webhook {saved.id}. It delivers a message, whose recipient\n"
-            "opens it while the server is unavailable, so the provider repeats:\n"
+            f"It has tested and saved webhook {saved.id}. It delivers a message. The recipient\n"
+            "opens it while the server is unavailable, so the open is posted again:\n"
         )
         [webhook] = api.webhooks
         api.deliver(api.send(ADA, message_id="m-1"))

@@ -6,7 +6,7 @@ Each message contains the remedy. The result of a notification is not an excepti
 
 from __future__ import annotations
 
-UPGRADE = "`hookrow db upgrade`, with the same --config, --app and --database-url"
+UPGRADE = "`hookrow db upgrade`, with --config, --app or --database-url if you use them"
 """The remedy for tables of hookrow's own that are missing or too old; in a message."""
 
 OWN_TABLES = (

@@ -104,8 +104,8 @@ def test_sources(shop: Command) -> None:
 def test_tables_of_an_application(command: Command) -> None:
     """In the directory of an application, without --app, missing tables may have other names."""
     hint = (
-        "db upgrade`, with the same --config, --app and --database-url. If your application has "
-        "its own tables, use its mapping instead: with --app"
+        "db upgrade`, with --config, --app or --database-url if you use them. If your application "
+        "has its own tables, use its mapping instead: with --app"
     )
     assert f"hookrow.db does not exist. Run `hookrow {hint}" in command.call("log").stderr
     (command.folder / "hookrow.db").touch()
@@ -115,19 +115,19 @@ def test_tables_of_an_application(command: Command) -> None:
 
 # By the name of the app: the error.
 MISTAKES = {
-    "": "'' is not module:name, such as shop.mail:receiver, ",
-    "mail": "'mail' is not module:name, such as shop.mail:receiver, ",
-    "shop/mail.py:receiver": " is not module:name, such as shop.mail:receiver, ",
+    "": "'' is not module:name, such as shop.mail:receiver; ",
+    "mail": "'mail' is not module:name, such as shop.mail:receiver; ",
+    "shop/mail.py:receiver": " is not module:name, such as shop.mail:receiver; ",
     "shob:receiver": " cannot be loaded: ModuleNotFoundError: No module named 'shob'\n",
     "shop.mail:reciever": " cannot be loaded: AttributeError: module 'shop.mail' has no attribute",
     "shop.mail:app": " is of the type SimpleNamespace: name a Receiver or an SQLStore, or a",
     "shop.mail:create_app": " is of the type SimpleNamespace: name a Receiver or an SQLStore, or",
     "shop.mail:open_shop": " cannot be loaded: TypeError: open_shop() missing 1 required position",
     "shop.mail:in_memory": " uses a MemoryStore: the command works only with an SQLStore.",
-    "shop.mail:fail": " cannot be loaded, in {}/shop/mail.py:25: LookupError: closed on Sunday\n",
-    "shop.empty:x": " cannot be loaded, in {}/shop/empty.py:2: ConfigurationError: The webhook",
+    "shop.mail:fail": " cannot be loaded: LookupError in {}/shop/mail.py:25: closed on Sunday\n",
+    "shop.empty:x": " cannot be loaded: ConfigurationError in {}/shop/empty.py:2: The webhook",
     "shop.syntax:x": " cannot be loaded: SyntaxError: invalid syntax (syntax.py, line 1)",
-    "shop.exits:x": " cannot be loaded, in {}/shop/exits.py:1: SystemExit: no settings",
+    "shop.exits:x": " cannot be loaded: SystemExit in {}/shop/exits.py:1: no settings",
 }
 
 

@@ -83,7 +83,7 @@ class App:
 
         with self.open_database(database_url) as database:
             if self.schema.ours and (missing := missing_file(database)):
-                raise ConfigurationError(f"{missing}. {OWN_TABLES}")
+                raise ConfigurationError(f"{missing} {OWN_TABLES}")
             verify_tables(database, self.schema)
             yield SQLStore(database, self.schema)
 
@@ -177,8 +177,8 @@ class HostApp(App):
             return found
         raise ConfigurationError(
             f"{self} is of the type {type(found).__name__}: name a Receiver or an SQLStore, or a "
-            "function that returns one, such as shop.mail:receiver; in an application of a "
-            "framework, name its attribute, such as shop.main:app.state.receiver."
+            "function that returns one, such as shop.mail:create_receiver. If an application of a "
+            "framework has the receiver, name its attribute, such as shop.main:app.state.receiver."
         )
 
     def _refuse_other_settings(self) -> None:
@@ -223,8 +223,8 @@ def _load(reference: str) -> object:
     """
     if not re.fullmatch(r"[\w.]+:[\w.]+", reference):
         raise ConfigurationError(
-            f"The app {reference!r} is not module:name, such as shop.mail:receiver, which may also "
-            "be a function that returns the receiver."
+            f"The app {reference!r} is not module:name, such as shop.mail:receiver; this may also "
+            "name a function that returns the receiver."
         )
     directory = str(Path.cwd())
     if directory not in sys.path:
@@ -235,16 +235,16 @@ def _load(reference: str) -> object:
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:LONGEST_ERROR]
         raise ConfigurationError(
-            f"The app {reference} cannot be loaded{_location(error, reference)}: "
-            f"{type(error).__name__}: {text}"
+            f"The app {reference} cannot be loaded: "
+            f"{type(error).__name__}{_location(error, reference)}: {text}"
         ) from error
 
 
 def _location(error: BaseException, reference: str) -> str:
-    """Return the last line of the application's package that was running, if there is one."""
+    """Return the line in the application's package that was reached last, if there is one."""
     package = re.split(r"[.:]", reference)[0]
     lines = [
-        f", in {frame.f_code.co_filename}:{line}"
+        f" in {frame.f_code.co_filename}:{line}"
         for frame, line in walk_tb(error.__traceback__)
         if str(frame.f_globals.get("__name__")).partition(".")[0] == package
     ]

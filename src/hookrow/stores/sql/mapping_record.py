@@ -24,8 +24,8 @@ NAME = "mapping"
 """The name of the record in hookrow_meta. Its value is a JSON object: the tables by role."""
 
 REMEDY = (
-    "Correct the mapping or, if it is right, run `hookrow replay --accept-mapping`, with the same "
-    "--config, --app and --database-url."
+    "Correct the mapping or, if it is right, run `hookrow replay --accept-mapping`, with --config, "
+    "--app or --database-url if you use them."
 )
 """How to continue under a different mapping."""
 

@@ -58,8 +58,8 @@ def missing_file(database: Database) -> str | None:
         return None
     if not database.file.parent.is_dir():
         directory = database.file.parent
-        return f"{directory} does not exist. Create it, and run {UPGRADE}"
-    return f"{database.name} does not exist. Run {UPGRADE}"
+        return f"{directory} does not exist. Create it, and run {UPGRADE}."
+    return f"{database.name} does not exist. Run {UPGRADE}."
 
 
 def backend(url: str) -> str:
