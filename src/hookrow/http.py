@@ -98,9 +98,9 @@ class Request(msgspec.Struct, frozen=True):
 class Response:
     """A status, a body of text in UTF-8, and headers.
 
-    A body of any length comes from `stream`, in chunks of which some may be empty. The host takes
-    one when the client has received those before it, and none if the client has disconnected.
-    Taking one may block and raise.
+    A body of any length comes from `stream`, in chunks of which some may be empty. The host reads a
+    chunk when the client has received the previous ones, and stops if the client disconnects.
+    Reading a chunk may block, and may raise an exception.
     """
 
     status: int

@@ -83,10 +83,10 @@ class Session:
     def connect(
         self, store: Store | None, streams: Sequence[str], url: str | None = None
     ) -> tuple[Server, Sequence[Stream]]:
-        """Return the token's server, and its chosen streams, or all.
+        """Return the token's server, and the streams with these names, or all of its streams.
 
-        Raises `ConfigurationError` if the log of the store is that of another server, for a wrong
-        stream or a wrong URL, and `APIError`.
+        Raises `APIError`, and `ConfigurationError` if the URL is not valid, if there is no such
+        stream, or if the notifications in the store's log are from another server.
         """
         from hookrow.postmark_api import webhooks
         from hookrow.postmark_api.status import check_server

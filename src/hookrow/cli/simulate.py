@@ -168,7 +168,7 @@ def _post_all(
 ) -> Collection[str]:
     """Post all payloads; print and return the distinct responses.
 
-    After Ctrl-C, the requests in progress are completed, and the others are omitted.
+    After Ctrl-C, the requests in progress are completed, and the other payloads are not posted.
     """
     from hookrow.testing import NoResponse
 

@@ -75,7 +75,7 @@ def require_password(password: str | None, *, host: str) -> None:
 
 
 def is_own_form(head: RequestHead) -> bool:
-    """Return whether a page of the dashboard sent a form, and not one of another website.
+    """Return whether a form comes from a page of the dashboard, and not from another website.
 
     Browsers send the origin in `Sec-Fetch-Site` or, over HTTP, only in `Origin`; scripts of other
     websites cannot change these headers. Go's `http.CrossOriginProtection` uses the same rule, but

@@ -101,7 +101,7 @@ class Row:
     """A row and the columns that notifications set; for a dispatch, also its owner and list.
 
     `causes` maps each time to the id of the notification that set it, or to None if the log does
-    not contain that notification. It omits times for which the page does not show this.
+    not contain that notification. It omits times whose notification may be on another page.
     """
 
     id: RowId
@@ -177,7 +177,7 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
 def find_subscriber(context: Context, email: str, listing: Listing) -> Row | None:
     """Find the subscriber to whom a notification for the address would apply.
 
-    The listing has entries for the address.
+    `listing` has the entries for this address.
     """
     with context.store.reading() as reading:
         id_ = manual.find_subscriber(reading, email)
@@ -190,7 +190,7 @@ def find_subscriber(context: Context, email: str, listing: Listing) -> Row | Non
 def find_dispatches(context: Context, message_id: str, listing: Listing) -> Sequence[Row]:
     """Find the dispatches with the message id; a host's own table may contain it twice.
 
-    The listing has entries with that message id.
+    `listing` has the entries with this message id.
     """
     if not is_message_id(message_id):
         return []

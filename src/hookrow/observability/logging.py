@@ -29,8 +29,8 @@ class RateLimitFilter(logging.Filter):
 
     The next line that passes contains the number of dropped ones. Two messages are the same if
     their level and template are, whatever their arguments: arguments that distinguish messages
-    belong in the template, if they have few values. Lower levels are not limited. Threads that log
-    the same message at the same moment may both log it.
+    belong in the template, if they have few values. Lower levels are not limited. If two
+    threads log the same message at the same moment, both may be logged.
     """
 
     def __init__(self) -> None:

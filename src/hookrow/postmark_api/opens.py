@@ -41,9 +41,9 @@ def read_opens(
     until: datetime,
     on_incomplete: Callable[[], object],
 ) -> Iterator[Rows]:
-    """Yield the first opens of a stream between two times in portions, the oldest portion first.
+    """Yield the first opens of a stream between two times, in portions, the oldest first.
 
-    Some rows may be outside of the times, and some may occur twice. `on_incomplete` is called if
+    Some rows may be outside this period, and some may occur twice. `on_incomplete` is called if
     the API did not return all rows. Raises `APIError`.
     """
 

@@ -1,9 +1,9 @@
-"""Records what the webhooks missed: suppressions, opens and deliveries that Postmark's API knows.
+"""Records the suppressions, opens and deliveries that the webhooks missed, from Postmark's API.
 
 Each event is given the body that the provider would have posted, and recorded as a late
 notification, so that it never overrides a newer change. Events that change nothing are neither
-recorded nor logged. The API has no list of deliveries, so it is asked about each message whose
-dispatch has none. A run keeps no state: events that an earlier run recorded change nothing.
+recorded nor logged. The API has no list of deliveries, so the details of each message are requested
+whose dispatch has none. A run keeps no state: events that an earlier run recorded change nothing.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Reconciliation:
 
     @property
     def _sent_since(self) -> datetime:
-        """The time since which the messages were sent that the provider is asked about."""
+        """The earliest time of sending of the messages whose details are requested."""
         return max(self.since, EARLIEST) - DEFERRED_FOR
 
     def count_undelivered(self) -> tuple[int, bool]:

@@ -247,7 +247,7 @@ def _enabled(trigger: str) -> Mapping[str, object]:
 
 
 def _check_url(url: str) -> None:
-    """Raise `ConfigurationError` if a webhook cannot have this URL; its text has no password."""
+    """Raise `ConfigurationError` if a webhook cannot have this URL; the text has no password."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -121,6 +121,6 @@ class Hooks:
 
 
 def _check(hook: object, name: str) -> None:
-    """Raise `ConfigurationError` for a hook that is no function."""
+    """Raise `ConfigurationError` for a hook that is not a function."""
     if not callable(hook) or isclass(hook):
         raise ConfigurationError(f"{name} must be a function, not {hook!r:.80}.")

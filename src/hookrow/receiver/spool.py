@@ -161,7 +161,7 @@ class Spool:
 
     @contextmanager
     def drained(self) -> Iterator[bool]:
-        """Lock the spool against other drains, in all processes; yield False if it is locked."""
+        """Lock the spool against drains in all processes; yield False if another has locked it."""
         # The lock has a separate file, because closing the spool's would release SQLite's locks.
         descriptor = os.open(f"{self._path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:

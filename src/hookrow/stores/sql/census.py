@@ -135,7 +135,7 @@ def _since(queries: Queries, since: datetime, after: Place | None) -> tuple[str,
 
 
 def _any_time(queries: Queries, _: datetime, after: Place | None) -> tuple[str, Sequence[Any]]:
-    """Return the condition that a dispatch comes after a place, if its time is not known."""
+    """Return the condition that a dispatch comes after a place, if dispatches have no times."""
     if after is None:
         return "", ()
     type_ = queries.columns("dispatches")["id"].type
