@@ -128,7 +128,7 @@ def compare_subjects(measured: Results) -> Iterator[str]:
 
 
 def compare_versions(measured: Results) -> Iterator[str]:
-    """Yield the medians of each figure, their ratio and those of the turns."""
+    """Yield the medians of each figure, their ratio, and the ratio of each turn."""
     for database in (POSTGRESQL, SQLITE):
         both = [loads for (_, its), loads in measured.items() if its == database]
         if not both:

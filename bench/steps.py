@@ -1,7 +1,7 @@
 """Measures the CPU time of each step of a notification, in microseconds.
 
 `python bench/steps.py [--group N] [--django] [--only database]`. The steps before the database are
-in `protocol_steps`; those at the database, which `record` takes, run in one thread, one by one.
+in `protocol_steps`; the steps at the database, which `record` takes, run one by one in one thread.
 With --django, the store is a Django project's, as with GROUP_COMMIT. The lowest result of a few
 turns counts, because other work on the machine can only increase it.
 

@@ -14,7 +14,7 @@ from nginx import installed
 AXE = Path(__file__).parent / "axe.min.js"
 
 NAME = "dashboard.test"
-"""A name by which the browser reaches this machine, but which it does not know to be local."""
+"""A name that the browser resolves to this machine, but does not regard as a loopback address."""
 
 SCREENSHOTS = os.environ.get("HOOKROW_SCREENSHOTS")
 """The folder for screenshots; without it, none are taken."""

@@ -174,7 +174,7 @@ def test_charts_show_the_figures_of_the_log(site: Visitor, sqlite_url: str) -> N
 
 
 def test_the_keyboard_and_the_origin_of_a_form(browser: Browser, mount: str) -> None:
-    """The skip link and forms work without a mouse, also where only `Origin` has the origin.
+    """The skip link and forms work without a mouse, also if the browser sends only `Origin`.
 
     Over HTTP, Chromium sends `Sec-Fetch-Site` only to loopback addresses.
     """

@@ -92,7 +92,7 @@ class Home:
 
 
 def test_a_rotation_that_is_killed(command: Command) -> None:
-    """A webhook has the new secret already; the next run continues with this secret.
+    """One webhook already has the new secret; the next run continues with this secret.
 
     `tests/postmark_api` proves the same for a kill at each request, without processes.
     """

@@ -106,7 +106,7 @@ def test_sound_webhook(site: Site, url: str) -> None:
 
 
 def test_command(command: Command, url: str) -> None:
-    """The source of the secret is printed, of which the newest is used; an error is status 1."""
+    """The source of the secret is printed, and its newest line is used; an error is status 1."""
     (command.folder / "secrets").write_text(f"{SECRET}\nan-older-one\n")
     done = command.call("check", url + PATH, HOOKROW_SECRET_FILE="secrets")
     source = "secret_file is secrets, from the variable HOOKROW_SECRET_FILE."

@@ -255,7 +255,7 @@ class TestDownload:
         ("user", "named"), [("ada", "ada"), ("a@x.org", "a***@x.org"), (True, "unknown")]
     )
     def test_log(self, caplog: pytest.LogCaptureFixture, *, user: str | bool, named: str) -> None:
-        """The log has the user, as soon as the download begins; a HEAD is no download."""
+        """The user is logged as soon as a download begins, but not for a HEAD."""
         dashboard = Dashboard(many(3), authorize=lambda _: user)
         with caplog.at_level("INFO", "hookrow"):
             assert ask(dashboard, head(CSV)).status == 200

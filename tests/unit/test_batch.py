@@ -195,7 +195,7 @@ async def test_at_the_deadline_items_get_the_fallback_and_their_group_continues(
 
 
 @pytest.mark.anyio
-async def test_the_result_of_an_item_leaves_the_deadlines_of_later_ones() -> None:
+async def test_the_result_of_an_item_keeps_the_deadlines_of_later_ones() -> None:
     opened = Event()
 
     def work(items: Sequence[int]) -> Sequence[int]:

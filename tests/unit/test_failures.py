@@ -181,7 +181,7 @@ def test_after_an_outage_no_attempt_is_made_for_a_second(
 
 
 def test_the_pauses_before_further_attempts_are_short_and_random(clock: Clock) -> None:
-    """They differ, so that two transactions do not meet again."""
+    """They differ, so that two transactions do not conflict again."""
     pauses = []
     for _ in range(2):
         began = clock.now

@@ -55,7 +55,7 @@ def test_requests_are_added_by_hour(task: HourlyCount, log: Log) -> None:
 
 
 def test_an_outage(task: HourlyCount, log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    """Requests are remembered while the database is unavailable."""
+    """Counts of requests are kept while the database is unavailable."""
     log.away = True
     task.add(WRONG, NOON)
     eventually(lambda: "The hourly count failed: Unavailable: gone" in caplog.messages)
