@@ -163,7 +163,7 @@ def _number(call: Call, name: str) -> int:
 def _is_within(at: datetime, query: Mapping[str, str]) -> bool:
     """Return whether a time is within `fromdate` and `todate`, which are in Eastern time.
 
-    These are times to the second (ISO 8601), whose texts have the order of the times.
+    Both are texts in ISO 8601, to the second, which sort as the times do.
     """
     local = at.astimezone(EASTERN).replace(tzinfo=None).isoformat()
     return query.get("fromdate", local) <= local <= query.get("todate", local)
