@@ -8,9 +8,9 @@ import signal
 import socket
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from secrets import token_urlsafe
@@ -63,6 +63,19 @@ _VALUES = " UNION ALL ".join(
 
 _WRONG = "Delivery with a wrong secret"
 
+_STOP = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+
+
+class _Server(uvicorn.Server):
+    """A server that receives the signals of `_STOP` only once it handles them."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle the signals, including those that have arrived before."""
+        with super().capture_signals():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP)
+            yield
+
 
 def run(*, stay: bool, provider: bool = False) -> None:
     """Run the demo; with `stay`, keep the server running until SIGINT, SIGTERM or SIGHUP.
@@ -70,6 +83,8 @@ def run(*, stay: bool, provider: bool = False) -> None:
     With `provider`, a stand-in for the provider posts the notifications.
     """
     logging.getLogger("hookrow").setLevel(logging.ERROR)  # the demo itself prints the refusals
+    # An exception that a handler raises elsewhere might be lost, or leave `_show` waiting.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
     for signum in (signal.SIGINT, signal.SIGTERM):
         # When uvicorn has stopped, it raises the signal again, for the handler that it replaced.
         signal.signal(signum, lambda *_: sys.exit(0))
@@ -94,7 +109,7 @@ def _serve(settings: Settings, listener: socket.socket, *, stay: bool, provider:
     with closing(Server(settings)) as app, ThreadPoolExecutor(1) as executor:
         # Without lifespan events, the application does not replace the handler of SIGHUP.
         config = uvicorn.Config(app, lifespan="off", log_level="warning", access_log=False)
-        server = uvicorn.Server(config)
+        server = _Server(config)
 
         def stop(shown: Future[None]) -> None:
             server.should_exit |= not stay or shown.exception() is not None
