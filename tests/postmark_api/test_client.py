@@ -97,16 +97,16 @@ def test_a_timeout() -> None:
             client(api, timeout=0.2).put("/webhooks/1", {})
 
 
-@pytest.mark.parametrize("header", ["Content-Length: 1000\r\n", ""])
-def test_a_response_that_never_ends(header: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte arrives before the timeout, but the whole body has a limit, too."""
+@pytest.mark.parametrize("rest", ["Content-Length: 1000\r\n\r\n", "\r\n", "X: "])
+def test_a_response_that_never_ends(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte arrives before the timeout, but the whole response has a limit, too."""
     monkeypatch.setattr(api_client, "LONGEST", 0.3)
     listener = create_server(("127.0.0.1", 0))
 
     def drip() -> None:
         connection, _ = listener.accept()
         with connection, suppress(OSError):
-            connection.sendall(f"HTTP/1.1 200 OK\r\n{header}\r\n".encode())
+            connection.sendall(f"HTTP/1.1 200 OK\r\n{rest}".encode())
             while True:
                 connection.sendall(b" ")
                 sleep(0.05)

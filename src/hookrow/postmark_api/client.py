@@ -6,11 +6,13 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from http.client import HTTPException, HTTPMessage, HTTPResponse, IncompleteRead
 from socket import gaierror
+from threading import Thread
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
@@ -31,7 +33,7 @@ WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """In seconds, before each repetition after a temporary error that states no other wait."""
 
 LONGEST = 120.0
-"""In seconds; the limit for a whole body, each part of which may arrive before a timeout."""
+"""In seconds; the limit for a whole response, each part of which may arrive before a timeout."""
 
 LARGEST = 64 * 2**20
 """In bytes; the limit for a body. A page of 500 messages has a few MiB, but all suppressions of a
@@ -148,14 +150,8 @@ class PostmarkAPI:
         data = None if body is None else json.dumps(body).encode()
         request = Request(f"{self.address}{path}", data, headers, method=method)  # noqa: S310
         try:
-            try:
-                response = self._open(request, timeout=self._timeout)
-            except HTTPError as error:
-                response = error
-            with response:
-                status, head = response.status, response.headers
-                text = _read(response)
-        except (OSError, HTTPException, UnicodeError) as error:  # the last for a host like "a..b"
+            status, head, text = self._receive(request)
+        except (OSError, HTTPException, ValueError) as error:  # the last for a host like "a..b"
             raise self._no_response(error, changes=data is not None) from error
         self._responded = True
         _check_clock(head)
@@ -168,6 +164,30 @@ class PostmarkAPI:
             found = None
         fields = {name.lower(): self.clean(value) for name, value in head.items()}
         raise error_of(status, fields, found, changes=data is not None)
+
+    def _receive(self, request: Request) -> tuple[int, HTTPMessage, bytes]:
+        """Return the status, the head and the body of the response within `LONGEST`."""
+        done: Future[tuple[int, HTTPMessage, bytes]] = Future()
+
+        def receive() -> None:
+            try:
+                try:
+                    response = self._open(request, timeout=self._timeout)
+                except HTTPError as error:
+                    response = error
+                with response:
+                    done.set_result((response.status, response.headers, _read(response)))
+            except Exception as error:  # noqa: BLE001 - the caller handles it
+                done.set_exception(error)
+
+        # The timeout of a socket limits each read, but not all of them together.
+        Thread(target=receive, daemon=True).start()
+        try:
+            return done.result(LONGEST)
+        except TimeoutError:
+            if done.done():  # it is that of a read
+                raise
+            raise _Excessive(f"is not complete after {LONGEST:g} s") from None
 
     def _no_response(self, error: Exception, *, changes: bool) -> APIError:
         cause = error.reason if isinstance(error, URLError) else error
