@@ -199,6 +199,21 @@ def test_finish_while_the_old_secret_is_used(home: Home) -> None:
     assert len(home.file.read()) == 1
 
 
+def test_finish_waits_for_the_counts_of_the_last_minute(home: Home) -> None:
+    list(home.rotation().begin())
+    home.now += RETRIES_FOR
+    store = MemoryStore()
+
+    def sleep(seconds: float) -> None:
+        assert store.log is not None
+        assert seconds > 60
+        store.log.add_requests({(RequestKind.OLD_SECRET, home.now): 1})
+
+    with pytest.raises(ConfigurationError, match="was used in the hour from"):
+        list(replace(home.rotation(), sleep=sleep).finish(store))
+    assert len(home.file.read()) == 2
+
+
 def test_finish_without_a_log(home: Home) -> None:
     """The provider's retries have ended, but another sender may still use the old secret."""
     list(home.rotation().begin())

@@ -21,8 +21,9 @@ from hookrow.postmark_api.errors import APIError, VerificationFailed
 from hookrow.postmark_api.register import Change, Plan, settle
 from hookrow.postmark_api.secret_file import SecretFile
 from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
+from hookrow.receiver.hourly import COUNT_EVERY
 from hookrow.stores import Store
-from hookrow.stores.log import RequestKind
+from hookrow.stores.log import LogReader, RequestKind
 
 RETRIES_FOR = timedelta(minutes=72)
 """How long the provider repeats a notification; the first attempts may have had the old secret."""
@@ -35,6 +36,9 @@ Several processes may share an address, and each has to read the secret file.
 
 WAIT = 300.0
 """In seconds; how long a step waits for the instances."""
+
+COUNTED_WITHIN = COUNT_EVERY + 15
+"""In seconds; every process writes the number of uses of the old secret within this time."""
 
 POLL_EVERY = 2.0
 """In seconds."""
@@ -179,8 +183,18 @@ class Rotation:
                 "still used."
             )
             return
+        self._check_log(store.log)
+        yield (
+            f"Waiting for {COUNTED_WITHIN:.0f} s, because the uses of the old secret are written "
+            "once a minute."
+        )
+        self.sleep(COUNTED_WITHIN)
+        self._check_log(store.log)
+
+    def _check_log(self, log: LogReader) -> None:
+        """Raise `ConfigurationError` if an old secret was used recently."""
         since = self.now() - timedelta(hours=2)
-        used = store.log.requests(RequestKind.OLD_SECRET, since).last
+        used = log.requests(RequestKind.OLD_SECRET, since).last
         if used is not None and used > since:
             raise ConfigurationError(
                 f"The old secret was used in the hour from {format_time(used)}: find its "
