@@ -43,6 +43,10 @@ MAIL = f"""
         return app
 
 
+    async def create_later():
+        return receiver
+
+
     def open_shop(day):
         raise LookupError(f"closed on\\n{{day}}")
 
@@ -118,15 +122,18 @@ MISTAKES = {
     "": "'' is not module:name, such as shop.mail:receiver; ",
     "mail": "'mail' is not module:name, such as shop.mail:receiver; ",
     "shop/mail.py:receiver": " is not module:name, such as shop.mail:receiver; ",
+    "shop..mail:receiver": " is not module:name, such as shop.mail:receiver; ",
     "shob:receiver": " cannot be loaded: ModuleNotFoundError: No module named 'shob'\n",
     "shop.mail:reciever": " cannot be loaded: AttributeError: module 'shop.mail' has no attribute",
     "shop.mail:app": " is of the type SimpleNamespace: name a Receiver or an SQLStore, or a",
     "shop.mail:create_app": " is of the type SimpleNamespace: name a Receiver or an SQLStore, or",
     "shop.mail:open_shop": " cannot be loaded: TypeError: open_shop() missing 1 required position",
+    "shop.mail:create_later": " cannot be loaded: TypeError: it is an async function: name a plain",
     "shop.mail:in_memory": " uses a MemoryStore: the command works only with an SQLStore.",
-    "shop.mail:fail": " cannot be loaded: LookupError in {}/shop/mail.py:25: closed on Sunday\n",
+    "shop.mail:fail": " cannot be loaded: LookupError in {}/shop/mail.py:29: closed on Sunday\n",
     "shop.empty:x": " cannot be loaded: ConfigurationError in {}/shop/empty.py:2: The webhook",
     "shop.syntax:x": " cannot be loaded: SyntaxError: invalid syntax (syntax.py, line 1)",
+    "shop.other:x": " cannot be loaded: KeyError in {}/shop_settings.py:1: 'SHOP_SECRET'",
     "shop.exits:x": " cannot be loaded: SystemExit in {}/shop/exits.py:1: no settings",
 }
 
@@ -138,6 +145,8 @@ def test_mistake(command: Command, write: Write, app: str) -> None:
     write("empty", "import hookrow\nreceiver = hookrow.Postmark('')")
     write("syntax", "receiver = = 1")
     write("exits", "raise SystemExit('no settings')")
+    write("other", "import shop_settings")
+    (command.folder / "shop_settings.py").write_text("{}['SHOP_SECRET']")
     done = command.call("--app", app, "log")
     assert (done.returncode, done.stdout) == (1, "")
     assert MISTAKES[app].format(command.folder) in done.stderr

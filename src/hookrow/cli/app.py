@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
-from inspect import isroutine
+from inspect import iscoroutinefunction, isroutine
 from pathlib import Path
 from pkgutil import resolve_name
+from sysconfig import get_paths
 from traceback import walk_tb
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -41,6 +42,8 @@ WITHOUT_APP = "omit --app, HOOKROW_APP or app in the settings file"
 
 LONGEST_ERROR = 500
 """In characters; the longest text of an exception of the application."""
+
+_DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
 class App:
@@ -221,7 +224,7 @@ def _load(reference: str) -> object:
     The name may be dotted. The current directory is on the import path. Raises
     `ConfigurationError`, also if the application's own code raises an exception.
     """
-    if not re.fullmatch(r"[\w.]+:[\w.]+", reference):
+    if not re.fullmatch(rf"{_DOTTED}:{_DOTTED}", reference):
         raise ConfigurationError(
             f"The app {reference!r} is not module:name, such as shop.mail:receiver; this may also "
             "name a function that returns the receiver."
@@ -231,21 +234,25 @@ def _load(reference: str) -> object:
         sys.path.insert(0, directory)
     try:
         found = resolve_name(reference)
+        if iscoroutinefunction(found):
+            raise TypeError("it is an async function: name a plain one")  # noqa: TRY301
         return found() if isroutine(found) else found
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:LONGEST_ERROR]
         raise ConfigurationError(
             f"The app {reference} cannot be loaded: "
-            f"{type(error).__name__}{_location(error, reference)}: {text}"
+            f"{type(error).__name__}{_location(error)}: {text}"
         ) from error
 
 
-def _location(error: BaseException, reference: str) -> str:
-    """Return the line in the application's package that was reached last, if there is one."""
-    package = re.split(r"[.:]", reference)[0]
+def _location(error: BaseException) -> str:
+    """Return the line of the application that was reached last, if it is not in a library."""
+    paths = get_paths()
+    libraries = ("<frozen", *(paths[name] for name in ("stdlib", "purelib", "platlib")))
     lines = [
         f" in {frame.f_code.co_filename}:{line}"
         for frame, line in walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == package
+        if not frame.f_code.co_filename.startswith(libraries)
+        and str(frame.f_globals.get("__name__")).partition(".")[0] != "hookrow"
     ]
     return lines[-1] if lines else ""
