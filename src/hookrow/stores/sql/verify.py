@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from hookrow.core.notification import EventTime, Suppressible
@@ -31,6 +32,10 @@ from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 _VERSION = {"postgresql": "SHOW server_version", "sqlite": "SELECT sqlite_version()"}
+
+_NUMBERS = count()
+"""Make texts unique: Python's sqlite3 caches statements, and SQLite does not prepare an EXPLAIN
+again after the schema has changed."""
 
 _UPDATE = 4
 """The bit for UPDATE in the result of `pg_relation_is_updatable`."""
@@ -270,7 +275,8 @@ class _Catalogue:
             return True
         nulls = ", ".join(f"{self._dialect.quote(name)} = NULL" for name in names)
         try:  # SQLite reports the error when it compiles the statement, which is not run
-            self._connection.fetch(f"EXPLAIN UPDATE {self._dialect.table(table)} SET {nulls}")
+            update = f"UPDATE {self._dialect.table(table)} SET {nulls}"
+            self._connection.fetch(f"EXPLAIN {update} /* {next(_NUMBERS)} */")
         except Exception as error:
             if not isinstance(store_error(error), SchemaChanged):
                 raise
