@@ -40,7 +40,7 @@ def status(response: Future[Response]) -> int:
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("group", (2.5, 0, True)), ("backlog", (4096.0,)), ("deadline", (0, 1e30, nan, "5"))],
+    [("group", (2.5, 0, True)), ("backlog", (4096.0,)), ("deadline", (0, -1, 1e30, nan, "5"))],
 )
 def test_an_invalid_number_is_rejected_by_name(name: str, values: tuple[Any, ...]) -> None:
     for value in values:
