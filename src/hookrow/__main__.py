@@ -20,6 +20,7 @@ def main() -> None:
     # This precedes the imports, which take most of the start time. `serve` releases the signal
     # once its handler is installed; every other command releases it immediately.
     hold_sighup()
+    _open_closed_streams()
     # During the imports, Ctrl-C ends the process without a traceback, unless the signal is ignored.
     # Python may translate a KeyboardInterrupt there into another exception.
     handler = signal.getsignal(signal.SIGINT)
@@ -37,6 +38,15 @@ def main() -> None:
         if HostApp.is_imported:
             _limit_exit(error.code if isinstance(error.code, int) else 0)
         raise
+
+
+def _open_closed_streams() -> None:
+    """Replace closed standard streams; other files would get their descriptors."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Not closed at exit, which would cause a ResourceWarning.
+            nothing = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(nothing, mode, closefd=False))  # noqa: SIM115
 
 
 def _limit_exit(status: int) -> None:

@@ -86,6 +86,10 @@ def run_without(modules: list[str], command: Command, typed: str) -> CompletedPr
 
 
 class TestProcess:
+    def test_closed_streams(self, command: Command) -> None:
+        done = command.execute("sh", "-c", f"{HOOKROW} demo <&- >&-")
+        assert (done.returncode, done.stderr) == (0, "")
+
     @pytest.mark.parametrize(
         ("typed", "printed"),
         [

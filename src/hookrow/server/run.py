@@ -114,7 +114,7 @@ def _announce(settings: Settings) -> None:
     log.info("The dashboard is at %s", dashboard)
     if settings.dashboard_password:
         return
-    if sys.stdout is not None and sys.stdout.isatty():  # None if the descriptor is closed
+    if sys.stdout.isatty():
         password = settings.generated_password
         click.echo(f"Open {dashboard} as the user hookrow with the password {password}")
     else:
