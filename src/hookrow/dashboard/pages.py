@@ -133,10 +133,11 @@ def notification(context: Context, fields: Fields) -> View:
 def subscriber(context: Context, fields: Fields) -> View:
     """Show the row of a subscriber, and the notifications for the address."""
     email = required(fields, "email")
+    row = queries.find_subscriber(context, email)
     listing = queries.list_entries(context, Query(recipient=email), fields)
-    row = queries.find_subscriber(context, email, listing)
     if row is None and listing.empty:
         raise NotFound("Neither the subscribers nor the log contain this address.")
+    row = row and queries.with_causes(context, listing, row)
     values = {"title": "Subscriber", "email": email, "row": row}
     return View("subscriber.html", {**values, **_history(context, fields, listing)})
 
@@ -144,10 +145,11 @@ def subscriber(context: Context, fields: Fields) -> View:
 def dispatch(context: Context, fields: Fields) -> View:
     """Show the row of a dispatch, and the notifications with its message id."""
     message_id = required(fields, "message_id")
+    rows = queries.find_dispatches(context, message_id)
     listing = queries.list_entries(context, Query(message_id=message_id), fields)
-    rows = queries.find_dispatches(context, message_id, listing)
     if not rows and listing.empty:
         raise NotFound("Neither the dispatches nor the log contain this message ID.")
+    rows = [queries.with_causes(context, listing, row) for row in rows]
     has_list = any(row.dispatch and row.dispatch.list is not None for row in rows)
     lists = find_lists(context.store.suppressions) if has_list else {}
     values = {"title": "Dispatch", "message_id": message_id, "rows": rows, "lists": lists}

@@ -174,23 +174,20 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
     return next(with_bodies(context.log, [newer]), None) if newer else None
 
 
-def find_subscriber(context: Context, email: str, listing: Listing) -> Row | None:
-    """Find the subscriber to whom a notification for the address would apply.
-
-    `listing` has the entries for this address.
-    """
+def find_subscriber(context: Context, email: str) -> Row | None:
+    """Find the subscriber to whom a notification for the address would apply; without causes."""
     with context.store.reading() as reading:
         id_ = manual.find_subscriber(reading, email)
         if id_ is None:
             return None
         state = reading.read([id_]).get(id_, {})
-    return Row(id_, state, _find_causes(context, listing, state))
+    return Row(id_, state, {})
 
 
-def find_dispatches(context: Context, message_id: str, listing: Listing) -> Sequence[Row]:
-    """Find the dispatches with the message id; a host's own table may contain it twice.
+def find_dispatches(context: Context, message_id: str) -> Sequence[Row]:
+    """Find the dispatches with the message id, without causes.
 
-    `listing` has the entries with this message id.
+    A host's own table may contain the message id twice.
     """
     if not is_message_id(message_id):
         return []
@@ -199,10 +196,7 @@ def find_dispatches(context: Context, message_id: str, listing: Listing) -> Sequ
         dispatches = reading.find(keys).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
-    return [
-        Row(id_, state := states.get(id_, {}), _find_causes(context, listing, state), dispatch)
-        for id_, dispatch in rows.items()
-    ]
+    return [Row(id_, states.get(id_, {}), {}, dispatch) for id_, dispatch in rows.items()]
 
 
 def find_effects(
@@ -271,16 +265,17 @@ def _values(change: Change) -> Sequence[tuple[str, Any]]:
     ]
 
 
-def _find_causes(context: Context, listing: Listing, state: State) -> Mapping[str, int | None]:
-    """Return the causes of a row's times, as in `Row`."""
+def with_causes(context: Context, listing: Listing, row: Row) -> Row:
+    """Add the causes of a row's times. The row was read before its entries, which are listed."""
     if context.store.log is None:
-        return {}
-    causes = {
+        return row
+    found = {
         column: _find_cause(listing.entries, type_, time)
         for column, type_ in _TYPES.items()
-        if isinstance(time := state.get(column), datetime)
+        if isinstance(time := row.state.get(column), datetime)
     }
-    return {column: id_ for column, id_ in causes.items() if id_ is not None or listing.whole}
+    causes = {column: id_ for column, id_ in found.items() if id_ is not None or listing.whole}
+    return replace(row, causes=causes)
 
 
 def _find_cause(entries: Sequence[StoredEntry], type_: str, time: datetime) -> int | None:
