@@ -41,12 +41,16 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Replace closed standard streams; other files would get their descriptors."""
+    """Open the null device in place of closed standard streams, also for worker processes.
+
+    Otherwise, other files would get their descriptors.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # Not closed at exit, which would cause a ResourceWarning.
             nothing = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, open(nothing, mode, closefd=False))  # noqa: SIM115
+            os.set_inheritable(nothing, True)  # noqa: FBT003 - positional only
+            stream = open(nothing, mode, closefd=False)  # noqa: SIM115 - open until the exit
+            setattr(sys, name, stream)
 
 
 def _limit_exit(status: int) -> None:
