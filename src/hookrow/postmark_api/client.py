@@ -69,7 +69,7 @@ class PostmarkAPI:
 
     `hidden` are texts besides the token, such as secrets, that no message of an error may contain.
     `timeout` is in seconds, for each read and write. Requests are repeated after temporary
-    errors, as `WAITS` states.
+    errors, as `WAITS` states. A request that exceeds `LONGEST` is abandoned, not cancelled.
 
     Raises `ConfigurationError` if the token cannot be sent, or if the address is not an https URL;
     on this machine's loopback interface, http is accepted.
@@ -148,10 +148,10 @@ class PostmarkAPI:
             "X-Postmark-Server-Token": self._token,
         }
         data = None if body is None else json.dumps(body).encode()
-        request = Request(f"{self.address}{path}", data, headers, method=method)  # noqa: S310
+        request = Request(f"{self.address}{path}", data, headers, method=method)  # noqa: S310 - checked
         try:
             status, head, text = self._receive(request)
-        except (OSError, HTTPException, ValueError) as error:  # the last for a host like "a..b"
+        except (OSError, HTTPException, ValueError) as error:  # the last for hosts like "a..b", "["
             raise self._no_response(error, changes=data is not None) from error
         self._responded = True
         _check_clock(head)
@@ -176,9 +176,11 @@ class PostmarkAPI:
                 except HTTPError as error:
                     response = error
                 with response:
-                    done.set_result((response.status, response.headers, _read(response)))
+                    received = response.status, response.headers, _read(response)
             except Exception as error:  # noqa: BLE001 - the caller handles it
                 done.set_exception(error)
+            else:
+                done.set_result(received)
 
         # The timeout of a socket limits each read, but not all of them together.
         Thread(target=receive, daemon=True).start()
@@ -238,8 +240,8 @@ def _read(response: HTTPResponse) -> bytes:
         body += part
         if len(body) > LARGEST:
             raise _Excessive(f"is larger than {LARGEST >> 20} MiB")
-        if time.monotonic() > until:
-            raise _Excessive(f"is not complete after {LONGEST:g} s")
+        if time.monotonic() > until:  # so that the thread ends; its caller no longer waits
+            raise _Excessive
     if expected is not None and len(body) < expected:
         raise IncompleteRead(bytes(body), expected - len(body))
     return bytes(body)
