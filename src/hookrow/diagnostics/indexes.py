@@ -11,7 +11,6 @@ from hookrow.stores.sql.columns import is_view, regclass
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.suppressions import plan, query_plan
-from hookrow.stores.suppressions import Filter
 
 _STEPS = {
     "p": "The table is partitioned: create the index ON ONLY the table, then create one "
@@ -136,7 +135,7 @@ def _has_many_subscribers(connection: Connection, queries: Queries) -> bool:
 
 def _missing_for_suppressions(connection: Connection, queries: Queries) -> Iterator[str]:
     """Yield a warning if the dashboard's page of suppressions has no index for its order."""
-    if any(map(_SORTS.search, plan(connection, queries, Filter()))):
+    if any(map(_SORTS.search, plan(connection, queries))):
         columns = queries.columns("subscribers")
         at, key = (columns[ours].name for ours in ("suppressed_at", "id"))
         order = [quoted(queries, at), quoted(queries, key)]

@@ -136,9 +136,9 @@ class SQLSuppressions:
         return bool(count < _SMALL_LIST)
 
 
-def plan(connection: Connection, queries: Queries, selected: Filter) -> Sequence[str]:
+def plan(connection: Connection, queries: Queries) -> Sequence[str]:
     """Return the lines of the plan by which the database reads the newest suppression."""
-    sql, values = _select(queries, Span(), selected, 1)
+    sql, values = _select(queries, Span(), Filter(), 1)
     return query_plan(connection, queries.dialect, sql, values)
 
 
