@@ -20,7 +20,7 @@ def test_every_response_is_explained() -> None:
 
 
 def test_every_message_is_in_the_source() -> None:
-    """Each text between two values of a message is, if adjacent literals are joined."""
+    """The source contains each text between two values, once adjacent literals are joined."""
     files = (ROOT / "src/hookrow").rglob("*.py")
     source = "".join(file.read_text(encoding="utf-8") for file in files)
     source = re.sub(r'"\s*f?"', "", source).replace("\\n", " ")

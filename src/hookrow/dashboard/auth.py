@@ -65,7 +65,7 @@ def basic(user: str, password: str) -> Authorize:
 def require_password(password: str | None, *, host: str) -> None:
     """Raise `ConfigurationError` if there is no password and `host` is not a loopback address.
 
-    A password that is generated at each start is printed only to a terminal of this machine.
+    A generated password is printed only to a terminal, so users of other machines cannot know it.
     """
     if not password and not is_loopback(host):
         raise ConfigurationError(
@@ -77,9 +77,10 @@ def require_password(password: str | None, *, host: str) -> None:
 def is_own_form(head: RequestHead) -> bool:
     """Return whether a form comes from a page of the dashboard, and not from another website.
 
-    Browsers send the origin in `Sec-Fetch-Site` or, over HTTP, only in `Origin`; scripts of other
-    websites cannot change these headers. Go's `http.CrossOriginProtection` uses the same rule, but
-    admits requests without either header.
+    Browsers report in `Sec-Fetch-Site` whether the origin is the same or, over plain HTTP, send
+    only `Origin`; scripts of other websites cannot change these headers. Go's
+    `http.CrossOriginProtection` has a similar rule, but also admits `none`, and requests without
+    either header.
     """
     site = head.header("sec-fetch-site")
     if site is not None:

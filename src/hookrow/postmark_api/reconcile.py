@@ -2,8 +2,9 @@
 
 Each event is given the body that the provider would have posted, and recorded as a late
 notification, so that it never overrides a newer change. Events that change nothing are neither
-recorded nor logged. The API has no list of deliveries, so the details of each message are requested
-whose dispatch has none. A run keeps no state: events that an earlier run recorded change nothing.
+recorded nor logged. The API has no list of deliveries, so the details of each message whose
+dispatch has no delivery are requested. A run keeps no state: events that an earlier run recorded
+change nothing.
 """
 
 from __future__ import annotations

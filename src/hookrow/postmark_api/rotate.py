@@ -171,7 +171,10 @@ class Rotation:
         return rotated_at
 
     def _check_uses(self, store: Store | None) -> Iterator[str]:
-        """Raise `ConfigurationError` if an old secret was used recently; warn without a log."""
+        """Check that no old secret was used recently; yield sentences about the wait.
+
+        Raises `ConfigurationError` if one was used, or if the log cannot be opened.
+        """
         if store is None:
             raise ConfigurationError(
                 "The log, which has the last use of the old secret, cannot be opened: set the "
