@@ -7,7 +7,7 @@ from contextlib import closing
 from math import nan
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from receiving import (
@@ -25,7 +25,7 @@ from receiving import (
     suppression,
 )
 
-from hookrow import ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
+from hookrow import Arrival, ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
 from hookrow.core.result import Result
 from hookrow.core.rules import PROBE
 from hookrow.receiver.spool import Spool
@@ -143,8 +143,9 @@ def test_close_spools_the_notifications_that_are_not_recorded(
     receiver._tasks.clear()
     answers = [fill_transaction(receiver, database)]
     waiting = [delivery(name) for name in ("ada", "bea", "carl")]
-    for each in waiting[1:]:
-        queue(receiver, each)
+    for each in waiting[1:]:  # without a thread that would wait for the response
+        [arrival] = cast("list[Arrival]", receiver._arrivals(request(each)))
+        receiver._writers[0].put(arrival)
     receiver.close(0.01)
     assert [each.body for each in Spool(spool).after(0, limit=9)] == [*map(encode, waiting)]
     assert caplog.messages == ["Stopped; notifications that were not recorded: 3."]
