@@ -49,8 +49,8 @@ def download(context: Context, fields: Fields) -> Response:
     """Return the suppressed subscribers as CSV, oldest first.
 
     A subscriber who is suppressed again during the download moves to the end. The file therefore
-    contains everyone who is suppressed throughout the download. Raises `BadRequest`, and a
-    `StoreError` if the first rows cannot be read.
+    contains every subscriber who stays suppressed during the download. Raises `BadRequest` if the
+    query is not valid, and `StoreError` if the first rows cannot be read.
     """
     reader = context.store.suppressions
     chunks = _chunks(reader, parse_filter(reader, find_lists(reader), fields))

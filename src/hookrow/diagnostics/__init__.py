@@ -18,8 +18,8 @@ class Level(Enum):
 class CheckResult:
     """The result of checking one `subject`, such as "database".
 
-    `text` states what was found. For a fault, `meaning` states its effect and `remedy` how to fix
-    it; each is empty if the text includes it.
+    `text` describes the finding. If it is a fault, `meaning` is its effect, and `remedy` the
+    correction; each is empty if the text includes it.
     """
 
     level: Level
