@@ -211,14 +211,12 @@ class BatchWriter(Generic[T, R]):
             return False
         self._in_progress = items = [waiter.item for waiter in group]
         try:
-            results = self._work(items)
-            if len(results) != len(items):
-                raise ValueError(f"{len(results)} results for {len(items)} items")  # noqa: TRY301
+            replies = list(zip(group, self._work(items), strict=True))
         except BaseException as error:  # noqa: BLE001 - it must not end the thread
             log.error("A group failed: %s", describe_bug(error))
-            results = [self._fallback(item) for item in items]
+            replies = [(waiter, self._fallback(waiter.item)) for waiter in group]
         self._in_progress = ()
-        self._deliver(group, results)
+        self._deliver(replies)
         return True
 
     def _next_group(self) -> list[_Waiter]:
@@ -242,17 +240,17 @@ class BatchWriter(Generic[T, R]):
             self._release(group)
         return group
 
-    def _deliver(self, group: Sequence[_Waiter], results: Sequence[R]) -> None:
+    def _deliver(self, replies: Sequence[tuple[_Waiter, R]]) -> None:
         """Deliver the results: directly to threads, and in one callback to each event loop."""
         by_loop: dict[_LoopQueue, list[tuple[_Waiter, R]]] = {}
-        for waiter, result in zip(group, results, strict=True):
+        for waiter, result in replies:
             if waiter.loop_queue is None:
                 _reply(waiter, result)
             else:
                 by_loop.setdefault(waiter.loop_queue, []).append((waiter, result))
-        for queue, replies in by_loop.items():
+        for queue, own in by_loop.items():
             with suppress(RuntimeError):  # the loop is closed
-                queue.loop.call_soon_threadsafe(self._complete, queue, replies)
+                queue.loop.call_soon_threadsafe(self._complete, queue, own)
 
     def _hand_over(self, queue: _LoopQueue) -> None:
         """Put a loop's new items on the queue, and watch their deadline."""
