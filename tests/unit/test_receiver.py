@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from math import nan
 from pathlib import Path
-from threading import Thread
+from threading import TIMEOUT_MAX, Thread
 from typing import Any, cast
 
 import pytest
@@ -47,6 +47,11 @@ def test_an_invalid_number_is_rejected_by_name(name: str, values: tuple[Any, ...
         text = f"^{name} must be .*, not {re.escape(repr(value))}"
         with pytest.raises(ConfigurationError, match=text):
             receive(people(), **{name: value})
+
+
+def test_the_extreme_limits_are_accepted() -> None:
+    with closing(receive(people("ada"), group=1, backlog=1, deadline=TIMEOUT_MAX)) as receiver:
+        assert post(receiver, delivery("ada")).status == 200
 
 
 def test_notifications_that_arrive_during_a_commit_share_the_next_transaction() -> None:

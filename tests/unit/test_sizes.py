@@ -1,5 +1,6 @@
 """The limits of a group."""
 
+from itertools import repeat
 from math import inf
 
 import pytest
@@ -21,3 +22,8 @@ from hookrow.core.sizes import LARGEST_GROUP, leading
 def test_a_group_is_limited_in_bytes_and_number(sizes: list[int], most: float, count: int) -> None:
     """A single item may be larger."""
     assert leading(sizes, int, most=most) == sizes[:count]
+
+
+@pytest.mark.parametrize(("size", "most"), [(LARGEST_GROUP, inf), (0, 1)])
+def test_items_after_the_group_are_not_read(size: int, most: float) -> None:
+    assert leading(repeat(size), int, most=most) == [size]

@@ -81,8 +81,9 @@ class Responder:
 
     def create_writers(self, group: int, backlog: int) -> list[BatchWriter[Arrival, Response]]:
         """Create the writer and, if there is a spool, another that spools if the queue is full."""
-        overflow = self._spool is not _discard
-        works = [self.respond, self.spool_overflow]
+        works = [self.respond]
+        if self._spool is not _discard:
+            works.append(self.spool_overflow)
         return [
             BatchWriter[Arrival, Response](
                 work,
@@ -90,12 +91,12 @@ class Responder:
                 deadline=self._deadline,
                 group=group,
                 backlog=backlog,
-                capacity=CAPACITY // 2 if overflow else CAPACITY,
+                capacity=CAPACITY // len(works),
                 largest=LARGEST_GROUP // TEXT_PER_BYTE,
                 size=memory_size,
                 on_late=self.on_late,
             )
-            for work in (works if overflow else works[:1])
+            for work in works
         ]
 
     def respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
