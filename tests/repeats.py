@@ -37,7 +37,7 @@ PARKED_ENTRY = replace(
 
 PARKED_TWICE = replace(PARKED_ENTRY, attempts=2)
 ERASED = replace(PARKED_ENTRY, body=None, recipient=None)
-NAMED = replace(PARKED_ENTRY, reason="HardBounce", provider="postmark")
+NAMED = replace(PARKED_ENTRY, reason="HardBounce", provider="postmark", trace_id="trace")
 REPLAYED = replace(FIRST, ended_at=NOON + DAY, attempts=0, source=Source.REPLAY)
 NEXT_DAY: Any = {"ended_at": NOON + DAY}
 DAY_BEFORE: Any = {"received_at": NOON - DAY, "last_received_at": NOON - DAY}

@@ -34,7 +34,7 @@ class QueueFull(Exception):
     """The writer cannot accept an item now."""
 
 
-class _Waiter(msgspec.Struct, eq=False):
+class _Waiter(msgspec.Struct):
     """An item in the queue, its size in bytes, and the callback for its result, called once."""
 
     item: Any
