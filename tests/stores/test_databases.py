@@ -354,14 +354,6 @@ class TestPostgreSQL:
         with pytest.raises(StoreError), limited_to(0.1):
             fetch(pg, "SELECT FROM pg_sleep(60)")
 
-    def test_ignored_error(self, pg: Database) -> None:
-        """If the caller ignores an error, COMMIT would roll back silently: it is `Unavailable`."""
-        with pytest.raises(Unavailable), pg.transaction() as connection:  # noqa: PT012 - at the end
-            connection.execute(INSERT, ["news"])
-            with suppress(Exception):
-                connection.execute(INSERT, [None])
-        assert fetch(pg, NAMES) == []
-
     @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
     def test_engine_that_autocommits(
         self,

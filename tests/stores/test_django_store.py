@@ -137,21 +137,7 @@ def subscribers(**changes: Any) -> Schema:  # noqa: ANN401 - a Role's own
     return replace(HOST, subscribers=replace(HOST.subscribers, **changes))
 
 
-def state_of_ada(alias: str) -> tuple[datetime | None, int | None]:
-    ada = Person.objects.using(alias).get(uid=UID)
-    return ada.muted_at, ada.mute_code
-
-
 class TestModelsOfAHost:
-    def test_numbers_for_reasons(self, crm: str) -> None:
-        """Reasons are mapped; the membership is found by the group of the mail."""
-        for word, kept in (("HardBounce", Reason.BOUNCE), ("Whatever", Reason.OTHER)):
-            assert respond(HOST, crm, Suppressed(ADA, "m-1", NOON, word)) == [200]
-            assert state_of_ada(crm) == (NOON, kept)
-        assert Person.objects.using(crm).get(uid=UID).mute_reason is None
-        members = Membership.objects.using(crm).order_by("person_id")
-        assert [each.muted_at for each in members] == [NOON, None]
-
     def test_hidden_rows(self, crm: str) -> None:
         """A deleted person is not found, but is named as the owner of a dispatch."""
         arrivals = [arrival(opens(email, "m-2")) for email in ("x@x", ADA)]

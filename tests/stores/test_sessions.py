@@ -1,20 +1,17 @@
 """hookrow's own PostgreSQL sessions: their number, their time limits, and lost connections."""
 
-import json
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from threading import Barrier, Thread
 
-import psycopg
 import pytest
-from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
+from contract import ADA, arrival, fill, insistent, opens, statuses
 from homes import OURS, SQLHome
 from sqlalchemy import make_url
 
 from copying import replace
-from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
+from hookrow import Schema
 from hookrow.receiver.recorder import record
 from hookrow.stores import Locked, Unavailable, timeouts
 from hookrow.stores.sql import SQLStore
@@ -25,7 +22,7 @@ from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import limited_to
 from hookrow.stores.watchdog import watchdog
 from postgres import Databases, stopped
-from wire import PATIENCE, SECRET, eventually, post_together
+from wire import PATIENCE, eventually
 
 OPENED = arrival(opens(ADA, "m-ada"))
 
@@ -95,27 +92,6 @@ def test_statement_timeout(
         record(store, [OPENED])
     postgres.execute("DROP FUNCTION slow CASCADE", url=postgres_url)
     assert statuses(record(store, [OPENED])) == [200]
-
-
-def test_connections_of_a_receiver(store: SQLStore, postgres: Databases, postgres_url: str) -> None:
-    """A receiver opens at most 8 connections, however many notifications wait for a row."""
-    receiver = Receiver(Postmark(SECRET), store, deadline=PATIENCE)
-    head = RequestHead("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
-    body = json.dumps(testing.delivery(ADA, "m-ada", at=NOON)).encode()
-    receiver.start()
-    with closing(receiver), psycopg.connect(postgres_url) as host:
-        host.execute("SELECT FROM hookrow_dispatches FOR UPDATE")
-        requests = [Request(head, body + b" " * number) for number in range(1000)]
-        with ThreadPoolExecutor(1) as threads:
-            responses = threads.submit(post_together, receiver, requests)
-            postgres.wait_for_a_lock(postgres_url)
-            [(opened,)] = postgres.execute(COUNT, url=postgres_url)
-            host.rollback()
-            statuses = {each.status for each in responses.result(PATIENCE)}
-    [(left,)] = postgres.execute(COUNT, url=postgres_url)
-    assert statuses == {200}
-    assert 1 < opened <= 8 + 1  # one is the host's
-    assert left <= 8
 
 
 @pytest.mark.parametrize("where", ["database", "url"])
