@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from contract import ADA, BEA, NOON, ZOE, arrival, dispatch, fill, insistent, opens, statuses
+from contract import ADA, BEA, NOON, ZOE, arrival, fill, fill_many, insistent, opens, statuses
 from django.db import connections
 from django_home import BARE, DjangoHome
 from homes import OURS, UNDATED, SQLHome
@@ -88,11 +88,7 @@ def test_deadlocks(home: SQLHome) -> None:
     The newest change of each row wins, also if the changes are dated beside the log.
     """
     rows = range(1, 21)
-    home.fill(
-        subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in rows],
-        subscriptions=[{"list_id": home.key(1), "subscriber_id": home.key(n)} for n in rows],
-        dispatches=[dispatch(home, n, f"m{n}", owner=n, list_=1) for n in rows],
-    )
+    fill_many(home, rows)
     groups = 6  # two of each size
     last = NOON + (WORKERS * groups - 1) * SECOND
     save: Callable[[Sequence[Arrival]], list[Outcome]] = partial(record, home.store)
@@ -201,14 +197,7 @@ class TestLockedRows:
 
     def test_order(self, postgres: Databases, home: SQLHome) -> None:
         """Rows are locked by table, then by id, not in the order of arrival or of storage."""
-        descending = range(9, 0, -1)
-        home.fill(
-            subscribers=[{"id": n, "email": f"s{n}@example.com"} for n in descending],
-            dispatches=[
-                {"id": n, "provider_message_id": f"m{n}", "subscriber_id": n, "list_id": 1}
-                for n in descending
-            ],
-        )
+        fill_many(home, range(9, 0, -1))
         sent = [suppressed(f"s{n}@example.com", f"m{n}") for n in (2, 9, 5, 1, 7)]
         free = "SELECT id FROM {} ORDER BY id FOR UPDATE SKIP LOCKED"
         with psycopg.connect(home.url) as host, ThreadPoolExecutor() as threads:

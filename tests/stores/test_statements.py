@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from contract import NOON, arrival, opens, statuses
+from contract import NOON, arrival, fill_many, opens, statuses
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
@@ -21,17 +21,16 @@ from hookrow.receiver.recorder import record
 from hookrow.stores.log import LogReader, Query
 from times import DAY, MINUTE
 
-shared = pytest.fixture(
-    shared_home,
-    scope="module",
-    params=PLACES[2:],
-)
+shared = pytest.fixture(shared_home, scope="module", params=PLACES[2:])
+
+MANY = 400
+"""Rows in each table."""
 
 
 @pytest.fixture(scope="module")
 def home(shared: SQLHome) -> SQLHome:
     """Fill a home whose log is long; few of its entries are parked."""
-    fill(shared)
+    fill_many(shared, range(1, MANY + 1))
     keep(shared, *(entry(number) for number in range(100, 4000)))
     keep(shared, *(parked(number, minutes=1) for number in range(1, 50)))
     shared.run("ANALYZE")
@@ -56,23 +55,6 @@ def statements(home: SQLHome) -> Iterator[list[tuple[str, Any]]]:
         yield executed
     finally:
         event.remove(home._engine, "before_cursor_execute", note)
-
-
-MANY = 400
-"""Rows in each table."""
-
-
-def fill(home: SQLHome) -> None:
-    """Insert subscribers, each with a dispatch and a subscription."""
-    rows = range(1, MANY + 1)
-    home.fill(
-        subscribers=[{"id": n, "email": f"S{n}@example.com"} for n in rows],
-        subscriptions=[{"list_id": 1, "subscriber_id": n} for n in rows],
-        dispatches=[
-            {"id": n, "provider_message_id": f"m{n}", "subscriber_id": n, "list_id": 1}
-            for n in rows
-        ],
-    )
 
 
 def group(size: int) -> list[Arrival]:
