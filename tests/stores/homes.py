@@ -6,13 +6,12 @@ tables differ from hookrow's in names, in the types of keys, and in which column
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import Enum
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from msgspec.structs import asdict
+from msgspec import to_builtins
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -31,6 +30,7 @@ from sqlalchemy.types import TypeEngine
 from copying import replace
 from engines import connect, run
 from hookrow import Role, Schema
+from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import Key
 from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow.migrations import needed, upgrade
@@ -126,15 +126,9 @@ class MemoryHome:
         }
 
     def logged(self) -> list[dict[str, Any]]:
-        """Read the log, with the values of enums, as a database stores them."""
+        """Read the log, in the order of its ids."""
         entries = self.store.log.entries.values() if self.store.log else ()
-        return [
-            {
-                name: value.value if isinstance(value, Enum) else value
-                for name, value in asdict(entry).items()
-            }
-            for entry in sorted(entries, key=lambda entry: entry.id)
-        ]
+        return as_rows(sorted(entries, key=attrgetter("id")))
 
     def dates(self) -> list[tuple[str, str, datetime]]:
         """Read the dates that are kept beside the log, in order."""
@@ -264,6 +258,12 @@ class SQLHome:
 
 
 Home: TypeAlias = MemoryHome | SQLHome
+
+
+def as_rows(entries: Sequence[LogEntry]) -> list[dict[str, Any]]:
+    """Return entries of the log as a database stores them, with the values of enums."""
+    rows: list[dict[str, Any]] = to_builtins(entries, builtin_types=(bytes, datetime))
+    return rows
 
 
 def columns_of(schema: Schema, name: str) -> list[str]:

@@ -5,14 +5,13 @@ Times are within an hour of noon. The log is checked without the store.
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from sys import getsizeof
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from contract import ADA, BEA, NOON, arrival, fill, opens, statuses
-from homes import SUPPRESSION, Home, columns_of
+from homes import SUPPRESSION, Home, as_rows, columns_of
 from msgspec.structs import asdict
 
 from copying import replace
@@ -119,15 +118,9 @@ def timeless(home: Home) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: bytes(row["fingerprint"]))
 
 
-def as_rows(*kept: LogEntry) -> list[dict[str, Any]]:
+def new_rows(*kept: LogEntry) -> list[dict[str, Any]]:
     """Return the rows of entries that are new in the log."""
-    return [
-        {
-            name: value.value if isinstance(value, Enum) else value
-            for name, value in {**asdict(each), "first_outcome": each.outcome}.items()
-        }
-        for each in kept
-    ]
+    return [{**row, "first_outcome": row["outcome"]} for row in as_rows(kept)]
 
 
 def numbers(found: Iterable[LogEntry]) -> list[int]:
@@ -167,7 +160,7 @@ class KeepContract:
             entry(fingerprint=b"\xff" * 16, occurred_at=None, attempts=2**40),
         ]
         keep(home, *given)
-        assert logged(home) == as_rows(*given)
+        assert logged(home) == new_rows(*given)
 
     def test_repeated_entries_are_merged(self, home: Home) -> None:
         """Stores apply the rule of `merge_entries`, beside an entry that is new."""
@@ -179,8 +172,8 @@ class KeepContract:
         keep(home, *earlier)
         keep(home, *later, entry(99))
         results = [{"first_outcome": each.outcome.value} for each in earlier]
-        rows = [row | result for row, result in zip(as_rows(*merged), results, strict=True)]
-        assert logged(home) == [*rows, *as_rows(entry(99))]
+        rows = [row | result for row, result in zip(new_rows(*merged), results, strict=True)]
+        assert logged(home) == [*rows, *new_rows(entry(99))]
 
     def test_log_rollback(self, home: Home) -> None:
         keep(home, entry())
@@ -472,7 +465,7 @@ class ReadContract:
         assert taken == [[7, 6], [5, 4], [8, 3], []]
         *due, last = [row["retry_at"] for row in logged(home)[2:]]
         assert (set(due), last) == ({now + 8 * MINUTE}, None)
-        assert logged(home)[:2] == as_rows(entry(1), parked(2, minutes=8))
+        assert logged(home)[:2] == new_rows(entry(1), parked(2, minutes=8))
 
     def test_large_bodies(self, home: Home, log: LogReader) -> None:
         """Reads return at most the bodies of one group, the others next."""
