@@ -54,11 +54,10 @@ def filled_home(request: pytest.FixtureRequest) -> Iterator[SQLHome]:
 
 def shared_home(
     request: pytest.FixtureRequest, new_database: Callable[[str], str]
-) -> Iterator[SQLHome]:
-    """Open a home for a whole module; the parameter is a place, or a place and a schema."""
+) -> Iterator[Home]:
+    """Open a home for several tests; the parameter is a place, or a place and a schema."""
     place, schema = request.param if isinstance(request.param, tuple) else (request.param, OURS)
     with closing(open_home(place, schema, new_database)) as home:
-        assert isinstance(home, SQLHome)
         yield home
 
 

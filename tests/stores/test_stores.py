@@ -1,7 +1,5 @@
 """Every store fulfils the contract, in hookrow's tables and in a host's."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
 from uuid import UUID
 
 import pytest
@@ -19,8 +17,8 @@ from contract import (
 )
 from django_home import BARE, FORGETFUL_MODELS, LEAN
 from fitted import FITTED
-from homes import FORGETFUL, OURS, SPARSE, UNDATED, Home
-from locations import open_home
+from homes import FORGETFUL, OURS, SPARSE, UNDATED
+from locations import shared_home
 from log_contract import KeepContract, LogContract, NoLogContract, ReplayContract
 
 from copying import replace
@@ -30,12 +28,7 @@ from hookrow.stores.change_dates import key_text
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 
-
-@pytest.fixture(scope="class")
-def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Home]:
-    place, schema = request.param
-    with closing(open_home(place, schema, new_database)) as home:
-        yield home
+home = pytest.fixture(shared_home, scope="class")
 
 
 def over(**schemas: Schema) -> pytest.MarkDecorator:
