@@ -6,6 +6,7 @@ from threading import current_thread, main_thread
 from typing import Any
 from uuid import UUID
 
+from django.apps import apps
 from django.db import connections
 from homes import SQLHome
 from sqlalchemy import Column, MetaData, Table, Uuid, insert
@@ -48,23 +49,6 @@ LEAN = replace(
 )
 """No lists, only the times of a dispatch, and no log."""
 
-_TABLES = {
-    "crm.Person": Role("crm_person", {"id": "uid", "email": "address", **MUTED}),
-    "crm.Send": Role(
-        "crm_send",
-        {
-            **CRM.dispatches.columns,
-            "id": "key",
-            "subscriber_id": "person_id",
-            "list_id": "mail_id",
-        },
-    ),
-    "crm.Membership": Role(
-        "crm_membership", {"list_id": "group_id", "subscriber_id": "person_id", **MUTED}
-    ),
-}
-"""The tables and columns of the renamed models."""
-
 
 class DjangoHome(SQLHome):
     """A home in an empty database, with Django models of its tables."""
@@ -100,12 +84,16 @@ class DjangoHome(SQLHome):
 
 
 def _in_the_database(role: Role) -> Role:
-    """Return the role with the names of its table and columns in the database."""
-    if role.table not in _TABLES:
+    """Return the role of a model with the names of its table and columns in the database."""
+    if "." not in role.table:
         return role
-    named = _TABLES[role.table]
-    omitted = {ours: None for ours, theirs in role.columns.items() if theirs is None}
-    return replace(named, columns={**named.columns, **omitted})
+    model = apps.get_model(role.table)._meta
+    own = {} if model.pk.column is None else {"id": model.pk.name}
+    columns = {
+        ours: theirs and model.get_field(theirs.partition("__")[0]).column
+        for ours, theirs in {**own, **role.columns}.items()
+    }
+    return replace(role, table=model.db_table, columns=columns)
 
 
 _KEYS = {"id", "subscriber_id", "list_id"}
