@@ -47,33 +47,25 @@ def start() -> World:
     given = json.loads((CASES / "world.json").read_text())
     lists = {name: number for number, name in enumerate(given["lists"], 1)}
     people = {row["email"]: number for number, row in enumerate(given["subscribers"], 1)}
-    return {
+
+    def ids(row: dict[str, str]) -> dict[str, Any]:
+        return {"list_id": lists[row["list"]], "subscriber_id": people[row["subscriber"]]}
+
+    times = dict.fromkeys(["delivered_at", "opened_at"])
+    tables = {
         "subscribers": [
-            {"id": people[row["email"]], "email": row["email"], **_suppression(row)}
-            for row in given["subscribers"]
+            {"email": row["email"], **_suppression(row)} for row in given["subscribers"]
         ],
-        "lists": [{"id": number, "name": name} for name, number in lists.items()],
-        "subscriptions": [
-            {
-                "id": number,
-                "list_id": lists[row["list"]],
-                "subscriber_id": people[row["subscriber"]],
-                **_suppression(row),
-            }
-            for number, row in enumerate(given["subscriptions"], 1)
-        ],
+        "lists": [{"name": name} for name in lists],
+        "subscriptions": [{**ids(row), **_suppression(row)} for row in given["subscriptions"]],
         "dispatches": [
-            {
-                "id": number,
-                "provider_message_id": row["message_id"],
-                "subscriber_id": people[row["subscriber"]],
-                "list_id": lists[row["list"]],
-                "delivered_at": None,
-                "opened_at": None,
-                **_suppression(row),
-            }
-            for number, row in enumerate(given["dispatches"], 1)
+            {"provider_message_id": row["message_id"], **ids(row), **times, **_suppression(row)}
+            for row in given["dispatches"]
         ],
+    }
+    return {
+        name: [{"id": number, **row} for number, row in enumerate(rows, 1)]
+        for name, rows in tables.items()
     }
 
 
