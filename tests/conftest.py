@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 from command import Command
-from engines import open_engine
+from engines import opened
 from hookrow import Schema
 from hookrow.migrations import sql, upgrade
 from hookrow.observability.logging import rate_limit
@@ -145,9 +145,8 @@ def postgres_url(postgres: Databases, _template: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def _migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("migrated") / "hookrow.db"
-    engine = open_engine(f"sqlite:///{file}")
-    upgrade(engine, Schema())
-    engine.dispose()
+    with opened(f"sqlite:///{file}") as engine:
+        upgrade(engine, Schema())
     return file
 
 

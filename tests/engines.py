@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -24,7 +23,7 @@ def open_engine(url: str) -> Engine:
     """Create an engine, which on SQLite connects as hookrow does."""
     engine = connect(url)
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _connected)
+        event.listen(engine, "connect", lambda connection, _: set_pragmas(connection))
     return engine
 
 
@@ -61,7 +60,3 @@ def database_user(url: str, *statements: str) -> Iterator[str]:
     finally:
         reassign = f"REASSIGN OWNED BY {name} TO CURRENT_USER"
         run(url, reassign, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
-
-
-def _connected(connection: sqlite3.Connection, _record: object) -> None:
-    set_pragmas(connection)
