@@ -1,4 +1,4 @@
-"""hookrow's own PostgreSQL sessions: their number, their time limits, and lost connections."""
+"""hookrow's own PostgreSQL sessions: their time limits, and lost connections."""
 
 import socket
 from collections.abc import Iterator
