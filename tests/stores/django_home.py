@@ -3,20 +3,16 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import current_thread, main_thread
-from typing import Any
-from uuid import UUID
 
 from django.apps import apps
 from django.db import connections
 from homes import SQLHome
 from sqlalchemy import Column, MetaData, Table, Uuid, insert
-from sqlalchemy.types import TypeEngine
 
 import django_host
 from copying import replace
 from crm.schema import CRM, MUTED
 from hookrow import Role, Schema
-from hookrow.core.notification import Key
 from hookrow.django.store import DjangoStore
 from hookrow.stores.sql.transaction import SQLTransaction
 
@@ -63,16 +59,13 @@ class DjangoHome(SQLHome):
         if schema.dispatches.columns.get("list_id"):
             self._make_mails()
 
-    def key(self, number: int) -> Key:
-        return number if self._ours else UUID(int=number)
-
     def close(self) -> None:
         self._stack.close()
         self._engine.dispose()
 
-    def _type(self, column: str) -> TypeEngine[Any]:
-        found = super()._type(column)
-        return found if self._ours or column not in _KEYS else Uuid()
+    @property
+    def _has_uuids(self) -> bool:
+        return True
 
     def _make_mails(self) -> None:
         """Insert a mail to each list, with the key of the list."""
@@ -94,9 +87,6 @@ def _in_the_database(role: Role) -> Role:
         for ours, theirs in {**own, **role.columns}.items()
     }
     return replace(role, table=model.db_table, columns=columns)
-
-
-_KEYS = {"id", "subscriber_id", "list_id"}
 
 
 class _Closing(DjangoStore):

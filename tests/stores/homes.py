@@ -175,7 +175,7 @@ class SQLHome:
         """
         if self._ours:
             return number
-        return UUID(int=number) if self._on_postgres else f"key-{number:05}"
+        return UUID(int=number) if self._has_uuids else f"key-{number:05}"
 
     def fill(self, **rows: Sequence[Row]) -> None:
         """Replace all rows and the lists that they refer to; columns left out are null."""
@@ -224,7 +224,8 @@ class SQLHome:
         self._engine.dispose()
 
     @property
-    def _on_postgres(self) -> bool:
+    def _has_uuids(self) -> bool:
+        """Whether the keys of a host's tables are UUIDs."""
         return self._engine.dialect.name == "postgresql"
 
     def _columns(self, name: str) -> list[Column[Any]]:
@@ -240,7 +241,7 @@ class SQLHome:
             return Text()
         if self._ours:
             return BigInteger()
-        return Uuid() if self._on_postgres else String(20)
+        return Uuid() if self._has_uuids else String(20)
 
     def _name(self, name: str, column: str) -> str:
         return self.schema.roles[name].column(column) or self.schema.columns(name)[column]
