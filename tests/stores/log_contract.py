@@ -197,14 +197,11 @@ class KeepContract:
         unsupported = Arrival(None, b"?", now, unsupported=Unsupported("Bounce", "Ada@x", "m"))
         group = [*arrivals, unsupported, arrivals[1], unsupported]
         assert statuses(record(home.store, group)) == [200, 404, 404, 400, 422, 404, 422]
-        kept = {row["body"]: row for row in logged(home)}
+        by_body = {row["body"]: row for row in logged(home)}
+        rows = [by_body[each.body.decode()] for each in (*arrivals, unsupported)]
         columns = ("outcome", "status", "attempts", "recipient", "message_id", "record_type")
         assert [
-            (
-                *(kept[each.body.decode()][name] for name in columns),
-                kept[each.body.decode()]["retry_at"] is not None,
-            )
-            for each in (*arrivals, unsupported)
+            (*(row[name] for name in columns), row["retry_at"] is not None) for row in rows
         ] == [
             ("recorded", 200, 1, ADA, "m-ada", "Open", False),
             ("subscriber_not_found", 404, 2, "nobody@example.com", "m-ada", "Open", True),
@@ -504,11 +501,7 @@ class ReadContract:
 
     def test_lists_without_bodies(self, home: Home, log: LogReader) -> None:
         """A list without bodies has as many entries as requested, otherwise unchanged."""
-        arrivals = _late(*(Opened(ADA, f"m-{n}", NOON) for n in range(4)))
-        kept = [
-            replace(each, body=LARGE) for each in entries(_live(arrivals), fail(arrivals), NOON)
-        ]
-        keep(home, *kept)
+        keep(home, *(parked(number, minutes=1, body=LARGE) for number in range(4)))
         found = [*log.oldest(Query(), limit=2), *log.newest(Query(), limit=2)[::-1]]
         bodiless = [replace(each, body=None) for each in found]
         assert log.oldest(Query(), limit=9, bodies=False) == bodiless

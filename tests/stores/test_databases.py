@@ -95,12 +95,6 @@ def fetch(database: Database, statement: str, *parameters: object) -> list[Any]:
         return list(connection.fetch(statement, parameters))
 
 
-def committed(url: str) -> list[Any]:
-    """Read the names of the lists through another connection."""
-    with closing(sqlite3.connect(file_of(url))) as other:
-        return other.execute(NAMES).fetchall()
-
-
 class TestURL:
     @pytest.mark.parametrize(
         ("url", "remedy"),
@@ -245,7 +239,7 @@ class TestSQLite:
             connection.execute_many(INSERT, [["news"], [None]])
         with database.transaction() as connection:
             connection.execute(INSERT, ["offers"])
-        assert committed(sqlite_url) == [("offers",)]
+        assert run(sqlite_url, NAMES) == [("offers",)]
 
     def test_begin_event_of_the_host(self, sqlite_url: str, connected: Connect) -> None:
         """A transaction that the host's begin event begins (SQLAlchemy's recipe) is committed."""
@@ -258,7 +252,7 @@ class TestSQLite:
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         with open_database(engine).transaction() as connection:
             connection.execute(INSERT, ["news"])
-        assert committed(sqlite_url) == [("news",)]
+        assert run(sqlite_url, NAMES) == [("news",)]
 
     def test_one_shared_connection(self) -> None:
         """A reader does not roll back the changes of a writer on the same connection."""
@@ -311,9 +305,8 @@ class TestSQLite:
 
     def test_rejected(self, lite: Database, sqlite_url: str) -> None:
         """A constraint and a trigger reject the data; the error does not quote their text."""
-        with closing(sqlite3.connect(file_of(sqlite_url))) as other:
-            refuse = "BEGIN SELECT RAISE(ABORT, 'example'); END"
-            other.execute(f"CREATE TRIGGER no BEFORE INSERT ON hookrow_lists {refuse}")
+        refuse = "BEGIN SELECT RAISE(ABORT, 'example'); END"
+        run(sqlite_url, f"CREATE TRIGGER no BEFORE INSERT ON hookrow_lists {refuse}")
         for statement in (TWICE, "INSERT INTO hookrow_lists (name) VALUES ('news')"):
             found = _error(lite, statement)
             assert type(found) is Rejected

@@ -8,7 +8,7 @@ from homes import OURS, SQLHome
 from locations import DATABASES, ON_POSTGRES, filled_home
 
 from copying import replace
-from hookrow import Arrival, Delivered, Suppressed
+from hookrow import Delivered, Suppressed
 from hookrow.core.notification import SetSuppression, Suppressible
 from hookrow.receiver.recorder import record
 from hookrow.stores import Rejected, Unavailable
@@ -18,6 +18,7 @@ from postgres import Databases
 
 home = pytest.fixture(filled_home)
 
+SUPPRESSED = arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
 
 _TRIGGER = """
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -91,9 +92,8 @@ def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
     Tables that do not fit are verified again after a second, not with every group.
     """
     home.run(_BROKEN[home._engine.dialect.name])
-    sent = [arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))]
     with pytest.raises(Rejected):
-        record(home.store, sent)
+        record(home.store, [SUPPRESSED])
     of_table = " ON hookrow_subscribers" if "postgres" in home.url else ""
     home.run(f"DROP TRIGGER t{of_table}")
     renamed = "ALTER TABLE hookrow_dispatches RENAME COLUMN {} TO {}"
@@ -102,9 +102,9 @@ def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
         record(home.store, [arrival(opens(ADA, "m-ada"))])
     home.run(renamed.format("seen_at", "opened_at"))
     with pytest.raises(Unavailable, match="no column 'opened_at'"):
-        record(home.store, sent)
+        record(home.store, [SUPPRESSED])
     monkeypatch.setattr(home.store, "_refused_at", float("-inf"))  # a second later
-    assert statuses(record(home.store, sent)) == [200]
+    assert statuses(record(home.store, [SUPPRESSED])) == [200]
 
 
 @pytest.mark.parametrize("home", DATABASES, indirect=True)
@@ -167,7 +167,6 @@ def test_encoding(postgres: Databases) -> None:
     postgres.drop(url)
 
 
-SUPPRESSED: Arrival = arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
 _RULE = """
     CREATE TABLE audit (id bigint);
     CREATE RULE audited AS ON UPDATE TO hookrow_dispatches

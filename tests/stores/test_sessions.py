@@ -2,8 +2,9 @@
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from threading import Barrier, Thread
+from threading import Barrier
 
 import pytest
 from contract import ADA, arrival, fill, insistent, opens, statuses
@@ -43,17 +44,14 @@ def test_terminated(store: SQLStore, postgres: Databases, postgres_url: str) -> 
     """Idle sessions that the server has terminated are replaced, and none is left open."""
     together = Barrier(4)
 
-    def work() -> None:
+    def work(_: int) -> None:
         with store.transaction() as transaction:
             together.wait(PATIENCE)
             transaction.write([])
 
     for _ in range(2):
-        threads = [Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
         eventually(lambda: postgres.execute(COUNT, url=postgres_url) == [(4,)])
         postgres.terminate(postgres_url)
         assert statuses(record(store, [OPENED])) == [200]
