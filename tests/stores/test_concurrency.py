@@ -5,9 +5,9 @@ The locks are those of a real database, held by another connection.
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from hookrow.core.result import PARKED_FOR
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import record
-from hookrow.stores import Conflict, Locked, Store, Transaction, timeouts
+from hookrow.stores import Conflict, Locked, Transaction, timeouts
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as postgres_sessions
@@ -49,8 +49,9 @@ shared = pytest.fixture(shared_home, scope="module")
 
 @pytest.fixture
 def home(shared: SQLHome) -> SQLHome:
-    """Begin with a few rows and an empty log."""
+    """Begin with a few rows, an empty log, and no session: it has the limits of when it opened."""
     fill(shared)
+    shared.store.close()
     return shared
 
 
@@ -166,20 +167,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     limit(monkeypatch, lock_timeout=0.05)
 
 
-@contextmanager
-def reopened(home: SQLHome) -> Iterator[Store]:
-    """Open the store again: hookrow's own sessions have the limits of the time they were opened."""
-    if isinstance(home, DjangoHome):
-        yield home.store
-        return
-    with closing(SQLStore(home.url)) as store:
-        yield store
-
-
 def attempt(home: SQLHome, arrivals: Sequence[Arrival]) -> list[int]:
-    """Record with all error handling, on new connections; return the statuses."""
-    with reopened(home) as store:
-        return statuses(insistent(store)(arrivals))
+    """Record with all error handling; return the statuses."""
+    return statuses(insistent(home.store)(arrivals))
 
 
 def suppressed(recipient: str, message_id: str | None = None, at: datetime = NOON) -> Arrival:
@@ -252,14 +242,13 @@ class TestLockedRows:
         record(home.store, [sent])
         before = home.rows()
         again = replace(sent, notification=opens(ADA, "m-none"))
-        with reopened(home) as store:
-            with psycopg.connect(home.url) as host:
-                host.execute(lock.encode())
-                with pytest.raises(Locked):
-                    record(store, [again])
-                assert statuses(insistent(store)([again])) == [503]
-            assert home.rows() == before
-            assert statuses(insistent(store)([again])) == [200]
+        with psycopg.connect(home.url) as host:
+            host.execute(lock.encode())
+            with pytest.raises(Locked):
+                record(home.store, [again])
+            assert attempt(home, [again]) == [503]
+        assert home.rows() == before
+        assert attempt(home, [again]) == [200]
 
     def test_all_or_nothing(self, home: SQLHome) -> None:
         """If one row of a notification is locked, none of its rows changes."""
