@@ -209,18 +209,6 @@ class TestModelsOfAHost:
             [(code, at)] = cursor.fetchall()
         assert (code, str(at)[:10]) == (100 + Reason.BOUNCE, str(NOON - later)[:10])
 
-    @pytest.mark.parametrize("field", [Person.address.field, Send.postmark_id.field], ids=str)
-    def test_converted_text(
-        self,
-        crm: str,
-        field: Any,  # noqa: ANN401 - of either model
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """A field that converts its text cannot be compared with notifications."""
-        monkeypatch.setattr(field, "get_prep_value", str.swapcase)
-        with pytest.raises(SchemaMismatch, match=f"{field} converts its values"):
-            DjangoStore(HOST, crm)
-
     @pytest.mark.parametrize("use_tz", [True, False])
     def test_times_of_the_project(self, crm: str, *, use_tz: bool) -> None:
         """Without USE_TZ, times are stored in TIME_ZONE, and guards compare them correctly."""
@@ -253,16 +241,21 @@ class TestModelsOfAHost:
                 assert transaction.read([row])[row]["delivered_at"] == at
 
 
+@pytest.mark.parametrize("field", [Person.address.field, Send.postmark_id.field], ids=str)
+def test_converted_text(field: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that converts its text cannot be compared with notifications."""
+    monkeypatch.setattr(field, "get_prep_value", str.swapcase)
+    with pytest.raises(SchemaMismatch, match=f"{field} converts its values"):
+        DjangoStore(HOST)
+
+
 @pytest.mark.parametrize("collation", ["", "de_DE.utf8"])
 def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fold `citext` is refused for a field with a case-sensitive collation."""
     monkeypatch.setattr(Person.address.field, "db_collation", collation)
-    with (
-        django_host.alias("postgresql:///nothing") as alias,
-        pytest.raises(
-            SchemaMismatch, match="EmailField, not CITEXT, and case-sensitive: set another"
-        ),
-    ):
+    error = "EmailField, not CITEXT, and case-sensitive: set another"
+    url = "postgresql:///nothing"
+    with django_host.alias(url) as alias, pytest.raises(SchemaMismatch, match=error):
         DjangoStore(subscribers(fold="citext"), alias)
 
 
