@@ -68,9 +68,6 @@ TWINS = 5_000
 class FittedHome(SQLHome):
     """A home in an empty database, in the tables of `FITTED`, without keys or indexes."""
 
-    def __init__(self, url: str, *, supplied: bool) -> None:
-        super().__init__(url, FITTED, supplied=supplied)
-
     def fill(self, **rows: Sequence[Row]) -> None:
         """Add twins and messages; the message of a dispatch without a list is excluded."""
         excluded = {"id": self.key(2 * TWINS), "list_id": self.key(1), **EXCLUDED["messages"]}

@@ -32,9 +32,8 @@ def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) ->
     url = new_database(database)
     if through == "django":
         return DjangoHome(url, schema)
-    if schema is FITTED:
-        return FittedHome(url, supplied=through == "supplied")
-    return SQLHome(url, schema, supplied=through == "supplied")
+    kind = FittedHome if schema is FITTED else SQLHome
+    return kind(url, schema, supplied=through == "supplied")
 
 
 def own_home(request: pytest.FixtureRequest) -> Iterator[SQLHome]:

@@ -16,7 +16,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.queries import Queries
 from postgres import Databases
 
-home = pytest.fixture(filled_home)
+home = pytest.fixture(filled_home, params=DATABASES)
 
 SUPPRESSED = arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
 
@@ -85,7 +85,6 @@ def test_broken_trigger(home: SQLHome) -> None:
     assert outcomes == {"SubscriptionChange": "failed", "Open": "recorded"}
 
 
-@pytest.mark.parametrize("home", DATABASES, indirect=True)
 def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only an error of a trigger is final: tables that have changed may change again.
 
@@ -107,7 +106,6 @@ def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
     assert statuses(record(home.store, [SUPPRESSED])) == [200]
 
 
-@pytest.mark.parametrize("home", DATABASES, indirect=True)
 def test_another_thread_verifies(home: SQLHome) -> None:
     """The store works even if another thread invalidates the verification at any moment."""
 
