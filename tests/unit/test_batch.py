@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -208,6 +209,24 @@ async def test_the_result_of_an_item_keeps_the_deadlines_of_later_ones() -> None
             assert await asyncio.wait_for(futures[1], PATIENCE) == FALLBACK
         finally:
             opened.set()
+
+
+def test_the_timer_of_a_loop_is_set_to_the_next_deadline() -> None:
+    gate, loop, late = _Gate(), Mock(), list[int]()
+    expired: list[tuple[float, list[int]]] = []
+    with closing(writer(gate, deadline=1.0, on_late=late.append)) as batch:
+        for item, now in enumerate((0.0, 0.25, 0.5)):
+            loop.time.return_value = now
+            batch.submit(item, loop, lambda _: None)
+            hand_over, queue = loop.call_soon.call_args.args
+            hand_over(queue)
+        for _ in range(3):
+            at, expire, queue = loop.call_at.call_args.args
+            loop.time.return_value = at
+            expire(queue)
+            expired.append((at, [*late]))
+        gate.opened.set()
+    assert expired == [(1.0, [0]), (1.25, [0, 1]), (1.5, [0, 1, 2])]
 
 
 @pytest.mark.anyio
