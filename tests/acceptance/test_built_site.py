@@ -5,17 +5,16 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from html import unescape
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from browser import Visitor, chromium
+from werkzeug.exceptions import NotFound
+from werkzeug.middleware.shared_data import SharedDataMiddleware
 
+from loopback import loopback
 from session import ROOT
 
 ZENSICAL = ROOT / ".venv-docs" / "bin" / "zensical"
@@ -47,20 +46,6 @@ def references(page: Path) -> Iterator[tuple[str, str]]:
             yield element, unescape(quoted or bare)
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder; yield its URL."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
 def test_every_address_exists(site: Path) -> None:
     """Only links lead to other servers: no script, style, font or image does."""
     pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
@@ -75,7 +60,12 @@ def test_every_address_exists(site: Path) -> None:
 
 
 def test_the_browser_requests_no_other_server(site: Path) -> None:
-    with serving(site) as url, chromium() as browser, Visitor.at(browser, url) as visitor:
+    files = SharedDataMiddleware(NotFound(), {"/": str(site)})
+    with (
+        loopback(files) as port,
+        chromium() as browser,
+        Visitor.at(browser, f"http://127.0.0.1:{port}/") as visitor,
+    ):
         visitor.open("index.html")
         visitor.page.get_by_role("button", name="Search").first.click()
         visitor.page.get_by_placeholder("Search").fill("glossary")
