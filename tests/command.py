@@ -236,3 +236,14 @@ class Command:
         command = [str(part) for part in (*self._program, "serve", *arguments)]
         environment = self.environment(variables)
         return started(command, self.folder, environment, port, host, self._terminal)
+
+
+def patched(folder: Path, script: str) -> Command:
+    """Return the command, run by a script that patches hookrow before.
+
+    Workers import the script, too, under another name.
+    """
+    file = folder / "patched.py"
+    main = "from hookrow.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
+    file.write_text(f"{script}\n{main}")
+    return Command(folder, (sys.executable, file))

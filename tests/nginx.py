@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from wire import PATIENCE, eventually, free_port, listens
-
-_PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin"
+from wire import PATIENCE, eventually, listens
 
 
 def installed(program: str, package: str) -> str:
     """Return the path of a program; skip the test if it is not installed."""
-    found = shutil.which(program, path=_PLACES)
+    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found is None:
         reason = f"no {program}: apt-get install {package}"
         if os.environ.get("CI"):
@@ -42,24 +40,8 @@ def listening(command: Sequence[object], port: int, log: Path) -> Iterator[None]
 
 
 @contextmanager
-def fronting(folder: Path, upstream: int, server: str, location: str = "") -> Iterator[int]:
-    """Run nginx in front of a local port; yield nginx's port.
-
-    `server` and `location` are further directives; without a proxy_pass in `location`, all requests
-    are forwarded. With a certificate in `server`, nginx listens with TLS.
-    """
-    port = free_port()
-    if "proxy_pass " not in location:
-        location += f"proxy_pass http://127.0.0.1:{upstream};"
-    secured = " ssl" if "ssl_certificate" in server else ""
-    directives = f"listen 127.0.0.1:{port}{secured}; {server} location / {{ {location} }}"
-    with running(folder, port, f"server {{ {directives} }}"):
-        yield port
-
-
-@contextmanager
 def running(folder: Path, port: int, sites: str) -> Iterator[None]:
-    """Run nginx with these sites; one of them listens at the port."""
+    """Run nginx with these sites until the block ends; one of them listens at the port."""
     file = folder / "nginx.conf"
     file.write_text(
         f"""

@@ -3,7 +3,6 @@
 import json
 import resource
 import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import psycopg
 import pytest
 from traffic import NEW_YEAR, Load, spooled
 
-from command import Command, Serving
+from command import Command, Serving, patched
 from hookrow import testing
 from hookrow.migrations import sql
 from postgres import Databases
@@ -54,9 +53,6 @@ def bind_with_small_buffers(*address):
     return listener
 
 hookrow.server.run._bind = bind_with_small_buffers
-
-from hookrow.__main__ import main
-main()
 """
 
 
@@ -104,9 +100,7 @@ def service(postgres: Databases, tmp_path_factory: pytest.TempPathFactory) -> It
     """Run the server."""
     url, folder = postgres.create(), tmp_path_factory.mktemp("service")
     postgres.execute(sql("postgresql"), url=url)
-    (folder / "small_limits.py").write_text(SMALL_LIMITS)
-    command = Command(folder, (sys.executable, folder / "small_limits.py"))
-    with command.serving("--database-url", url) as serving:
+    with patched(folder, SMALL_LIMITS).serving("--database-url", url) as serving:
         yield Service(url, serving)
 
 

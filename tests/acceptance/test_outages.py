@@ -1,6 +1,5 @@
 """Outages of PostgreSQL: 503 within the deadline, no lost notification, and recovery."""
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +11,7 @@ from contract import arrival, fill, opens, statuses
 from homes import OURS, SQLHome
 from traffic import Load
 
-from command import Command, Serving
+from command import Serving, patched
 from hookrow.core.rules import lookup_keys
 from hookrow.migrations import sql
 from hookrow.receiver.recorder import record
@@ -28,12 +27,8 @@ SLACK = 3.0
 
 SHORT_DEADLINE = f"""
 from hookrow import Receiver
-from hookrow.__main__ import main
 
 Receiver.__init__.__kwdefaults__["deadline"] = {DEADLINE}
-
-if __name__ == "__main__":
-    main()
 """
 
 
@@ -62,9 +57,7 @@ def service(own_postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> I
     """Run the server on an empty database."""
     url, folder = own_postgres.create(), tmp_path_factory.mktemp("service")
     own_postgres.execute(sql("postgresql"), url=url)
-    spool, script = folder / "spool", folder / "short_deadline.py"
-    script.write_text(SHORT_DEADLINE)
-    command = Command(folder, (sys.executable, script))
+    spool, command = folder / "spool", patched(folder, SHORT_DEADLINE)
     with command.serving("--database-url", url, "--spool", spool) as serving:
         yield Service(url, serving, spool)
 

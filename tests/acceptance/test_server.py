@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import sqlite3
-import sys
 import time
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
@@ -22,12 +21,12 @@ import pytest
 from traffic import spooled
 
 import world
-from command import Command, Serving, Terminal
+from command import Command, Serving, Terminal, patched
 from hookrow.server.app import DRAIN_TIMEOUT, RECORD_TIMEOUT, TASK_TIMEOUT
 from hookrow.server.limits import GRACE_PERIOD, SWEEP_EVERY
 from hookrow.server.workers import STOP_TIMEOUT
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
-from nginx import fronting
+from nginx import running
 from postgres import Server
 from wire import (
     ADAS,
@@ -41,6 +40,7 @@ from wire import (
     Connection,
     ask,
     eventually,
+    free_port,
     get,
     head,
     request,
@@ -57,23 +57,11 @@ UNIT = (Path(__file__).parents[2] / "deploy" / "hookrow@.service").read_text(enc
 
 METRICS = (Path(__file__).parents[2] / "docs/how-to/metrics.md").read_text(encoding="utf-8")
 
-# A worker imports this file, too, under another name.
-SHORT_LIMIT = """
-import hookrow.asgi
-from hookrow.__main__ import main
-
-hookrow.asgi.BODY_TIMEOUT = 1.0
-
-if __name__ == "__main__":
-    main()
-"""
-
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
     """Return the command, in an empty folder, with a short time limit for bodies."""
-    (tmp_path / "short_limit.py").write_text(SHORT_LIMIT)
-    return Command(tmp_path, (sys.executable, tmp_path / "short_limit.py"))
+    return patched(tmp_path, "import hookrow.asgi; hookrow.asgi.BODY_TIMEOUT = 1.0")
 
 
 @pytest.fixture
@@ -297,10 +285,8 @@ def test_longest_stop(command: Command, filled: str) -> None:
     assert GRACE_PERIOD + DEADLINE + SWEEP_EVERY <= DRAIN_TIMEOUT
     longest = DRAIN_TIMEOUT + RECORD_TIMEOUT + 4 * TASK_TIMEOUT
     assert longest <= LONGEST_STOP < STOP_TIMEOUT < _systemd_timeout()
-    (command.folder / "default_limit.py").write_text("from hookrow.__main__ import main\nmain()\n")
-    default = Command(command.folder, (sys.executable, command.folder / "default_limit.py"))
     spool = command.folder / "spool.db"
-    with default.serving("--spool", spool) as server, ExitStack() as stack:
+    with Command(command.folder).serving("--spool", spool) as server, ExitStack() as stack:
         unread, stuck, *posting = [stack.enter_context(Connection(server.port)) for _ in range(50)]
         database = stack.enter_context(closing(sqlite3.connect(command.folder / "hookrow.db")))
         database.execute("BEGIN IMMEDIATE")
@@ -369,8 +355,9 @@ def test_behind_nginx(command: Command) -> None:
     (location,) = re.findall(r"^```nginx\n(.*?)^```", METRICS, re.DOTALL | re.MULTILINE)
     path = f"/mail{ENDPOINT}"
     with command.serving("--metrics", "--mount-path", "/mail") as server:
-        lines = f"client_max_body_size 99m; {location.replace(':8000', f':{server.port}')}"
-        with fronting(command.folder, server.port, lines, "return 404;") as port:
+        port, location = free_port(), location.replace(":8000", f":{server.port}")
+        lines = f"listen 127.0.0.1:{port}; client_max_body_size 99m; {location}"
+        with running(command.folder, port, f"server {{ {lines} location / {{ return 404; }} }}"):
             assert ask(port, request(DELIVERY, path)).status == 200
             # nginx sends the whole body before it reads the response
             for size in (1, 2, 8):

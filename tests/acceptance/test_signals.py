@@ -4,13 +4,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from command import HOOKROW, Command, Serving
+from command import HOOKROW, Command, Serving, patched
 from wire import PATIENCE, SECRET, ask, eventually, get, request
 
 NEW = "the-secret-of-next-year"
@@ -19,14 +18,6 @@ READY = "Application startup complete"
 
 START = 90.0
 """In seconds; how long workers may take to start on a busy machine: each imports all modules."""
-
-MAIN = """
-from hookrow.__main__ import main
-
-if __name__ == "__main__":
-    main()
-"""
-"""The end of each script. Workers import the script, too, under another name."""
 
 # The parent of workers builds a server only to check the settings.
 ROTATING = f"""
@@ -73,13 +64,6 @@ def command(tmp_path: Path, sqlite_url: str) -> Command:
     return Command(tmp_path)
 
 
-def _running(command: Command, script: str) -> Command:
-    """Return a command that runs a script instead of `hookrow`."""
-    file = command.folder / "script.py"
-    file.write_text(f"{script}{MAIN}")
-    return Command(command.folder, (sys.executable, file))
-
-
 def _wait_until_ready(server: Serving, times: int) -> None:
     """Wait until this number of processes has started; a single one logs it before it listens."""
     eventually(lambda: server.log.count(READY) >= times or not server.is_running, seconds=START)
@@ -115,7 +99,7 @@ def test_a_hangup_at_any_moment_of_the_start(command: Command, workers: int) -> 
 def test_a_hangup_after_the_secrets_were_read(command: Command, workers: int) -> None:
     """A secret that changes after it was read, and before the handler is installed, is accepted."""
     options = ("--secret-file", "secrets", "--workers", workers)
-    with _running(command, ROTATING).starting(*options, HOOKROW_SECRET="") as server:
+    with patched(command.folder, ROTATING).starting(*options, HOOKROW_SECRET="") as server:
         _wait_until_ready(server, workers)
         for secret, status in ((NEW, 422), (SECRET, 401)):
             answers = {ask(server.port, request(b"", secret=secret)).status for _ in range(8)}
@@ -153,7 +137,7 @@ def _stop_with_a_hung_worker(server: Serving) -> int:
 
 def test_a_hung_worker_after_the_timeout(command: Command) -> None:
     """The worker is killed after the timeout, and the server exits."""
-    with _running(command, SHORT_TIMEOUT).starting("--workers", "2") as server:
+    with patched(command.folder, SHORT_TIMEOUT).starting("--workers", "2") as server:
         hung = _stop_with_a_hung_worker(server)
         assert server.ended() == 0
     assert f"Worker {hung} did not stop in time; killed." in server.log
@@ -161,7 +145,7 @@ def test_a_hung_worker_after_the_timeout(command: Command) -> None:
 
 def test_workers_that_fail_to_start(command: Command) -> None:
     """The server stops, because their replacements would fail, too."""
-    with _running(command, FAILING).starting("--workers", "2") as server:
+    with patched(command.folder, FAILING).starting("--workers", "2") as server:
         assert server.ended() == 3
     assert "A worker failed to start; stopping the server." in server.log
 
