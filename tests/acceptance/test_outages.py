@@ -2,23 +2,17 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
-from contract import arrival, fill, opens, statuses
-from homes import OURS, SQLHome
 from traffic import Load
 
 from command import Serving, patched
-from hookrow.core.rules import lookup_keys
 from hookrow.migrations import sql
-from hookrow.receiver.recorder import record
-from hookrow.stores import Unavailable
-from hookrow.stores.sql import SQLStore
 from postgres import Server
-from wire import ADA, eventually
+from wire import eventually
 
 DEADLINE = 2.0
 """In seconds; a shorter time limit for responses, to which a busy machine may add `SLACK`."""
@@ -94,24 +88,3 @@ def test_a_freeze(service: Service, own_postgres: Server) -> None:
     """The database accepts data, but does not reply until after the deadline."""
     with service.survives(), own_postgres.frozen():
         time.sleep(DEADLINE + 1)
-
-
-def test_a_transaction_times_out(own_postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction ends although the server does not reply, and the next one succeeds.
-
-    A store can be created while the server accepts connections but does not reply.
-    """
-    monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.5)
-    url, arrivals = own_postgres.create(), [arrival(opens(ADA, "m-ada"))]
-    with closing(SQLHome(url, OURS)) as home:
-        fill(home)
-    with own_postgres.frozen():
-        store = SQLStore(url)
-    with closing(store):
-        with (
-            pytest.raises(Unavailable),
-            store.transaction() as transaction,
-            own_postgres.frozen(),
-        ):
-            transaction.find(lookup_keys(arrivals))
-        assert statuses(record(store, arrivals)) == [200]

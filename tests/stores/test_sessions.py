@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 
 from copying import replace
 from hookrow import Schema
+from hookrow.core.rules import lookup_keys
 from hookrow.receiver.recorder import record
 from hookrow.stores import Locked, Unavailable, timeouts
 from hookrow.stores.sql import SQLStore
@@ -164,6 +165,17 @@ def test_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.Mon
     store.close()
     with pytest.raises(Unavailable), limited_to(0.1), store.database.session():
         pass
+
+
+def test_server_that_freezes_while_writing(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction ends although the server does not respond, and the next one succeeds."""
+    monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.5)
+    with pytest.raises(Unavailable), store.transaction() as transaction:  # noqa: SIM117 - stops in it
+        with stopped(pid_of(transaction._connection)):
+            transaction.find(lookup_keys([OPENED]))
+    assert statuses(record(store, [OPENED])) == [200]
 
 
 def test_nested_watch(monkeypatch: pytest.MonkeyPatch) -> None:
