@@ -77,17 +77,15 @@ class Home:
         """Create a person and a dispatch for each message that the provider has sent."""
         emails = [f"person-{number}@example.com" for number in range(people)]
         messages = [self.api.send(each) for each in emails]
-        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
         with closing(sqlite3.connect(self.command.folder / "hookrow.db")) as database, database:
-            for id_, (email, message) in enumerate(zip(emails, messages, strict=True), 1):
-                database.execute(
-                    "INSERT INTO hookrow_subscribers (id, email) VALUES (?, ?)", (id_, email)
-                )
-                database.execute(
-                    "INSERT INTO hookrow_dispatches (id, subscriber_id, provider_message_id, "
-                    "created_at) VALUES (?, ?, ?, ?)",
-                    (id_, id_, message, now),
-                )
+            database.executemany(
+                "INSERT INTO hookrow_subscribers (id, email) VALUES (?, ?)", enumerate(emails, 1)
+            )
+            database.executemany(
+                "INSERT INTO hookrow_dispatches (subscriber_id, provider_message_id, created_at) "
+                "VALUES (?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'))",
+                enumerate(messages, 1),
+            )
         return messages
 
 

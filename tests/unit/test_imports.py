@@ -15,17 +15,8 @@ import hookrow
 SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
-    *(
-        "core.notification",
-        "core.optional",
-        "core.rules",
-        "core.log_entry",
-        "core.result",
-        "core.schema",
-        "core.sizes",
-        "providers",
-    ),
-    *("providers.postmark", "http", "errors"),
+    *("core.notification", "core.optional", "core.rules", "core.log_entry", "core.result"),
+    *("core.schema", "core.sizes", "providers", "providers.postmark", "http", "errors"),
 )
 
 # The modules that the core may import: values and their types, and msgspec for parsing.
