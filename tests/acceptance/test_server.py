@@ -284,7 +284,8 @@ def test_longest_stop(command: Command, filled: str) -> None:
     """
     assert GRACE_PERIOD + DEADLINE + SWEEP_EVERY <= DRAIN_TIMEOUT
     longest = DRAIN_TIMEOUT + RECORD_TIMEOUT + 4 * TASK_TIMEOUT
-    assert longest <= LONGEST_STOP < STOP_TIMEOUT < _systemd_timeout()
+    (until_killed,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)  # by systemd
+    assert longest <= LONGEST_STOP < STOP_TIMEOUT < int(until_killed)
     spool = command.folder / "spool.db"
     with Command(command.folder).serving("--spool", spool) as server, ExitStack() as stack:
         unread, stuck, *posting = [stack.enter_context(Connection(server.port)) for _ in range(50)]
@@ -340,12 +341,6 @@ def send_until_disconnected(connection: Connection) -> None:
     with suppress(ConnectionError):
         while True:
             connection.send(head("/", method="GET") * 1000)
-
-
-def _systemd_timeout() -> int:
-    """Return after how many seconds systemd kills a server that stops."""
-    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
-    return int(seconds)
 
 
 @pytest.mark.usefixtures("filled")
