@@ -27,7 +27,7 @@ from receiving import (
 
 from hookrow import Arrival, ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
 from hookrow.core.result import Result
-from hookrow.core.rules import PROBE
+from hookrow.core.rules import PROBE, TEST_MESSAGE_ID, TEST_RECIPIENT
 from hookrow.receiver.spool import Spool
 from wire import ADA, PATIENCE, SECRET, eventually
 
@@ -202,17 +202,19 @@ def test_an_exception_in_on_outcome_affects_no_response(
     assert ADA not in message
 
 
-def test_the_probe_of_a_check_calls_no_hook() -> None:
-    """The other notifications of its group do."""
+def test_probes_and_tests_of_a_webhook_call_no_hook() -> None:
+    """The other notifications of their group do."""
     outcomes: list[Outcome] = []
-    database = people("ada")
-    receiver = receive(database, on_refused=lambda _, outcome: outcomes.append(outcome))
+    database, test = people("ada"), {"Recipient": TEST_RECIPIENT, "MessageID": TEST_MESSAGE_ID}
+    receiver = receive(
+        database, acknowledge_tests=True, on_refused=lambda _, outcome: outcomes.append(outcome)
+    )
     with closing(receiver):
         answers = [fill_transaction(receiver, database)]
-        for recipient in (PROBE, "nobody@example.com"):
-            answers += [queue(receiver, delivery("ada", Recipient=recipient))]
+        for changed in (test, {"Recipient": PROBE}, {"Recipient": "nobody@example.com"}):
+            answers += [queue(receiver, delivery("ada") | changed)]
         database.opened.set()
-        assert [*map(status, answers)] == [200, 404, 404]
+        assert [*map(status, answers)] == [200, 200, 404, 404]
     assert outcomes == [Refusal.SUBSCRIBER_NOT_FOUND.refused()]
 
 
