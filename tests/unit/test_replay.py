@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count, repeat
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Change, Outcome, Refusal, SetSuppression, Source, Suppressible
 from hookrow.core.result import Result
 from hookrow.providers.postmark import Postmark, parse
+from hookrow.receiver import recorder
+from hookrow.receiver import replay as replaying
 from hookrow.receiver.recorder import keep_failed
 from hookrow.receiver.replay import arrivals_of, replay
-from hookrow.stores import Rejected, Unavailable
+from hookrow.stores import Conflict, Rejected, Unavailable
 from hookrow.stores.memory import MemoryStore
 from wire import ADA
 
@@ -114,6 +117,21 @@ def test_a_locked_row_is_retried(
     assert database.begun[:2] == [True, False]
     entry = next(each for each in database.logged() if each.recipient == ADA)
     assert (entry.attempts, entry.retry_at is None) == (1, released)
+
+
+@pytest.mark.parametrize("pause", [1.7, 2.1])
+def test_a_conflict_is_retried_for_five_seconds(
+    database: Database, monkeypatch: pytest.MonkeyPatch, pause: float
+) -> None:
+    clock = count(step=pause)
+    now = [next(clock)]
+    monkeypatch.setattr(recorder, "sleep", lambda _: now.append(next(clock)))
+    for module in (recorder, replaying):
+        monkeypatch.setattr(module, "monotonic", lambda: now[-1])
+    database.faults = repeat(Conflict("40P01"))
+    with pytest.raises(Conflict):
+        replay(database, suppressions("ada"))
+    assert len(database.begun) == 4
 
 
 def test_notifications_before_an_outage_stay_recorded(database: Database) -> None:
