@@ -42,22 +42,16 @@ def check_options(*, group: object, backlog: object, deadline: object) -> None:
         )
 
 
-def leading(
-    items: Iterable[T],
-    size: Callable[[T], int],
-    *,
-    most: float = inf,
-    largest: int = LARGEST_GROUP,
-) -> list[T]:
+def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:
     """Return the leading items that form one group.
 
-    A group has at most `most` items, and at most `largest` bytes unless it is a single item.
+    A group has at most `most` items, and at most `LARGEST_GROUP` bytes unless it is a single item.
     """
     group: list[T] = []
     total = 0
     for item in items:
         total += size(item)
-        if group and total > largest:
+        if group and total > LARGEST_GROUP:
             break
         group.append(item)
         if len(group) == most:

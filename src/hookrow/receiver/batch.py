@@ -10,7 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import attrgetter
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from hookrow.concurrency import close_at_exit, close_thread_connections, reset_after_fork
-from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, leading
+from hookrow.core.sizes import CAPACITY, LARGEST_GROUP
 from hookrow.observability.logging import describe_bug
 
 if TYPE_CHECKING:
@@ -41,9 +40,6 @@ class _Waiter(msgspec.Struct):
     size: int
     reply: Callable[[Any], object] | None
     loop_queue: _LoopQueue | None = None
-
-
-_size_of = attrgetter("size")
 
 
 class _LoopQueue(msgspec.Struct, eq=False):
@@ -233,10 +229,14 @@ class BatchWriter(Generic[T, R]):
         with suppress(Empty):
             while len(pending) < self._group:
                 pending.extend(self._queue.get_nowait())
+        group: list[_Waiter] = []
+        size = 0
         with self._lock:
-            group = leading(pending, _size_of, most=self._group, largest=self._largest)
-            for _ in group:
-                pending.popleft()
+            while pending and len(group) < self._group:
+                size += pending[0].size
+                if group and size > self._largest:
+                    break
+                group.append(pending.popleft())
             self._release(group)
         return group
 
