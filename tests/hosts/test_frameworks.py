@@ -25,12 +25,18 @@ from wire import ADAS, DELIVERY, ENDPOINT, SECRET, STRANGER
 
 TERMINATED = {"wsgi.input_terminated": True}
 DELIVERED = DELIVERY.replace(ADAS.encode(), b"m-1").replace(b"ada@", b"Ada@")
+SAVE = wire.head("/dispatches?email=ada@example.com&message_id=m-1", length=0)
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     with receiving(GatedStore()) as receiver:
         yield receiver
+
+
+def delivered_at(port: int) -> str:
+    """Return the delivery time that an example has for the saved dispatch."""
+    return str(json.loads(wire.get(port, "/dispatches/m-1").body)["delivered_at"])
 
 
 # Litestar 2.25 and later warn of the example's query parameters.
@@ -52,11 +58,9 @@ class TestExamples:
 
     def test_recorded(self, port: int) -> None:
         """The application saves a dispatch, and returns what the receiver has recorded on it."""
-        save = wire.head("/dispatches?email=ada@example.com&message_id=m-1", length=0)
-        assert wire.ask(port, save).status == 201
+        assert wire.ask(port, SAVE).status == 201
         assert wire.ask(port, wire.request(DELIVERED, f"/mail{ENDPOINT}")).status == 200
-        found = wire.get(port, "/dispatches/m-1")
-        assert json.loads(found.body)["delivered_at"].startswith("2026-03-04")
+        assert delivered_at(port).startswith("2026-03-04")
         assert wire.get(port, "/dispatches/m-2").status == 404
 
     @pytest.mark.parametrize(
@@ -73,6 +77,23 @@ class TestExamples:
         """The endpoint is below the mount path only, without a redirect, and accepts POST only."""
         answer = wire.ask(port, wire.request(b"{", path, method=method, secret=secret))
         assert (answer.status, answer.header("location")) == (status, None)
+
+
+@pytest.mark.parametrize("host", ["fastapi", "flask"])
+def test_an_endpoint_whose_tables_are_created_later(
+    host: str, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application factory's endpoint responds with 503, and then records without a restart."""
+    monkeypatch.setattr("hookrow.stores.sql.store.VERIFY_EVERY", 0.1)
+    monkeypatch.setattr("hookrow.receiver.recorder.PAUSE_AFTER_OUTAGE", 0.1)
+    with example_serving(host, empty_database_url) as port:
+        sent = wire.request(DELIVERED, f"/mail{ENDPOINT}")
+        assert wire.ask(port, sent).status == 503
+        upgrade(empty_database_url, Schema())
+        wire.eventually(lambda: wire.ask(port, sent).status == 404)
+        assert wire.ask(port, SAVE).status == 201
+        assert wire.ask(port, sent).status == 200
+        assert delivered_at(port).startswith("2026-03-04")
 
 
 class TestFastAPI:
