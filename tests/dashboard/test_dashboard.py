@@ -17,13 +17,12 @@ from copying import replace
 from hookrow import Arrival, RequestHead, testing
 from hookrow.core.result import Result
 from hookrow.dashboard import Dashboard
-from hookrow.dashboard.queries import last_id
 from hookrow.providers import Part, postmark
 from hookrow.providers.resend import Resend
 from hookrow.receiver.recorder import record
-from hookrow.statistics import Delays, Period, SearchResult, Statistics
+from hookrow.statistics import Delays, Period, Statistics
 from hookrow.stores import Store, Unavailable
-from hookrow.stores.log import LogReader, Query, RequestKind
+from hookrow.stores.log import Query, RequestKind
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from visitor import MOUNT, Visitor, ask, head, receive
@@ -119,17 +118,35 @@ WRONG: list[tuple[str, dict[str, str], int, str]] = [
     ("/notifications", {"recipient": "x" * 1001}, 400, "recipient contains NUL or more"),
     ("/notifications", {"<b>": "1"}, 400, "Unknown field"),
     ("/notifications", {str(n): "1" for n in range(101)}, 400, "There are too many fields"),
+    ("/suppressions", {"list": "8"}, 400, "There is no list"),
+    ("/suppressions", {"since": "x"}, 400, "since must be a time"),
+    ("/suppressions", {"before": "x"}, 400, "before must be the position of a row."),
+    ("/suppressions", {"after": "2026/ix"}, 400, "after must be the position of a row."),
+    ("/suppressions", {"email": ADA}, 400, "Unknown field"),
 ]
 
 
 @IN_BOTH_STORES
 def test_wrong_queries(visitor: Visitor) -> None:
-    """A missing or impossible argument returns 400, an unknown row or notification 404."""
+    """A missing or impossible argument returns 400, an unknown row or notification 404.
+
+    The error links to a page without arguments.
+    """
     for path, query, status, message in WRONG:
         response = visitor.get(path, **query)
         assert (response.status, query) == (status, query)
-        assert message in response.body.decode()
-        assert "<b>" not in response.body.decode()
+        page = response.body.decode()
+        assert message in page
+        assert "<b>" not in page
+        other = "suppressions" if path == "/suppressions" else "notifications"
+        assert f'<a href="./{other}">Go to the {other}</a>' in page
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+def test_a_position_that_the_database_rejects(visitor: Visitor) -> None:
+    response = visitor.get("/suppressions", after="2026-03-04 05:06:07+00/sx")
+    assert response.status == 400
+    assert b"before and after must be the position of a row." in response.body
 
 
 @IN_BOTH_STORES
@@ -205,15 +222,8 @@ class TestNotifications:
 
     def test_a_long_log(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A search that ends before the start of the log says so and links to the rest."""
-
-        def search_one(
-            log: LogReader, query: Query, *, before: int | None = None, limit: int
-        ) -> SearchResult:
-            id_ = (before or last_id(log) + 1) - 1
-            entries = log.newest(replace(query, ids=[id_]), limit=limit, bodies=False)
-            return SearchResult(entries, id_ if id_ > 1 else None)
-
-        monkeypatch.setattr("hookrow.dashboard.queries.search", search_one)
+        monkeypatch.setattr("hookrow.statistics.log_search.BUDGET", 0)
+        monkeypatch.setattr("hookrow.statistics.log_search.NARROWEST", 1)
         store = MemoryStore()
         rare = testing.delivery("eve@example.com", "old", at=AT)
         receive(store, {"x": 1}, {"x": 2}, rare, {"x": 4}, {"x": 5})

@@ -5,7 +5,6 @@ import csv
 import html
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl
@@ -14,7 +13,6 @@ import pytest
 from werkzeug.test import Client
 
 import asgi_client
-import world
 from hookrow import Response, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, download, suppressions
@@ -22,7 +20,6 @@ from hookrow.dashboard.app import SECURITY
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_suppressions import MemorySuppressions
-from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from visitor import Visitor, ask, head, receive
 from wire import ADA, ADAS, AT, PATIENCE, eventually
@@ -138,26 +135,6 @@ def test_filters(visitor: Visitor) -> None:
     week = timedelta(days=7)
     days = {f"{now - week:%Y-%m-%d}" for now in (before, datetime.now(UTC))}  # two at midnight
     assert any(f'href="?reason=%3Cb%3E&amp;since={day}' in page for day in days)
-
-
-def test_wrong_queries(postgres_url: str) -> None:
-    """An impossible argument returns 400, with a link to the page without arguments."""
-    world.fill(postgres_url)
-    with closing(SQLStore(postgres_url)) as store:
-        visitor = Visitor(store)
-        for query, message in (
-            ({"list": "8"}, "There is no list"),
-            ({"since": "x"}, "since must be a time"),
-            ({"before": "x"}, "before must be the position of a row."),
-            ({"after": "2026/ix"}, "after must be the position of a row."),
-            ({"after": "2026-03-04 05:06:07+00/sx"}, "position of a row."),
-            ({"email": ADA}, "Unknown field"),
-        ):
-            response = visitor.get(PATH, **query)
-            page = response.body.decode()
-            assert (response.status, message in page) == (400, True), query
-            assert '<a href="./suppressions">Go to the suppressions</a>' in page
-        visitor.dashboard.close(PATIENCE)
 
 
 def test_a_search_that_takes_long(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
