@@ -1,9 +1,7 @@
 """Other providers: several events in a request, signed bodies, and responses of the provider's."""
 
 import json
-from asyncio import new_event_loop
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +28,7 @@ from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.receiver.responder import combine
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores.memory import MemoryStore
+from wire import post_together
 
 IGNORED = plain(200, "Ignored")
 
@@ -63,43 +62,18 @@ def event(name: str, **more: object) -> dict[str, Any]:
 BAD = {"id": "e-0", "type": "mail.queued"}
 
 
-def receiver_of(database: Database, provider: Any = None, **options: Any) -> Receiver:  # noqa: ANN401
-    return Receiver(provider or Courier(), database, **options)
-
-
-def in_thread(receiver: Receiver, request: Request) -> Response:
-    return receiver(request)
-
-
 def in_loop(receiver: Receiver, request: Request) -> Response:
-    loop, future = new_event_loop(), Future[Response]()
-
-    def reply(response: Response) -> None:
-        future.set_result(response)
-        loop.stop()
-
-    loop.call_soon(receiver.submit, request, loop, reply)
-    loop.call_later(20, loop.stop)
-    loop.run_forever()
-    loop.close()
-    return future.result(0)
-
-
-def directly(receiver: Receiver, request: Request) -> Response:
-    return receiver.record_directly(request)
+    [response] = post_together(receiver, [request])
+    return response
 
 
 Post = Callable[[Receiver, Request], Response]
-every_host = pytest.mark.parametrize("post", [in_thread, in_loop, directly])
+in_thread: Post = Receiver.__call__
+every_host = pytest.mark.parametrize("post", [in_thread, in_loop, Receiver.record_directly])
 
 
-def post_events(
-    post: Post,
-    database: Database,
-    *events: dict[str, Any],
-    **options: Any,  # noqa: ANN401 - of Receiver
-) -> Response:
-    with closing(receiver_of(database, **options)) as receiver:
+def post_events(post: Post, database: Database, *events: dict[str, Any]) -> Response:
+    with closing(Receiver(Courier(), database)) as receiver:
         return post(receiver, Request(head(), json.dumps(events).encode() + b"!"))
 
 
@@ -134,7 +108,7 @@ def test_a_request_without_events_is_acknowledged(post: Post) -> None:
 @every_host
 def test_a_signature_that_is_not_valid(post: Post) -> None:
     database = people()
-    with closing(receiver_of(database)) as receiver:
+    with closing(Receiver(Courier(), database)) as receiver:
         response = post(receiver, Request(head(), b"[]"))
     assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Signature")
     assert not database.logged()
@@ -161,15 +135,11 @@ def test_an_object_of_another_class() -> None:
 
 
 def test_responses_are_combined() -> None:
-    responses = {status: plain(status, "") for status in (200, 400, 404, 422, 503)}
     for statuses, expected in (
-        ((), 200),
-        ((200, 200), 200),
-        ((200, 404, 422), 404),
-        ((422, 400), 422),
-        ((404, 503, 200), 503),
+        *(((), 200), ((200, 200), 200), ((200, 404, 422), 404)),
+        *(((422, 400), 422), ((404, 503, 200), 503)),
     ):
-        assert combine([responses[each] for each in statuses]).status == expected
+        assert combine([plain(each, "") for each in statuses]).status == expected
 
 
 def test_an_event_that_changed_between_two_attempts_is_the_same() -> None:
