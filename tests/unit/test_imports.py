@@ -15,8 +15,8 @@ import hookrow
 SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
-    *("core.notification", "core.optional", "core.rules", "core.log_entry", "core.result"),
-    *("core.schema", "core.sizes", "providers", "providers.postmark", "http", "errors"),
+    *(f"core.{path.stem}" for path in sorted((SOURCE / "core").glob("[!_]*.py"))),
+    *("providers", "providers.postmark", "http", "errors"),
 )
 
 # The modules that the core may import: values and their types, and msgspec for parsing.

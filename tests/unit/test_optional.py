@@ -128,11 +128,7 @@ def test_hookrows_own_tables_have_the_columns() -> None:
     [
         ({}, ("click",), r"'click', but 'sends' has no column 'clicked_at': map it"),
         ({"bounce_type": "kind"}, (), "'bounce_type' without 'bounced_at'"),
-        (
-            {},
-            ("clicks",),
-            "has 'clicks': use 'click', 'bounce', 'complaint', 'first_open'",
-        ),
+        ({}, ("clicks",), "has 'clicks': use 'click', 'bounce', 'complaint', 'first_open'"),
     ],
 )
 def test_a_schema_without_the_columns(

@@ -148,11 +148,7 @@ def test_the_readable_fields_of_an_unsupported_body_are_returned() -> None:
         (SUPPRESSION, {"SuppressionReason": " "}, "SuppressionReason is not a string with visible"),
         (DELIVERY, {"RecordType": "Inbound"}, "RecordType Inbound is not supported."),
         (DELIVERY, {"RecordType": "Click"}, "ReceivedAt is missing or null."),
-        (
-            DELIVERY,
-            {"RecordType": "Bounce", "Email": ""},
-            "Email is not a string",
-        ),
+        (DELIVERY, {"RecordType": "Bounce", "Email": ""}, "Email is not a string"),
         (DELIVERY, {"RecordType": "SpamComplaint"}, "Email is missing or null."),
         (DELIVERY, {"RecordType": "Bounce", "Email": "a@x"}, "BouncedAt is missing or null."),
         (DELIVERY, {"RecordType": ""}, "RecordType is not a string with visible characters."),

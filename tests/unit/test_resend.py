@@ -210,15 +210,9 @@ def test_events(payload: dict[str, Any], notification: object) -> None:
         (event("email.sent"), Unsupported("email.sent", *ADAS)),
         (event("email.bounced") | {"created_at": "soon"}, Unsupported("email.bounced", *ADAS)),
         (event("domain.created", to=None), Unsupported("domain.created", None, "m-ada")),
-        (
-            event() | {"created_at": "soon"},
-            Unsupported("email.delivered", *ADAS),
-        ),
+        (event() | {"created_at": "soon"}, Unsupported("email.delivered", *ADAS)),
         (event() | {"created_at": 5}, Unsupported("email.delivered", *ADAS)),
-        (
-            event("suppression.added", origin=" "),
-            Unsupported("suppression.added", *ADAS),
-        ),
+        (event("suppression.added", origin=" "), Unsupported("suppression.added", *ADAS)),
         ({"type": 1, "data": {"to": 1, "email_id": []}}, Unsupported(None, None, None)),
         ({}, Unsupported()),
         ([], Unsupported()),

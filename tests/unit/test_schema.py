@@ -169,10 +169,7 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
         ({"messages": Role("m", empty="")}, "'messages' has empty='', but no column"),
         (members(empty="") | {"reasons": {"*": 9}}, "but `reasons` has integers"),
         (members(empty="") | {"reasons": {"Spam": ""}}, "which is also a value in `reasons`"),
-        (
-            members({"suppressed_at": "at"}, where={"at": None}),
-            "'subscribers' hides rows by 'at'",
-        ),
+        (members({"suppressed_at": "at"}, where={"at": None}), "'subscribers' hides rows by 'at'"),
     ],
 )
 def test_an_invalid_schema_is_rejected(given: Mapping[str, Any], message: str) -> None:
