@@ -163,16 +163,18 @@ def post(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Response:
     return receiver(request(payload))
 
 
-def fill_transaction(receiver: Receiver, database: Database) -> Future[Response]:
-    """Queue Ada's delivery, and block its transaction: the next notifications form a group."""
+def fill_transaction(
+    receiver: Receiver, database: Database, *waiting: bytes | Mapping[str, Any]
+) -> list[Future[Response]]:
+    """Queue Ada's delivery and block its transaction, while the others wait for the next one."""
     database.opened.clear()
-    future = _post_in_thread(receiver, delivery("ada"))
+    first = _post_in_thread(receiver, delivery("ada"))
     assert database.reached.wait(PATIENCE)
-    return future
+    return [first, *(_queue(receiver, payload) for payload in waiting)]
 
 
-def queue(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Future[Response]:
-    """Queue a request in a thread, and return when it is in the queue."""
+def _queue(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Future[Response]:
+    """Post a request in a thread, and return when it is in the queue."""
     waiting = receiver._writers[0].waiting()
     future = _post_in_thread(receiver, payload)
     eventually(lambda: receiver._writers[0].waiting() > waiting)

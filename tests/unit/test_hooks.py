@@ -33,6 +33,10 @@ class RecordingHook:
         self.threads.add(threading.current_thread())
         self.calls.append((arrival, outcome))
 
+    async def in_loop(self, arrival: Arrival, outcome: Recorded | Refused) -> None:
+        """Do the same as a coroutine, which waits at the gate without blocking its loop."""
+        await asyncio.to_thread(self, arrival, outcome)
+
 
 def hooks(on_recorded: Hook) -> Hooks:
     return Hooks({Recorded: on_recorded})
@@ -258,13 +262,8 @@ def test_call_that_hangs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, is_async: bool
 ) -> None:
     recording, now = RecordingHook(opened=False), 1000.0
-
-    async def wait(arrival: Arrival, outcome: Recorded) -> None:
-        await asyncio.to_thread(recording, arrival, outcome)
-
-    hook: Hook = wait if is_async else recording
     monkeypatch.setattr("hookrow.receiver.hooks.monotonic", lambda: now)
-    with closing(hooks(hook)) as calls:
+    with closing(hooks(recording.in_loop if is_async else recording)) as calls:
         call(calls, 1)
         assert recording.reached.wait(PATIENCE)
         for now in (1030.0, 1030.1, 1099.0):  # noqa: B007 - the clock
@@ -276,11 +275,7 @@ def test_call_that_hangs(
 @pytest.mark.parametrize("is_async", [False, True])
 def test_no_response_waits_for_a_hook(*, is_async: bool) -> None:
     database, hanging = people("ada", "bea"), RecordingHook(opened=False)
-
-    async def hang(arrival: Arrival, outcome: Recorded) -> None:
-        await asyncio.to_thread(hanging, arrival, outcome)
-
-    receiver = receive(database, on_recorded=hang if is_async else hanging)
+    receiver = receive(database, on_recorded=hanging.in_loop if is_async else hanging)
     assert receiver(request(delivery("ada"))).status == 200
     assert hanging.reached.wait(PATIENCE)
     answers = [receiver(request(delivery("ada"))).status for _ in range(40)]

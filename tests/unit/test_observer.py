@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from receiving import delivery, fill_transaction, head, people, post, queue, receive
+from receiving import delivery, fill_transaction, head, people, post, receive
 from werkzeug.test import Client
 
 import asgi_client
@@ -58,8 +58,7 @@ def test_gauges_and_a_notification_beyond_the_backlog(observer: Mock, tmp_path: 
     receiver = receive(database, backlog=1, observer=observer, spool=tmp_path / "spool")
     [gauges] = observer.start.call_args.args
     with closing(receiver):
-        fill_transaction(receiver, database)
-        queue(receiver, delivery("ada"))
+        fill_transaction(receiver, database, delivery("ada"))
         assert post(receiver, delivery("ada")).status == 503
         assert (gauges.backlog(), gauges.spooled()) == (1, 1)
         receiver.admit(head())

@@ -19,7 +19,6 @@ from receiving import (
     head,
     people,
     post,
-    queue,
     receive,
     request,
     suppression,
@@ -57,10 +56,9 @@ def test_the_extreme_limits_are_accepted() -> None:
 def test_notifications_that_arrive_during_a_commit_share_the_next_transaction() -> None:
     database = people("ada", "bea", "carl")
     with closing(receive(database)) as receiver:
-        answers = [fill_transaction(receiver, database)]
         mismatch = delivery("carl", MessageID="m-ada")
-        for payload in (delivery("bea"), delivery("nobody"), mismatch, suppression("bea")):
-            answers += [queue(receiver, payload)]
+        others = delivery("bea"), delivery("nobody"), mismatch, suppression("bea")
+        answers = fill_transaction(receiver, database, *others)
         assert not any(answer.done() for answer in answers)
         database.opened.set()
         assert [*map(status, answers)] == [200, 200, 404, 400, 200]
@@ -72,10 +70,10 @@ def test_notifications_that_arrive_during_a_commit_share_the_next_transaction() 
 def test_the_text_of_a_group_is_limited(more: int, groups: int) -> None:
     """The statements have at most 8 MiB, and 28 bytes for each byte of a body."""
     database = people("ada", "bea")
+    sizes = 100_000, 8 * 1024 * 1024 // 28 - 100_000 + more
     with closing(receive(database)) as receiver:
-        answers = [fill_transaction(receiver, database)]
-        for size in (100_000, 8 * 1024 * 1024 // 28 - 100_000 + more):
-            answers += [queue(receiver, encode(delivery("bea")).ljust(size))]
+        bodies = [encode(delivery("bea")).ljust(size) for size in sizes]
+        answers = fill_transaction(receiver, database, *bodies)
         database.opened.set()
         assert [*map(status, answers)] == [200] * 3
     assert len(database.groups) == groups
@@ -95,8 +93,7 @@ def test_record_directly_records_in_the_calling_thread_also_after_close() -> Non
 def test_after_the_deadline_the_group_is_recorded() -> None:
     database = people("ada", "bea")
     with closing(receive(database, deadline=0.05)) as receiver:
-        answers = [fill_transaction(receiver, database)]
-        answers += [queue(receiver, each) for each in (delivery("bea"), CLICK)]
+        answers = fill_transaction(receiver, database, delivery("bea"), CLICK)
         assert [*map(status, answers)] == [503, 503, 422]
         assert database.logged() == []
         database.opened.set()
@@ -128,8 +125,7 @@ def test_the_queue_is_limited_in_number_and_bytes(
     payload, click = delivery("ada", Details=details), CLICK | {"Details": details}
     with closing(receive(database, backlog=backlog, spool=path)) as receiver:
         receiver._tasks.clear()  # nothing drains the spool
-        answers = [fill_transaction(receiver, database)]
-        answers += [queue(receiver, payload) for _ in range(room)]
+        answers = fill_transaction(receiver, database, *[payload] * room)
         assert [post(receiver, each).status for each in (payload, click)] == [503, 422]
         database.opened.set()
         assert [*map(status, answers)] == [200] * (1 + room)
@@ -146,7 +142,7 @@ def test_close_spools_the_notifications_that_are_not_recorded(
     database, spool = people("ada", "bea", "carl"), tmp_path / "spool.db"
     receiver = receive(database, group=1, spool=spool)
     receiver._tasks.clear()
-    answers = [fill_transaction(receiver, database)]
+    answers = fill_transaction(receiver, database)
     waiting = [delivery(name) for name in ("ada", "bea", "carl")]
     for each in waiting[1:]:  # without a thread that would wait for the response
         [arrival] = cast("list[Arrival]", receiver._arrivals(request(each)))
@@ -163,8 +159,7 @@ def test_close_records_the_queue_and_ends_all_threads(tmp_path: Path) -> None:
     database = people("ada", "bea", "carl")
     receiver = receive(database, group=1, sweep=True, spool=tmp_path / "spool.db")
     receiver.start()
-    answers = [fill_transaction(receiver, database)]
-    answers += [queue(receiver, delivery(name)) for name in ("bea", "carl")]
+    answers = fill_transaction(receiver, database, delivery("bea"), delivery("carl"))
     closer = Thread(target=receiver.close)
     closer.start()
     database.opened.set()
@@ -209,10 +204,10 @@ def test_probes_and_tests_of_a_webhook_call_no_hook() -> None:
     receiver = receive(
         database, acknowledge_tests=True, on_refused=lambda _, outcome: outcomes.append(outcome)
     )
+    changes = test, {"Recipient": PROBE}, {"Recipient": "nobody@example.com"}
     with closing(receiver):
-        answers = [fill_transaction(receiver, database)]
-        for changed in (test, {"Recipient": PROBE}, {"Recipient": "nobody@example.com"}):
-            answers += [queue(receiver, delivery("ada") | changed)]
+        others = (delivery("ada") | changed for changed in changes)
+        answers = fill_transaction(receiver, database, *others)
         database.opened.set()
         assert [*map(status, answers)] == [200, 200, 404, 404]
     assert outcomes == [Refusal.SUBSCRIBER_NOT_FOUND.refused()]
