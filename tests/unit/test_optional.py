@@ -80,12 +80,6 @@ def test_it_is_not_supported_unless_it_is_recorded(
     assert {name: made.dispatches[1][name] for name in columns} == columns
 
 
-def test_an_unrecorded_notification_is_refused_during_an_outage() -> None:
-    made = database([])
-    made.away = True
-    assert answer(made, CLICK) == [(422, "Webhook payload not supported")]
-
-
 def test_the_first_open_is_the_earliest() -> None:
     made = database(["first_opened_at"])
     hour = timedelta(hours=1)
