@@ -109,13 +109,12 @@ class _Transaction(MemoryTransaction):
         super().write(changes, entries)
 
 
-def people(*names: str, log: bool = True, **more: Any) -> Database:  # noqa: ANN401 - of MemoryStore
+def people(*names: str, log: bool = True) -> Database:
     """Return a database with a subscriber and a dispatch for each name; ids begin at 1."""
     return Database(
         log=MemoryLog() if log else None,
         subscribers={id_: {"email": f"{name}@example.com"} for id_, name in enumerate(names, 1)},
         dispatches={id_: sent(name, id_) for id_, name in enumerate(names, 1)},
-        **more,
     )
 
 
@@ -132,12 +131,12 @@ def dispatch(id_: int) -> RowId:
     return Suppressible.DISPATCH, id_
 
 
-def delivery(name: str, at: datetime = NOON, **more: object) -> dict[str, Any]:
-    return testing.delivery(f"{name}@example.com", f"m-{name}", at=at) | more
+def delivery(name: str, **more: object) -> dict[str, Any]:
+    return testing.delivery(f"{name}@example.com", f"m-{name}", at=NOON) | more
 
 
-def suppression(name: str, at: datetime = NOON, **more: object) -> dict[str, Any]:
-    return testing.suppression(f"{name}@example.com", f"m-{name}", at=at) | more
+def suppression(name: str, **more: object) -> dict[str, Any]:
+    return testing.suppression(f"{name}@example.com", f"m-{name}", at=NOON) | more
 
 
 def head(

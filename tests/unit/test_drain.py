@@ -10,16 +10,17 @@ from typing import Never
 import pytest
 from receiving import NOON, delivery, dispatch, encode, people, receive, request
 
-from hookrow import Arrival, Outcome, testing
+from hookrow import Arrival, Outcome, Postmark, testing
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import Change, SetTime
 from hookrow.core.result import Result
 from hookrow.core.rules import PROBE
-from hookrow.providers.postmark import parse
 from hookrow.receiver.drain import FAILED_AFTER, Drain
+from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.spool import Spool
 from hookrow.stores import StoreError, Unavailable
-from wire import PATIENCE, eventually
+from received import arrival
+from wire import PATIENCE, SECRET, eventually
 
 BROKEN = Unavailable("InternalError_ XX000")
 """An error that concerns one row; the database is available."""
@@ -52,10 +53,6 @@ def _in_log_of_ada(each: Change | LogEntry) -> bool:
     return isinstance(each, LogEntry) and each.recipient == "ada@example.com"
 
 
-def _read(body: bytes, at: datetime) -> Arrival:
-    return Arrival(parse(body), body, at)
-
-
 class Site:
     """A spool, and a database in memory."""
 
@@ -65,12 +62,12 @@ class Site:
         self.database = people("ada", "bea", log=log)
 
     def drain(self, on_outcomes: OnOutcomes = lambda *_: None, *, swept: bool = False) -> Drain:
-        return Drain(self.spool, self.database, _read, on_outcomes, bodies=True, swept=swept)
+        parse = ArrivalReader(Postmark(SECRET)).parse
+        return Drain(self.spool, self.database, parse, on_outcomes, bodies=True, swept=swept)
 
     def put(self, *bodies: bytes, at: datetime | None = None) -> None:
         """Put notifications into the spool, with a time of arrival or now."""
-        at = at or datetime.now(UTC)
-        self.spool.put([_read(body, at) for body in bodies])
+        self.spool.put([arrival(body, at) for body in bodies])
 
     def waiting(self) -> Mapping[bytes, int]:
         """Return the attempts of the entries in the spool, by body."""

@@ -11,10 +11,11 @@ from receiving import NOON, Database, encode, people, post, receive, sent, suppr
 from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow.core.result import Result
-from hookrow.providers.postmark import Postmark, parse
+from hookrow.providers.postmark import Postmark
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Unavailable
+from received import arrival
 from wire import ADA, PATIENCE, eventually
 
 
@@ -24,8 +25,7 @@ def opening(number: int) -> dict[str, Any]:
 
 
 def arrivals(*payloads: Any, ago: timedelta = timedelta()) -> list[Arrival]:  # noqa: ANN401 - payloads
-    at = datetime.now(UTC) - ago
-    return [Arrival(parse(encode(each)), encode(each), at) for each in payloads]
+    return [arrival(encode(each), datetime.now(UTC) - ago) for each in payloads]
 
 
 class Site:
