@@ -67,16 +67,20 @@ def test_notifications_and_groups(
     for payload in (delivery("ada"), delivery("eve"), b"{}"):
         receiver.record_directly(request(payload))
     counted = values(registry)
-    assert counted["hookrow_notifications_total{outcome=recorded,type=delivered}"] == 1
-    assert counted["hookrow_notifications_total{outcome=subscriber_not_found,type=delivered}"] == 1
-    assert counted["hookrow_notifications_total{outcome=unsupported,type=unsupported}"] == 1
-    assert counted["hookrow_attempts_total{result=committed}"] == 3
-    assert counted["hookrow_attempts_total{result=conflict}"] == 1
-    assert counted["hookrow_group_size_count{}"] == counted["hookrow_group_size_sum{}"] == 3
-    assert counted["hookrow_answer_seconds_count{}"] == 3
-    assert counted["hookrow_answer_seconds_sum{}"] > 0
-    assert counted["hookrow_lag_seconds_count{}"] == 2
-    assert abs(counted[NEWEST] - datetime.now(UTC).timestamp()) < 60
+    assert abs(counted.pop(NEWEST) - datetime.now(UTC).timestamp()) < 60
+    assert counted.pop("hookrow_answer_seconds_sum{}") > 0
+    assert counted.pop("hookrow_lag_seconds_sum{}") > 0
+    assert counted == {
+        "hookrow_notifications_total{outcome=recorded,type=delivered}": 1,
+        "hookrow_notifications_total{outcome=subscriber_not_found,type=delivered}": 1,
+        "hookrow_notifications_total{outcome=unsupported,type=unsupported}": 1,
+        "hookrow_attempts_total{result=committed}": 3,
+        "hookrow_attempts_total{result=conflict}": 1,
+        "hookrow_group_size_count{}": 3,
+        "hookrow_group_size_sum{}": 3,
+        "hookrow_answer_seconds_count{}": 3,
+        "hookrow_lag_seconds_count{}": 2,
+    }
 
 
 def test_refusals_and_late_responses(
