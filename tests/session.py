@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from command import HOOKROW, clean_environment
 from wire import PATIENCE, eventually, free_port, get, listens
@@ -24,6 +25,14 @@ def read_files(page: str) -> dict[str, str]:
     """Return the Python files of a page by name, which is in a comment at their top."""
     blocks = [block.partition("\n") for block in read_blocks(page, "python")]
     return {top.removeprefix("# "): code for top, _, code in blocks}
+
+
+def execute(*blocks: str) -> dict[str, Any]:
+    """Run code blocks one after another in one namespace; return its names."""
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+    return names
 
 
 def read_commands(session: str) -> list[tuple[str, str]]:

@@ -3,7 +3,6 @@
 import json
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ import django_host  # noqa: F401 - configures Django
 from hookrow import Arrival, Recorded, testing
 from hookrow.django import signals
 from hookrow.providers import postmark
-from session import read_files
+from session import execute, read_files
 from times import NOON
 
 PAGE = "docs/how-to/migrate-from-anymail.md"
@@ -22,13 +21,12 @@ def test_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     notified: list[str] = []
     support = SimpleNamespace(notify_support=notified.append)
     monkeypatch.setitem(sys.modules, "crm.support", support)
-    names: dict[str, Any] = {}
-    exec(read_files(PAGE)["crm/listeners.py"], names)
+    handle_complaint = execute(read_files(PAGE)["crm/listeners.py"])["handle_complaint"]
     try:
         for reason in ("HardBounce", "SpamComplaint"):
             payload = testing.suppression("ada@example.com", None, at=NOON, reason=reason)
             notification = postmark.parse(json.dumps(payload).encode())
             signals.send(Arrival(notification, b"{}", NOON), Recorded([]))
     finally:
-        signals.notification_recorded.disconnect(names["handle_complaint"], sender=None)
+        signals.notification_recorded.disconnect(handle_complaint, sender=None)
     assert notified == ["ada@example.com"]

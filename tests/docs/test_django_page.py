@@ -3,7 +3,6 @@
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core.checks import run_checks
@@ -20,7 +19,7 @@ from hookrow.django.commands import commands
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.tables.models import Dispatch, Subscriber
 from hookrow.testing import StoreContract
-from session import read_blocks
+from session import execute, read_blocks
 from wire import SECRET
 
 TEST = """
@@ -83,13 +82,12 @@ def test_own_models(tmp_path: Path, empty_database_url: str) -> None:
 
 def test_router(tmp_path: Path) -> None:
     """With the router, the admin uses the other database."""
-    named: dict[str, Any] = {}
-    exec(dict(FILES.findall(TEXT))["project/routers.py"], named)
+    router = execute(dict(FILES.findall(TEXT))["project/routers.py"])["MailRouter"]()
     settings = {"SECRET": SECRET, "DATABASE": "mail"}
     with (
         django_host.default(f"sqlite:///{tmp_path}/project.db"),
         django_host.alias(f"sqlite:///{tmp_path}/mail.db", name="mail"),
-        override_settings(HOOKROW=settings, DATABASE_ROUTERS=[named["MailRouter"]()]),
+        override_settings(HOOKROW=settings, DATABASE_ROUTERS=[router]),
     ):
         assert run_checks(tags=["hookrow"]) == []
         for alias in ("default", "mail"):

@@ -10,7 +10,7 @@ import pytest
 from hookrow import Postmark, Receiver, testing
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import SECRET, post
-from session import read_blocks, read_files
+from session import execute, read_blocks, read_files
 from times import HOUR, NOON
 
 ROWS = """
@@ -22,12 +22,10 @@ INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m-1
 def select_after(page: str, url: str, payloads: list[testing.Payload], query: str) -> list[Any]:
     """Post payloads to a receiver with the hook of a page; return the rows of a query."""
     [statement] = read_blocks(page, "sql")
-    [code] = read_files(page).values()
-    names: dict[str, Any] = {}
-    exec(code, names)
+    on_recorded = execute(*read_files(page).values())["on_recorded"]
     with closing(sqlite3.connect("hookrow.db")) as database:
         database.executescript(ROWS + statement)
-        receiver = Receiver(Postmark(SECRET), SQLStore(url), on_recorded=names["on_recorded"])
+        receiver = Receiver(Postmark(SECRET), SQLStore(url), on_recorded=on_recorded)
         with closing(receiver):
             assert [post(receiver, payload) for payload in payloads] == [(200, "")] * len(payloads)
         return database.execute(query).fetchall()

@@ -2,13 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 
 from command import Command
 from hookrow import Arrival, Opened, Recorded
-from session import read_files
+from session import execute, read_files
 from times import NOON
 
 FILES = read_files("docs/how-to/hooks-celery-rq.md")
@@ -31,54 +32,32 @@ class Celery:
         return decorate
 """
 
-RQ = """
-jobs = []
 
-
-class Queue:
-    def __init__(self, *, connection):
-        pass
-
-    def enqueue(self, name, *, job_id, **arguments):
-        jobs.append((name, job_id, arguments))
-"""
-
-REDIS = """
-class Redis:
-    def __init__(self, *, socket_timeout, socket_connect_timeout, retry):
-        pass
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a folder with the files of the page and the stand-ins."""
-    stand_ins = {"celery.py": CELERY, "rq.py": RQ, "redis.py": REDIS}
-    for name, text in (FILES | stand_ins).items():
-        (tmp_path / name).write_text(text)
-    return tmp_path
-
-
-def test_celery(folder: Path) -> None:
+def test_celery(tmp_path: Path) -> None:
     """The test on the page passes, and the receiver can be constructed."""
     assert len(FILES) == 6
+    for name, text in (FILES | {"celery.py": CELERY}).items():
+        (tmp_path / name).write_text(text)
     typed = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_hook.py")
-    done = Command(folder).execute(sys.executable, *typed)
+    done = Command(tmp_path).execute(sys.executable, *typed)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     built = ("-c", "import receiver; receiver.receiver.close()")
-    done = Command(folder).execute(sys.executable, *built, HOOKROW_SECRET="a-secret-of-the-page")
+    done = Command(tmp_path).execute(sys.executable, *built, HOOKROW_SECRET="a-secret-of-the-page")
     assert done.returncode == 0, done.stderr
 
 
-def test_rq(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rq(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hook enqueues one job with the key of the notification."""
-    monkeypatch.syspath_prepend(folder)
-    names: dict[str, Any] = {}
-    exec(FILES["rq_hook.py"], names)
+    jobs, redis, rq = SimpleNamespace(**execute(FILES["jobs.py"])), Mock(), Mock()
+    for name, module in {"jobs": jobs, "redis": redis, "rq": rq}.items():
+        monkeypatch.setitem(sys.modules, name, module)
     arrival = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
-    names["on_recorded"](arrival, Recorded([]))
-    key = names["idempotency_key"](arrival)
+    execute(FILES["rq_hook.py"])["on_recorded"](arrival, Recorded([]))
+    key = jobs.idempotency_key(arrival)
     arguments = {"key": key, "kind": "opened", "email": "ada@example.com", "detail": "m-1"}
-    assert sys.modules["rq"].jobs == [("worker.synchronize", key, arguments)]
-    for name in ("rq", "redis", "jobs"):
-        del sys.modules[name]
+    assert rq.Queue.mock_calls == [
+        call(connection=redis.Redis.return_value),
+        call().enqueue("worker.synchronize", job_id=key, **arguments),
+    ]
+    options = {"socket_timeout": 2, "socket_connect_timeout": 2, "retry": None}
+    assert redis.Redis.mock_calls == [call(**options)]

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -16,7 +15,7 @@ from hookrow import Refusal, Request, RequestHead, testing
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.server.app import Server
 from hookrow.server.settings import Settings
-from session import ROOT, read_blocks
+from session import ROOT, execute, read_blocks
 from wire import PATIENCE, SECRET
 
 PAGE = (ROOT / "docs/how-to/metrics.md").read_text(encoding="utf-8")
@@ -86,8 +85,7 @@ def test_every_python_block_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOOKROW_SECRET", SECRET)
     monkeypatch.setenv("HOOKROW_DATABASE_URL", sqlite_url)
     for block in read_blocks("docs/how-to/metrics.md", "python"):
-        names: dict[str, Any] = {}
-        exec(block, names)
+        names = execute(block)
         if "app" in names:
             path = "/mail/provider/webhooks"
             sent = {"json": {}, "headers": testing.headers(secret=SECRET)}

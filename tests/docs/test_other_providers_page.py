@@ -11,17 +11,14 @@ from hookrow import Receiver, Request, RequestHead
 from hookrow.http import ENDPOINT
 from hookrow.providers import resend
 from hookrow.stores.memory import MemoryStore
-from session import ROOT, read_files
+from session import ROOT, execute, read_files
 
 PAGE = "docs/how-to/other-providers.md"
 
 
 @pytest.fixture
 def courier() -> Any:  # noqa: ANN401 - defined on the page
-    code = read_files(PAGE)["courier.py"]
-    names: dict[str, Any] = {}
-    exec(code, names)
-    return names["Courier"]("a-token")
+    return execute(read_files(PAGE)["courier.py"])["Courier"]("a-token")
 
 
 def post(receiver: Receiver, body: bytes, token: bytes = b"a-token") -> int:

@@ -5,7 +5,6 @@ import re
 import shlex
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import werkzeug.test
@@ -20,7 +19,7 @@ from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.stores.memory import MemoryStore
 from hookrow.wsgi import WSGI
 from loopback import loopback
-from session import ROOT, read_blocks, read_commands, read_files
+from session import ROOT, execute, read_blocks, read_commands, read_files
 from wire import SECRET
 
 EXAMPLES = ROOT / "examples"
@@ -74,19 +73,14 @@ class TestCheck:
 
 
 class TestDashboard:
-    @staticmethod
-    def execute(name: str) -> dict[str, Any]:
-        """Run a file of the page; return its names."""
-        names: dict[str, Any] = {}
-        exec(read_files("docs/how-to/dashboard.md")[name], names)
-        return names
+    FILES = read_files("docs/how-to/dashboard.md")
 
     @pytest.mark.usefixtures("sqlite_url")
     def test_wsgi(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The password is required below the mount path, and only there."""
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("DASHBOARD_PASSWORD", "of-the-tests")
-        app = self.execute("dashboard_wsgi.py")["app"]
+        app = execute(self.FILES["dashboard_wsgi.py"])["app"]
         client = werkzeug.test.Client(app)
         assert client.get("/mail/dashboard/").status_code == 401
         assert client.get("/").status_code == 404
@@ -100,7 +94,7 @@ class TestDashboard:
         ],
     )
     def test_authorize(self, headers: list[tuple[bytes, bytes]], status: int) -> None:
-        authorize = self.execute("dashboard_sessions.py")["authorize"]
+        authorize = execute(self.FILES["dashboard_sessions.py"])["authorize"]
         dashboard = Dashboard(MemoryStore(), authorize=authorize)
         answer = dashboard.admit(RequestHead("GET", "/", headers))
         answer = answer or Response(200, b"", {})
@@ -108,7 +102,7 @@ class TestDashboard:
         assert answer.status == status
 
     def test_django(self) -> None:
-        urls = self.execute("project/urls.py")["urlpatterns"]
+        urls = execute(self.FILES["project/urls.py"])["urlpatterns"]
         with override_settings(ROOT_URLCONF=tuple(urls)):
             answer = Client().get("/mail/dashboard/")
         assert answer.headers["Location"] == "/admin/login/?next=/mail/dashboard/"

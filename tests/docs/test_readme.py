@@ -5,14 +5,13 @@ import shlex
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import asgi_client
 import hookrow
 from hookrow import testing
-from session import ROOT, read_blocks, read_commands, terminal
+from session import ROOT, execute, read_blocks, read_commands, terminal
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -45,20 +44,17 @@ def test_the_mounted_application_records(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("HOOKROW_SECRET", secret)
     monkeypatch.chdir(tmp_path)
     save, mount, *_ = blocks("python")
-    names: dict[str, Any] = {}
-    exec(save, {})
-    exec(mount, names)
+    execute(save)
+    app = execute(mount)["app"]
     payload = testing.delivery("ada@example.com", "m-1", at=datetime.now(UTC))
     for posted, expected in ((secret, (200, "")), ("another", (401, "Cannot verify webhook"))):
         sent = {"json": payload, "headers": testing.headers(secret=posted)}
-        response = asgi_client.request(names["app"], "POST", "/mail/provider/webhooks", **sent)
+        response = asgi_client.request(app, "POST", "/mail/provider/webhooks", **sent)
         assert (response.status_code, response.text) == expected
 
 
 def test_the_schema() -> None:
-    names: dict[str, object] = {}
-    exec(blocks("python")[2], names)
-    assert isinstance(names["schema"], hookrow.Schema)
+    assert isinstance(execute(blocks("python")[2])["schema"], hookrow.Schema)
 
 
 def test_all_names_in_it_exist() -> None:

@@ -3,7 +3,7 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -13,7 +13,7 @@ from hookrow.cli import hookrow
 from hookrow.cli.settings import read_file
 from hookrow.core.schema import Fold
 from hookrow.receiver.recorder import record
-from session import ROOT, read_blocks
+from session import ROOT, execute, read_blocks
 from times import NOON
 
 PAGE = (ROOT / "docs/how-to/tables.md").read_text(encoding="utf-8")
@@ -36,9 +36,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_python_runs(shop: Path) -> None:
-    names: dict[str, Any] = {}
-    for block in PYTHON:
-        exec(block, names)
+    names = execute(*PYTHON)
     with closing(sqlite3.connect(shop / "shop.db")) as connection:
         connection.executescript(
             """
@@ -60,11 +58,9 @@ def test_the_python_runs(shop: Path) -> None:
 
 
 def test_the_settings_equal_the_python(shop: Path) -> None:
-    names: dict[str, Any] = {}
-    exec(PYTHON[0], names)
     _, schema = read_file(shop / "hookrow.toml", hookrow)
     assert schema.subscribers.where == {"deleted_at": False}
-    assert repr(schema).replace("False", "None") == repr(names["schema"])
+    assert repr(schema).replace("False", "None") == repr(execute(PYTHON[0])["schema"])
 
 
 def test_the_command_prints_the_documented_output(shop: Path) -> None:

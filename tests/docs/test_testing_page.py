@@ -24,7 +24,7 @@ from hookrow.asgi import ASGI
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.testing import SECRET, StoreContract
-from session import ROOT, read_blocks, read_commands, read_files
+from session import ROOT, execute, read_blocks, read_commands, read_files
 from wire import ENDPOINT, uvicorn_serving
 
 PAGE = (ROOT / "docs/how-to/testing.md").read_text(encoding="utf-8")
@@ -54,8 +54,7 @@ def test_files(host: Command) -> None:
 def test_session(host: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(host.folder)
     monkeypatch.setenv("HOOKROW_SECRET", SECRET)
-    names: dict[str, Any] = {}
-    exec(FILES["main.py"], names)
+    names = execute(FILES["main.py"])
     names["save"]("ada@example.com", "m-1")
     [session] = read_blocks("docs/how-to/testing.md", "console")
     with closing(names["receiver"]), uvicorn_serving(names["app"]) as port:
