@@ -1,7 +1,6 @@
 """The record of the mapping: the tables that the log was written for."""
 
 import logging
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from threading import Barrier
@@ -13,7 +12,7 @@ from django.db.transaction import atomic
 from django_home import DjangoHome
 from homes import SPARSE, UNDATED, SQLHome
 from locations import DATABASES, PLACES, own_engine, own_home
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 import django_host
 from copying import replace
@@ -29,21 +28,16 @@ from hookrow.stores.sql.mapping_record import REMEDY, mapped_tables, mapping_dif
 from hookrow.stores.sql.urls import open_database
 
 ROLES = "subscribers", "dispatches", "subscriptions"
+RECORD = "SELECT value FROM hookrow_meta WHERE name = 'mapping'"
 FORGET = "DELETE FROM hookrow_meta WHERE name = 'mapping'"
+ATTEMPTS = "SELECT sum(attempts) FROM hookrow_notifications"
 
 engine = pytest.fixture(own_engine)
 home = pytest.fixture(own_home)
 
 
-def recorded(engine: Engine) -> Sequence[Any]:
-    with engine.connect() as connection:
-        query = text("SELECT value FROM hookrow_meta WHERE name = 'mapping'")
-        return connection.scalars(query).all()
-
-
-def attempts(engine: Engine) -> object:
-    with engine.connect() as connection:
-        return connection.scalar(text("SELECT sum(attempts) FROM hookrow_notifications"))
+def recorded(engine: Engine) -> list[str]:
+    return [value for (value,) in run(engine, RECORD)]
 
 
 def named(engine: Engine, *tables: str) -> str:
@@ -144,7 +138,7 @@ def test_no_table_for_the_record(engine: Engine, caplog: pytest.LogCaptureFixtur
         deliver(store)
     [warning] = caplog.messages
     assert warning.startswith("The mapping is not recorded in hookrow_meta: ")
-    assert attempts(engine) == 2
+    assert run(engine, ATTEMPTS) == [(2,)]
 
 
 def test_without_a_log(empty_database_url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -172,7 +166,7 @@ def test_simultaneous_receivers(
         assert [*threads.map(receive, range(number))] == [None] * number
     assert caplog.messages == []
     assert len(recorded(engine)) == 1
-    assert attempts(engine) == number
+    assert run(engine, ATTEMPTS) == [(number,)]
 
 
 def test_names_that_need_quotes(empty_database_url: str) -> None:
