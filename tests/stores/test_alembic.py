@@ -4,7 +4,6 @@
 """
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -13,10 +12,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy
+from alembic import command
+from locations import first_edition
 from sqlalchemy import Engine, MetaData, inspect
 from sqlalchemy.schema import CreateTable
 
-from alembic_host import AlembicHost
+from alembic_host import create_project, migrate
 from engines import opened, run
 from hookrow import Arrival, Recorded, Schema, Suppressed
 from hookrow.diagnostics import Level
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*expression-based index"  # SQLite's are not compared, according to the page
 )
 
-FIRST_EDITION = Path(__file__).parents[1] / "fixtures" / "first_edition"
+old = pytest.fixture(first_edition)
 
 PAGE = "docs/how-to/tables.md"
 *_, LEAVE, ATTACH, ATTACH_ANOTHER, INDEX, FREE_SPACE = read_blocks(PAGE, "python")
@@ -124,10 +125,8 @@ class TestOwnMigrations:
         """The tables equal those of the scripts, and a second autogenerate finds no difference."""
         url = empty_database_url
         configure = CONFIGURE.format(options)
-        host = AlembicHost(tmp_path, url, people + ATTACH, configure, template=template)
-        host.revise(*missing(url))
-        host.upgrade()
-        host.check()
+        project = create_project(tmp_path, url, people + ATTACH, configure, template=template)
+        migrate(project, *missing(url))
         backend = "sqlite" if url.startswith("sqlite") else "postgres"
         scripted = new_database(backend)
         upgrade(scripted, Schema())
@@ -140,37 +139,23 @@ class TestOwnMigrations:
                 assert constraints(engine) == constraints(other)
             run(engine, f"INSERT INTO hookrow_subscribers (email) VALUES ('{ADA}')")
         prove(url)
-        host.downgrade()
+        command.downgrade(project, "base")
         with opened(url) as engine:
             assert inspect(engine).get_table_names() == ["alembic_version"]
 
     @pytest.mark.parametrize(
-        ("database", "options"),
+        ("old", "options"),
         [("hookrow.db", ""), ("hookrow.db", BATCH), ("postgres.sql", STRICT)],
         ids=["sqlite", "sqlite-batch", "postgres"],
+        indirect=["old"],
     )
-    def test_first_edition(
-        self,
-        tmp_path: Path,
-        request: pytest.FixtureRequest,
-        database: str,
-        options: str,
-    ) -> None:
+    def test_first_edition(self, tmp_path: Path, old: str, options: str) -> None:
         """Autogenerate adds only the columns, tables and indexes that version 0.1.0 lacks."""
-        if database.endswith(".db"):
-            url = f"sqlite:///{shutil.copy(FIRST_EDITION / database, tmp_path)}"
-        else:
-            url = str(request.getfixturevalue("empty_postgres_url"))
-            server: Databases = request.getfixturevalue("postgres")
-            server.execute((FIRST_EDITION / database).read_text(), url=url)
-        with opened(url) as engine:
-            run(engine, "DROP TABLE hookrow_version")  # of `hookrow db upgrade`
+        run(old, "DROP TABLE hookrow_version")  # of `hookrow db upgrade`
         setup = f"from sqlalchemy import MetaData\ntarget_metadata = MetaData()\n{ATTACH}"
-        host = AlembicHost(tmp_path, url, setup, CONFIGURE.format(options))
-        assert Counter(host.revise()) == {"create_table": 3, "add_column": 10, "create_index": 4}
-        host.upgrade()
-        host.check()
-        prove(url)
+        found = Counter(migrate(create_project(tmp_path, old, setup, CONFIGURE.format(options))))
+        assert found == {"create_table": 3, "add_column": 10, "create_index": 4}
+        prove(old)
 
     @pytest.mark.parametrize(
         ("attach", "schema"),
@@ -187,10 +172,8 @@ class TestOwnMigrations:
         url = empty_postgres_url
         postgres.execute("CREATE SCHEMA crm", url=url)
         setup = PEOPLE.format(options="schema='crm'") + attach
-        host = AlembicHost(tmp_path, url, setup, CONFIGURE.format("include_schemas=True"))
-        host.revise(*missing(url) if schema == "public" else ())
-        host.upgrade()
-        host.check()
+        project = create_project(tmp_path, url, setup, CONFIGURE.format("include_schemas=True"))
+        migrate(project, *missing(url) if schema == "public" else ())
         with opened(url) as engine:
             assert inspect(engine).has_table("people", "crm")
             assert inspect(engine).has_table("hookrow_notifications", schema)
@@ -202,13 +185,11 @@ def test_tables_of_the_command(tmp_path: Path, database_url: str, attach: str) -
     include_name, _, configure = LEAVE.partition("\n\n\n")
     setup = f"{CONVENTION}{attach}\n{include_name}\n"
     configure = configure.strip().removesuffix(")") + f", {STRICT})"
-    host = AlembicHost(tmp_path, database_url, setup, configure)
-    assert host.revise() == ["create_table"]  # the host's own
-    host.upgrade()
-    host.check()
+    project = create_project(tmp_path, database_url, setup, configure)
+    assert migrate(project) == ["create_table"]  # the host's own
 
 
 def test_autogenerate_without_include_name(tmp_path: Path, sqlite_url: str) -> None:
     """Without the page's lines, autogenerate would drop all tables."""
-    host = AlembicHost(tmp_path, sqlite_url, OURS, CONFIGURE.format(""))
-    assert Counter(host.revise())["drop_table"] == len(metadata.tables) + 1
+    project = create_project(tmp_path, sqlite_url, OURS, CONFIGURE.format(""))
+    assert Counter(migrate(project))["drop_table"] == len(metadata.tables) + 1

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,6 +17,7 @@ import psycopg
 import pytest
 from django.core.management import call_command
 from homes import OURS
+from locations import FIRST_EDITION, first_edition
 
 import django_host
 import own_tables
@@ -45,8 +47,6 @@ from structure import structure, without_names
 from visitor import Visitor
 from wire import ADA, ADAS, PATIENCE, SECRET, eventually
 
-FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
-
 LATER = datetime(2026, 3, 6, 12, 0, 0, tzinfo=UTC)
 
 MADE = datetime(2026, 11, 22, 11, 0, 0, tzinfo=UTC)
@@ -54,7 +54,7 @@ MADE = datetime(2026, 11, 22, 11, 0, 0, tzinfo=UTC)
 
 REVISIONS = ["0003", "0004", "0005", "0006", "0007", "0008"]
 
-DATABASES = sorted(path.name for path in FOLDER.glob("[!s]*.[ds]*"))
+DATABASES = sorted(path.name for path in FIRST_EDITION.glob("[!s]*.[ds]*"))
 
 INDEXES = """
     SELECT indexrelid::regclass::text, indisvalid FROM pg_index
@@ -62,17 +62,7 @@ INDEXES = """
 """
 
 
-@pytest.fixture(params=DATABASES)
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a copy of one of the databases."""
-    file = FOLDER / request.param
-    if file.suffix == ".db":
-        return f"sqlite:///{shutil.copy(file, tmp_path)}"
-    server: Databases = request.getfixturevalue("postgres")
-    database: str = request.getfixturevalue("empty_postgres_url")
-    server.execute(file.read_text(), url=database)
-    return database
-
+old = pytest.fixture(first_edition, params=DATABASES)
 
 ON_POSTGRES = pytest.mark.parametrize("old", ["postgres.sql"], indirect=True)
 
@@ -91,13 +81,12 @@ def url(old: str, request: pytest.FixtureRequest) -> str:
 def _outcomes(store: SQLStore) -> dict[Result, int]:
     """Count the entries of the log by outcome."""
     assert store.log is not None
-    found = [each.outcome for each in store.log.newest(Query(), limit=100)]
-    return {outcome: found.count(outcome) for outcome in Result if outcome in found}
+    return dict(Counter(each.outcome for each in store.log.newest(Query(), limit=100)))
 
 
 def test_serving(url: str, tmp_path: Path) -> None:
     """The check finds no error, a notification is recorded, and the spool is emptied."""
-    path = shutil.copy(FOLDER / "spool.db", tmp_path)
+    path = shutil.copy(FIRST_EDITION / "spool.db", tmp_path)
     with closing(SQLStore(url)) as store:
         findings = check_database(store.database, Schema())
         assert [each.text for each in findings if each.level is Level.ERROR] == []

@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from homes import OURS
+from locations import empty_engine
 from sqlalchemy import Engine, inspect, select
 from sqlalchemy.exc import IntegrityError
 
@@ -38,10 +38,7 @@ INSERT = "INSERT INTO hookrow_lists (name) VALUES ('news')"
 SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}")
 
 
-@pytest.fixture
-def engine(empty_database_url: str) -> Iterator[Engine]:
-    with opened(empty_database_url) as engine:
-        yield engine
+engine = pytest.fixture(empty_engine)
 
 
 def _names(engine: Engine) -> set[str]:
