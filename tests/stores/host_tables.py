@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine
 
 from copying import replace
@@ -61,6 +62,14 @@ def make(engine: Engine, types: Mapping[str, str] = {}) -> Engine:
         )
         run(engine, f"CREATE TABLE {table} ({named})")
     return engine
+
+
+def create_citext(engine: Engine) -> str:
+    """Create PostgreSQL's type citext; return its name. Skip the test if it is not installed."""
+    if not run(engine, "SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"):
+        pytest.skip("this PostgreSQL has no citext: install its contrib modules")
+    run(engine, "CREATE EXTENSION citext")
+    return "citext"
 
 
 def people(table: str = "people", **more: Any) -> Schema:  # noqa: ANN401 - a Role's own

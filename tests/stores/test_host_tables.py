@@ -9,12 +9,12 @@ from typing import get_args
 import pytest
 from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
 from homes import COLUMNS, OURS, SQLHome
-from host_tables import HOST, make, people
+from host_tables import HOST, create_citext, make, people
 from locations import empty_engine, own_engine
 from sqlalchemy import Engine, MetaData, insert, make_url, select, text
 
 from copying import replace
-from engines import connect, run
+from engines import run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.notification import EventTime, Notification, SetTime, Suppressible
 from hookrow.core.schema import SUPPRESSION, Fold
@@ -210,9 +210,9 @@ def test_view(ours: Engine) -> None:
     assert suppressed_at(ours) == NOON
 
 
-def test_schema_of_postgresql(empty_postgres_url: str) -> None:
+@pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
+def test_schema_of_postgresql(engine: Engine) -> None:
     """`mail.hookrow_subscribers` is a table in PostgreSQL's schema `mail`."""
-    engine = connect(empty_postgres_url)
     run(engine, "CREATE SCHEMA mail")
     roles = {name: Role(f"mail.{role.table}") for name, role in OURS.roles.items()}
     schema = replace(OURS, **roles, log=f"mail.{OURS.log}")
@@ -224,7 +224,6 @@ def test_schema_of_postgresql(empty_postgres_url: str) -> None:
     assert run(engine, "SELECT received_at FROM mail.hookrow_notifications") == [(NOON,)]
     with pytest.raises(SchemaMismatch, match=r"no table 'mail\.peple' for the subscribers"):
         SQLStore(engine, Schema(subscribers=Role("mail.peple")), verify=True)
-    engine.dispose()
 
 
 def test_column_without_zone(postgres: Databases, postgres_url: str) -> None:
@@ -274,23 +273,14 @@ def test_two_roles(engine: Engine, members: str) -> None:
         assert run(engine, f"SELECT {name} FROM people") == [(NOON,)]
 
 
-def email_type(engine: Engine, fold: Fold) -> str:
-    """Return the type of a column for the fold. Without citext's extension, skip the test."""
-    if fold != "citext":
-        return "text"
-    if engine.dialect.name == "sqlite":
-        return "text COLLATE NOCASE"
-    if not run(engine, "SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"):
-        pytest.skip("this PostgreSQL has no citext: install its contrib modules")
-    run(engine, "CREATE EXTENSION citext")
-    return "citext"
-
-
 @pytest.mark.parametrize("fold", get_args(Fold))
 def test_fold(engine: Engine, fold: Fold) -> None:
     """ASCII case is ignored, but `exact` finds an email only as received or in lower case."""
+    type_ = "text"
+    if fold == "citext":
+        type_ = "text COLLATE NOCASE" if engine.dialect.name == "sqlite" else create_citext(engine)
     run(
-        make(engine, {"people.email": email_type(engine, fold)}),
+        make(engine, {"people.email": type_}),
         "INSERT INTO people (id, email) VALUES "
         "(0, 'ada@example.com'), (1, 'Bea@Example.com'), (2, 'ZOË@example.net')",
     )

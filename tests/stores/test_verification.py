@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from contract import NOON, arrival
 from homes import OURS
-from host_tables import HOST, make, people
-from sqlalchemy import Engine, text
+from host_tables import HOST, create_citext, make, people
+from locations import own_engine
+from sqlalchemy import Engine
 from sqlalchemy.schema import CreateTable
 
 from copying import replace
-from engines import connect, database_user, run
+from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.schema import SUPPRESSION
 from hookrow.receiver.recorder import record
@@ -37,14 +38,15 @@ TYPES = (
 
 ON_POSTGRES = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 
+ours = pytest.fixture(own_engine)
+
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def database(
     request: pytest.FixtureRequest, new_database: Callable[[str], str]
 ) -> Iterator[Engine]:
-    engine = connect(new_database(request.param))
-    yield engine
-    engine.dispose()
+    with opened(new_database(request.param)) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -213,12 +215,7 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
 @ON_POSTGRES
 def test_citext_key(engine: Engine) -> None:
     """A key that only the database compares ignoring case is rejected: rows would not be found."""
-    with engine.connect() as connection:
-        there = text("SELECT count(*) FROM pg_available_extensions WHERE name = 'citext'")
-        if not connection.scalar(there):
-            pytest.skip("this PostgreSQL has no citext: install its contrib modules")
-    run(engine, "CREATE EXTENSION citext")
-    make(engine, {"people.id": "citext", "sends.subscriber_id": "text"})
+    make(engine, {"people.id": create_citext(engine), "sends.subscriber_id": "text"})
     check(engine, HOST, "of the type CITEXT; keys are case-sensitive: use TEXT.")
 
 
@@ -231,9 +228,8 @@ def test_reasons_in_an_enum(engine: Engine, type_: str) -> None:
     run(engine, "INSERT INTO people (id, email) VALUES (1, 'a'), (2, 'b')")
     sent = [Suppressed("a", None, NOON, "HardBounce"), Suppressed("b", None, NOON, "Spite")]
     record(SQLStore(engine, WORDS), [arrival(each) for each in sent])
-    with engine.connect() as connection:
-        kept = connection.scalars(text("SELECT suppression_reason FROM people ORDER BY id"))
-        assert kept.all() == ["bounced", "other"]
+    kept = run(engine, "SELECT suppression_reason FROM people ORDER BY id")
+    assert kept == [("bounced",), ("other",)]
 
 
 CHANGE = "UPDATE people SET suppressed_at = new.suppressed_at WHERE id = old.id"
@@ -420,10 +416,11 @@ def test_privileges_on_dates(engine: Engine) -> None:
     """Missing privileges on the table of dates are named."""
     make_log(engine, UNIQUE, UNIQUE)
     revoke = "REVOKE INSERT, UPDATE ON hookrow_suppression_changes FROM {}"
-    with database_user(engine.url.render_as_string(), *WRITES, revoke) as url:
-        user = connect(url)
+    with (
+        database_user(engine.url.render_as_string(), *WRITES, revoke) as url,
+        opened(url) as user,
+    ):
         check(user, LOG, 'GRANT INSERT, UPDATE ON "hookrow_suppression_changes" TO ')
-        user.dispose()
 
 
 OWN = "hookrow_notifications"
@@ -439,9 +436,7 @@ OWN = "hookrow_notifications"
         ("SELECT 1", "journal", "set Schema(log=None), or `log = false` in hookrow.toml."),
     ],
 )
-def test_log_of_hookrows_own(database_url: str, statement: str, log: str, error: str) -> None:
+def test_log_of_hookrows_own(ours: Engine, statement: str, log: str, error: str) -> None:
     """The error names the command that creates the log, or the nearest name."""
-    engine = connect(database_url)
-    run(engine, *statement.split("; "))
-    check(engine, Schema(log=log), error)
-    engine.dispose()
+    run(ours, *statement.split("; "))
+    check(ours, Schema(log=log), error)
