@@ -232,10 +232,6 @@ class Server(Databases):
         """Stop the server as a crash would; the next start recovers."""
         self.stop(signal.SIGQUIT)
 
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Freeze every process of the server during the block."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from contract import ADA, NOON, arrival, fill, opens, statuses
+from contract import NOON
 from django.db import connections
 from homes import Home, SQLHome
 from locations import DATABASES, ON_POSTGRES, ON_SQLITE, PLACES, own_home
@@ -29,7 +29,6 @@ from engines import database_user
 from hookrow import Postmark, Receiver
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.result import Result
-from hookrow.receiver.recorder import record
 from hookrow.stores import Conflict
 from hookrow.stores.log import LogReader, RequestKind
 from hookrow.stores.log_operations import totals
@@ -303,16 +302,6 @@ class TestIds:
         assert count_hours(home) == ceilings + 3
         assert total(home) == 9
 
-    def test_rollback(self, home: SQLHome) -> None:
-        """A transaction that is rolled back is not counted; the gap in the ids has no effect."""
-        keep(home, parked(1, minutes=1))
-        with pytest.raises(ZeroDivisionError), home.store.transaction() as transaction:  # noqa: PT012 - in one transaction
-            transaction.write((), [entry(2)])
-            transaction.read(())  # writes what is pending
-            raise ZeroDivisionError
-        keep(home, entry(3))
-        assert counted(home) == 2
-
 
 def until_no_conflict(work: Callable[[], object]) -> None:
     """Repeat the work until there is no conflict: SQLite's writers poll, and may time out."""
@@ -443,27 +432,6 @@ def test_recovered(home: SQLHome, request: pytest.FixtureRequest) -> None:
             }
             assert (total(home), recovered(home)) == (len(home.logged()), len(seen))
     assert len(seen) > 1
-
-
-def test_a_group_in_which_one_recovers(home: SQLHome) -> None:
-    """The changes of all are applied, and each attempt is counted once."""
-    fill(home)
-    late, never, new = (
-        replace(arrival(opens(ADA, name)), body=name.encode())
-        for name in ("m-late", "m-never", "m-ada")
-    )
-    assert statuses(record(home.store, [late, never])) == [404, 404]
-    count_hours(home)
-    home.run("UPDATE hookrow_dispatches SET provider_message_id = 'm-late' WHERE id = 3")
-    assert statuses(record(home.store, [late, never, new])) == [200, 404, 200]
-    opened = {row["provider_message_id"]: row["opened_at"] for row in home.rows()["dispatches"]}
-    assert (opened["m-late"], opened["m-ada"]) == (NOON, NOON)
-    assert {row["body"]: (row["outcome"], row["attempts"]) for row in home.logged()} == {
-        "m-late": ("recorded", 2),
-        "m-never": ("dispatch_not_found", 2),
-        "m-ada": ("recorded", 1),
-    }
-    assert (counted(home), recovered(home)) == (3, 1)
 
 
 @pytest.mark.parametrize("home", ["sqlite", "postgres", "django-postgres"], indirect=True)
