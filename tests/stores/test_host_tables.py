@@ -197,19 +197,6 @@ def test_sent_at(engine: Engine) -> None:
     assert census.list_undelivered(NOON + second, limit=9) == listed[:1], "its time is not known"
 
 
-def test_view(ours: Engine) -> None:
-    """A view that can be updated is locked and changed like a table."""
-    run(ours, "CREATE VIEW readers AS SELECT * FROM hookrow_subscribers")
-    if ours.dialect.name == "sqlite":
-        do = "UPDATE hookrow_subscribers SET suppressed_at = new.suppressed_at"
-        run(ours, f"CREATE TRIGGER t INSTEAD OF UPDATE ON readers BEGIN {do}; END")
-    add_ada(ours)
-    store = SQLStore(ours, Schema(subscribers=Role("readers")))
-    unknown = arrival(Suppressed("bea@example.com", None, NOON, "HardBounce"))
-    assert statuses(record(store, [SUPPRESSED, unknown])) == [200, 404]
-    assert suppressed_at(ours) == NOON
-
-
 @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
 def test_schema_of_postgresql(engine: Engine) -> None:
     """`mail.hookrow_subscribers` is a table in PostgreSQL's schema `mail`."""

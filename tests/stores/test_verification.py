@@ -6,7 +6,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
-from contract import NOON, arrival
+from contract import NOON, arrival, statuses
 from homes import OURS
 from host_tables import HOST, create_citext, make, people
 from locations import own_engine
@@ -248,7 +248,10 @@ VIEWS = {
 
 
 def test_views(engine: Engine) -> None:
-    """A read-only view is rejected, unless a trigger or a rule changes the table behind it."""
+    """A read-only view is rejected, unless a trigger or a rule changes the table behind it.
+
+    It is then changed like a table.
+    """
     select, remedy = VIEWS[engine.dialect.name]
     run(make(engine), f'CREATE VIEW "Readers" AS {select}')
     check(
@@ -256,8 +259,16 @@ def test_views(engine: Engine) -> None:
         people("Readers"),
         "No row of 'Readers' can be changed, because of a view or a rule: name the",
     )
-    run(engine, remedy)
+    run(
+        engine,
+        remedy,
+        "INSERT INTO people (id, email) VALUES (1, 'ada@x'), (2, 'eve@x')",
+        "INSERT INTO sends (subscriber_id) VALUES (1)",
+    )
     check(engine, people("Readers"), "")
+    sent = [arrival(Suppressed(f"{each}@x", None, NOON, "HardBounce")) for each in ("ada", "bea")]
+    assert statuses(record(SQLStore(engine, people("Readers")), sent)) == [200, 404]
+    assert run(engine, "SELECT id FROM people WHERE suppressed_at IS NOT NULL") == [(1,)]
 
 
 COMPUTED = """
