@@ -27,7 +27,6 @@ from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import attach
 from own_tables import metadata
-from postgres import Databases
 from session import read_blocks
 from structure import structure
 from wire import ADA, AT
@@ -166,11 +165,11 @@ class TestOwnMigrations:
         ids=["another-metadata", "qualified-log"],
     )
     def test_schema(
-        self, tmp_path: Path, postgres: Databases, empty_postgres_url: str, attach: str, schema: str
+        self, tmp_path: Path, empty_postgres_url: str, attach: str, schema: str
     ) -> None:
         """If the host's metadata has a schema, hookrow's tables are in the store's schema."""
         url = empty_postgres_url
-        postgres.execute("CREATE SCHEMA crm", url=url)
+        run(url, "CREATE SCHEMA crm")
         setup = PEOPLE.format(options="schema='crm'") + attach
         project = create_project(tmp_path, url, setup, CONFIGURE.format("include_schemas=True"))
         migrate(project, *missing(url) if schema == "public" else ())

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
@@ -23,7 +22,7 @@ import django_host
 import own_tables
 import world
 from command import Command
-from engines import database_user, opened
+from engines import database_user, opened, run
 from hookrow import (
     Postmark,
     Receiver,
@@ -42,7 +41,6 @@ from hookrow.stores import Unavailable, watchdog
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import backend
-from postgres import Databases
 from structure import structure, without_names
 from visitor import Visitor
 from wire import ADA, ADAS, PATIENCE, SECRET, eventually
@@ -58,7 +56,7 @@ DATABASES = sorted(path.name for path in FIRST_EDITION.glob("[!s]*.[ds]*"))
 
 INDEXES = """
     SELECT indexrelid::regclass::text, indisvalid FROM pg_index
-    WHERE pg_get_indexdef(indexrelid) LIKE '%%SubscriptionChange%%' ORDER BY 1
+    WHERE pg_get_indexdef(indexrelid) LIKE '%SubscriptionChange%' ORDER BY 1
 """
 
 
@@ -201,42 +199,46 @@ def test_waiting_for_another_upgrade(
 
 
 @ON_POSTGRES
-def test_writers_are_not_blocked(
-    postgres: Databases, old: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writers_are_not_blocked(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While an index waits for a writer, others write, and no time limit applies to the index."""
     monkeypatch.setattr(watchdog, "TRANSACTION_TIMEOUT", 0.5)
-    run = partial(postgres.execute, url=old)
     upgrade(old, OURS)
-    run("DROP INDEX hookrow_notifications_changes")
-    run(f"DELETE FROM {TABLE} WHERE revision = '0006'")
+    run(
+        old,
+        "DROP INDEX hookrow_notifications_changes",
+        f"DELETE FROM {TABLE} WHERE revision = '0006'",
+    )
     with ThreadPoolExecutor(1) as thread:
         with psycopg.connect(old) as writer:
             writer.execute("UPDATE hookrow_notifications SET attempts = 2 WHERE id = 1")
             added = thread.submit(upgrade, old, OURS)
-            eventually(lambda: run("SELECT pid FROM pg_stat_progress_create_index") != [])
+            eventually(lambda: run(old, "SELECT pid FROM pg_stat_progress_create_index") != [])
             begun = monotonic()
             run(
-                "SET lock_timeout = '1s'; UPDATE hookrow_notifications SET attempts = 3"
-                " WHERE id = 2"
+                old,
+                "SET lock_timeout = '1s'",
+                "UPDATE hookrow_notifications SET attempts = 3 WHERE id = 2",
             )
             eventually(
                 lambda: monotonic() > begun + watchdog.TRANSACTION_TIMEOUT + 2 * watchdog.GRACE
             )
             assert not added.done()
         assert added.result() == ["0006"]
-    assert run(INDEXES) == [("hookrow_notifications_changes", True)]
+    assert run(old, INDEXES) == [("hookrow_notifications_changes", True)]
 
 
 @ON_POSTGRES
-def test_invalid_index(postgres: Databases, old: str) -> None:
+def test_invalid_index(old: str) -> None:
     """An index that an interruption left invalid is rebuilt, because PostgreSQL never uses it."""
     upgrade(old, OURS)
-    invalidate = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = {}::regclass"
-    postgres.execute(invalidate.format("'hookrow_notifications_changes'"), url=old)
-    postgres.execute(f"DELETE FROM {TABLE} WHERE revision = '0006'", url=old)
+    index = "indexrelid = 'hookrow_notifications_changes'::regclass"
+    run(
+        old,
+        f"UPDATE pg_index SET indisvalid = false WHERE {index}",
+        f"DELETE FROM {TABLE} WHERE revision = '0006'",
+    )
     assert upgrade(old, OURS) == ["0006"]
-    assert postgres.execute(INDEXES, url=old) == [("hookrow_notifications_changes", True)]
+    assert run(old, INDEXES) == [("hookrow_notifications_changes", True)]
 
 
 @ON_POSTGRES
@@ -250,11 +252,11 @@ def test_tables_of_another_user(old: str) -> None:
 
 
 @pytest.mark.parametrize("old", ["postgres_partitioned.sql"], indirect=True)
-def test_partitioned_log(postgres: Databases, url: str) -> None:
+def test_partitioned_log(url: str) -> None:
     """Each partition gets the index, also a partition that is created later."""
-    postgres.execute("SELECT hookrow_partition('2040-01-01')", url=url)
+    run(url, "SELECT hookrow_partition('2040-01-01')")
     count_partitions = "SELECT count(*) FROM pg_partition_tree('hookrow_notifications')"
-    [(partitions,)] = postgres.execute(count_partitions, url=url)
-    found = postgres.execute(INDEXES, url=url)
+    [(partitions,)] = run(url, count_partitions)
+    found = run(url, INDEXES)
     assert len(found) == partitions > 3
     assert all(valid for _, valid in found)

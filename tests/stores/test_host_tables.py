@@ -27,7 +27,6 @@ from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.tables import attach, folded
 from own_tables import add_ada, metadata, subscribers, suppressed_at
-from postgres import Databases
 from times import SECOND
 
 engine = pytest.fixture(empty_engine)
@@ -213,25 +212,24 @@ def test_schema_of_postgresql(engine: Engine) -> None:
         SQLStore(engine, Schema(subscribers=Role("mail.peple")), verify=True)
 
 
-def test_column_without_zone(postgres: Databases, postgres_url: str) -> None:
+def test_column_without_zone(postgres_url: str) -> None:
     """A `timestamp without time zone` receives UTC, regardless of the server's time zone."""
     url = postgres_url
     zone = f"ALTER DATABASE {make_url(url).database} SET timezone = 'America/New_York'"
-    postgres.execute(zone)
+    run(url, zone, "ALTER TABLE hookrow_dispatches ALTER opened_at TYPE timestamp")
     with closing(SQLHome(url, OURS)) as home:
         fill(home)
-    postgres.execute("ALTER TABLE hookrow_dispatches ALTER opened_at TYPE timestamp", url=url)
     opened = "SELECT opened_at::text FROM hookrow_dispatches WHERE id = 1"
     with closing(SQLStore(url)) as store:
         record(store, [arrival(opens(ADA, "m-ada"))])
-        assert postgres.execute(opened, url=url) == [("2026-03-04 12:00:00.123456",)]
+        assert run(url, opened) == [("2026-03-04 12:00:00.123456",)]
         at = NOON.astimezone(timezone(timedelta(hours=2)))
         for seconds in (1, 0):
             later = SetTime(1, EventTime.OPENED, at + seconds * SECOND, guarded=True)
             with store.transaction() as transaction:
                 transaction.write([later])
                 assert transaction.read([later.row])[later.row]["opened_at"] == NOON + SECOND
-            assert postgres.execute(opened, url=url) == [("2026-03-04 12:00:01.123456",)]
+            assert run(url, opened) == [("2026-03-04 12:00:01.123456",)]
 
 
 @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)

@@ -20,7 +20,6 @@ from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow.migrations import FIRST_EDITION, TABLE, current, needed, sql, upgrade
 from hookrow.stores import Unavailable
-from postgres import Databases
 from structure import structure
 
 pytestmark = pytest.mark.filterwarnings(
@@ -135,14 +134,14 @@ class TestUpgrade:
         with pytest.raises(ConfigurationError, match="0042, which this version"):
             upgrade(engine, OURS)
 
-    def test_missing_privilege(self, postgres: Databases, empty_postgres_url: str) -> None:
+    def test_missing_privilege(self, empty_postgres_url: str) -> None:
         """The error names the GRANT that is missing."""
         revoke = "REVOKE CREATE ON SCHEMA public FROM PUBLIC"
         refusal = "permission denied for schema public"
         with database_user(empty_postgres_url, revoke) as url:
             with pytest.raises(SchemaMismatch, match=refusal) as refused:
                 upgrade(url, OURS)
-            postgres.execute(str(refused.value).partition(": ")[2], url=empty_postgres_url)
+            run(empty_postgres_url, str(refused.value).partition(": ")[2])
             assert upgrade(url, OURS) == REVISIONS
 
     def test_a_missing_file_has_no_revisions(self, tmp_path: Path) -> None:
@@ -151,12 +150,10 @@ class TestUpgrade:
         assert current(f"sqlite:///{file}") == ()
         assert not file.exists()
 
-    def test_revisions_in_another_schema(
-        self, postgres: Databases, empty_postgres_url: str
-    ) -> None:
+    def test_revisions_in_another_schema(self, empty_postgres_url: str) -> None:
         """The revisions may be in any schema of the search path."""
         upgrade(empty_postgres_url, Schema(log=None))
-        postgres.execute("CREATE SCHEMA app", url=empty_postgres_url)
+        run(empty_postgres_url, "CREATE SCHEMA app")
         url = f"{empty_postgres_url}&options=-csearch_path%3Dapp,public"
         assert upgrade(url, OURS) == OF_LOG
         assert upgrade(url, OURS) == []

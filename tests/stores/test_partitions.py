@@ -14,9 +14,9 @@ from homes import OURS, SQLHome
 from log_contract import LogContract, entry, keep, reader
 from sqlalchemy import make_url
 
-from engines import database_user
+from engines import database_user, run
 from hookrow.stores.log import Query
-from postgres import Databases, find_binaries
+from postgres import find_binaries
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE = (DOCS / "performance.md").read_text(encoding="utf-8")
@@ -27,9 +27,9 @@ BESIDE, LAST = SCRIPT.split("-- The last step")
 """The part that runs beside the receivers, and the part that blocks them."""
 
 LEFT = """
-    SELECT proname FROM pg_proc WHERE proname LIKE 'hookrow%%'
-    UNION SELECT relname FROM pg_class WHERE relname LIKE 'hookrow_before%%'
-    UNION SELECT conname FROM pg_constraint WHERE conname LIKE 'hookrow_before%%'
+    SELECT proname FROM pg_proc WHERE proname LIKE 'hookrow%'
+    UNION SELECT relname FROM pg_class WHERE relname LIKE 'hookrow_before%'
+    UNION SELECT conname FROM pg_constraint WHERE conname LIKE 'hookrow_before%'
 """
 """The names of the functions, tables and constraints that the script creates."""
 
@@ -73,28 +73,27 @@ class TestPartitionedLog(LogContract):
     pass
 
 
-def test_partition_of_each_month(home: SQLHome, postgres: Databases) -> None:
+def test_partition_of_each_month(home: SQLHome) -> None:
     """Entries go to the partition of their month; the page's statements create and drop one."""
-    url = home.url
     home.fill()
     for after in (0, 1, 2, 9):
-        ((prefix,),) = postgres.execute(f"SELECT hookrow_from('{first(after)}')", url=url)
+        ((prefix,),) = home.run(f"SELECT hookrow_from('{first(after)}')")
         keep(home, entry(fingerprint=bytes(prefix) + after.to_bytes(12)))
     counts = "SELECT tableoid::regclass::text, count(*) FROM hookrow_notifications GROUP BY 1"
     named = ("hookrow_before", month(1), month(2), "hookrow_notifications_rest")
-    assert dict(postgres.execute(counts, url=url)) == dict.fromkeys(named, 1)
+    assert dict(home.run(counts)) == dict.fromkeys(named, 1)
     statements = re.sub(r"\d{4}([-_])\d\d", rf"{first(5):%Y}\g<1>{first(5):%m}", MONTHLY)
     make, _, drop, _ = statements.split(";")  # a comment is the last
-    postgres.execute(make, url=url)
+    home.run(make)
     there = f"SELECT to_regclass('{month(5)}') IS NOT NULL"
-    assert postgres.execute(there, url=url) == [(True,)]
-    postgres.execute(drop, url=url)
-    assert postgres.execute(there, url=url) == [(False,)]
-    postgres.execute(f"TRUNCATE {month(1)}", url=url)
+    assert home.run(there) == [(True,)]
+    home.run(drop)
+    assert home.run(there) == [(False,)]
+    home.run(f"TRUNCATE {month(1)}")
     assert len(reader(home).newest(Query(), limit=9)) == 3
 
 
-def test_running_receiver(postgres_url: str, postgres: Databases) -> None:
+def test_running_receiver(postgres_url: str) -> None:
     """Prepared statements still find the log after it was partitioned."""
     with closing(SQLHome(postgres_url, OURS)) as home:
         for number in range(20):
@@ -104,15 +103,15 @@ def test_running_receiver(postgres_url: str, postgres: Databases) -> None:
         keep(home, entry(20))
         assert [each["attempts"] for each in home.logged()] == [1] * 19 + [2, 1]
     where = "SELECT DISTINCT tableoid::regclass::text FROM hookrow_notifications"
-    assert postgres.execute(where, url=postgres_url) == [("hookrow_before",)]
+    assert run(postgres_url, where) == [("hookrow_before",)]
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_repeated_script(postgres_url: str, postgres: Databases, *, whole: bool) -> None:
+def test_repeated_script(postgres_url: str, *, whole: bool) -> None:
     """A reader's transaction stops the script; it can then be run again, or undone."""
     assert partition(postgres_url, BESIDE) == ""
-    index = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = 'hookrow_before_id'::regclass"
-    postgres.execute(index, not whole, url=postgres_url)
+    index = "indexrelid = 'hookrow_before_id'::regclass"
+    run(postgres_url, f"UPDATE pg_index SET indisvalid = {not whole} WHERE {index}")
     script = SCRIPT if whole else f"\\set ON_ERROR_STOP on\n--{LAST}"
     with (
         closing(SQLHome(postgres_url, OURS)) as home,
@@ -123,9 +122,9 @@ def test_repeated_script(postgres_url: str, postgres: Databases, *, whole: bool)
         keep(home, entry(1))
         reader.rollback()
         if whole:
-            assert len(postgres.execute(LEFT, url=postgres_url)) == 4
-            postgres.execute(BACK, url=postgres_url)
-            assert postgres.execute(LEFT, url=postgres_url) == []
+            assert len(run(postgres_url, LEFT)) == 4
+            run(postgres_url, BACK)
+            assert run(postgres_url, LEFT) == []
         assert partition(postgres_url) == ""
         keep(home, entry(1), entry(2))
         assert len(home.logged()) == 2
@@ -147,25 +146,24 @@ PRIVILEGES = """
 """
 
 
-def test_privileges_and_settings(postgres_url: str, postgres: Databases, role: str) -> None:
+def test_privileges_and_settings(postgres_url: str, role: str) -> None:
     """No role loses a privilege, and each partition has the settings of the page."""
-    postgres.execute(
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};"
-        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role};"
-        f"GRANT SELECT (id, outcome) ON hookrow_notifications TO {role} WITH GRANT OPTION;"
+    run(
+        postgres_url,
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}",
+        f"GRANT SELECT (id, outcome) ON hookrow_notifications TO {role} WITH GRANT OPTION",
         "GRANT SELECT (id) ON hookrow_notifications TO PUBLIC",
-        url=postgres_url,
+        *SETTINGS,
     )
-    for statement in SETTINGS:
-        postgres.execute(statement, url=postgres_url)
-    before = postgres.execute(PRIVILEGES, url=postgres_url)
+    before = run(postgres_url, PRIVILEGES)
     assert partition(postgres_url) == ""
-    assert postgres.execute(PRIVILEGES, url=postgres_url) == before
+    assert run(postgres_url, PRIVILEGES) == before
     with closing(SQLHome(postgres_url.replace("postgres@", f"{role}@"), OURS)) as home:
         keep(home, entry())
     query = "SELECT unnest(reloptions) FROM pg_class WHERE oid = '{}'::regclass"
     options = {
-        table: {option for (option,) in postgres.execute(query.format(table), url=postgres_url)}
+        table: {option for (option,) in run(postgres_url, query.format(table))}
         for table in ("hookrow_dispatches", "hookrow_before", month(1))
     }
     assert "fillfactor=85" in options["hookrow_dispatches"]
@@ -173,15 +171,15 @@ def test_privileges_and_settings(postgres_url: str, postgres: Databases, role: s
     assert options[month(1)] == options["hookrow_before"]
 
 
-def test_owner(postgres_url: str, postgres: Databases, role: str) -> None:
+def test_owner(postgres_url: str, role: str) -> None:
     """Only the owner of the log can run the script, and owns the partitions."""
-    postgres.execute(f"ALTER TABLE hookrow_notifications OWNER TO {role}", url=postgres_url)
+    run(postgres_url, f"ALTER TABLE hookrow_notifications OWNER TO {role}")
     error = f"The log and its partitions must have the same owner: run SET ROLE {role} first."
     assert partition(postgres_url) == error
-    assert postgres.execute(LEFT, url=postgres_url) == []
+    assert run(postgres_url, LEFT) == []
     assert partition(postgres_url, role=role) == ""
     owners = """
         SELECT DISTINCT relowner::regrole::text
         FROM pg_class JOIN pg_partition_tree('hookrow_notifications') ON oid = relid
     """
-    assert postgres.execute(owners, url=postgres_url) == [(role,)]
+    assert run(postgres_url, owners) == [(role,)]

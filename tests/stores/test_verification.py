@@ -22,7 +22,6 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from own_tables import attached
-from postgres import Databases
 
 TYPES = (
     "DROP SCHEMA IF EXISTS public, crm CASCADE",
@@ -306,7 +305,7 @@ WRITES = (
 """The privileges of a receiver's user."""
 
 
-def test_row_level_security(postgres: Databases, postgres_url: str) -> None:
+def test_row_level_security(postgres_url: str) -> None:
     """A database user is rejected if the policies do not allow it to change rows."""
     policies = (
         "ALTER TABLE hookrow_dispatches ENABLE ROW LEVEL SECURITY",
@@ -319,7 +318,7 @@ def test_row_level_security(postgres: Databases, postgres_url: str) -> None:
         with pytest.raises(SchemaMismatch, match=r"Row-level security .* 'hookrow_dispatches'"):
             verify(database, OURS)
         policy = "CREATE POLICY changed ON hookrow_dispatches FOR UPDATE USING (true)"
-        postgres.execute(policy, url=postgres_url)
+        run(postgres_url, policy)
         verify(database, OURS)
 
 
