@@ -186,9 +186,3 @@ def test_tables_of_the_command(tmp_path: Path, database_url: str, attach: str) -
     configure = configure.strip().removesuffix(")") + f", {STRICT})"
     project = create_project(tmp_path, database_url, setup, configure)
     assert migrate(project) == ["create_table"]  # the host's own
-
-
-def test_autogenerate_without_include_name(tmp_path: Path, sqlite_url: str) -> None:
-    """Without the page's lines, autogenerate would drop all tables."""
-    project = create_project(tmp_path, sqlite_url, OURS, CONFIGURE.format(""))
-    assert Counter(migrate(project))["drop_table"] == len(metadata.tables) + 1

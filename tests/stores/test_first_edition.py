@@ -26,8 +26,6 @@ from engines import database_user, opened, run
 from hookrow import (
     Postmark,
     Receiver,
-    Request,
-    RequestHead,
     Schema,
     migrations,
     testing,
@@ -97,9 +95,8 @@ def test_serving(url: str, tmp_path: Path) -> None:
             Result.FAILED: 1,
         }
         receiver = Receiver(Postmark(SECRET), store, spool=path)
-        head = RequestHead("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
-        body = json.dumps(testing.delivery(ADA, ADAS, at=LATER)).encode()
-        assert receiver.record_directly(Request(head, body)).status == 200
+        payload = testing.delivery(ADA, ADAS, at=LATER)
+        assert testing.post(receiver, payload, secret=SECRET) == (200, "")
         rows = world.rows(url)["dispatches"]
         assert LATER in [row["delivered_at"] for row in rows if row["provider_message_id"] == ADAS]
         receiver.start()
