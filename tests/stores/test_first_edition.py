@@ -23,13 +23,7 @@ import own_tables
 import world
 from command import Command
 from engines import database_user, opened, run
-from hookrow import (
-    Postmark,
-    Receiver,
-    Schema,
-    migrations,
-    testing,
-)
+from hookrow import Postmark, Receiver, Schema, migrations, testing
 from hookrow.core.result import Result
 from hookrow.diagnostics import Level
 from hookrow.diagnostics.check import check_database

@@ -5,7 +5,6 @@ These are UUIDs for the provider's message ids, and the empty text for no reason
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from hookrow.django.store import DjangoStore
 from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import StoreContract
+from times import SECOND
 
 GUID = "B7BC2f4a-e38e-4336-af7d-e6c392c2f817"
 OTHER = "00000000-0000-4000-8000-000000000002"
@@ -162,11 +162,10 @@ def test_contract_of_a_mapping(host: Host) -> None:
 
 def test_times_of_sending(host: Host) -> None:
     """Times are returned by the requested spelling of each id."""
-    sent = datetime(2026, 3, 4, 12, tzinfo=UTC)
+    sent = NOON.replace(microsecond=0)
     assert dict(host.store.census.sent([GUID, OTHER, "m-ada"])) == {GUID: sent}
-    second = timedelta(seconds=1)
-    assert host.store.census.undelivered(sent, sent + second) == 1
-    assert host.store.census.undelivered(sent - second, sent) == 0
+    assert host.store.census.undelivered(sent, sent + SECOND) == 1
+    assert host.store.census.undelivered(sent - SECOND, sent) == 0
     listed = host.store.census.list_undelivered(sent, limit=9)
     assert [each.sent_at for each in listed if each.message_id == GUID.lower()] == [sent]
     assert listed == [

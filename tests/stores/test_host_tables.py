@@ -106,14 +106,11 @@ class TestColumnTypes:
         self, engine: Engine, keys: Sequence[object], key: str, other: str, kind: str
     ) -> None:
         """Suppress the rows with the first key, beside the second: one by one, and in a group."""
-        types = {
-            **dict.fromkeys(("people.id", "sends.id", "members.list_id"), key),
-            **dict.fromkeys(
-                ("sends.subscriber_id", "sends.list_id", "members.subscriber_id"), other
-            ),
-            **dict.fromkeys(("people.email", "sends.provider_message_id"), kind),
-        }
-        make(engine, types)
+        keyed = ("people.id", "sends.id", "members.list_id")
+        others = ("sends.subscriber_id", "sends.list_id", "members.subscriber_id")
+        texts = ("people.email", "sends.provider_message_id")
+        types = dict.fromkeys(keyed, key) | dict.fromkeys(others, other)
+        make(engine, types | dict.fromkeys(texts, kind))
         with engine.begin() as connection:
             for number, key_ in enumerate(keys):
                 row = {"key": key_, "person": key_, "list": key_, "m": str(number)}
@@ -186,14 +183,13 @@ def test_sent_at(engine: Engine) -> None:
             SQLStore(engine, schema(name), verify=True)
     census = SQLStore(engine, schema("made")).census
     assert census.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
-    second = timedelta(seconds=1)
-    assert census.undelivered(NOON, NOON + second) == 1
-    assert census.undelivered(NOON - second, NOON) == 0
+    assert census.undelivered(NOON, NOON + SECOND) == 1
+    assert census.undelivered(NOON - SECOND, NOON) == 0
     listed = list(census.list_undelivered(NOON, limit=9))
     assert [(each.message_id, each.sent_at) for each in listed] == [("m-2", None), ("m-1", NOON)]
     for first, *rest in (listed, listed[1:]):
         assert census.list_undelivered(NOON, after=first.place, limit=9) == rest
-    assert census.list_undelivered(NOON + second, limit=9) == listed[:1], "its time is not known"
+    assert census.list_undelivered(NOON + SECOND, limit=9) == listed[:1], "its time is not known"
 
 
 @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
