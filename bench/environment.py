@@ -125,7 +125,7 @@ def databases(
 @contextmanager
 def _postgres() -> Iterator[Server]:
     """Run the PostgreSQL server of the tests, but with fsync."""
-    binaries = find_binaries(os.environ)
+    binaries = find_binaries()
     assert binaries is not None, "install PostgreSQL, or the extra dev, which contains it"
     server = Server(binaries, fsync=True)
     try:

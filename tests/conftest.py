@@ -49,13 +49,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"postgresql: {find_binaries(os.environ)}"
+    return f"postgresql: {find_binaries()}"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: "WorkerController") -> None:
     """Start the server that all workers share."""
-    binaries = find_binaries(os.environ)
+    binaries = find_binaries()
     if binaries is not None:
         if SHARED not in node.config.stash:
             node.config.stash[SHARED] = Server(binaries)
@@ -68,7 +68,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _own_server() -> Server:
-    binaries = find_binaries(os.environ)
+    binaries = find_binaries()
     if binaries is None:
         reason = f"no PostgreSQL: not in {VARIABLE}, {SYSTEM} or the wheel {WHEEL}"
         if os.environ.get("CI"):

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, files
@@ -43,9 +43,9 @@ rm -rf "$0"
 """Cleans up when its standard input ends, and therefore however the tests end."""
 
 
-def find_binaries(environ: Mapping[str, str]) -> Path | None:
+def find_binaries() -> Path | None:
     """Return the first folder that has a server's binaries, those of the newest version."""
-    named = environ.get(VARIABLE)
+    named = os.environ.get(VARIABLE)
     candidates = [
         *([Path(named)] if named else []),
         *sorted(SYSTEM.glob("*/bin"), key=_version, reverse=True),

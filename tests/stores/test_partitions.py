@@ -1,6 +1,5 @@
 """The SQL of the page on performance runs, and a partitioned log fulfils the contract."""
 
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -36,7 +35,7 @@ LEFT = """
 
 def partition(url: str, script: str = SCRIPT, *, role: str = "postgres") -> str:
     """Run the script, or a part of it; return psql's error, if any."""
-    binaries = find_binaries(os.environ)
+    binaries = find_binaries()
     assert binaries is not None
     done = subprocess.run(
         [binaries / "psql", url, "-Xq", "--command", f"SET ROLE {role}", "--file", "-"],
