@@ -192,8 +192,8 @@ def test_waiting_for_another_upgrade(
 @ON_POSTGRES
 def test_writers_are_not_blocked(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While an index waits for a writer, others write, and no time limit applies to the index."""
-    monkeypatch.setattr(watchdog, "TRANSACTION_TIMEOUT", 0.5)
     upgrade(old, OURS)
+    monkeypatch.setattr(watchdog, "TRANSACTION_TIMEOUT", 0.5)
     run(
         old,
         "DROP INDEX hookrow_notifications_changes",

@@ -83,12 +83,14 @@ def test_statement_timeout(
     store: SQLStore, postgres: Databases, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement that takes too long, here because of a trigger, is ended by the server."""
-    monkeypatch.setitem(timeouts._LIMITS, "statement_timeout", 0.5)
-    monkeypatch.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, tuned=True))
-    store.close()  # its session has the limits of the time when it was opened
     postgres.execute(SLOW, url=postgres_url)
-    with pytest.raises(Locked):
-        record(store, [OPENED])
+    with monkeypatch.context() as limited:
+        limited.setitem(timeouts._LIMITS, "statement_timeout", 0.5)
+        limited.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, tuned=True))
+        store.close()  # its session has the limits of the time when it was opened
+        with pytest.raises(Locked):
+            record(store, [OPENED])
+    store.close()
     postgres.execute("DROP FUNCTION slow CASCADE", url=postgres_url)
     assert statuses(record(store, [OPENED])) == [200]
 
@@ -144,9 +146,10 @@ def test_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None
         store.reading() as reading,
     ):
         reading.read([])
-    monkeypatch.setattr("hookrow.stores.sql.verify.STATEMENT_TIMEOUT", 0.1)
-    with frozen(store.database), pytest.raises(Unavailable):
-        verify(store.database, Schema())
+    with monkeypatch.context() as limited:
+        limited.setattr("hookrow.stores.sql.verify.STATEMENT_TIMEOUT", 0.1)
+        with frozen(store.database), pytest.raises(Unavailable):
+            verify(store.database, Schema())
     assert statuses(record(store, [OPENED])) == [200]
 
 
@@ -171,10 +174,11 @@ def test_server_that_freezes_while_writing(
     store: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction ends although the server does not respond, and the next one succeeds."""
-    monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.5)
-    with pytest.raises(Unavailable), store.transaction() as transaction:  # noqa: SIM117 - stops in it
-        with stopped(pid_of(transaction._connection)):
-            transaction.find(lookup_keys([OPENED]))
+    with monkeypatch.context() as limited:
+        limited.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.5)
+        with pytest.raises(Unavailable), store.transaction() as transaction:  # noqa: SIM117 - stops in it
+            with stopped(pid_of(transaction._connection)):
+                transaction.find(lookup_keys([OPENED]))
     assert statuses(record(store, [OPENED])) == [200]
 
 
