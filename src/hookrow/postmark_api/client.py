@@ -189,7 +189,7 @@ class PostmarkAPI:
         except TimeoutError:
             if done.done():  # it is that of a read
                 raise
-            raise _Excessive(f"is not complete after {LONGEST:g} s") from None
+            raise _incomplete() from None
 
     def _no_response(self, error: Exception, *, changes: bool) -> APIError:
         cause = error.reason if isinstance(error, URLError) else error
@@ -233,6 +233,10 @@ class PostmarkAPI:
                 return value
 
 
+def _incomplete() -> _Excessive:
+    return _Excessive(f"is not complete after {LONGEST:g} s")
+
+
 def _read(response: HTTPResponse) -> bytes:
     """Return the body. Raises `_Excessive`, and `IncompleteRead` if the connection was closed."""
     body, expected, until = bytearray(), response.length, time.monotonic() + LONGEST
@@ -240,8 +244,8 @@ def _read(response: HTTPResponse) -> bytes:
         body += part
         if len(body) > LARGEST:
             raise _Excessive(f"is larger than {LARGEST >> 20} MiB")
-        if time.monotonic() > until:  # so that the thread ends; its caller no longer waits
-            raise _Excessive
+        if time.monotonic() > until:  # so that the thread ends
+            raise _incomplete()
     if expected is not None and len(body) < expected:
         raise IncompleteRead(bytes(body), expected - len(body))
     return bytes(body)
