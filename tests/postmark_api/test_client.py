@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
+from itertools import count
 from socket import create_server
 from threading import Thread
 from time import sleep
+from unittest.mock import Mock
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
@@ -117,6 +119,19 @@ def test_a_response_that_never_ends(rest: str, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(APIError, match=r"is not complete after 0\.3 s") as raised:
             PostmarkAPI("a-token", address).get("/server")
     assert not raised.value.temporary
+
+
+def test_a_limit_that_the_reading_thread_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is the same as if its caller had noticed the limit first."""
+    clock = Mock(monotonic=count(step=api_client.LONGEST + 1).__next__)
+    monkeypatch.setattr(api_client, "time", clock)
+
+    def app(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("200 OK", [("Content-Length", "2")])
+        return [b"{}"]
+
+    with loopback(app) as port, pytest.raises(APIError, match="is not complete after 120 s"):
+        PostmarkAPI("a-token", f"http://127.0.0.1:{port}").get("/server")
 
 
 @pytest.mark.parametrize("headers", [[], [("Content-Length", str(2**21))]])
