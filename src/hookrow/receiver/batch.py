@@ -248,9 +248,9 @@ class BatchWriter(Generic[T, R]):
                 _reply(waiter, result)
             else:
                 by_loop.setdefault(waiter.loop_queue, []).append((waiter, result))
-        for queue, own in by_loop.items():
+        for queue, of_loop in by_loop.items():
             with suppress(RuntimeError):  # the loop is closed
-                queue.loop.call_soon_threadsafe(self._complete, queue, own)
+                queue.loop.call_soon_threadsafe(self._complete, queue, of_loop)
 
     def _hand_over(self, queue: _LoopQueue) -> None:
         """Put a loop's new items on the queue, and watch their deadline."""

@@ -279,7 +279,6 @@ _no_lock = nullcontext()
 
 def _one_large(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
     """Return the lock for large arrivals if the group is a single large one, otherwise no lock."""
-    match arrivals:
-        case [arrival] if len(arrival.body) * TEXT_PER_BYTE > LARGEST_GROUP:
-            return _large_arrivals.locked()
+    if len(arrivals) == 1 and len(arrivals[0].body) * TEXT_PER_BYTE > LARGEST_GROUP:
+        return _large_arrivals.locked()
     return _no_lock

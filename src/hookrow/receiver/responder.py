@@ -80,7 +80,10 @@ class Responder:
         )
 
     def create_writers(self, group: int, backlog: int) -> list[BatchWriter[Arrival, Response]]:
-        """Create the writer and, if there is a spool, another that spools if the queue is full."""
+        """Create the writer and, if there is a spool, another that spools if the queue is full.
+
+        Their queues share the capacity.
+        """
         works = [self.respond]
         if self._spool is not _discard:
             works.append(self.spool_overflow)
