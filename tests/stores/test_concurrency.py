@@ -49,7 +49,7 @@ shared = pytest.fixture(shared_home, scope="module")
 
 @pytest.fixture
 def home(shared: SQLHome) -> SQLHome:
-    """Begin with a few rows, an empty log, and no session: it has the limits of when it opened."""
+    """Begin with a few rows, an empty log, and no session, which would have older limits."""
     fill(shared)
     shared.store.close()
     return shared
@@ -326,13 +326,19 @@ ORDERS = pytest.mark.parametrize(
     scope="module",
 )
 def test_waiting_for_a_row(
-    postgres: Databases, home: SQLHome, at: timedelta, *, single: bool, wins: bool
+    postgres: Databases,
+    home: SQLHome,
+    at: timedelta,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    single: bool,
+    wins: bool,
 ) -> None:
     """A suppression that waits for the rows of a reactivation has no effect if it is older.
 
     PostgreSQL locks rows, in one statement or in several, and SQLite the whole file.
     """
-    home.store.queries.single_statement = single
+    monkeypatch.setattr(home.store.queries, "single_statement", single)
     begun = threading.Event()
 
     def record_next() -> list[int]:

@@ -38,7 +38,7 @@ class InMemory(StoreContract):
         self.store.subscriptions[list_, subscriber] = {}
 
 
-def _failures(mistaken: Mapping[str, Key], *, has_lists: bool = True) -> str:
+def _failures(mistaken: Mapping[str, Key], *, has_lists: bool = True) -> list[str]:
     """Run every test of the contract, without fixtures; return the messages of those that fail."""
     failures = []
     for name in (name for name in dir(InMemory) if name.startswith("test_")):
@@ -49,12 +49,12 @@ def _failures(mistaken: Mapping[str, Key], *, has_lists: bool = True) -> str:
             getattr(contract, name)()
         except AssertionError as error:
             failures.append(str(error))
-    return "\n".join(failures)
+    return failures
 
 
 @pytest.mark.parametrize("has_lists", [True, False])
 def test_the_right_columns(*, has_lists: bool) -> None:
-    assert _failures({}, has_lists=has_lists) == ""
+    assert _failures({}, has_lists=has_lists) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_right_columns(*, has_lists: bool) -> None:
 )
 def test_a_wrong_column(column: str, value: Key, message: str) -> None:
     """The message names the mapping to check."""
-    assert message in _failures({column: value})
+    assert any(message in failure for failure in _failures({column: value}))
 
 
 def test_nothing_defined() -> None:

@@ -327,6 +327,7 @@ def test_two_receivers_count_while_others_write(home: SQLHome) -> None:
         written = [threads.submit(write, part) for part in (10**6, 10**7)]
         counting = [threads.submit(count, store) for store in (first, second)]
     assert [each.result() for each in (*written, *counting)] == [None] * 4
+    assert total(home) > 0
     count_hours(home)
     assert (counted(home), len(home.logged())) == (300, 300)
 

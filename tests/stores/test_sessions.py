@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from threading import Barrier
+from unittest.mock import patch
 
 import pytest
 from contract import ADA, arrival, fill, insistent, opens, statuses
@@ -136,6 +137,13 @@ def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 2 * PATIENCE)
 
 
+def test_no_session_is_opened_for_a_new_store(postgres_url: str) -> None:
+    """A store can be created while the server does not respond."""
+    with patch("psycopg.connect") as connect, closing(SQLStore(postgres_url)):
+        pass
+    connect.assert_not_called()
+
+
 @pytest.mark.usefixtures("unlimited")
 def test_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read and a verification end in time if the server does not respond."""
@@ -170,7 +178,7 @@ def test_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.Mon
         pass
 
 
-def test_server_that_freezes_while_writing(
+def test_session_that_freezes_while_writing(
     store: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction ends although the server does not respond, and the next one succeeds."""

@@ -204,12 +204,14 @@ def test_the_timer_of_a_loop_is_set_to_the_next_deadline() -> None:
             batch.submit(item, loop, lambda _: None)
             hand_over, queue = loop.call_soon.call_args.args
             hand_over(queue)
-        for _ in range(3):
-            at, expire, queue = loop.call_at.call_args.args
-            loop.time.return_value = at
-            expire(queue)
-            expired.append((at, [*late]))
-        gate.opened.set()
+        try:
+            for _ in range(3):
+                at, expire, queue = loop.call_at.call_args.args
+                loop.time.return_value = at
+                expire(queue)
+                expired.append((at, [*late]))
+        finally:
+            gate.opened.set()
     assert expired == [(1.0, [0]), (1.25, [0, 1]), (1.5, [0, 1, 2])]
 
 

@@ -19,6 +19,8 @@ CORE = (
     *("providers", "providers.postmark", "http", "errors"),
 )
 
+assert "core.rules" in CORE
+
 # The modules that the core may import: values and their types, and msgspec for parsing.
 # `asyncio` is imported only for a type, `threading` only for the longest timeout, `contextvars` for
 # a word in messages, and `random` creates the ids of requests.

@@ -1,6 +1,5 @@
 """The limits of a group."""
 
-from itertools import repeat
 from math import inf
 
 import pytest
@@ -24,6 +23,8 @@ def test_a_group_is_limited_in_bytes_and_number(sizes: list[int], most: float, c
     assert leading(sizes, int, most=most) == sizes[:count]
 
 
-@pytest.mark.parametrize(("size", "most"), [(LARGEST_GROUP, inf), (0, 1)])
-def test_items_after_the_group_are_not_read(size: int, most: float) -> None:
-    assert leading(repeat(size), int, most=most) == [size]
+@pytest.mark.parametrize(("size", "most", "unread"), [(LARGEST_GROUP, inf, 1), (0, 1, 2)])
+def test_items_after_the_group_are_not_read(size: int, most: float, unread: int) -> None:
+    items = iter([size] * 3)
+    assert leading(items, int, most=most) == [size]
+    assert len(list(items)) == unread
