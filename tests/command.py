@@ -239,9 +239,9 @@ class Command:
 
 
 def patched(folder: Path, script: str) -> Command:
-    """Return the command, run by a script that patches hookrow before.
+    """Return the command, run by a script that patches hookrow first.
 
-    Workers import the script, too, under another name.
+    Workers import the script under another name.
     """
     file = folder / "patched.py"
     main = "from hookrow.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"

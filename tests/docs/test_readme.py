@@ -26,7 +26,7 @@ def test_the_session_prints_the_documented_output(tmp_path: Path) -> None:
     before, after = read_commands(first), read_commands("".join(others))
     assert len(before + after) == 13
     with terminal(tmp_path) as shell:
-        # Only the test sets the port.
+        # The page does not set the port.
         port = f"ok       setting     port is {shell.port}, from the variable HOOKROW_PORT.\n"
         for line, expected in [*before, ("python save.py", ""), *after]:
             if not line.startswith("pip install"):

@@ -130,7 +130,10 @@ def has_lists(home: Home) -> bool:
 
 
 def has_times_of_creation(home: Home) -> bool:
-    """Return whether the tables are hookrow's own in a database, whose lists have names, too."""
+    """Return whether the home has hookrow's own tables in a database.
+
+    Only these have times of creation and names of lists.
+    """
     return isinstance(home, SQLHome) and home.schema == OURS
 
 

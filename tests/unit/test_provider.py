@@ -69,7 +69,11 @@ def in_loop(receiver: Receiver, request: Request) -> Response:
 
 Post = Callable[[Receiver, Request], Response]
 in_thread: Post = Receiver.__call__
-every_host = pytest.mark.parametrize("post", [in_thread, in_loop, Receiver.record_directly])
+every_host = pytest.mark.parametrize(
+    "post",
+    [in_thread, in_loop, Receiver.record_directly],
+    ids=["in_thread", "in_loop", "record_directly"],
+)
 
 
 def post_events(post: Post, database: Database, *events: dict[str, Any]) -> Response:
@@ -136,8 +140,11 @@ def test_an_object_of_another_class() -> None:
 
 def test_responses_are_combined() -> None:
     for statuses, expected in (
-        *(((), 200), ((200, 200), 200), ((200, 404, 422), 404)),
-        *(((422, 400), 422), ((404, 503, 200), 503)),
+        ((), 200),
+        ((200, 200), 200),
+        ((200, 404, 422), 404),
+        ((422, 400), 422),
+        ((404, 503, 200), 503),
     ):
         assert combine([plain(each, "") for each in statuses]).status == expected
 

@@ -197,7 +197,7 @@ def test_an_exception_in_on_outcome_affects_no_response(
     assert ADA not in message
 
 
-def test_probes_and_tests_of_a_webhook_call_no_hook() -> None:
+def test_probes_and_webhook_tests_call_no_hook() -> None:
     """The other notifications of their group do."""
     outcomes: list[Outcome] = []
     database, test = people("ada"), {"Recipient": TEST_RECIPIENT, "MessageID": TEST_MESSAGE_ID}

@@ -200,11 +200,9 @@ def test_a_secret_that_is_not_valid(secret: str) -> None:
 )
 def test_events(payload: dict[str, Any], notification: Notification) -> None:
     """The readable fields are for the log of a receiver that does not record the type."""
-    body, readable = (
-        json.dumps(payload).encode(),
-        (payload["type"], notification.recipient, "m-ada"),
-    )
-    expected = Part(notification, body, Unsupported(*readable), record_type=payload["type"])
+    body = json.dumps(payload).encode()
+    readable = Unsupported(payload["type"], notification.recipient, "m-ada")
+    expected = Part(notification, body, readable, record_type=payload["type"])
     assert Resend.parse(body) == expected
 
 

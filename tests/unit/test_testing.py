@@ -73,7 +73,7 @@ def test_supported_payloads(payload: Payload, notification: Notification, names:
     ],
 )
 def test_optional_payloads(payload: Payload, notification: Notification) -> None:
-    """A receiver that does not record them logs their address, which has two names."""
+    """The address, which has two names, is logged even if the type is not recorded."""
     body = json.dumps(payload).encode()
     part = Part(notification, body, Unsupported(payload["RecordType"], ADA, "m-1"))
     assert limit_to(Postmark.parse(body), [type(notification)]) == part
