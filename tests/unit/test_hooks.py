@@ -191,7 +191,7 @@ def test_close_cancels_an_async_hook_that_hangs(caplog: pytest.LogCaptureFixture
     call(calls, 3)
     assert started.wait(PATIENCE)
     calls.close(0.01)
-    assert ended.is_set()
+    assert ended.wait(PATIENCE)
     eventually(lambda: set(threading.enumerate()) <= before)
     assert bodies == [b"0"]
     assert caplog.messages == [
