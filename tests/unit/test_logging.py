@@ -5,11 +5,13 @@ import logging
 import re
 import sys
 from time import perf_counter
+from typing import cast
 
 import pytest
 from receiving import delivery, head, people, receive, request
 
-from hookrow import Receiver
+from copying import replace
+from hookrow import Arrival, Receiver
 from hookrow.http import request_id
 from hookrow.observability.logging import JSONFormatter, configuration, log
 
@@ -68,6 +70,14 @@ def test_a_group_that_fails_is_logged_with_its_requests(caplog: pytest.LogCaptur
     database.away = True
     assert receive(database).record_directly(request(delivery("ada"))).status == 503
     assert caplog.messages[0] == "Returned 503 to 1 notification (requests r-1): gone"
+
+
+def test_a_full_queue_is_logged_with_its_requests(
+    lines: pytest.LogCaptureFixture, receiver: Receiver
+) -> None:
+    [arrival] = cast("list[Arrival]", receiver._arrivals(request(delivery("ada"))))
+    receiver._responder.refuse_overflow([arrival, replace(arrival, request_id="r-2")])
+    assert lines.messages[0] == "The queue is full or closed; returned 503 (requests r-1, r-2)."
 
 
 def test_json_with_request_ids(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:

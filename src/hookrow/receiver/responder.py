@@ -129,10 +129,11 @@ class Responder:
 
     def refuse_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Refuse arrivals because the queue is full or closed. No hook is called."""
+        requests = request_ids(arrivals)
         log.warning(
-            "The queue is full or closed; returned 503 (request %s).",
-            arrivals[0].request_id,
-            extra={"request_ids": request_ids(arrivals)},
+            "The queue is full or closed; returned 503 (requests %s).",
+            ", ".join(requests),
+            extra={"request_ids": requests},
         )
         return self._refuse(arrivals, Refusal.UNAVAILABLE)
 
