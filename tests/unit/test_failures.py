@@ -194,6 +194,7 @@ def test_the_pauses_before_further_attempts_are_short_and_random(clock: Clock) -
 @pytest.mark.parametrize(
     ("fault", "names", "attempts", "ended"),
     [
+        (CONFLICT, "ab", ["ab", "ab"], "LL"),
         (LOCKED, "ab", ["ab", "ab+"], "LL"),
         (REJECTED, "a", ["a"], "F"),
         (GONE, "ab", ["ab", "a"], "LL"),
@@ -240,7 +241,7 @@ def test_a_bug_is_logged_with_its_place_but_not_its_text(caplog: pytest.LogCaptu
     Rig(KeyError(ADA))("abc")
     [record] = caplog.records
     assert (record.name, record.levelno) == ("hookrow", logging.ERROR)
-    assert re.search(r"(?s)KeyError.*test_failures\.py", caplog.text)
+    assert re.search(r"(?s)503 to 3 notifications: .*KeyError.*test_failures\.py", caplog.text)
     assert ADA not in caplog.text
 
 
