@@ -47,9 +47,6 @@ ORDER = (
 )
 """The parts of hookrow: each imports only from itself and from those before it."""
 
-LONGEST_MODULE = 300
-"""In lines."""
-
 
 def _tree(module: str) -> ast.Module:
     path = SOURCE / module.replace(".", "/")
@@ -126,14 +123,6 @@ def _imported_on_load(statements: Iterable[ast.AST]) -> Iterator[str]:
             yield from _imported_on_load(each.orelse)
         elif not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from _imported_on_load(ast.iter_child_nodes(each))
-
-
-def test_modules_are_short() -> None:
-    lengths = {
-        str(path.relative_to(SOURCE)): len(path.read_text().splitlines())
-        for path in SOURCE.rglob("*.py")
-    }
-    assert not {name for name, length in lengths.items() if length > LONGEST_MODULE}
 
 
 STEPS = (
