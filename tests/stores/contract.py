@@ -30,6 +30,7 @@ from hookrow.core.notification import Rows as Found
 from hookrow.core.rules import fold, lookup_keys
 from hookrow.core.schema import OTHERWISE
 from hookrow.receiver.recorder import GroupRecorder, record
+from hookrow.receiver.replay import dry_run
 from hookrow.stores import Store
 from hookrow.stores.census import ListCount, Undelivered
 from hookrow.stores.suppressions import Filter, Position, Span, find_causes
@@ -95,6 +96,15 @@ def fill_many(home: Home, numbers: Sequence[int]) -> None:
         subscribers=[{"id": home.key(n), "email": f"S{n}@example.com"} for n in numbers],
         subscriptions=[{"list_id": home.key(1), "subscriber_id": home.key(n)} for n in numbers],
         dispatches=[dispatch(home, n, f"m{n}", owner=n, list_=1) for n in numbers],
+    )
+
+
+def fill_two_tenants(home: Home) -> None:
+    """Insert two people with one email, each with a dispatch, t1 and t2, to the same list."""
+    home.fill(
+        subscribers=[{"id": home.key(n), "email": ADA} for n in (1, 2)],
+        subscriptions=[{"list_id": home.key(1), "subscriber_id": home.key(n)} for n in (1, 2)],
+        dispatches=[dispatch(home, n, f"t{n}", owner=n, list_=1) for n in (1, 2)],
     )
 
 
@@ -490,6 +500,42 @@ class HostContract:
             assert isinstance(outcome, Recorded)
             changed = [change.row for change in outcome.changes]
             assert changed == [(Suppressible.SUBSCRIBER, home.key(number))]
+
+    @pytest.mark.parametrize("live", [True, False])
+    def test_equal_emails(self, home: Home, *, live: bool) -> None:
+        """The owner of the dispatch is changed, and no other person with the same email."""
+        fill_two_tenants(home)
+        for number in (2, 1):
+            own: list[RowId] = [(Suppressible.SUBSCRIBER, home.key(number))]
+            own.append((Suppressible.DISPATCH, home.key(number)))
+            if has_lists(home):
+                own.append((Suppressible.SUBSCRIPTION, (home.key(1), home.key(number))))
+            message_id = f"t{number}"
+            for notification, rows in (
+                (Suppressed("ADA@example.com", message_id, NOON, "SpamComplaint"), own),
+                (Reactivated(ADA, message_id, NOON), own),
+                (Delivered(ADA, message_id, NOON), own[1:2]),
+            ):
+                [outcome] = record(home.store, [arrival(notification, live=live)])
+                assert isinstance(outcome, Recorded)
+                assert [change.row for change in outcome.changes] == rows
+            record(home.store, [arrival(Suppressed(ADA, message_id, NOON, "SpamComplaint"))])
+            columns = {"subscribers": "suppressed_at", "dispatches": "delivered_at"}
+            set_ = {
+                name: [each[column] is not None for each in home.rows()[name]]
+                for name, column in columns.items()
+            }
+            assert set_ == {name: [number == 1, True] for name in columns}
+
+    def test_equal_emails_in_a_dry_run(self, home: Home) -> None:
+        """A dry run reports the same rows, and changes none."""
+        fill_two_tenants(home)
+        before = home.rows()
+        late = arrival(Suppressed(ADA, "t2", NOON, "SpamComplaint"), live=False)
+        rows = dry_run(home.store, late).after
+        own = {(kind, home.key(2)) for kind in (Suppressible.SUBSCRIBER, Suppressible.DISPATCH)}
+        assert {row for row in rows if row[0] is not Suppressible.SUBSCRIPTION} == own
+        assert home.rows() == before
 
     def test_equal_message_ids(self, home: Home) -> None:
         """The recipient's own dispatch wins, then the lowest id."""

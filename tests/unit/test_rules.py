@@ -236,6 +236,64 @@ def test_dispatches_with_one_message_id(
             assert _changed(delivered, rows) == _changed(reactivated, rows)[1:] == own
 
 
+def _two_tenants(*, hidden: bool = False) -> Rows:
+    """Return the rows of two people with Ada's email, each with a dispatch; `hidden`: of one."""
+    people = [Subscriber(1, ADA)] if hidden else [Subscriber(1, ADA), Subscriber(2, ADA)]
+    return Rows(
+        {ADA: people},
+        {"t1": [Dispatch(11, 1, ADA, 7)], "t2": [Dispatch(12, 2, ADA, 7)]},
+        {(7, 1), (7, 2)},
+    )
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("message_id", ["t1", "t2"])
+def test_of_equal_emails_the_owner_of_the_dispatch_counts(message_id: str, *, live: bool) -> None:
+    """The other person is neither suppressed nor named in a refusal."""
+    owner, sent = (1, 11) if message_id == "t1" else (2, 12)
+    dispatch = Suppressible.DISPATCH, sent
+    rows = [
+        *((Suppressible.SUBSCRIBER, owner), dispatch),
+        (Suppressible.SUBSCRIPTION, (7, owner)),
+    ]
+    delivered, opened, suppressed, reactivated = _each("Ada@example.com", message_id)
+    for each, expected in (
+        *((delivered, [dispatch]), (opened, [dispatch])),
+        *((suppressed, rows), (reactivated, rows)),
+    ):
+        outcome = _decide(each, _two_tenants(), live=live)
+        assert isinstance(outcome, Recorded)
+        assert [change.row for change in outcome.changes] == expected
+
+
+@pytest.mark.parametrize("message_id", [None, "", "t9", "t\0", "t" * 256])
+def test_of_equal_emails_without_a_dispatch_the_lowest_id_counts(message_id: str | None) -> None:
+    for each in _each(ADA, message_id)[2:]:
+        assert _changed(each, _two_tenants()) == [(Suppressible.SUBSCRIBER, 1)]
+
+
+def test_of_several_owners_the_exact_spelling_and_then_the_lowest_id_count() -> None:
+    """A message to several people, as To and Cc, has one id."""
+    people = [Subscriber(id_, email) for id_, email in ((3, "ADA@x"), (2, "Ada@x"), (5, "Ada@x"))]
+    people = [Subscriber(1, "ada@x"), *people]
+    sent = [Dispatch(10 + owner, owner, "", None) for owner in (5, 2, 3)]
+    for subscribers, dispatches in ((people, sent), (people[::-1], sent[::-1])):
+        rows = Rows({"ada@x": subscribers}, {"m": dispatches})
+        for recipient, owner in (("Ada@x", 2), ("ADA@x", 3), ("ada@x", 2), ("aDa@x", 2)):
+            changed = _changed(Reactivated(recipient, "m", NOW), rows)
+            own = [(Suppressible.SUBSCRIBER, owner), (Suppressible.DISPATCH, 10 + owner)]
+            assert changed == own
+
+
+def test_a_hidden_owner_is_no_candidate() -> None:
+    """The contract's refusal names both emails, even if they are equal."""
+    rows = _two_tenants(hidden=True)
+    delivered, _, suppressed, _ = _each(ADA, "t2")
+    refused = Refusal.RECIPIENT_MISMATCH.refused(owner=ADA, recipient=ADA)
+    assert _decide(delivered, rows) == refused
+    assert (Suppressible.SUBSCRIBER, 1) in _changed(suppressed, rows)
+
+
 # -- changes ---------------------------------------------------------------------------
 
 

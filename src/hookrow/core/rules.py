@@ -152,7 +152,7 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
     notification = arrival.notification
     if notification is None:
         return Refusal.UNSUPPORTED.refused()
-    subscriber = _subscriber(notification.recipient, rows)
+    subscriber = _subscriber(notification, rows)
     if subscriber is None:
         return (Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND).refused()
     dispatch = _dispatch(notification.message_id, subscriber, rows)
@@ -223,8 +223,13 @@ def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list
     ]
 
 
-def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
-    """Return the subscriber with this email: an exact match if possible, then the lowest id."""
+def _subscriber(notification: Notification, rows: Rows) -> Subscriber | None:
+    """Return the subscriber whom a notification concerns.
+
+    If several subscribers have the email, such as the people of several tenants, those who own a
+    dispatch with the message id come first, then the exact spelling, then the lowest id.
+    """
+    recipient = notification.recipient
     if recipient is None:
         return None
     email = fold(recipient)
@@ -239,7 +244,12 @@ def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
         case [only]:
             return only
         case _:
-            return min(candidates, key=lambda row: (row.email != recipient, row.id))
+            sent = rows.dispatches.get(notification.message_id or "", ())
+            owners = {dispatch.owner for dispatch in sent}
+            return min(
+                candidates,
+                key=lambda row: (row.id not in owners, row.email != recipient, row.id),
+            )
 
 
 def _dispatch(message_id: str | None, subscriber: Subscriber, rows: Rows) -> Dispatch | None:
