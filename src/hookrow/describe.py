@@ -75,7 +75,8 @@ def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEnt
     An entry without an event time may have taken effect at any of its arrivals.
     """
     newest = max(changes, key=_changed_at, default=entry)
-    if _changed_at(newest) <= effective_time(entry.occurred_at, entry.last_received_at):
+    latest = effective_time(entry.occurred_at, entry.last_received_at, entry.last_received_at)
+    if _changed_at(newest) <= latest:
         return None
     return newest
 
@@ -111,7 +112,7 @@ def format_row(row: RowId) -> str:
 
 
 def _changed_at(entry: StoredEntry) -> datetime:
-    return effective_time(entry.occurred_at, entry.received_at)
+    return effective_time(entry.occurred_at, entry.received_at, entry.received_at)
 
 
 def _reason(result: Result, entry: StoredEntry) -> str:

@@ -117,7 +117,7 @@ class Scenario(RuleBasedStateMachine):
         if not logged:
             return
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
-        arrivals = arrivals_of(self._home.store, chosen, Postmark)
+        arrivals = arrivals_of(self._home.store, chosen, Postmark, datetime.now(UTC))
         assert len(arrivals) == len(chosen)
         replay(self._home.store, arrivals)
         for each in chosen:

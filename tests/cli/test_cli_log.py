@@ -342,6 +342,17 @@ def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
     assert found == {2: True, 3: True, 4: False}
 
 
+def test_prune_of_everything_needs_a_confirmation(command: Command, url: str) -> None:
+    """A fast clock, which SQLite cannot show, would delete the whole log."""
+    keep(url, DELIVERY, RECORDED, datetime.now(UTC) - 100 * DAY)
+    refused = command.call("prune", "--keep", "90d")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "so all are too old" in refused.stderr
+    assert len(listed(command)) == 1
+    done = command.call("prune", "--keep", "90d", "--keep-bodies", "30d", "--yes")
+    assert (done.returncode, done.stdout) == (0, "Pruned 1 entries and bodies.\n")
+
+
 def test_privilege_to_prune(command: Command, postgres_url: str) -> None:
     """The privilege to delete entries, which receivers do not need, is named if it is missing."""
     grants = (

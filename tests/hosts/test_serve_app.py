@@ -218,3 +218,18 @@ def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
         wire.eventually(lambda: "Pruned from the log: 2." in caplog.text)
     assert "The log keeps no bodies" in caplog.text
     assert kept() == [(False, False)] * 2
+
+
+def test_retention_if_the_clock_may_be_wrong(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A start with a fast clock deletes nothing, and says why."""
+    park(sqlite_url)
+    entries = own_tables.notifications
+    old = {entries.c.last_received_at: datetime.now(UTC) - timedelta(days=120)}
+    old[entries.c.received_at] = old[entries.c.last_received_at]
+    with opened(sqlite_url) as engine, engine.begin() as connection:
+        connection.execute(entries.update().values(old))
+    with serving(sqlite_url, sweep=False):
+        wire.eventually(lambda: "run `hookrow prune --yes`" in caplog.text)
+    assert len(run(sqlite_url, "SELECT 1 FROM hookrow_notifications")) == 1

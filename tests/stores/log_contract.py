@@ -3,6 +3,7 @@
 Times are within an hour of noon. The log is checked without the store.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from sys import getsizeof
@@ -30,8 +31,16 @@ from hookrow.core.result import PARKED_FOR, Result
 from hookrow.core.rules import fail
 from hookrow.core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
 from hookrow.providers import Part
+from hookrow.providers.postmark import Postmark
 from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.replay import GROUP, dry_run, matching_entries, replay, replay_ready
+from hookrow.receiver.replay import (
+    GROUP,
+    arrivals_of,
+    dry_run,
+    matching_entries,
+    replay,
+    replay_ready,
+)
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
 from hookrow.stores.log import Count, LogReader, Query, RequestKind
@@ -55,6 +64,19 @@ HOSTILE = (
 
 PROVIDERS = ("postmark",)
 """The provider of the entries."""
+
+
+def encoded(change: Suppressed | Reactivated) -> bytes:
+    """Return the body of a change without a date, as the provider posts it."""
+    suppressed = isinstance(change, Suppressed)
+    return json.dumps(
+        {
+            "RecordType": "SubscriptionChange",
+            "Recipient": change.recipient,
+            "SuppressSending": suppressed,
+            "SuppressionReason": change.reason if isinstance(change, Suppressed) else None,
+        }
+    ).encode()
 
 
 def entry(number: int = 1, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
@@ -464,6 +486,18 @@ class ReadContract:
         assert (set(due), last) == ({now + 8 * MINUTE}, None)
         assert logged(home)[:2] == new_rows(entry(1), parked(2, minutes=8))
 
+    def test_retries_that_are_implausibly_far_ahead(self, home: Home, log: LogReader) -> None:
+        """They were planned by a clock that was wrong, and count as due after the others."""
+        wrong = {"received_at": NOON + 40 * DAY, "last_received_at": NOON + 40 * DAY}
+        keep(home, parked(1, minutes=0), parked(2, minutes=180), parked(3, minutes=180.5))
+        keep(home, parked(4, minutes=40 * 24 * 60, **wrong))
+        groups = [numbers(log.due(NOON, providers=PROVIDERS, limit=9)) for _ in range(3)]
+        taken = [number for group in groups for number in group]
+        assert (taken[0], sorted(taken)) == (1, [1, 3, 4])
+        retries = {row["body"]: row["retry_at"] for row in logged(home)}
+        assert retries[parked(4, minutes=0).body] == NOON + HOUR
+        assert retries[parked(2, minutes=0).body] == NOON + 3 * HOUR
+
     def test_large_bodies(self, home: Home, log: LogReader) -> None:
         """Reads return at most the bodies of one group, the others next."""
         keep(home, *(parked(n, minutes=n, message_id="m", body=LARGE) for n in range(1, 5)))
@@ -653,6 +687,30 @@ class ReplayContract:
         for row, replayed in zip(first, parked, strict=True):
             row["source"] = "replay" if replayed else "live"
         assert timeless(home) == first
+
+    @pytest.mark.parametrize("recorded", [False, True])
+    def test_equal_bodies_without_a_date(self, home: Home, *, recorded: bool) -> None:
+        """Equal bodies are one entry, which counts as of its last arrival.
+
+        A person is suppressed, reactivated and suppressed again; all are parked, or only the last.
+        """
+        changed = (Suppressed(ADA, None, None, "HardBounce"), Reactivated(ADA, None, None))
+        suppressed, lifted = (
+            replace(arrival(each), body=encoded(each), provider="postmark") for each in changed
+        )
+        first, second, again = (
+            replace(each, received_at=NOON + number * MINUTE)
+            for number, each in enumerate((suppressed, lifted, suppressed))
+        )
+        for each in (first, second):
+            (record if recorded else keep_failed)(home.store, [each])
+        keep_failed(home.store, [again])
+        entries_ = reader(home).oldest(Query(), limit=9)
+        assert [each.attempts for each in entries_] == [2, 1]
+        late = arrivals_of(home.store, entries_, Postmark, NOON + HOUR)
+        assert statuses(replay(home.store, late)) == [200, 200]
+        [row, *_] = home.rows()["subscribers"]
+        assert row["suppressed_at"] == NOON + 2 * MINUTE
 
     def test_only_ready_ones_are_recorded(self, home: Home) -> None:
         """The others stay in the log unchanged, including the time of the next retry."""

@@ -129,7 +129,7 @@ recorded = st.one_of(
     *_about([ADA], ["m-ada"]),
 )
 times = st.sampled_from(TIMES)
-late = st.sampled_from([*product(TIMES, range(4), MAYBE)])
+late = st.sampled_from([*product(TIMES, range(4), MAYBE, MAYBE)])
 
 
 @st.composite
@@ -138,8 +138,16 @@ def _arrivals(draw: st.DrawFn, kinds: st.SearchStrategy[Notification | None]) ->
     body = repr(notification).encode()
     if draw(st.booleans()):
         return Arrival(notification, body, draw(times))
-    at, attempts, last = draw(late)
-    return Arrival(notification, body, at, Source.REPLAY, attempts=attempts, last_received_at=last)
+    at, attempts, last, now = draw(late)
+    return Arrival(
+        notification,
+        body,
+        at,
+        Source.REPLAY,
+        attempts=attempts,
+        last_received_at=last,
+        applied_at=now,
+    )
 
 
 groups = st.lists(_arrivals(notifications), min_size=2, max_size=9)

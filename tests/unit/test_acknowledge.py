@@ -1,7 +1,7 @@
 """The two opt-in responses: 200 for the provider's tests, and for parked notifications."""
 
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -79,7 +79,7 @@ def test_the_option_needs_no_log_and_is_off_by_default() -> None:
 def test_a_replayed_test_stays_a_test() -> None:
     database = people("ada")
     answer(database, TEST, acknowledge_tests=True)
-    replay(database, arrivals_of(database, database.logged(), Postmark))
+    replay(database, arrivals_of(database, database.logged(), Postmark, datetime.now(UTC)))
     [entry] = database.logged()
     assert (entry.outcome, entry.attempts) == (Result.TEST, 1)
 

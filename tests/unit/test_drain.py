@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Never
 
 import pytest
-from receiving import NOON, delivery, dispatch, encode, people, receive, request
+from receiving import (
+    NOON,
+    delivery,
+    dispatch,
+    encode,
+    people,
+    receive,
+    request,
+    suppression,
+)
 
 from hookrow import Arrival, Outcome, Postmark, testing
 from hookrow.core.log_entry import LogEntry
@@ -84,6 +93,31 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("drain.PAUSE", "drain.REST", "recorder.PAUSE_AFTER_OUTAGE"):
         monkeypatch.setattr(f"hookrow.receiver.{name}", 0.0)
     monkeypatch.setattr("hookrow.receiver.drain.DRAIN_EVERY", 0.01)
+
+
+def test_equal_bodies_without_a_date_count_as_of_their_last_arrival(site: Site) -> None:
+    """They are one entry of the spool, which was put there first."""
+    suppressed, lifted = (
+        encode(payload | {"ChangedAt": None})
+        for payload in (
+            suppression("ada"),
+            testing.reactivation("ada@example.com", "m-ada", at=NOON),
+        )
+    )
+    now = datetime.now(UTC)
+    for minutes, body in ((3, suppressed), (2, lifted), (1, suppressed)):
+        site.put(body, at=now - timedelta(minutes=minutes))
+    assert site.waiting() == {suppressed: 2, lifted: 1}
+    site.drain()()
+    assert site.database.subscribers[1]["suppressed_at"] == now - timedelta(minutes=1)
+
+
+def test_a_date_is_compared_with_the_present_when_it_is_drained(site: Site) -> None:
+    """The arrival was dated by a clock that was three days slow."""
+    now = datetime.now(UTC)
+    site.put(encode(suppression("ada", ChangedAt=now.isoformat())), at=now - timedelta(days=3))
+    site.drain()()
+    assert site.database.subscribers[1]["suppressed_at"] == now
 
 
 def test_notifications_of_an_outage_are_recorded_by_the_next_process(site: Site) -> None:

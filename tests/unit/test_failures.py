@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from itertools import repeat
 from typing import cast
 
@@ -20,6 +21,7 @@ from hookrow.core.notification import (
 )
 from hookrow.core.rules import fail
 from hookrow.receiver import recorder
+from hookrow.receiver.clock import utc_now
 from hookrow.receiver.recorder import GroupRecorder
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError, Unavailable
 from hookrow.stores.timeouts import limited_to
@@ -91,9 +93,15 @@ class Rig:
         return "".join(LETTERS[each] for each in self.run([_arrival(name) for name in names]))
 
     def record(
-        self, arrivals: Sequence[Arrival], *, skip_locked: bool, bodies: bool
+        self,
+        arrivals: Sequence[Arrival],
+        *,
+        skip_locked: bool,
+        bodies: bool,
+        clock: Callable[[], datetime],
     ) -> list[Outcome]:
         assert bodies
+        assert clock is utc_now
         names = _names(arrivals)
         self.attempts.append(names + ("+" if skip_locked else ""))
         self._takes()
@@ -102,8 +110,11 @@ class Rig:
                 raise fault
         return [RECORDED] * len(arrivals)
 
-    def keep_failed(self, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
+    def keep_failed(
+        self, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
+    ) -> list[Outcome]:
         assert bodies
+        assert clock is utc_now
         if self._log_fault is not None:
             raise self._log_fault
         self.failed += _names(arrivals)

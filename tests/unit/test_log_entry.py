@@ -173,6 +173,7 @@ def test_the_size_of_an_arrival_includes_its_reason() -> None:
         *((58 * MINUTE, 59 * MINUTE), (59 * MINUTE, 60 * MINUTE), (60 * MINUTE, 60 * MINUTE)),
         *((3 * DAY - MOMENT, 60 * MINUTE), (3 * DAY, None), (4 * DAY, None)),
         (-DAY, MINUTE),  # the clock was set back
+        (-DAY - MOMENT, 60 * MINUTE),  # the clock was wrong
     ],
 )
 def test_pauses_grow_to_an_hour_for_three_days(age: timedelta, pause: timedelta | None) -> None:

@@ -1,14 +1,43 @@
 """Retention: which entries and bodies are deleted from the log, and which never are."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from receiving import people
+from receiving import NOON, Database, people
 
 from hookrow import Arrival, Opened, Recorded, Refusal
 from hookrow.core.log_entry import entries
-from hookrow.stores.log_operations import prune_old
-from times import DAY
+from hookrow.stores.log_operations import DoubtfulClock, Retention
+from hookrow.stores.memory_log import MemoryLog
+from times import DAY, HOUR
+
+MOMENT = timedelta(microseconds=1)
+
+
+class Server(Database):
+    """A database with a clock of its own."""
+
+    now: datetime | None = None
+
+    def time(self) -> datetime | None:  # type: ignore[override] # the memory store has no clock
+        return self.now
+
+
+def retention(database: Database, **options: Any) -> Retention:  # noqa: ANN401 - of Retention
+    assert database.log is not None
+    return Retention(database, database.log, **{"keep": None, "keep_bodies": None, **options})
+
+
+def with_entries(*ages: timedelta) -> Server:
+    """Return a database with recorded entries that arrived so long before noon."""
+    database = Server(log=MemoryLog())
+    for age in ages:
+        arrived = Arrival(Opened("ada@example.com", "m-1", NOON), str(age).encode(), NOON - age)
+        with database.transaction() as transaction:
+            transaction.write((), entries([arrived], [Recorded(())], NOON - age))
+    return database
+
 
 AGES = (0, 1, 10, 100)
 """In days; how long ago entries arrived, one recorded and one parked of each age."""
@@ -35,9 +64,69 @@ def test_old_entries_or_bodies_are_deleted_unless_parked(
             arrival = Arrival(notification, f"{outcome} {days}".encode(), now - days * DAY)
             with database.transaction() as transaction:
                 transaction.write((), entries([arrival], [outcome], arrival.received_at))
-    assert database.log is not None
-    counts = list(prune_old(database.log, keep=keep, keep_bodies=keep_bodies))
+    counts = list(retention(database, keep=keep, keep_bodies=keep_bodies).prune())
     kept = database.logged()
     assert len(kept) == left
     assert sum(entry.body is not None for entry in kept) == with_body
     assert sum(counts) == (8 - left) + (left - with_body)
+
+
+def at_noon() -> datetime:
+    return NOON
+
+
+@pytest.mark.parametrize(
+    ("clock", "sure", "pruned"),
+    [
+        (None, False, False),
+        (None, True, True),
+        # A quiet receiver: the database's clock confirms the time.
+        *((NOON, False, True), (NOON - HOUR, False, True), (NOON + HOUR, False, True)),
+        # This machine's clock is fast, or the database's is slow.
+        *((NOON - HOUR - MOMENT, False, False), (NOON - 120 * DAY, False, False)),
+        (NOON + 120 * DAY, False, False),
+        (NOON + 120 * DAY, True, True),
+    ],
+)
+def test_all_entries_are_deleted_only_if_a_clock_or_the_user_confirms_it(
+    clock: datetime | None, *, sure: bool, pruned: bool
+) -> None:
+    database = with_entries(100 * DAY, 110 * DAY)
+    database.now = clock
+    work = retention(database, keep=90 * DAY, sure=sure, now=at_noon)
+    if pruned:
+        assert sum(work.prune()) == 2
+        return
+    with pytest.raises(DoubtfulClock) as caught:
+        list(work.prune())
+    assert len(database.logged()) == 2
+    text = str(caught.value)
+    assert "the newest notification arrived at 2025-11-25 12:00 UTC" in text
+    assert "The clock of this machine says 2026-03-05 12:00 UTC" in text
+    assert ("but that of the database" in text) is (clock is not None)
+    assert "`hookrow prune --yes`" in text
+
+
+def test_of_two_clocks_the_earlier_one_counts() -> None:
+    """A clock that is fast deletes nothing too early, even if the newest entry is kept."""
+    database = with_entries(0 * DAY, 75 * DAY, 100 * DAY)
+    for clock in (NOON, NOON + 20 * DAY):
+        database.now = clock
+        work = retention(database, keep=90 * DAY, now=lambda: NOON + 20 * DAY)
+        pruned = list(work.prune())
+        assert sum(pruned) == 1
+    assert len(database.logged()) == 1
+
+
+def test_bodies_are_deleted_under_the_same_condition() -> None:
+    """An age of zero deletes all of them at any time."""
+    database = with_entries(100 * DAY, 110 * DAY)
+    with pytest.raises(DoubtfulClock):
+        list(retention(database, keep_bodies=90 * DAY, now=at_noon).prune())
+    assert all(each.body for each in database.logged())
+    assert sum(retention(database, keep_bodies=0 * DAY, now=at_noon).prune()) == 2
+    assert not any(each.body for each in database.logged())
+
+
+def test_an_empty_log_needs_no_confirmation() -> None:
+    assert not sum(retention(with_entries(), keep=90 * DAY).prune())

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -76,7 +76,7 @@ def test_it_is_not_supported_unless_it_is_recorded(
     assert "does not record this type" in (explain(Postmark, part, made.recorded) or "")
     made.optional = [*columns]
     assert explain(Postmark, part, made.recorded) is None
-    replay(made, arrivals_of(made, [entry], Postmark))
+    replay(made, arrivals_of(made, [entry], Postmark, datetime.now(UTC)))
     assert {name: made.dispatches[1][name] for name in columns} == columns
 
 

@@ -166,7 +166,7 @@ def test_entries_of_another_provider_are_not_retried() -> None:
     database.dispatches[1]["provider_message_id"] = "m-late"
     [entry] = database.logged()
     assert entry.outcome is Result.DISPATCH_NOT_FOUND
-    assert arrivals_of(MemoryStore(), [entry], Postmark) == []
+    assert arrivals_of(MemoryStore(), [entry], Postmark, NOON) == []
     assert database.log is not None
     recorded = {
         name: ParkedRetry(database, database.log, parser, lambda *_: None).retry_now(["m-late"])
@@ -179,7 +179,7 @@ def test_a_replay_keeps_the_identity_of_an_event() -> None:
     database = people("ada")
     post_events(in_thread, database, event("ada"))
     [entry] = database.logged()
-    arrivals = arrivals_of(MemoryStore(), [entry], Courier())
+    arrivals = arrivals_of(MemoryStore(), [entry], Courier(), NOON)
     assert [fingerprint(each) for each in arrivals] == [entry.fingerprint]
     replay(database, arrivals)
     assert len(database.logged()) == 1

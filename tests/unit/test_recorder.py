@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from threading import Thread
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -55,7 +56,7 @@ def test_skip_locked_fails_only_the_arrivals_that_need_a_locked_row() -> None:
 @pytest.mark.parametrize("bodies", [True, False])
 def test_bodies_are_logged_unless_disabled(*, bodies: bool) -> None:
     database, begun = people("ada", "bea"), datetime.now(UTC)
-    options = {} if bodies else {"bodies": False}
+    options: dict[str, Any] = {} if bodies else {"bodies": False}
     record(database, [arrival("ada"), arrival("ada", "m-x")], **options)
     keep_failed(database, [arrival("bea")], **options)
     kept = {each.message_id: (each.body, each.retry_at is not None) for each in database.logged()}

@@ -20,6 +20,7 @@ from hookrow.receiver.recorder import keep_failed
 from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.stores import Conflict, Rejected, Unavailable
 from hookrow.stores.memory import MemoryStore
+from times import HOUR
 from wire import ADA
 
 HELD = (Suppressible.SUBSCRIBER, 1)
@@ -46,13 +47,15 @@ def test_the_arrival_of_an_entry_is_not_live() -> None:
     entry = logged(BODY)
     live = Arrival(Suppressed(ADA, None, None, "HardBounce"), BODY, NOON)
     late = {"source": Source.REPLAY, "attempts": 0, "fingerprint": entry.fingerprint}
-    assert arrivals_of(MemoryStore(), [entry], Postmark) == [replace(live, **late)]
+    times = {"last_received_at": NOON, "applied_at": NOON + HOUR}
+    expected = replace(live, **late, **times)
+    assert arrivals_of(MemoryStore(), [entry], Postmark, NOON + HOUR) == [expected]
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"\0", None])
 def test_entries_without_their_body_are_omitted(body: bytes | None) -> None:
     gone = logged(body) if body else replace(logged(BODY), body=None)
-    [again] = arrivals_of(MemoryStore(), [gone, logged(BODY), gone], Postmark)
+    [again] = arrivals_of(MemoryStore(), [gone, logged(BODY), gone], Postmark, NOON)
     assert again.body == BODY
 
 

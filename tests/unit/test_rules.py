@@ -347,6 +347,46 @@ def test_a_date_over_a_day_ahead_is_replaced_by_the_arrival(
         assert [getattr(change, "at", None) for change in outcome.changes] == [at] * 3
 
 
+@pytest.mark.parametrize("kind", [Suppressed, Reactivated])
+@pytest.mark.parametrize(
+    ("changed_at", "last", "now", "at"),
+    [
+        # Equal bodies are one entry of the log, so a change without a date counts as of its last
+        # arrival.
+        (None, EARLIER, NOW, EARLIER),
+        (None, None, NOW, NOW - 2 * DAY),
+        (None, EARLIER, None, EARLIER),
+        # A date is compared with the present, not with an arrival that a slow clock has dated.
+        (NOW, EARLIER, NOW, NOW),
+        (NOW + DAY, EARLIER, NOW, NOW + DAY),
+        (NOW + DAY + MOMENT, EARLIER, NOW, EARLIER),
+        # A fast clock has dated an arrival in the future.
+        (None, NOW + 40 * DAY, NOW, NOW),
+        (NOW + 2 * DAY, NOW + 40 * DAY, NOW, NOW),
+    ],
+)
+def test_the_time_of_a_change_that_is_recorded_late(
+    kind: type[Suppressed | Reactivated],
+    changed_at: datetime | None,
+    last: datetime | None,
+    now: datetime | None,
+    at: datetime,
+) -> None:
+    reason = ["HardBounce"] if kind is Suppressed else []
+    late = Arrival(
+        kind(ADA, "m-1", changed_at, *reason),
+        b"{}",
+        NOW - 2 * DAY,
+        Source.REPLAY,
+        attempts=0,
+        last_received_at=last,
+        applied_at=now,
+    )
+    outcome = decide(late, ROWS)
+    assert isinstance(outcome, Recorded)
+    assert [getattr(change, "at", None) for change in outcome.changes] == [at] * 3
+
+
 # -- groups ----------------------------------------------------------------------------
 
 

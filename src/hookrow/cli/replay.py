@@ -23,10 +23,11 @@ from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.observability.logging import outcome_name
 from hookrow.providers import BodyParser
 from hookrow.receiver import replay as replays
+from hookrow.receiver.clock import measured_clock
 from hookrow.stores import Locked, SchemaChanged, Store, StoreError
 from hookrow.stores.errors import message
 from hookrow.stores.log import LogReader, Query
-from hookrow.stores.log_operations import estimate_batches, prune_old
+from hookrow.stores.log_operations import Retention
 
 
 @click.command()
@@ -101,6 +102,9 @@ def replay(
 @click.command()
 @KEEP
 @KEEP_BODIES
+@click.option(
+    "--yes", "sure", is_flag=True, help="Prune even if this deletes every notification or body."
+)
 @JSON
 @DATABASE_URL
 @click.pass_obj
@@ -109,20 +113,24 @@ def prune(
     *,
     keep: timedelta | None,
     keep_bodies: timedelta | None,
+    sure: bool,
     as_json: bool,
     database_url: str,
 ) -> None:
     """Delete old notifications and bodies from the log.
 
-    Parked notifications are kept until their retries end. The exit status is 130 after Ctrl-C,
-    which completes the transaction in progress.
+    Parked notifications are kept until their retries end. If all are too old, nothing is deleted
+    without --yes, because the clock may be wrong, unless the database's clock confirms the time.
+
+    The exit status is 130 after Ctrl-C, which completes the transaction in progress.
     """
-    ages = {"keep": keep, "keep_bodies": keep_bodies}
     pruned = 0
     with app.open_store(database_url) as store:
-        reader = require_log(store)
-        with Progress("Pruning", estimate_batches(reader, **ages)) as progress:
-            for count in prune_old(reader, **ages):
+        retention = Retention(
+            store, require_log(store), keep=keep, keep_bodies=keep_bodies, sure=sure
+        )
+        with Progress("Pruning", retention.estimate_batches()) as progress:
+            for count in retention.prune():
                 pruned += count
                 progress.update(1)
                 if progress.interrupted:
@@ -227,7 +235,7 @@ def _print_dry_run(
     """Print what a replay of each entry would change; return the outcomes it would have."""
     outcomes: list[Outcome] = []
     for entry in entries:
-        for arrival in replays.arrivals_of(store, [entry], parser):
+        for arrival in replays.arrivals_of(store, [entry], parser, measured_clock(store)()):
             try:
                 result = replays.dry_run(store, arrival)
             except Locked:
@@ -249,4 +257,5 @@ def _print_dry_run(
 
 
 def _replay(store: Store, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
-    return replays.replay(store, replays.arrivals_of(store, entries, parser))
+    clock = measured_clock(store)
+    return replays.replay(store, replays.arrivals_of(store, entries, parser, clock()), clock=clock)

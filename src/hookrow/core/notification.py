@@ -120,10 +120,10 @@ class Arrival(msgspec.Struct, frozen=True):
 
     `body` is the event's part of the request's body, in bytes, and `received_at` the time of its
     first arrival, in UTC. If the `source` is not live, the arrival represents `attempts` requests
-    (0 for a replay), the last of them at `last_received_at`, and may have the `fingerprint` of its
-    log entry. `request_id` identifies the request in log lines, and is empty if there is no
-    request; `context` is the value that the observer attached. `is_test` is True for a test of the
-    provider's that is acknowledged. The other fields are those of `Part`.
+    (0 for a replay), the last of them at `last_received_at`, is recorded at `applied_at`, and may
+    have the `fingerprint` of its log entry. `request_id` identifies the request in log lines, and
+    is empty if there is no request; `context` is the value that the observer attached. `is_test` is
+    True for a test of the provider's that is acknowledged. The other fields are those of `Part`.
     """
 
     notification: Notification | None
@@ -133,6 +133,7 @@ class Arrival(msgspec.Struct, frozen=True):
     unsupported: Unsupported = Unsupported()
     attempts: int = 1
     last_received_at: datetime | None = None
+    applied_at: datetime | None = None
     fingerprint: bytes | None = None
     provider: str | None = None
     request_id: str = ""

@@ -29,11 +29,25 @@ PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED, Result.TEST}
 """The results that a retry may change: a missing row may be added, or the database may recover."""
 
 
+IMPLAUSIBLE = 3 * LONGEST_PAUSE
+"""No retry is planned further ahead: a later time was set by a clock that was wrong by then.
+
+Clocks that differ by up to an hour each are not corrected."""
+
+
+def is_due(retry_at: datetime, now: datetime) -> bool:
+    """Return whether a retry is due, or is planned implausibly far ahead."""
+    return retry_at <= now or retry_at > now + IMPLAUSIBLE
+
+
 def retry_at(received_at: datetime, now: datetime) -> datetime | None:
     """Return the time of the next retry of a notification, or None if it is too old.
 
     The pause is the age of the notification plus one minute, at most one hour: 1, 2, 4 minutes and
-    so on.
+    so on. A notification that seems to have arrived more than a day later, by a clock that was
+    wrong, is retried every hour.
     """
+    if received_at - now > timedelta(days=1):
+        return now + LONGEST_PAUSE
     age = max(now - received_at, timedelta(0))
     return None if age >= PARKED_FOR else now + min(age + SHORTEST_PAUSE, LONGEST_PAUSE)

@@ -174,9 +174,16 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
             assert_never(notification)
 
 
-def effective_time(at: datetime | None, received_at: datetime) -> datetime:
-    """Return the time of a suppression change: that of its arrival if its own cannot be right."""
-    return received_at if at is None or at > received_at + CLOCK_SKEW else at
+def effective_time(at: datetime | None, arrived_at: datetime, now: datetime) -> datetime:
+    """Return the time of a suppression change: that of its arrival if its own cannot be right.
+
+    `arrived_at` is the last arrival, because equal bodies are one entry of the log. `now` is the
+    time at which the change is applied: no event is later, and an arrival that seems to be later
+    was dated by a clock that was wrong.
+    """
+    if at is None or at > now + CLOCK_SKEW:
+        return min(arrived_at, now)
+    return at
 
 
 def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
@@ -272,7 +279,8 @@ def _suppression(
     arrival: Arrival,
     rows: Rows,
 ) -> Sequence[Change]:
-    at = effective_time(notification.at, arrival.received_at)
+    arrived_at = arrival.last_received_at or arrival.received_at
+    at = effective_time(notification.at, arrived_at, arrival.applied_at or arrived_at)
     reason = notification.reason if isinstance(notification, Suppressed) else None
     return [
         # Without a stored date of the last change, a row accepts every change, even a late one.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from hookrow.core.notification import Recorded
@@ -10,6 +9,7 @@ from hookrow.dashboard.forms import BadRequest, Fields, link
 from hookrow.dashboard.queries import Context, find_entry
 from hookrow.observability.logging import outcome_name
 from hookrow.receiver import manual
+from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of
 from hookrow.receiver.replay import replay as replay_arrivals
 
@@ -46,10 +46,13 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
     if form.get("action") != "replay":
         raise BadRequest("The action must be replay.")
     entry = find_entry(context, fields)
-    arrivals = arrivals_of(context.store, [entry], context.provider)
+    clock = measured_clock(context.store)
+    arrivals = arrivals_of(context.store, [entry], context.provider, clock())
     result = "no_body"
     if arrivals:
-        [outcome] = replay_arrivals(context.store, arrivals, bodies=context.keep_bodies)
+        [outcome] = replay_arrivals(
+            context.store, arrivals, bodies=context.keep_bodies, clock=clock
+        )
         result = outcome_name(outcome)
     query = link({}, id=entry.id, done=result)
     return Done(f"replayed notification {entry.id}: {result}", f"notification?{query}")
@@ -73,7 +76,7 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
         message_id=message_id,
         reason=reason if action == "suppress" else None,
         by=user,
-        at=datetime.now(UTC),
+        at=measured_clock(context.store)(),
         note=reason,
         bodies=context.keep_bodies,
     )

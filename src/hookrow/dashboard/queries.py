@@ -30,6 +30,7 @@ from hookrow.dashboard.forms import Fields, NotFound, parse, required
 from hookrow.describe import other_changes, superseding
 from hookrow.providers import BodyParser
 from hookrow.receiver import manual
+from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, parse_entry
 from hookrow.statistics import Statistics, search
 from hookrow.stores import State, Store
@@ -206,7 +207,7 @@ def find_effects(
 
     Returns None if its body cannot be replayed.
     """
-    arrivals = arrivals_of(store, [entry], parser)
+    arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
     if not arrivals:
         return None
     with store.reading() as reading:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
+from functools import partial
 
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.indexes import missing_indexes, quoted
 from hookrow.observability.logging import mask_email
+from hookrow.receiver.clock import clock_difference, describe_difference
 from hookrow.stores import SchemaChanged, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import regclass
-from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.hours import Hours
 from hookrow.stores.sql.mapping_record import REMEDY, mapping_difference
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
+
+TOLERABLE = timedelta(minutes=1)
+"""The greatest difference between two clocks that `hookrow check` does not report."""
 
 
 def check_weaknesses(
@@ -65,6 +71,17 @@ def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
                 )
 
 
+def _wrong_clock(database: Database, _: Queries) -> Iterator[str]:
+    """Yield a warning if this machine's clock differs from the server's. SQLite has no server."""
+    difference = clock_difference(partial(server_time, database))
+    if difference is not None and abs(difference) > TOLERABLE:
+        yield (
+            f"The clock of this machine is {describe_difference(difference)}, compared with the "
+            "database's: set it, for example with NTP. Receivers correct a difference of more than "
+            "an hour, but not a smaller one."
+        )
+
+
 def _other_mapping(database: Database, queries: Queries) -> Iterator[str]:
     if difference := mapping_difference(database, queries.schema):
         yield f"{difference} {REMEDY}"
@@ -99,6 +116,7 @@ def _uncounted(database: Database, queries: Queries) -> Iterator[str]:
 
 WEAKNESSES: Mapping[str, Callable[[Database, Queries], Iterable[str]]] = {
     "times": _naive_times,
+    "clock": _wrong_clock,
     "mapping": _other_mapping,
     "log": _cached_ids,
     "counts": _uncounted,

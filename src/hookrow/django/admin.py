@@ -25,6 +25,7 @@ from hookrow.django.receiver import store
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.observability.logging import outcome_name
+from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, matching_entries, replay
 from hookrow.stores.log import Query
 
@@ -159,8 +160,9 @@ class NotificationAdmin(LargeTableAdmin):
 
 def _replay(entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group of entries again; return how often each result occurred."""
-    arrivals = arrivals_of(store(), entries, conf.provider)
-    outcomes = replay(store(), arrivals) if arrivals else []
+    clock = measured_clock(store())
+    arrivals = arrivals_of(store(), entries, conf.provider, clock())
+    outcomes = replay(store(), arrivals, clock=clock) if arrivals else []
     counts = Counter(outcome_name(each).replace("_", " ") for each in outcomes)
     if len(arrivals) < len(entries):
         counts["without a stored body"] = len(entries) - len(arrivals)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -21,6 +20,7 @@ from hookrow.describe import pluralize
 from hookrow.django.conf import conf
 from hookrow.django.receiver import store
 from hookrow.errors import HookrowError
+from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.manual import change_suppression, find_subscriber
 
 MAX_CHANGED = 100
@@ -100,7 +100,7 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
             _value(row, "email"),
             reason=reason if suppress else None,
             by=request.user.get_username(),
-            at=datetime.now(UTC),
+            at=measured_clock(store())(),
             note=reason,
             bodies=conf.keep_bodies,
         )

@@ -25,6 +25,7 @@ from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
 from hookrow.postmark_api.opens import EARLIEST, read_opens
 from hookrow.postmark_api.webhooks import Stream
 from hookrow.providers import BodyParser, limit_to
+from hookrow.receiver.clock import Clock, measured_clock
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores import State, Store
 from hookrow.stores.suppressions import Filter, Span
@@ -99,6 +100,11 @@ class Reconciliation:
     dry_run: bool = False
     report: Callable[[Arrival], object] = lambda _: None
     result: Reconciled = field(default_factory=Reconciled, init=False)
+    clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Compare the clock with the database's."""
+        self.clock = measured_clock(self.store)
 
     @property
     def _sent_since(self) -> datetime:
@@ -127,7 +133,7 @@ class Reconciliation:
                 f"The provider may not list the suppressions of archived message streams "
                 f"({archived}), so no suppression can be lifted: restore them, or omit --lift."
             )
-        started = datetime.now(UTC)
+        started = self.clock()
         dumps = {each.id: self._dump(each.id) for each in {*self.streams, *every_stream}}
         rows = sorted((row for each in self.streams for row in dumps[each.id]), key=_created)
         recent = [events.suppression(each) for each in rows if _created(each) >= self.since]
@@ -220,10 +226,11 @@ class Reconciliation:
     def _arrival(self, payload: Mapping[str, Any]) -> Arrival:
         body = json.dumps({**payload, "ServerID": self.server}).encode()
         part = limit_to(self.parser.parse(body), self.store.recorded)
+        now = self.clock()
         return Arrival(
             part.notification,
             body,
-            datetime.now(UTC),
+            now,
             source=Source.RECONCILE,
             unsupported=part.unsupported,
             attempts=0,
@@ -246,7 +253,7 @@ class Reconciliation:
                 self.report(arrival)
         if self.dry_run or not new:
             return len(new)
-        done = [isinstance(each, Recorded) for each in replay(self.store, new)]
+        done = [isinstance(each, Recorded) for each in replay(self.store, new, clock=self.clock)]
         self.result.failed += done.count(False)
         return done.count(True)
 

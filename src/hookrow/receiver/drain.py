@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic, sleep
 
@@ -15,6 +15,7 @@ from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Sourc
 from hookrow.core.result import retry_at
 from hookrow.core.rules import is_probe
 from hookrow.observability.logging import describe_arrival
+from hookrow.receiver.clock import utc_now
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
 from hookrow.receiver.spool import Spool, SpoolEntry
@@ -45,8 +46,8 @@ class Drain:
     """Records the entries of a spool, oldest first, and removes them.
 
     `parse` returns the arrival for a body and the time at which it was received; `on_outcomes`
-    receives the outcomes of each group. If a sweep retries the failed notifications in the log
-    (`swept`), an entry that is logged as failed is removed from the spool.
+    receives the outcomes of each group; `clock` returns the time. If a sweep retries the failed
+    notifications in the log (`swept`), an entry that is logged as failed is removed from the spool.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Drain:
         store: Store,
         parse: Callable[[bytes, datetime], Arrival],
         on_outcomes: OutcomesCallback,
+        clock: Callable[[], datetime] = utc_now,
         *,
         bodies: bool,
         swept: bool,
@@ -63,8 +65,9 @@ class Drain:
         self._store = store
         self._parse = parse
         self._on_outcomes = on_outcomes
-        self._replay = partial(replay, store, bodies=bodies)
-        self._keep_failed = partial(keep_failed, store, bodies=bodies)
+        self._clock = clock
+        self._replay = partial(replay, store, bodies=bodies, clock=clock)
+        self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=clock)
         self._swept = swept
         self._resting_until = 0.0
         self._stopped_at = 0
@@ -114,7 +117,7 @@ class Drain:
         except StoreError as error:
             if not is_reachable(self._store):
                 raise
-            if datetime.now(UTC) - entry.received_at > FAILED_AFTER:
+            if self._clock() - entry.received_at > FAILED_AFTER:
                 with suppress(StoreError):
                     self._record([entry], self._keep_failed)
                     return
@@ -158,6 +161,7 @@ class Drain:
             source=Source.SPOOL,
             attempts=entry.attempts,
             last_received_at=entry.last_received_at,
+            applied_at=self._clock(),
             fingerprint=entry.fingerprint,
             trace_id=entry.trace_id,
         )
@@ -170,7 +174,7 @@ class Drain:
             case Refusal.FAILED if self._swept:
                 return True
             case Refusal.FAILED | Refusal.UNAVAILABLE:
-                if retry_at(arrival.received_at, datetime.now(UTC)) is not None:
+                if retry_at(arrival.received_at, self._clock()) is not None:
                     return False
             case _ if self._store.log is not None or is_probe(arrival):
                 return True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from hookrow.concurrency import PeriodicTask
+from hookrow.receiver.clock import utc_now
 from hookrow.stores.log import LogReader, RequestKind
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
@@ -20,13 +21,19 @@ class HourlyCount(PeriodicTask):
     The log does not show the latter, so each process counts them by hour, in UTC, until the next
     update that succeeds, or until `close`. Those of the last minute are lost if the process ends
     without it. `old_matches` returns the number of requests with an old secret, which never
-    decreases.
+    decreases. `clock` returns the time.
     """
 
     _counts: Counter[tuple[RequestKind, datetime]]
 
-    def __init__(self, log: LogReader, old_matches: Callable[[], int] = int) -> None:
+    def __init__(
+        self,
+        log: LogReader,
+        old_matches: Callable[[], int] = int,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
         self._old_matches = old_matches
+        self._clock = clock
         super().__init__(self._update, seconds=COUNT_EVERY, name="hourly count", later=True)
         self._log = log
 
@@ -53,7 +60,7 @@ class HourlyCount(PeriodicTask):
     def _add_requests(self) -> None:
         if new := self._old_matches() - self._counted:
             self._counted += new
-            self.add(RequestKind.OLD_SECRET, datetime.now(UTC), new)
+            self.add(RequestKind.OLD_SECRET, self._clock(), new)
         with self._lock:
             counts, self._counts = self._counts, Counter()
         try:

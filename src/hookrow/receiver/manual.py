@@ -14,6 +14,7 @@ import msgspec
 from hookrow.core.notification import Arrival, Outcome, Reactivated, Recorded, Refusal, RowId
 from hookrow.core.rules import decide, lookup_keys
 from hookrow.providers.postmark import parse
+from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, record, retry_on_conflict
 from hookrow.stores import Reading, Store
 
@@ -56,9 +57,8 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     if notification is None:
         return Refusal.UNSUPPORTED.refused()
     arrival = Arrival(notification, body, at)
-    [outcome] = retry_on_conflict(
-        partial(record, store, bodies=bodies), [arrival], until=monotonic() + RETRY_CONFLICTS_FOR
-    )
+    attempt = partial(record, store, bodies=bodies, clock=measured_clock(store))
+    [outcome] = retry_on_conflict(attempt, [arrival], until=monotonic() + RETRY_CONFLICTS_FOR)
     return outcome
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from hookrow.observability.logging import describe_bug, log_refusal
 from hookrow.observability.observer import Gauges, Observer, Observers
 from hookrow.providers import Part, Provider, Unauthentic, check_provider, limit_to
 from hookrow.receiver.batch import QueueFull
+from hookrow.receiver.clock import Clock
 from hookrow.receiver.hooks import Hook, Hooks
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.receiver.responder import Responder, ResponseCollector, Responses, combine, unavailable
@@ -51,6 +52,8 @@ class Receiver:
     that the sweep will retry. `on_recorded` and `on_refused`, which may be async, are called with
     an `Arrival` and its `Outcome`, in a separate thread after the commit, each time a notification
     is processed; neither a 503 nor a test is an outcome. `observer` collects metrics or traces.
+    `clock` returns the time, in UTC, in tests of a host in which time stands still; otherwise it is
+    the process's, corrected by the database's if they differ by more than an hour.
 
     Raises `ConfigurationError` if an option is invalid.
     """
@@ -72,6 +75,7 @@ class Receiver:
         on_recorded: Callable[[Arrival, Recorded], object] | None = None,
         on_refused: Callable[[Arrival, Refused], object] | None = None,
         observer: Observer | None = None,
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
         check_provider(provider)
         check_options(group=group, backlog=backlog, deadline=deadline)
@@ -80,6 +84,8 @@ class Receiver:
         """The path of the endpoint, below that of the host's mount."""
         self.provider, self.store = provider, store
         """The arguments, for `hookrow --app`."""
+        self.clock = Clock(store, clock)
+        """The time by which arrivals and retries are dated."""
         self._reader = ArrivalReader(provider, store.recorded, acknowledge_tests=acknowledge_tests)
         self._deadline = deadline
         self._has_log = store.log is not None
@@ -92,6 +98,7 @@ class Receiver:
         self._responder = Responder(
             store,
             keep_bodies=keep_bodies,
+            clock=self.clock,
             responses=Responses(provider, acknowledge_parked=acknowledge_parked),
             deadline=deadline,
             spool=opened.put if opened else None,
@@ -101,8 +108,10 @@ class Receiver:
         self._writers = self._responder.create_writers(group, backlog)
         self._parked = self._hourly = None
         if store.log is not None:
-            self._hourly = HourlyCount(store.log, lambda: provider.old_matches)
-            self._parked = ParkedRetry(store, store.log, provider, self._responder.notify)
+            self._hourly = HourlyCount(store.log, lambda: provider.old_matches, self.clock)
+            self._parked = ParkedRetry(
+                store, store.log, provider, self._responder.notify, self.clock
+            )
         if self._observer is not None:
             self._observer.start(
                 Gauges(
@@ -116,7 +125,9 @@ class Receiver:
         if opened is not None:
             parse, notify = self._reader.parse, self._responder.notify
             self._tasks.append(
-                drain_task(opened, store, parse, notify, bodies=keep_bodies, swept=sweep)
+                drain_task(
+                    opened, store, parse, notify, self.clock, bodies=keep_bodies, swept=sweep
+                )
             )
         self.reset()
         reset_after_fork(self)
@@ -225,7 +236,7 @@ class Receiver:
     def on_unauthentic(self) -> None:
         """Count a request without a valid secret. Subclasses may override this."""
         if self._hourly is not None:
-            self._hourly.add(RequestKind.UNAUTHENTIC, datetime.now(UTC))
+            self._hourly.add(RequestKind.UNAUTHENTIC, self.clock())
 
     def _refuse_unauthentic(self, head: RequestHead, challenge: str) -> Response:
         self.on_unauthentic()
@@ -242,7 +253,7 @@ class Receiver:
             parts = self.provider.read(request)
         except Unauthentic as error:
             return self._refuse_unauthentic(head, error.challenge)
-        now = datetime.now(UTC)
+        now = self.clock.process()
         return self._reader.arrivals(parts, now, head.request_id, context) or combine([])
 
     def _wait(self, arrival: Arrival) -> Response:

@@ -10,19 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import datetime
 from random import uniform
 from threading import Lock
 from time import monotonic, sleep
 from typing import Protocol
 
 from hookrow.concurrency import reset_after_fork
-from hookrow.core.log_entry import LogEntry, entries
+from hookrow.core.log_entry import LogEntry
+from hookrow.core.log_entry import entries as log_entries
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.core.rules import affected_rows, decide, fail, fail_locked, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.observability.logging import describe_arrival, describe_bug, request_ids
 from hookrow.observability.observer import Observer
+from hookrow.receiver.clock import utc_now
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError
 from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
 
@@ -44,31 +46,43 @@ log = logging.getLogger("hookrow")
 
 
 def record(
-    store: Store, arrivals: Sequence[Arrival], *, skip_locked: bool = False, bodies: bool = True
+    store: Store,
+    arrivals: Sequence[Arrival],
+    *,
+    skip_locked: bool = False,
+    bodies: bool = True,
+    clock: Callable[[], datetime] = utc_now,
 ) -> list[Outcome]:
     """Record a group in one transaction: find its rows, decide on each arrival, write the changes.
 
     With `skip_locked`, arrivals whose rows are locked fail instead of waiting. All arrivals are
-    added to the log, if there is one, with or without their `bodies`. Raises a `StoreError` if the
-    transaction fails and changes nothing.
+    added to the log, if there is one, with or without their `bodies`, and with the time of the
+    `clock`. Raises a `StoreError` if the transaction fails and changes nothing.
     """
     with _one_large(arrivals), store.transaction(skip_locked=skip_locked) as transaction:
         rows = transaction.find(lookup_keys(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
         if skip_locked:
             outcomes = fail_locked(outcomes, transaction.lock(affected_rows(outcomes)))
-        transaction.write(merge(outcomes), _log_entries(store, arrivals, outcomes, bodies=bodies))
+        entries = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
+        transaction.write(merge(outcomes), entries)
     return outcomes
 
 
-def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> list[Outcome]:
+def keep_failed(
+    store: Store,
+    arrivals: Sequence[Arrival],
+    *,
+    bodies: bool = True,
+    clock: Callable[[], datetime] = utc_now,
+) -> list[Outcome]:
     """Add arrivals to the log as failed, if there is a log; return their outcomes.
 
     Raises a `StoreError`.
     """
     outcomes = fail(arrivals)
     with _one_large(arrivals):
-        failed = _log_entries(store, arrivals, outcomes, bodies=bodies)
+        failed = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
         if failed:
             with store.transaction() as transaction:
                 transaction.write((), failed)
@@ -120,7 +134,8 @@ class GroupRecorder:
     """Records groups; after a failure, retries, splits or refuses them.
 
     No attempt begins later than `seconds` after the first one. Arrivals on which the store fails
-    are logged as failed, with or without their `bodies`. `spool` receives those that cannot be
+    are logged as failed, with or without their `bodies`; the log's times are those of the `clock`.
+    `spool` receives those that cannot be
     recorded because the store is unavailable. If the store can be reached, but fails on a group as
     if it were unavailable, at least one of the arrivals must be the cause, so they are recorded one
     by one.
@@ -133,10 +148,12 @@ class GroupRecorder:
         bodies: bool,
         seconds: float,
         spool: Callable[[Sequence[Arrival]], object],
+        clock: Callable[[], datetime] = utc_now,
         observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._bodies = bodies
+        self._clock = clock
         self._seconds = seconds
         self._spool = spool
         self._observer = observer
@@ -145,6 +162,11 @@ class GroupRecorder:
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Return an outcome for each arrival. Never raises."""
         return self._record(arrivals, until=min(monotonic() + self._seconds, STORE_DEADLINE.get()))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether groups are refused without an attempt, because of an outage a moment ago."""
+        return monotonic() < self._paused_until
 
     def _record(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         now = monotonic()
@@ -167,7 +189,13 @@ class GroupRecorder:
     def _attempt(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
         """Record a group, and report the attempt to the observer."""
         try:
-            outcomes = record(self._store, arrivals, skip_locked=skip_locked, bodies=self._bodies)
+            outcomes = record(
+                self._store,
+                arrivals,
+                skip_locked=skip_locked,
+                bodies=self._bodies,
+                clock=self._clock,
+            )
         except Exception as error:
             if self._observer is not None:
                 self._observer.attempted(arrivals, error)
@@ -200,7 +228,7 @@ class GroupRecorder:
         if monotonic() > until:
             return self._unavailable(arrivals)
         try:
-            return keep_failed(self._store, arrivals, bodies=self._bodies)
+            return keep_failed(self._store, arrivals, bodies=self._bodies, clock=self._clock)
         except Exception as error:  # noqa: BLE001 - the spool can still keep them
             log.error("The log cannot be written: %s: %s", type(error).__name__, error)
             self._spool(arrivals)
@@ -238,11 +266,16 @@ def _log_rejected(arrival: Arrival, error: StoreError) -> None:
 
 
 def _log_entries(
-    store: Store, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], *, bodies: bool
+    store: Store,
+    arrivals: Sequence[Arrival],
+    outcomes: Sequence[Outcome],
+    *,
+    bodies: bool,
+    clock: Callable[[], datetime],
 ) -> Sequence[LogEntry]:
     if store.log is None:
         return ()
-    return entries(arrivals, outcomes, datetime.now(UTC), bodies=bodies)
+    return log_entries(arrivals, outcomes, clock(), bodies=bodies)
 
 
 class _LargeArrivals:

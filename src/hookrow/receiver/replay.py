@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from time import monotonic, sleep
 from typing import TypeAlias
@@ -24,6 +25,7 @@ from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.observability.logging import describe_arrival
 from hookrow.providers import BodyParser, Part, limit_to
 from hookrow.providers.postmark import Postmark
+from hookrow.receiver.clock import utc_now
 from hookrow.receiver.recorder import (
     RETRY_CONFLICTS_FOR,
     Attempt,
@@ -79,8 +81,13 @@ def parse_entry(entry: StoredEntry, parser: BodyParser) -> Part | None:
     return None if body is None or parser_ is None else parser_.parse(body)
 
 
-def arrivals_of(store: Store, entries: Iterable[StoredEntry], parser: BodyParser) -> list[Arrival]:
-    """Return the arrivals of log entries at a store; those without a readable body are omitted."""
+def arrivals_of(
+    store: Store, entries: Iterable[StoredEntry], parser: BodyParser, now: datetime
+) -> list[Arrival]:
+    """Return the arrivals of log entries at a store, to be recorded now.
+
+    Those without a readable body are omitted.
+    """
     return [
         Arrival(
             part.notification,
@@ -89,6 +96,8 @@ def arrivals_of(store: Store, entries: Iterable[StoredEntry], parser: BodyParser
             source=Source.REPLAY,
             unsupported=part.unsupported,
             attempts=0,
+            last_received_at=entry.last_received_at,
+            applied_at=now,
             fingerprint=entry.fingerprint,
             provider=entry.provider,
             record_type=part.record_type,
@@ -109,7 +118,13 @@ def matching_entries(reader: LogReader, query: Query) -> Iterator[Sequence[Store
         sleep(PAUSE)
 
 
-def replay(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> list[Outcome]:
+def replay(
+    store: Store,
+    arrivals: Sequence[Arrival],
+    *,
+    bodies: bool = True,
+    clock: Callable[[], datetime] = utc_now,
+) -> list[Outcome]:
     """Record arrivals that are not live.
 
     An arrival that the database rejects is logged as failed. If the log rejects it too, its
@@ -118,18 +133,18 @@ def replay(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) ->
     """
     outcomes: list[Outcome] = []
     while group := leading(arrivals[len(outcomes) :], lambda each: TEXT_PER_BYTE * len(each.body)):
-        outcomes += _replay_group(store, group, bodies=bodies)
+        outcomes += _replay_group(store, group, bodies=bodies, clock=clock)
     return outcomes
 
 
 def replay_ready(
-    store: Store, arrivals: Sequence[Arrival]
+    store: Store, arrivals: Sequence[Arrival], clock: Callable[[], datetime] = utc_now
 ) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
     """Record the arrivals whose rows exist now; return these arrivals and their outcomes."""
     with store.reading() as reading:
         rows = reading.find(lookup_keys(arrivals))
     ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
-    return ready, replay(store, ready) if ready else []
+    return ready, replay(store, ready, clock=clock) if ready else []
 
 
 def dry_run(store: Store, arrival: Arrival) -> DryRun:
@@ -148,8 +163,10 @@ def dry_run(store: Store, arrival: Arrival) -> DryRun:
     return result
 
 
-def _replay_group(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
-    attempt = partial(record, store, bodies=bodies)
+def _replay_group(
+    store: Store, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
+) -> list[Outcome]:
+    attempt = partial(record, store, bodies=bodies, clock=clock)
     try:
         outcomes = retry_on_conflict(
             attempt, arrivals, until=monotonic() + RETRY_CONFLICTS_FOR, skip_locked=True
@@ -158,19 +175,21 @@ def _replay_group(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) ->
         raise
     except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:
-            return _replay_singly(store, arrivals, bodies=bodies)
+            return _replay_singly(store, arrivals, bodies=bodies, clock=clock)
         cause = error if isinstance(error, StoreError) else type(error).__name__
         log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), cause)
-        return _keep_failed(store, arrivals, bodies=bodies)
+        return _keep_failed(store, arrivals, bodies=bodies, clock=clock)
     return _retry_locked(attempt, arrivals, outcomes)
 
 
-def _replay_singly(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
+def _replay_singly(
+    store: Store, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
+) -> list[Outcome]:
     """Record arrivals one by one; those after a `StoreError` are unavailable."""
     outcomes: list[Outcome] = []
     with suppress(StoreError):
         for each in arrivals:
-            outcomes += replay(store, [each], bodies=bodies)
+            outcomes += replay(store, [each], bodies=bodies, clock=clock)
     return outcomes + fail(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
 
 
@@ -191,8 +210,10 @@ def _retry_locked(
     return outcomes
 
 
-def _keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
+def _keep_failed(
+    store: Store, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
+) -> list[Outcome]:
     try:
-        return keep_failed(store, arrivals, bodies=bodies)
+        return keep_failed(store, arrivals, bodies=bodies, clock=clock)
     except StoreError:
         return fail(arrivals, Refusal.UNAVAILABLE)

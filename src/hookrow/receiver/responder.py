@@ -19,6 +19,7 @@ from hookrow.observability.logging import describe_bug, log_group, request_ids
 from hookrow.observability.observer import Observer
 from hookrow.providers import Provider
 from hookrow.receiver.batch import BatchWriter
+from hookrow.receiver.clock import Clock
 from hookrow.receiver.recorder import GroupRecorder
 from hookrow.stores import Store
 
@@ -54,15 +55,17 @@ class Responses:
 class Responder:
     """Records groups of arrivals and returns their responses.
 
-    `keep_bodies` and `deadline` (in seconds) are the receiver's options. `spool` keeps arrivals
+    `keep_bodies` and `deadline` (in seconds) are the receiver's options. The `clock` dates the
+    arrivals, before they are recorded or spooled. `spool` keeps arrivals
     while the database is unavailable. `on_outcome` is None if nothing uses the outcomes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword arguments: the options of a receiver, and its parts
         self,
         store: Store,
         *,
         keep_bodies: bool,
+        clock: Clock,
         responses: Responses,
         deadline: float,
         spool: Callable[[Sequence[Arrival]], object] | None,
@@ -70,13 +73,19 @@ class Responder:
         on_outcome: OutcomeCallback | None,
     ) -> None:
         self._responses = responses
+        self._clock = clock
         self._deadline = deadline
         self._spool = spool or _discard
         self._observer = observer
         self._on_outcome = on_outcome
         self._parks = store.log is not None and keep_bodies
         self._recorder = GroupRecorder(
-            store, bodies=keep_bodies, seconds=deadline, spool=self._spool, observer=observer
+            store,
+            bodies=keep_bodies,
+            clock=clock,
+            seconds=deadline,
+            spool=self._spool,
+            observer=observer,
         )
 
     def create_writers(self, group: int, backlog: int) -> list[BatchWriter[Arrival, Response]]:
@@ -104,6 +113,9 @@ class Responder:
 
     def respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Record a group, and return the responses."""
+        if not self._recorder.is_paused:
+            self._clock.measure()
+        arrivals = self._clock.date(arrivals)
         if self._observer is None and not log.isEnabledFor(logging.DEBUG):
             outcomes = self._recorder(arrivals)
         else:
@@ -118,14 +130,14 @@ class Responder:
 
     def spool_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Spool and refuse arrivals because the queue is full."""
-        self._spool(arrivals)
+        self._spool(self._clock.date(arrivals))
         return self.refuse_overflow(arrivals)
 
     def spool_rest(self, arrivals: Sequence[Arrival]) -> None:
         """Spool the arrivals that are not recorded when the receiver stops."""
         if arrivals:
             log.warning(f"Stopped; notifications that were not recorded: {len(arrivals)}.")
-            self._spool(arrivals)
+            self._spool(self._clock.date(arrivals))
 
     def refuse_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Refuse arrivals because the queue is full or closed. No hook is called."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 from time import sleep
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
+from hookrow.receiver.clock import utc_now
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, arrivals_of, replay_ready
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
@@ -34,17 +35,23 @@ class ParkedRetry:
     """Retries the parked notifications of a log.
 
     `parser` is the receiver's provider. `on_outcomes` receives the arrivals whose rows exist, and
-    their outcomes.
+    their outcomes; `clock` returns the time.
     """
 
     def __init__(
-        self, store: Store, log: LogReader, parser: BodyParser, on_outcomes: OutcomesCallback
+        self,
+        store: Store,
+        log: LogReader,
+        parser: BodyParser,
+        on_outcomes: OutcomesCallback,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._store = store
         self._log = log
         self._parser = parser
         self._providers = [Postmark.name, parser.name]
         self._on_outcomes = on_outcomes
+        self._clock = clock
         self._calls: BatchWriter[_Call, None] = BatchWriter(
             self._run, fallback=lambda _: None, deadline=inf, group=1, name="retry"
         )
@@ -57,7 +64,7 @@ class ParkedRetry:
         recorded = taken = 0
         while taken < MOST:
             due = self._log.due(
-                datetime.now(UTC), providers=self._providers, limit=min(GROUP, MOST - taken)
+                self._clock(), providers=self._providers, limit=min(GROUP, MOST - taken)
             )
             if not due:
                 break
@@ -108,10 +115,10 @@ class ParkedRetry:
             last = entries[-1].id
 
     def _record(self, found: Sequence[StoredEntry]) -> int:
-        arrivals = arrivals_of(self._store, found, self._parser)
+        arrivals = arrivals_of(self._store, found, self._parser, self._clock())
         if not arrivals:
             return 0
-        ready, outcomes = replay_ready(self._store, arrivals)
+        ready, outcomes = replay_ready(self._store, arrivals, self._clock)
         self._on_outcomes(ready, outcomes)
         return sum(isinstance(outcome, Recorded) for outcome in outcomes)
 

@@ -33,6 +33,7 @@ def drain_task(
     store: Store,
     parse: Callable[[bytes, datetime], Arrival],
     on_outcomes: OutcomesCallback,
+    clock: Callable[[], datetime],
     *,
     bodies: bool,
     swept: bool,
@@ -40,7 +41,7 @@ def drain_task(
     """Return the task that drains the spool; the arguments are those of `Drain`."""
     from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - as above
 
-    drain = Drain(spool, store, parse, on_outcomes, bodies=bodies, swept=swept)
+    drain = Drain(spool, store, parse, on_outcomes, clock, bodies=bodies, swept=swept)
     return PeriodicTask(drain, seconds=DRAIN_EVERY, name="draining of the spool")
 
 

@@ -29,7 +29,7 @@ from hookrow.server.preflight import warn_of_secret
 from hookrow.server.settings import Settings
 from hookrow.server.summary import MinuteSummary
 from hookrow.stores.log import LogReader
-from hookrow.stores.log_operations import prune_old
+from hookrow.stores.log_operations import DoubtfulClock, Retention
 from hookrow.stores.sql import SQLStore
 
 if TYPE_CHECKING:
@@ -173,7 +173,14 @@ class Server:
 
     def _prune(self, entries: LogReader) -> None:
         settings = self._settings
-        count = sum(prune_old(entries, keep=settings.keep, keep_bodies=settings.keep_bodies))
+        retention = Retention(
+            self._store, entries, keep=settings.keep, keep_bodies=settings.keep_bodies
+        )
+        try:
+            count = sum(retention.prune())
+        except DoubtfulClock as error:
+            log.warning("%s", error)
+            return
         if count:
             log.info("Pruned from the log: %d.", count)
 

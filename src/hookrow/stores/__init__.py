@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
 from hookrow.core.log_entry import LogEntry
@@ -116,6 +117,12 @@ class Store(Protocol):
 
     def reading(self) -> AbstractContextManager[Reading]:
         """Open a read-only view for the block. Raises a `StoreError`, including from within."""
+
+    def time(self) -> datetime | None:
+        """Return the time of the database's clock, in UTC, or None if it has none of its own.
+
+        Raises a `StoreError`.
+        """
 
 
 def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:

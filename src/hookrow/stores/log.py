@@ -206,6 +206,9 @@ class LogReader(Protocol):
     ) -> Sequence[StoredEntry]:
         """Take parked entries that are due, most overdue first, and postpone their next retry.
 
+        When none is left, take those whose retry is planned implausibly far ahead; see
+        `core.result.is_due`.
+
         They are those of the providers, and those without a provider.
         Returns fewer than `limit` if no more are due, or if their bodies are large. Entries that
         another process is taking are skipped.

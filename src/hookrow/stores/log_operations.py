@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.result import PARKED_FOR
+from hookrow.errors import HookrowError
+from hookrow.stores import Store
 from hookrow.stores.log import BATCH, Count, LogReader, Query
 
 PORTION = 64
 """The largest number of bodies that `with_bodies` reads at once."""
+
+NEWEST = 1000
+"""How many of the newest entries show when the last notification arrived: entries that a spool
+delayed, or that arrived again, are not in the order of their arrival."""
+
+AGREEING = timedelta(hours=1)
+"""The greatest difference between two clocks that confirm each other."""
 
 
 def totals(log: LogReader) -> Sequence[Count]:
@@ -35,30 +44,80 @@ def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[Store
         ids = ids[ids.index(entries[-1].id) + 1 :] if entries else ids[PORTION:]
 
 
-def prune_old(
-    log: LogReader, *, keep: timedelta | None, keep_bodies: timedelta | None
-) -> Iterator[int]:
-    """Delete entries and bodies by the age of their last arrival; yield the number in each batch.
+class DoubtfulClock(HookrowError):
+    """Pruning would delete everything, perhaps because the clock of this machine is fast."""
 
-    `keep` and `keep_bodies` are the maximum ages, or None for no limit. Parked notifications are
-    kept until their retries end. Raises a `StoreError`.
+
+class Retention:
+    """Deletes old entries and bodies from the log of a store.
+
+    `keep` and `keep_bodies` are the maximum ages, by the last arrival, or None for no limit. An age
+    ends at the process's time or at that of the database's clock, whichever is earlier, so that a
+    clock that is fast deletes nothing too early. Without `sure`, nothing is deleted if every
+    entry is too old and no other clock confirms the time: a receiver may have been quiet for so
+    long, or the clock may be wrong. `now` returns the process's time.
     """
-    now = datetime.now(UTC)
-    for age, bodies_only in ((keep, False), (keep_bodies, True)):
-        if age is not None:
-            yield from log.prune(
+
+    def __init__(
+        self,
+        store: Store,
+        log: LogReader,
+        *,
+        keep: timedelta | None,
+        keep_bodies: timedelta | None,
+        sure: bool = False,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._ages = [
+            (age, bodies_only)
+            for age, bodies_only in ((keep, False), (keep_bodies, True))
+            if age is not None
+        ]
+        self._sure = sure
+        self._now = now
+
+    def prune(self) -> Iterator[int]:
+        """Delete; yield the number of entries or bodies in each batch.
+
+        Parked notifications are kept until their retries end. Raises `DoubtfulClock`, and a
+        `StoreError`.
+        """
+        process, database = self._now(), self._store.time()
+        now = process if database is None else min(process, database)
+        for age, bodies_only in self._ages:
+            if age and not self._sure:
+                self._check_clock(age, process, database)
+            yield from self._log.prune(
                 before=now - age, parked_before=now - PARKED_FOR, bodies_only=bodies_only
             )
 
+    def estimate_batches(self) -> int:
+        """Return about how many batches `prune` yields, at most: by the ids of old entries.
 
-def estimate_batches(
-    log: LogReader, *, keep: timedelta | None, keep_bodies: timedelta | None
-) -> int:
-    """Return about how many batches `prune_old` yields, at most: by the ids of old entries.
+        The ids are found in the primary key, so the size of the log does not matter. Raises a
+        `StoreError`.
+        """
+        now, (first, _) = self._now(), self._log.bounds() or (1, 0)
+        return sum(
+            (self._log.first_id_since(now - age) - first) // BATCH + 1 for age, _ in self._ages
+        )
 
-    The ids are found in the primary key, so the size of the log does not matter. Raises a
-    `StoreError`.
-    """
-    now, (first, _) = datetime.now(UTC), log.bounds() or (1, 0)
-    ages = [age for age in (keep, keep_bodies) if age is not None]
-    return sum((log.first_id_since(now - age) - first) // BATCH + 1 for age in ages)
+    def _check_clock(self, age: timedelta, process: datetime, database: datetime | None) -> None:
+        """Raise `DoubtfulClock` if every entry is older than the age and no clock confirms it."""
+        newest = self._log.recent(NEWEST).last_received
+        if newest is None or newest >= process - age:
+            return
+        if database is not None and abs(process - database) <= AGREEING:
+            return
+        other = f", but that of the database {_minute(database)}" if database else ""
+        raise DoubtfulClock(
+            f"Not pruned: the newest notification arrived at {_minute(newest)}, so all are too "
+            f"old. The clock of this machine says {_minute(process)}{other}. If it is wrong, set "
+            "it; if it is right, run `hookrow prune --yes`."
+        )
+
+
+def _minute(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

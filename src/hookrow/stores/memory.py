@@ -88,6 +88,9 @@ class MemoryStore:
                 transaction.rollback()
                 raise
 
+    def time(self) -> None:
+        """Return None: the clock is the process's."""
+
     @contextmanager
     def reading(self) -> Iterator[MemoryReading]:
         """Read rows while no transaction changes them."""

@@ -17,7 +17,7 @@ from hookrow.core.log_entry import (
     quoted,
     stored_recipient,
 )
-from hookrow.core.result import Result, retry_at
+from hookrow.core.result import Result, is_due, retry_at
 from hookrow.core.rules import fold
 from hookrow.stores.log import (
     KNOWN_REASONS,
@@ -77,7 +77,7 @@ class MemoryLog:
     ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         known = [each for each in self._matching() if each.provider in {None, *providers}]
-        due = [each for each in known if each.retry_at and each.retry_at <= now]
+        due = [each for each in known if each.retry_at and is_due(each.retry_at, now)]
         taken = _group(sorted(due, key=attrgetter("retry_at"))[:limit])
         for each in taken:
             self._put(replace(each, retry_at=retry_at(each.received_at, now)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime
 from math import inf
 from threading import Semaphore
 from time import monotonic
@@ -14,7 +15,7 @@ from weakref import finalize
 from hookrow.concurrency import reset_after_fork
 from hookrow.stores import Conflict, Unavailable
 from hookrow.stores.errors import store_error
-from hookrow.stores.sql.dialects import Dialect
+from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.timeouts import STORE_DEADLINE
 
 CONNECT_TIMEOUT = 3
@@ -229,6 +230,18 @@ def store_errors(errors: tuple[type[Exception], ...]) -> Iterator[None]:
         yield
     except errors as error:
         raise store_error(error) from error
+
+
+def server_time(database: Database) -> datetime | None:
+    """Return the time of the server's clock, in UTC; None if the clock is the process's.
+
+    Raises a `StoreError`.
+    """
+    if database.dialect.clock is None:
+        return None
+    with database.reading() as connection:
+        ((now,),) = connection.fetch(f"SELECT {database.dialect.clock}")
+    return utc(now)
 
 
 def retried(work: Callable[[], T]) -> T:

@@ -17,6 +17,8 @@ class Dialect(Parameters):
     name: ClassVar[str]
     title: ClassVar[str]
     oldest: ClassVar[tuple[int, ...]]
+    clock: ClassVar[str | None]
+    """The expression for the time of the server's clock; None if it is the process's."""
     begin: ClassVar[str]
     """The statement that begins a transaction on hookrow's own connections."""
     locks_rows: ClassVar[bool]
@@ -92,6 +94,7 @@ class PostgreSQL(PostgresParameters, Dialect):
     size = "octet_length"  # in bytes: known without reading the text
     skip_locked = "FOR UPDATE SKIP LOCKED"
     explain = "EXPLAIN"
+    clock = "clock_timestamp()"  # now() is the time at which the transaction began
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     locks_rows = single_statement_write = takes_rows = True
 
@@ -146,6 +149,7 @@ class SQLite(SQLiteParameters, Dialect):
     size = "length"  # in characters: SQLite before 3.43 has no function for bytes
     skip_locked = ""
     explain = "EXPLAIN QUERY PLAN"
+    clock = None
     begin = "BEGIN IMMEDIATE"
     locks_rows = single_statement_write = takes_rows = False
 

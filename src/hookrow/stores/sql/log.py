@@ -17,6 +17,7 @@ from hookrow.core.log_entry import (
     stored_message_id,
     stored_recipient,
 )
+from hookrow.core.result import IMPLAUSIBLE
 from hookrow.core.result import retry_at as next_retry
 from hookrow.core.schema import Schema
 from hookrow.stores.log import (
@@ -86,12 +87,17 @@ class SQLLog:
         """See `LogReader`."""
         write = self._dialect.write
         known = self._dialect.any_of("provider", "text")
-        due = (
-            f"retry_at <= %s AND (provider IS NULL OR {known}) "
-            f"ORDER BY retry_at LIMIT {limit} {self._dialect.skip_locked}"
+        encoded = self._dialect.encode(providers)
+        rest = f"LIMIT {limit} {self._dialect.skip_locked}"
+        due = f"retry_at <= %s AND (provider IS NULL OR {known}) ORDER BY retry_at {rest}"
+        # A separate query, from the other end of the index: see `core.result.is_due`.
+        implausible = (
+            f"retry_at > %s AND (provider IS NULL OR {known}) ORDER BY retry_at DESC {rest}"
         )
         with self._transaction() as connection:
-            entries = self._group(connection, due, [write(now), self._dialect.encode(providers)])
+            entries = self._group(connection, due, [write(now), encoded])
+            if not entries:
+                entries = self._group(connection, implausible, [write(now + IMPLAUSIBLE), encoded])
             # Entries that are too old for another retry are retried one last time.
             later = [(write(next_retry(each.received_at, now)), each.id) for each in entries]
             if later:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, Unavailable
 from hookrow.stores.change_dates import warn_of_undated
 from hookrow.stores.sql.census import SQLCensus
-from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import record_mapping
 from hookrow.stores.sql.queries import Queries
@@ -84,6 +85,10 @@ class SQLStore:
         except SchemaChanged:
             self._queries = None
             raise
+
+    def time(self) -> datetime | None:
+        """Return the time of the server's clock; see `Store.time`."""
+        return server_time(self.database)
 
     def close(self) -> None:
         """Close the connections, unless the host supplies them."""

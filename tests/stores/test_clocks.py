@@ -1,0 +1,102 @@
+"""A receiver whose process's clock is wrong dates arrivals and retries by the database's clock."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from contract import ADA, fill
+from homes import OURS, SQLHome
+from locations import open_home
+
+from hookrow import Postmark, Receiver, Request, RequestHead, testing
+from hookrow.diagnostics.check import check_rows
+from hookrow.receiver import clock as clocks
+from times import DAY, MINUTE, NOON
+from wire import ENDPOINT, PATIENCE, SECRET
+
+PLACES = ("postgres", "supplied-postgres", "django-postgres")
+WRONG = [-3 * DAY, 40 * DAY]
+
+
+@pytest.fixture(params=PLACES)
+def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
+    with closing(open_home(request.param, OURS, new_database)) as home:
+        assert isinstance(home, SQLHome)
+        fill(home)
+        yield home
+
+
+@pytest.fixture(params=WRONG, ids=["slow", "fast"])
+def wrong(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> timedelta:
+    """Let the process's clock be wrong; return by how much."""
+    difference: timedelta = request.param
+    monkeypatch.setattr(clocks, "utc_now", lambda: datetime.now(UTC) + difference)
+    return difference
+
+
+def post(home: SQLHome, *payloads: Mapping[str, Any], **options: Any) -> list[int]:  # noqa: ANN401 - of Receiver
+    """Post to a new receiver, whose first group this is; return the statuses."""
+    head = RequestHead("POST", ENDPOINT, [(b"x-provider-secret", SECRET.encode())])
+    given = {"mount_path": "/mail", "deadline": PATIENCE, **options}
+    with closing(Receiver(Postmark(SECRET), home.store, **given)) as receiver:
+        requests = [Request(head, msgspec.json.encode(each)) for each in payloads]
+        return [receiver.record_directly(each).status for each in requests]
+
+
+def row(home: SQLHome) -> dict[str, Any]:
+    """Return Ada's row."""
+    return home.rows()["subscribers"][0]
+
+
+@pytest.mark.usefixtures("wrong")
+def test_a_change_of_today_is_newer_than_one_of_yesterday(home: SQLHome) -> None:
+    """A slow clock made today's date implausible, so that yesterday's change blocked it."""
+    now = datetime.now(UTC)
+    lift = testing.reactivation(ADA, None, at=now - DAY)
+    bounce = testing.suppression(ADA, None, at=now, reason="HardBounce")
+    assert post(home, lift, bounce) == [200, 200]
+    assert row(home)["suppressed_at"] == now
+
+
+@pytest.mark.usefixtures("wrong")
+def test_a_change_without_a_date_blocks_no_later_one(home: SQLHome) -> None:
+    begun = datetime.now(UTC)
+    bounce = testing.suppression(ADA, None, at=begun, reason="HardBounce")
+    assert post(home, bounce | {"ChangedAt": None}) == [200]
+    assert begun - MINUTE < row(home)["suppression_changed_at"] < datetime.now(UTC) + MINUTE
+    lift = testing.reactivation(ADA, None, at=datetime.now(UTC) + MINUTE)
+    assert post(home, lift) == [200]
+    assert row(home)["suppressed_at"] is None
+
+
+@pytest.mark.usefixtures("wrong")
+def test_a_parked_notification_is_retried_in_a_minute(home: SQLHome) -> None:
+    now = datetime.now(UTC)
+    assert post(home, testing.delivery(ADA, "m-late", at=now)) == [404]
+    [entry] = home.logged()
+    for name, at in (("received_at", now), ("ended_at", now), ("retry_at", now + MINUTE)):
+        assert abs(entry[name] - at) < MINUTE / 2, name
+
+
+def test_a_given_clock_is_not_corrected(home: SQLHome) -> None:
+    """Time may stand still in a host's tests."""
+    bounce = testing.suppression(ADA, None, at=NOON, reason="HardBounce")
+    assert post(home, bounce | {"ChangedAt": None}, clock=lambda: NOON) == [200]
+    [entry] = home.logged()
+    assert (row(home)["suppressed_at"], entry["received_at"], entry["ended_at"]) == (NOON,) * 3
+
+
+@pytest.mark.parametrize("home", ["postgres"], indirect=True)
+def test_check_reports_a_wrong_clock(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warnings(difference: timedelta) -> list[str]:
+        monkeypatch.setattr(clocks, "utc_now", lambda: datetime.now(UTC) + difference)
+        results = check_rows(home.store.database, home.schema)
+        return [each.text for each in results if each.subject == "clock"]
+
+    assert warnings(timedelta(seconds=50)) == warnings(timedelta(seconds=-50)) == []
+    [fast], [slow] = warnings(timedelta(seconds=70)), warnings(timedelta(days=-3))
+    assert fast.startswith("The clock of this machine is 0:01:10 fast, compared with the database")
+    assert slow.startswith("The clock of this machine is 3 days, 0:00:00 slow, compared with")
