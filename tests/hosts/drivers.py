@@ -38,10 +38,12 @@ class GatedStore(MemoryStore):
         self.entered.clear()
 
     @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
+    def transaction(
+        self, *, skip_locked: bool = False, checked: bool = False
+    ) -> Iterator[MemoryTransaction]:
         self.entered.set()
         assert self.gate.wait(PATIENCE)
-        with super().transaction(skip_locked=skip_locked) as transaction:
+        with super().transaction(skip_locked=skip_locked, checked=checked) as transaction:
             yield transaction
 
     @property

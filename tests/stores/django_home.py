@@ -93,9 +93,11 @@ class _Closing(DjangoStore):
     """Closes the connections of other threads: Django closes only those of requests."""
 
     @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
+    def transaction(
+        self, *, skip_locked: bool = False, checked: bool = False
+    ) -> Iterator[SQLTransaction]:
         try:
-            with super().transaction(skip_locked=skip_locked) as transaction:
+            with super().transaction(skip_locked=skip_locked, checked=checked) as transaction:
                 yield transaction
         finally:
             if current_thread() is not main_thread():

@@ -30,7 +30,7 @@ from hookrow.core.result import PARKED_FOR
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import record
-from hookrow.stores import Conflict, Locked, Transaction, timeouts
+from hookrow.stores import Conflict, Locked, Transaction, Unchanged, timeouts
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as postgres_sessions
@@ -362,15 +362,16 @@ def test_waiting_for_a_row(
     "shared", [("sqlite", UNDATED), ("postgres", UNDATED)], indirect=True, scope="module"
 )
 def test_deleted_row(home: SQLHome) -> None:
-    """A row that is deleted after it was found is not dated."""
+    """If a row is deleted after it was found, nothing is changed or dated."""
     sent = suppressed(ADA, "m-ada", NOON + HOUR)
     with home.store.reading() as reading:
         changes = merge([decide(sent, reading.find(lookup_keys([sent])))])
     with home._engine.begin() as host:
         host.execute(text("DELETE FROM sends WHERE provider_message_id = 'm-ada'"))
-    with home.store.transaction() as transaction:
+    before = home.rows()
+    with pytest.raises(Unchanged), home.store.transaction() as transaction:
         transaction.write(changes)
-    assert [role for role, *_ in home.dates()] == ["subscribers", "subscriptions"]
+    assert (home.rows(), home.dates()) == (before, [])
 
 
 def test_serialization_failure(postgres_url: str) -> None:

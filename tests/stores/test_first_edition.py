@@ -129,7 +129,7 @@ def test_commands_and_dashboard(url: str, tmp_path: Path, monkeypatch: pytest.Mo
         eventually(lambda: "are being counted" not in visitor.shows("/lists"))
         assert "Overview" in visitor.shows("/")
         visitor.dashboard.close(PATIENCE)
-    pruned = int(call("prune", "--keep", "1m").split()[1])
+    pruned = int(call("prune", "--keep", "1m", "--yes").split()[1])
     parked = [json.loads(line) for line in call("log", "--json").splitlines()]
     _, *others = parked  # the newest entry is never pruned
     assert len(others) == 3

@@ -49,7 +49,10 @@ class Database(MemoryStore):
         self.locks: list[set[RowId]] = []
 
     @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
+    def transaction(
+        self, *, skip_locked: bool = False, checked: bool = False
+    ) -> Iterator[MemoryTransaction]:
+        del checked
         self.begun.append(skip_locked)
         self.threads.append(threading.current_thread())
         self.reached.set()

@@ -23,7 +23,15 @@ from hookrow.core.rules import fail
 from hookrow.receiver import recorder
 from hookrow.receiver.clock import utc_now
 from hookrow.receiver.recorder import GroupRecorder
-from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError, Unavailable
+from hookrow.stores import (
+    Conflict,
+    Locked,
+    Rejected,
+    Store,
+    StoreError,
+    Unavailable,
+    Unchanged,
+)
 from hookrow.stores.timeouts import limited_to
 from wire import ADA
 
@@ -33,6 +41,7 @@ LETTERS = {RECORDED: "R", Refusal.FAILED.refused(): "F", Refusal.UNAVAILABLE.ref
 
 CONFLICT, LOCKED, REJECTED = Conflict("40P01"), Locked("55P03"), Rejected("NotNullViolation 23502")
 GONE = Unavailable("gone")
+UNCHANGED = Unchanged("A row could not be locked.")
 
 
 class Clock:
@@ -65,8 +74,8 @@ class Rig:
     """Retries attempts that raise the given faults, one each time, and then succeed.
 
     With `poisoned`, an attempt raises the first fault if its group has one of these letters.
-    `attempts` lists the groups that were tried ("+" stands for `skip_locked`), `failed` the letters
-    that were logged as failed, and `spooled` the groups that were spooled.
+    `attempts` lists the groups that were tried ("+" stands for `skip_locked`, "?" for `checked`),
+    `failed` the letters that were logged as failed, and `spooled` the groups that were spooled.
     """
 
     def __init__(
@@ -97,13 +106,14 @@ class Rig:
         arrivals: Sequence[Arrival],
         *,
         skip_locked: bool,
+        checked: bool,
         bodies: bool,
         clock: Callable[[], datetime],
     ) -> list[Outcome]:
         assert bodies
         assert clock is utc_now
         names = _names(arrivals)
-        self.attempts.append(names + ("+" if skip_locked else ""))
+        self.attempts.append(names + ("+" if skip_locked else "") + ("?" if checked else ""))
         self._takes()
         if not self._poisoned or set(self._poisoned) & set(names):
             for fault in self._faults:
@@ -142,6 +152,11 @@ def _names(arrivals: Sequence[Arrival]) -> str:
         # The database rejects the data: one by one, each with all its attempts.
         ([REJECTED] * 2, "abc a b c", "FRR"),
         ([REJECTED, CONFLICT, LOCKED, REJECTED], "abc a a a+ b c", "FRR"),
+        # A row was left unchanged: the next attempts are checked (?), until one by one.
+        ([UNCHANGED], "abc abc?", "RRR"),
+        ([UNCHANGED] * 2, "abc abc? abc?", "RRR"),
+        ([*[UNCHANGED] * 3, *[UNCHANGED] * 3], "abc abc? abc? a a? a? b c", "FRR"),
+        ([UNCHANGED, CONFLICT, LOCKED], "abc abc? abc? abc+?", "RRR"),
         # The database is unavailable: no further attempt.
         ([GONE], "abc", "LLL"),
         ([StoreError("another")], "abc", "LLL"),

@@ -483,3 +483,46 @@ def test_a_change_applies(change: Change, *, earlier: bool, equal: bool, later: 
     assert applies(change, NOW - timedelta(seconds=1)) is earlier
     assert applies(change, NOW) is equal
     assert applies(change, NOW + timedelta(seconds=1)) is later
+
+
+NEWER, SOON = NOW + timedelta(minutes=1), NOW + timedelta(milliseconds=900)
+LIVE = SetTime(11, EventTime.DELIVERED, NOW, guarded=False)
+LATE = SetTime(11, EventTime.DELIVERED, NOW, guarded=True)
+FIRST = SetTime(11, EventTime.FIRST_OPENED, NOW, guarded=True)
+OFF = SetSuppression(*SUBSCRIBER, NOW, "HardBounce", guarded=True)
+ON = SetSuppression(*SUBSCRIBER, NOW, None, guarded=True)
+UNDATED = SetSuppression(*SUBSCRIBER, NOW, "HardBounce", guarded=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "after", "last", "ignored"),
+    [
+        *((LIVE, {"delivered_at": NOW}, None, False), (LIVE, {"delivered_at": None}, None, True)),
+        *((LIVE, {"delivered_at": SOON}, None, False), (LIVE, {"delivered_at": NEWER}, None, True)),
+        # A guard protects a newer time, and the first open.
+        *((LATE, {"delivered_at": NEWER}, None, False), (LATE, {}, None, True)),
+        (LATE, {"delivered_at": EARLIER}, None, True),
+        (FIRST, {"first_opened_at": EARLIER}, None, False),
+        (FIRST, {"first_opened_at": NEWER}, None, True),
+        (OFF, {"suppressed_at": NOW, "suppression_changed_at": NOW}, None, False),
+        (OFF, {"suppressed_at": None, "suppression_changed_at": NEWER}, None, False),
+        (OFF, {"suppressed_at": None, "suppression_changed_at": EARLIER}, None, True),
+        (OFF, {"suppressed_at": None, "suppression_changed_at": None}, None, True),
+        (ON, {"suppressed_at": None, "suppression_changed_at": NOW}, None, False),
+        (ON, {"suppressed_at": EARLIER, "suppression_changed_at": EARLIER}, None, True),
+        # The date is beside the log, or nowhere.
+        *((OFF, {"suppressed_at": None}, NEWER, False), (OFF, {"suppressed_at": None}, NOW, True)),
+        *((UNDATED, {"suppressed_at": NOW}, None, False), (UNDATED, {}, None, False)),
+        (UNDATED, {"suppressed_at": EARLIER}, None, True),
+    ],
+)
+def test_a_change_that_the_database_ignores(
+    change: Change, after: dict[str, datetime | None], last: datetime | None, *, ignored: bool
+) -> None:
+    """The row has neither its values nor newer ones, nor any that it did not have before."""
+    assert rules.is_ignored(change, after, last=last) is ignored
+    assert rules.is_ignored(change, after, after, last) is ignored
+    before = dict.fromkeys(after, EARLIER - DAY)
+    assert rules.is_ignored(change, after, before, last) is (ignored and not after)
+    other = {"clicked_at": NOW}
+    assert rules.is_ignored(change, after | other, after, last) is ignored

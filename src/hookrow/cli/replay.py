@@ -24,7 +24,7 @@ from hookrow.observability.logging import outcome_name
 from hookrow.providers import BodyParser
 from hookrow.receiver import replay as replays
 from hookrow.receiver.clock import measured_clock
-from hookrow.stores import Locked, SchemaChanged, Store, StoreError
+from hookrow.stores import UNCHANGED_HINT, Locked, SchemaChanged, Store, StoreError, Unchanged
 from hookrow.stores.errors import message
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.log_operations import Retention
@@ -241,6 +241,9 @@ def _print_dry_run(
             except Locked:
                 outcomes.append(Refusal.FAILED.refused())
                 changes = ["one of its rows is currently locked"]
+            except Unchanged as error:
+                outcomes.append(Refusal.FAILED.refused())
+                changes = [f"would fail: {error} {UNCHANGED_HINT}"]
             else:
                 outcomes.append(result.outcome)
                 changes = describe_dry_run(result)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeAlias, TypeGuard, assert_never
+from typing import Any, TypeAlias, TypeGuard, assert_never
 
 from msgspec.structs import replace
 
@@ -40,6 +40,7 @@ from hookrow.core.notification import (
     Suppressible,
 )
 from hookrow.core.optional import optional_changes
+from hookrow.core.schema import SUPPRESSION
 
 _Target: TypeAlias = tuple[EventTime | Suppressible, Key | tuple[Key, Key]]
 """The row and the columns that a change sets; an `EventTime` is a column of dispatches."""
@@ -304,6 +305,47 @@ def applies(change: Change, last: datetime | None) -> bool:
     if isinstance(change, SetTime) and change.column is EventTime.FIRST_OPENED:
         return last is None or last > change.at
     return not change.guarded or last is None or last <= change.at
+
+
+def is_ignored(
+    change: Change,
+    after: Mapping[str, Any],
+    before: Mapping[str, Any] | None = None,
+    last: datetime | None = None,
+) -> bool:
+    """Return whether a database has ignored a change that the guard admits.
+
+    `after` and `before` are the columns of the row that notifications set, by hookrow's names, and
+    `last` is the date of the last change if no column has it. A change is not ignored if the row
+    has its values, or newer ones; nor if it has changed in another way since `before`, by a trigger
+    of the host's that stores other values. Without `before`, such a change counts as ignored.
+    """
+    if _is_reflected(change, after, last):
+        return False
+    names = (change.column.value,) if isinstance(change, SetTime) else SUPPRESSION
+    return before is None or all(before.get(name) == after.get(name) for name in names)
+
+
+def _is_reflected(change: Change, state: Mapping[str, Any], last: datetime | None) -> bool:
+    """Return whether a row has the values of a change, or newer ones that its guard protects.
+
+    Times within a second are equal, because a host's column may store whole seconds. The reason is
+    not compared, because a host may store it in any form.
+    """
+    if isinstance(change, SetTime):
+        at = state.get(change.column.value)
+        return at is not None and (_is_close(at, change.at) or not applies(change, at))
+    last = state.get("suppression_changed_at", last)
+    if not applies(change, last):
+        return True
+    suppressed_at = state.get("suppressed_at")
+    if change.reason is None:
+        return suppressed_at is None
+    return "suppressed_at" not in state or _is_close(suppressed_at, change.at)
+
+
+def _is_close(stored: datetime | None, at: datetime) -> bool:
+    return stored is not None and abs(stored - at) < timedelta(seconds=1)
 
 
 def _combined(earlier: Change, later: Change) -> Change:

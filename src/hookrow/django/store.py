@@ -165,10 +165,12 @@ class CursorConnection:
             count: int = cursor.rowcount
             return count
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         """Execute a statement once for each row of parameters."""
         with self._connection.cursor() as cursor:
             cursor.executemany(sql, list(rows))
+            count: int = cursor.rowcount
+            return count
 
     def _aware(self, rows: Sequence[Row], description: Sequence[Any]) -> Sequence[Row]:
         """Add the time zone to times, which Django returns without one if USE_TZ is off."""

@@ -25,7 +25,7 @@ from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.observability.logging import describe_arrival, describe_bug, request_ids
 from hookrow.observability.observer import Observer
 from hookrow.receiver.clock import utc_now
-from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError
+from hookrow.stores import UNCHANGED_HINT, Conflict, Locked, Rejected, Store, StoreError, Unchanged
 from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
 
 PAUSES = (0.01, 0.03, 0.1, 0.3)
@@ -33,6 +33,10 @@ PAUSES = (0.01, 0.03, 0.1, 0.3)
 
 RETRY_CONFLICTS_FOR = 5.0
 """In seconds; how long replays and manual operations retry on conflict."""
+
+CHECKED_ATTEMPTS = 2
+"""How often a group is tried again if a row that was found was not locked or changed: the row may
+have been deleted, and another one may be deleted before the next attempt."""
 
 PAUSE_AFTER_OUTAGE = 1.0
 """In seconds; after an outage, groups are refused for this long without an attempt."""
@@ -50,16 +54,19 @@ def record(
     arrivals: Sequence[Arrival],
     *,
     skip_locked: bool = False,
+    checked: bool = False,
     bodies: bool = True,
     clock: Callable[[], datetime] = utc_now,
 ) -> list[Outcome]:
     """Record a group in one transaction: find its rows, decide on each arrival, write the changes.
 
-    With `skip_locked`, arrivals whose rows are locked fail instead of waiting. All arrivals are
+    With `skip_locked`, arrivals whose rows are locked fail instead of waiting; `checked` is as in
+    `Store.transaction`. All arrivals are
     added to the log, if there is one, with or without their `bodies`, and with the time of the
     `clock`. Raises a `StoreError` if the transaction fails and changes nothing.
     """
-    with _one_large(arrivals), store.transaction(skip_locked=skip_locked) as transaction:
+    begin = store.transaction(skip_locked=skip_locked, checked=checked)
+    with _one_large(arrivals), begin as transaction:
         rows = transaction.find(lookup_keys(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
         if skip_locked:
@@ -102,7 +109,9 @@ def is_reachable(store: Store) -> bool:
 class Attempt(Protocol):
     """Records a group in one transaction, or raises a `StoreError`."""
 
-    def __call__(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
+    def __call__(
+        self, arrivals: Sequence[Arrival], *, skip_locked: bool = False, checked: bool = False
+    ) -> list[Outcome]:
         """Record all arrivals; with `skip_locked`, fail those whose rows are locked."""
 
 
@@ -112,12 +121,21 @@ def retry_on_conflict(
     """Attempt to record a group until it succeeds, or until a time on the clock of `monotonic`.
 
     A conflict, such as a deadlock or a busy SQLite file, is retried at most four times. After a
-    lock timeout, locked rows are skipped. Raises the last attempt's `StoreError`.
+    lock timeout, locked rows are skipped. After a row was left unchanged, the next attempt is
+    checked, for which a row that has been deleted meanwhile does not exist; if the row is found and
+    left unchanged again, the error is `Rejected`. Raises the last attempt's `StoreError`.
     """
     pauses = iter(PAUSES)
+    unchanged = 0
     while True:
         try:
-            return attempt(arrivals, skip_locked=skip_locked)
+            return attempt(arrivals, skip_locked=skip_locked, checked=unchanged > 0)
+        except Unchanged as error:
+            unchanged += 1
+            if unchanged > CHECKED_ATTEMPTS:
+                raise Rejected(f"{error} {UNCHANGED_HINT}") from error
+            if monotonic() > until:
+                raise
         except Conflict:
             pause = next(pauses, None)
             if pause is None or monotonic() > until:
@@ -174,7 +192,7 @@ class GroupRecorder:
             return self._unavailable(arrivals)
         try:
             return retry_on_conflict(self._attempt, arrivals, until=until)
-        except (Conflict, Locked) as error:
+        except (Conflict, Locked, Unchanged) as error:
             self._log_failure(logging.WARNING, arrivals, str(error))
         except Rejected as error:
             if len(arrivals) > 1:
@@ -186,13 +204,16 @@ class GroupRecorder:
             self._pause(arrivals, describe_bug(error))
         return self._failed(arrivals, until)
 
-    def _attempt(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
+    def _attempt(
+        self, arrivals: Sequence[Arrival], *, skip_locked: bool = False, checked: bool = False
+    ) -> list[Outcome]:
         """Record a group, and report the attempt to the observer."""
         try:
             outcomes = record(
                 self._store,
                 arrivals,
                 skip_locked=skip_locked,
+                checked=checked,
                 bodies=self._bodies,
                 clock=self._clock,
             )

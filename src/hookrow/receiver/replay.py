@@ -33,7 +33,7 @@ from hookrow.receiver.recorder import (
     record,
     retry_on_conflict,
 )
-from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
+from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable, Unchanged
 from hookrow.stores.log import LogReader, Query
 
 log = logging.getLogger("hookrow")
@@ -150,9 +150,9 @@ def replay_ready(
 def dry_run(store: Store, arrival: Arrival) -> DryRun:
     """Record an arrival in a transaction that is rolled back; return the changes.
 
-    Raises a `StoreError`.
+    Raises a `StoreError`: `Unchanged` if the database would ignore a change.
     """
-    with suppress(_Rollback), store.transaction() as transaction:
+    with suppress(_Rollback), store.transaction(checked=True) as transaction:
         outcome = decide(arrival, transaction.find(lookup_keys([arrival])))
         rows = affected_rows([outcome])
         transaction.lock(rows)
@@ -171,7 +171,7 @@ def _replay_group(
         outcomes = retry_on_conflict(
             attempt, arrivals, until=monotonic() + RETRY_CONFLICTS_FOR, skip_locked=True
         )
-    except (Conflict, Locked, Unavailable):
+    except (Conflict, Locked, Unchanged, Unavailable):
         raise
     except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:

@@ -29,6 +29,10 @@ UNSUPPORTED_DATABASE = "hookrow works on PostgreSQL and SQLite, not on {}."
 """The error for unsupported databases."""
 
 
+UNCHANGED_HINT = "Row-level security, a trigger or a rule may prevent it."
+"""The possible causes of `Unchanged`, if another attempt has the same result."""
+
+
 class StoreError(HookrowError):
     """A transaction failed and changed nothing. The subclass determines what to do next."""
 
@@ -39,6 +43,14 @@ class Conflict(StoreError):
 
 class Locked(StoreError):
     """A row stayed locked for too long; the others may be saved without it."""
+
+
+class Unchanged(StoreError):
+    """The database neither locked nor changed a row that was found, although its guard holds.
+
+    The row may have been deleted meanwhile. Another attempt, in a transaction that is `checked`,
+    shows whether the database ignores the change: because of row-level security, or a trigger.
+    """
 
 
 class Rejected(StoreError):
@@ -108,11 +120,15 @@ class Store(Protocol):
     def suppressions(self) -> SuppressionReader:
         """Reads the suppressed subscribers."""
 
-    def transaction(self, *, skip_locked: bool = False) -> AbstractContextManager[Transaction]:
+    def transaction(
+        self, *, skip_locked: bool = False, checked: bool = False
+    ) -> AbstractContextManager[Transaction]:
         """Begin a transaction that commits when the block ends, and rolls back if it raises.
 
-        With `skip_locked`, it does not wait for locked rows: `lock` returns them. Raises a
-        `StoreError`, including from within the block.
+        With `skip_locked`, it does not wait for locked rows: `lock` returns them. If the number of
+        locked or changed rows is too small, it raises `Unchanged` before the commit; if `checked`,
+        it reads the rows before and after the changes, and raises `Unchanged` only if they show
+        that the database ignored one. Raises a `StoreError`, including from within the block.
         """
 
     def reading(self) -> AbstractContextManager[Reading]:

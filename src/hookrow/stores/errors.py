@@ -81,6 +81,9 @@ _NEEDS_SEVERAL_STATEMENTS = {
 }
 """SQLSTATEs of tables that can be changed only in several statements."""
 
+_FAILED_CHECK = "22012"  # division_by_zero
+"""The SQLSTATE of the check at the end of a statement; see `Updates.combined`."""
+
 _DENIED = re.compile(
     r"\w+ authentication failed[^\n]*|fe_sendauth: no password supplied|"
     r'(role|database) "[^\n]*" (does not exist|is not permitted to log in)|'
@@ -126,6 +129,14 @@ def refuses_one_statement(error: BaseException) -> bool:
     return _sqlstate(error) in _NEEDS_SEVERAL_STATEMENTS and not _is_stale_plan(error)
 
 
+def failed_check(error: BaseException) -> bool:
+    """Return whether a combined statement found that it did not lock or change each row.
+
+    A host's trigger may raise the same error; in separate statements, it does so again.
+    """
+    return _sqlstate(_driver_error(error)) == _FAILED_CHECK
+
+
 def _is_stale_plan(error: BaseException) -> bool:
     """Return whether a prepared statement no longer fits its tables; a new one will.
 
@@ -137,7 +148,9 @@ def _is_stale_plan(error: BaseException) -> bool:
 
 
 def _driver_error(error: BaseException) -> BaseException:
-    """Return the driver's error that an error of SQLAlchemy wraps, or the error itself."""
+    """Return the driver's error that one of SQLAlchemy or Django wraps, or the error itself."""
+    if type(error).__module__ == "django.db.utils":
+        return error.__cause__ or error
     is_wrapped = "DBAPIError" in {each.__name__ for each in type(error).__mro__}
     return (is_wrapped and getattr(error, "orig", None)) or error
 

@@ -77,9 +77,11 @@ class MemoryStore:
         return MemorySuppressions(self.subscribers, self.subscriptions, self.log)
 
     @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
+    def transaction(
+        self, *, skip_locked: bool = False, checked: bool = False
+    ) -> Iterator[MemoryTransaction]:
         """Begin a transaction when all others have ended, so there are no locked rows to skip."""
-        del skip_locked
+        del skip_locked, checked
         with self._lock:
             transaction = MemoryTransaction(self)
             try:

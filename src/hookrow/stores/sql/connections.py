@@ -52,8 +52,8 @@ class Connection(Protocol):
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Return how many rows a statement changed."""
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement once for each row of parameters."""
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Run a statement once for each row of parameters; return how many rows it changed."""
 
 
 @runtime_checkable

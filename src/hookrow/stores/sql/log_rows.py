@@ -68,11 +68,11 @@ def log_insert(dialect: Dialect, log: str) -> Statement:
     into = f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
     if not dialect.takes_rows:
         values = ", ".join(["%s"] * (len(fields) + 1))
-        return Statement(f"{into}VALUES ({values})", f" {_MERGE}")
+        return Statement(f"{into}VALUES ({values})", rest=f" {_MERGE}")
     types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
     given = ", ".join(fields).replace("fingerprint", "decode(fingerprint, 'base64')")
     rows = f"json_to_recordset(%s::json) AS given({types})"
-    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_MERGE}")
+    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", rest=f" {_MERGE}")
 
 
 def conditions(

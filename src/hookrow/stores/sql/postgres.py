@@ -82,10 +82,9 @@ class Session(Connection):
             raise Unavailable("The transaction was rolled back because of an earlier error.")
         return cursor.rowcount
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         """Run the statement row by row."""
-        for row in rows:
-            self._run(sql, row)
+        return sum(self._run(sql, row).rowcount for row in rows)
 
     def command(self, sql: str) -> None:
         """Run one or more statements without parameters."""

@@ -231,19 +231,28 @@ class Queries:
         """Select by keys: each key, followed by the columns that notifications set."""
         return self._keyed(kind, (self.column(kind.value, name) for name in self.written[kind]))
 
-    def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement:
+    def _lock(
+        self, kind: Suppressible, *, skip_locked: bool, guards: tuple[str, ...] = ()
+    ) -> Statement:
         """Lock rows by keys, in the order of the keys, as every process does.
 
-        A sorted UPDATE alone could deadlock, because the planner may reorder it.
+        A sorted UPDATE alone could deadlock, because the planner may reorder it. With `guards`,
+        select these columns, too, for the check of a combined statement.
         """
-        role, keyed = kind.value, self._keyed(kind)
+        role = kind.value
+        more = []
+        if guards:
+            more = [f"{self.column(role, ours)} AS key_{n}" for n, ours in enumerate(KEYS[kind])]
+            more += [f"{self.column(role, ours)} AS {ours}" for ours in guards]
+        keyed = self._keyed(kind, more)
         if len(KEYS[kind]) == 1:  # its index has the order
             (ours,) = KEYS[kind]
+            selected = ", ".join([self.key(role, ours), *more])
             keyed = (
-                f"SELECT {self.key(role, ours)} FROM {self.table(role)} "
+                f"SELECT {selected} FROM {self.table(role)} "
                 f"WHERE {self.any_of(role, ours)}{self.visible(role)}"
             )
         order = ", ".join(self.column(role, ours) for ours in KEYS[kind])
         skip = " SKIP LOCKED" if skip_locked else ""
         lock = f" ORDER BY {order} FOR NO KEY UPDATE OF {ALIASES[role]}{skip}"
-        return Statement(keyed, lock)
+        return Statement(keyed, rest=lock, role=role, returning="", is_lock=True)

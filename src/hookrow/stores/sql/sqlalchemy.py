@@ -50,9 +50,11 @@ class _Connection(Connection):
         with self._run(sql, parameters) as result:
             return result.rowcount
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run the statement with one call of the driver."""
-        self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))).close()
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Run the statement with one call of the driver, whose count is negative if unknown."""
+        many = list(map(tuple, rows))
+        with self._connection.exec_driver_sql(self._convert(sql), many) as result:
+            return result.rowcount
 
     def _run(self, sql: str, parameters: Sequence[Any]) -> CursorResult[Any]:
         return self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))

@@ -38,9 +38,9 @@ class SQLiteConnection(Connection):
         """Return the driver's count."""
         return self.connection.execute(question_marks(sql), parameters).rowcount
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run the statement with one call of the driver."""
-        self.connection.executemany(question_marks(sql), rows)
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Run the statement with one call of the driver, which adds up the counts."""
+        return self.connection.executemany(question_marks(sql), rows).rowcount
 
 
 class SQLiteDatabase(ConnectionPool[SQLiteConnection]):

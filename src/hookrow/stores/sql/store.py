@@ -59,12 +59,16 @@ class SQLStore:
             self._queries = self._verify()
 
     @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
+    def transaction(
+        self, *, skip_locked: bool = False, checked: bool = False
+    ) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
         queries = self._queries or self._verified()
         try:
             with self.database.session() as connection:
-                transaction = SQLTransaction(connection, queries, skip_locked=skip_locked)
+                transaction = SQLTransaction(
+                    connection, queries, skip_locked=skip_locked, checked=checked
+                )
                 yield transaction
                 transaction.end()
             if transaction.has_entries and not self._mapping_recorded:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from operator import attrgetter, itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hookrow.core.log_entry import LogEntry
@@ -21,14 +23,14 @@ from hookrow.core.notification import (
     Subscriber,
     Suppressible,
 )
-from hookrow.core.rules import fold, subscription_keys
+from hookrow.core.rules import fold, is_ignored, subscription_keys
 from hookrow.core.schema import KEYS, TIMES
-from hookrow.stores import Conflict, State, by_kind, row_key
+from hookrow.stores import Conflict, State, Unchanged, by_kind, row_key
 from hookrow.stores.change_dates import key_text
-from hookrow.stores.errors import refuses_one_statement
+from hookrow.stores.errors import failed_check, refuses_one_statement
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import by_message_id, converted, message_ids_as_stored
-from hookrow.stores.sql.dialects import utc
+from hookrow.stores.sql.dialects import known, utc
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.updates import Statement, Update
 
@@ -130,12 +132,20 @@ class SQLReading:
         return self._queries.dialect.encode_rows(self._queries.conversions.keys(kind, keys))
 
 
+_NO_GUARDS: Mapping[Suppressible, set[str]] = MappingProxyType({})
+
+
 class _Step(NamedTuple):
-    """A statement and the parameters of one execution, or of `many`."""
+    """A statement, the parameters of one execution, or of `many`, and how many rows they are.
+
+    `changes` are those that it applies, if it applies any.
+    """
 
     statement: Statement
     parameters: Sequence[Any]
+    size: int
     many: bool = False
+    changes: Sequence[Change] = ()
 
 
 class SQLTransaction(SQLReading):
@@ -143,15 +153,22 @@ class SQLTransaction(SQLReading):
 
     If the connection autocommits, the statement is pending until the end of the block, and commits
     by itself. The transaction only begins if one statement is not enough.
+
+    If the database locks or changes fewer rows than it should, the transaction raises `Unchanged`
+    before the commit. If it is `checked`, it uses separate statements, and reads the rows before
+    and after them, because a count alone does not prove that a row lacks the change: a trigger may
+    skip an update that would change nothing, and SQLite does not count the changes of views.
     """
 
-    def __init__(self, connection: Connection, queries: Queries, *, skip_locked: bool) -> None:
+    def __init__(
+        self, connection: Connection, queries: Queries, *, skip_locked: bool, checked: bool = False
+    ) -> None:
         super().__init__(connection, queries)
         self._begun, self._commits = not connection.autocommits, False
-        self._skip_locked = skip_locked
+        self._skip_locked, self._checked = skip_locked, checked
         self.has_entries = False
         """Whether the transaction has added entries to the log."""
-        self._pending: _Step | None = None
+        self._pending: tuple[str, Sequence[Any]] | None = None
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read the columns that notifications set, after pending changes."""
@@ -164,29 +181,38 @@ class SQLTransaction(SQLReading):
         locks = dict(self._locks(rows))
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
         for kind, step in locks.items():
-            locked = self._connection.fetch(step.statement.text, step.parameters)
-            locked = converted(locked, self._queries.conversions.state[kind])
+            locked = self._fetch_locked(kind, step)
             held.difference_update((kind, row_key(row)) for row in locked)
         return held
 
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         """Lock and change the rows, and add the entries to the log."""
         queries, dialect = self._queries, self._queries.dialect
-        rows = {change.row for change in changes} if dialect.locks_rows else set()
-        steps = [step for _, step in self._locks(rows)] if rows else []
+        rows = {change.row for change in changes}
         # One statement cannot change a row twice.
-        single = queries.single_statement and len(rows) == len(changes) and not self._pending
-        steps += self._updates(changes, single=single)
+        is_single = len(rows) == len(changes) and not self._pending and not self._checked
+        single = queries.single_statement and is_single
+        steps, guards = self._updates(changes, single=single)
         if entries and queries.log_insert is not None:
             self.has_entries = True
             parameters = dialect.encode_entries(entries)
-            steps.append(_Step(queries.log_insert, parameters, not dialect.takes_rows))
+            many = not dialect.takes_rows
+            steps.append(_Step(queries.log_insert, parameters, len(entries), many))
         if single:
-            self._run_combined(steps)
+            locks = [step for _, step in self._locks(rows, guards)]
+            self._run_combined([*locks, *steps])
             return
         if self._pending or not self._begun:
             self._begin()
-        self._run(*steps)
+        for kind, step in self._locks(rows):
+            locked = self._fetch_locked(kind, step)
+            if len(locked) < step.size and not self._checked:
+                raise Unchanged(f"A row of the {kind.value} could not be locked.")
+        before = self.read(rows) if self._checked else {}
+        for step in steps:
+            self._run_step(step)
+        if self._checked:
+            self._verify(changes, before)
 
     def end(self) -> None:
         """Run the pending statement, and commit if the transaction began here.
@@ -201,8 +227,10 @@ class SQLTransaction(SQLReading):
     def _run_combined(self, steps: Sequence[_Step]) -> None:
         """Run the steps in one statement: now if a transaction has begun, otherwise at the end."""
         if steps:
-            statement = self._queries.updates.combined(tuple(step.statement for step in steps))
-            self._pending = _Step(statement, [each for step in steps for each in step.parameters])
+            sql = self._queries.updates.combined(tuple(step.statement for step in steps))
+            parameters = [each for step in steps for each in step.parameters]
+            parameters += [step.size for step in steps if step.statement.expected == ""]
+            self._pending = sql, parameters
             if self._begun:
                 self._flush()
 
@@ -211,8 +239,10 @@ class SQLTransaction(SQLReading):
         if pending is None:
             return
         try:
-            self._run(pending)
+            self._connection.execute(*pending)
         except Exception as error:
+            if failed_check(error):
+                raise Unchanged("A row was not locked or changed.") from error
             if not refuses_one_statement(error):
                 raise
             self._queries.single_statement = False
@@ -224,33 +254,100 @@ class SQLTransaction(SQLReading):
             self._begun = self._commits = True
         self._flush()
 
-    def _run(self, *steps: _Step) -> None:
-        connection = self._connection
-        for step in steps:
-            run = connection.execute_many if step.many else connection.execute
-            run(step.statement.text, step.parameters)
+    def _run_step(self, step: _Step) -> None:
+        """Run a step; if it changed fewer rows than it should, find out why, unless `checked`."""
+        run = self._connection.execute_many if step.many else self._connection.execute
+        count = run(step.statement.text, step.parameters)
+        if count >= step.size or step.statement.expected is None:
+            return
+        if not step.changes:
+            raise Unchanged("The log did not accept an entry.")
+        if not self._checked:
+            self._verify(step.changes)
 
-    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
+    def _fetch_locked(self, kind: Suppressible, step: _Step) -> Sequence[Any]:
+        rows = self._connection.fetch(step.statement.text, step.parameters)
+        return converted(rows, self._queries.conversions.state[kind])
+
+    def _verify(
+        self, changes: Sequence[Change], before: Mapping[RowId, State] | None = None
+    ) -> None:
+        """Raise `Unchanged` unless each row has its changes, or a guard has refused them.
+
+        The rows `before` the changes are known if the transaction is checked.
+        """
+        after, dates = self.read({change.row for change in changes}), self._read_dates(changes)
+        for change in changes:
+            row = change.row
+            state = after.get(row)
+            if row[0] not in self._queries.written:  # it has no column to change
+                continue
+            if state is None:
+                raise Unchanged(f"A row of the {row[0].value} is gone.")
+            earlier = None if before is None else before.get(row)
+            if is_ignored(change, state, earlier, dates.get(row)):
+                raise Unchanged(f"The database ignores a change of the {row[0].value}.")
+
+    def _read_dates(self, changes: Sequence[Change]) -> Mapping[RowId, datetime]:
+        """Read the dates of suppressions that are kept beside the log."""
+        queries, dates = self._queries, {}
+        for kind in queries.dated_beside_log:
+            texts = {
+                self._suppression_values(each)["row_key"]: each.row
+                for each in changes
+                if isinstance(each, SetSuppression) and each.kind is kind
+            }
+            if texts:
+                encoded = queries.dialect.encode(texts)
+                rows = self._connection.fetch(queries.updates.dates(kind), [encoded])
+                dates.update({texts[text]: known(at) for text, at in rows})
+        return dates
+
+    def _locks(
+        self, rows: Collection[RowId], guards: Mapping[Suppressible, set[str]] = _NO_GUARDS
+    ) -> Iterator[tuple[Suppressible, _Step]]:
         if self._queries.dialect.locks_rows:
             for kind, keys in by_kind(rows).items():
                 if kind in self._queries.written:
-                    statement = self._queries.lock(kind, skip_locked=self._skip_locked)
-                    yield kind, _Step(statement, self.keys(kind, keys))
+                    statement = self._queries.lock(
+                        kind,
+                        skip_locked=self._skip_locked,
+                        guards=tuple(sorted(guards.get(kind, ()))),
+                    )
+                    yield kind, _Step(statement, self.keys(kind, keys), len(keys))
 
-    def _updates(self, changes: Sequence[Change], *, single: bool) -> Sequence[_Step]:
-        """Return the statements that apply the changes, one for all changes of a form."""
+    def _updates(
+        self, changes: Sequence[Change], *, single: bool
+    ) -> tuple[list[_Step], Mapping[Suppressible, set[str]]]:
+        """Return the statements that apply the changes, one for all changes of a form.
+
+        Also return the columns with which their guards compare, by kind of row.
+        """
         dialect, steps = self._queries.dialect, []
         forms: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
+        applied: defaultdict[Statement, list[Change]] = defaultdict(list)
+        guards: defaultdict[Suppressible, set[str]] = defaultdict(set)
         for change in changes:
             updates, values = self._writes(change, single=single)
             for update in updates:
                 forms[update.statement].append(update.parameters(values))
+                applied[update.statement].append(change)
+                if update.guards:
+                    guards[change.row[0]].update(update.guards)
         # In a fixed order, because another order would be another statement to prepare. An INSERT
         # of dates precedes the UPDATE that depends on them.
         for statement in sorted(forms, key=attrgetter("text")):
-            rows = dialect.encode_rows(forms[statement])
-            steps.append(_Step(statement, rows, not dialect.takes_rows))
-        return steps
+            given = forms[statement]
+            steps.append(
+                _Step(
+                    statement,
+                    dialect.encode_rows(given),
+                    len(given),
+                    not dialect.takes_rows,
+                    applied[statement],
+                )
+            )
+        return steps, guards
 
     def _writes(
         self, change: Change, *, single: bool

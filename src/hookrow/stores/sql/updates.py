@@ -28,34 +28,58 @@ _DATE = {"row_key": "text", "new_suppression_changed_at": _AWARE}
 _OLDER = {EventTime.FIRST_OPENED: ">", EventTime.BOUNCED: "<="}
 """The operator of a time's guard, if it is not `<`: of equal bounces, the last one's type wins."""
 
-_RETURNING = {"UPDATE": " RETURNING 1", "INSERT": f" RETURNING {', '.join(change_dates.COLUMNS)}"}
-"""The result of each part of a statement. An INSERT that other parts follow inserts dates."""
-
 
 class Statement:
-    """SQL text in two parts, between which a further condition can be inserted.
+    """SQL text, and how it becomes a part of a statement that locks and changes all rows.
 
-    As a part of another statement, it is called `name` if other parts need its result.
+    The text consists of a `head`, the relation `given` with the rows of parameters, if there is
+    one, its conditions (`where`), after which a part gets one more condition, and the `rest`.
+    `returning` is the clause by which other parts can count its rows, and `name` its name as a
+    part if others refer to it. `role` is that of the table whose rows it locks or changes.
+
+    `expected` is the query that counts the rows which it must lock or change, given the names of
+    the relation `{given}` and of the part `{locked}` that has locked them. If it is empty, these
+    are all rows that are given; None if any number is right.
     """
 
-    __slots__ = ("conditions", "name", "rest", "text")
+    __slots__ = (
+        *("expected", "given", "head", "is_lock", "name", "rest", "returning", "role", "text"),
+        "where",
+    )
 
-    def __init__(self, conditions: str, rest: str = "", name: str = "") -> None:
-        self.conditions, self.rest, self.name = conditions, rest, name
-        self.text = conditions + rest
+    def __init__(  # noqa: PLR0913 - keyword arguments, most with a default
+        self,
+        head: str,
+        where: str = "",
+        rest: str = "",
+        *,
+        role: str = "",
+        given: str = "",
+        returning: str = " RETURNING 1",
+        name: str = "",
+        expected: str | None = "",
+        is_lock: bool = False,
+    ) -> None:
+        self.head, self.given, self.where, self.rest = head, given, where, rest
+        self.role, self.returning, self.name = role, returning, name
+        self.expected, self.is_lock = expected, is_lock
+        self.text = f"{head}{given}{where}{rest}"
 
 
 class Update:
     """A statement that writes many rows.
 
     `names` are those of each row's parameters, in order; `parameters` returns the parameters of a
-    row from its values by name.
+    row from its values by name. `guards` are the columns, by hookrow's names, with which the guard
+    of the changes compares.
     """
 
-    __slots__ = ("names", "parameters", "statement")
+    __slots__ = ("guards", "names", "parameters", "statement")
 
-    def __init__(self, statement: Statement, names: Sequence[str]) -> None:
-        self.statement, self.names = statement, names
+    def __init__(
+        self, statement: Statement, names: Sequence[str], guards: Sequence[str] = ()
+    ) -> None:
+        self.statement, self.names, self.guards = statement, names, guards
         self.parameters: Callable[[Mapping[str, Any]], Sequence[Any]] = itemgetter(*names)
 
 
@@ -68,6 +92,7 @@ class Updates:
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
         self.combined = cache(_combined)
+        self.dates = cache(self._select_dates)
 
     def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
         """Set a time of a dispatch, and the type of a bounce if the table has a column for it."""
@@ -89,14 +114,24 @@ class Updates:
             return ()
         if kind not in self._queries.dated_beside_log:
             return (self._update(kind, written, "<=" if guarded else None),)
-        dated, update = self._set_date(kind), self._update(kind, written, more=_DATE)
+        dated = self._set_date(kind)
         relation = dated.statement.name if single else self._dates
         key, at = map(self._queries.value, _DATE)
         not_newer = (
             f" AND EXISTS (SELECT 1 FROM {relation} AS dated WHERE dated.role = '{kind.value}' "
             f"AND dated.row_key = {key} AND dated.changed_at <= {at})"
         )
-        return dated, Update(Statement(update.statement.conditions + not_newer), update.names)
+        expected = f"SELECT count(*) FROM {dated.statement.name}"
+        update = self._update(kind, written, more=_DATE, condition=not_newer, expected=expected)
+        return dated, update
+
+    def _select_dates(self, kind: Suppressible) -> str:
+        """Select the dates of rows of a kind, by their `row_key`."""
+        is_any = self._queries.dialect.any_of("row_key", "text")
+        return (
+            f"SELECT row_key, changed_at FROM {self._dates} WHERE role = '{kind.value}' "
+            f"AND {is_any}"
+        )
 
     def _set_date(self, kind: Suppressible) -> Update:
         """Date a change beside the log, unless the row is missing or its last change is newer.
@@ -108,19 +143,22 @@ class Updates:
         types = {name: queries.columns(role)[ours].type for name, ours in keys.items()}
         rows = queries.dialect.rows(types | _DATE)
         relation, order = (f" FROM {rows}", " ORDER BY role, row_key") if rows else ("", "")
+        columns = ", ".join(change_dates.COLUMNS)
         equal = " AND ".join(
             f"{queries.column(role, ours)} = {queries.value(name)}" for name, ours in keys.items()
         )
         return Update(
             Statement(
-                f"INSERT INTO {self._dates} AS dated ({', '.join(change_dates.COLUMNS)}) "
+                f"INSERT INTO {self._dates} AS dated ({columns}) "
                 f"SELECT '{role}' AS role, {', '.join(map(queries.value, _DATE))}{relation} "
                 f"WHERE EXISTS (SELECT 1 FROM {queries.table(role)} "
                 f"WHERE {equal}{queries.visible(role)})",
-                f"{order} ON CONFLICT (role, row_key) DO UPDATE "
+                rest=f"{order} ON CONFLICT (role, row_key) DO UPDATE "
                 "SET changed_at = excluded.changed_at "
                 "WHERE dated.changed_at <= excluded.changed_at",
-                f"hookrow_dated_{role}",
+                returning=f" RETURNING {columns}",
+                name=f"hookrow_dated_{role}",
+                expected=None,  # its guard may refuse any of them
             ),
             [*keys, *_DATE] if rows else [*_DATE, *keys],
         )
@@ -132,12 +170,14 @@ class Updates:
         older: str | None = None,
         *,
         more: Mapping[str, str] = MappingProxyType({}),
+        condition: str = "",
+        expected: str = "",
     ) -> Update:
         """Set columns to parameters.
 
         With an operator for `older`, a row is changed only if the last of the columns is null, or
         if the operator holds between it and its new value. `more` are the types of further
-        parameters, for a condition that follows.
+        parameters, for another `condition`; `expected` is as in `Statement`.
         """
         queries, role = self._queries, kind.value
         columns, guard = queries.columns(role), written[-1]
@@ -161,31 +201,60 @@ class Updates:
             f"{queries.column(role, ours, alias)} = {values[name]}" for ours, name in keys.items()
         ]
         if older:
-            old = queries.column(role, guard, alias)
-            conditions.append(f"({old} IS NULL OR {old} {older} {values[new[guard]]})")
-        where = " AND ".join(conditions) + queries.not_hidden(role, alias)
+            conditions.append(_guard(queries.column(role, guard, alias), older, values[new[guard]]))
+            equal = " AND ".join(f"locked.{name} = given.{name}" for name in keys.values())
+            holds = _guard(f"locked.{guard}", older, values[new[guard]])
+            expected = (
+                "SELECT count(*) FROM {given} AS given JOIN {locked} AS locked "
+                f"ON {equal} WHERE {holds}"
+            )
+        where = " AND ".join(conditions) + queries.not_hidden(role, alias) + condition
         if rows:
-            text = f"UPDATE {table} AS {alias} SET {sets} FROM {rows} WHERE {where}"
-            return Update(Statement(text), list(types))
+            statement = Statement(
+                f"UPDATE {table} AS {alias} SET {sets} FROM ",
+                f" WHERE {where}",
+                role=role,
+                given=rows,
+                expected=expected,
+            )
+            return Update(statement, list(types), [guard] if older else ())
         last = [new[guard]] if older else more
         text = f"UPDATE {table} SET {sets} WHERE {where}"
-        return Update(Statement(text), [*new.values(), *keys.values(), *last])
+        return Update(Statement(text, role=role), [*new.values(), *keys.values(), *last])
 
 
-def _combined(statements: tuple[Statement, ...]) -> Statement:
+def _guard(old: str, older: str, new: str) -> str:
+    return f"({old} IS NULL OR {old} {older} {new})"
+
+
+def _combined(statements: tuple[Statement, ...]) -> str:
     """Return one statement in which each part waits for the previous one.
 
     All parts see the rows as they were at its beginning, so no two may change the same row
-    (PostgreSQL's manual, section 7.8.4).
+    (PostgreSQL's manual, section 7.8.4). At its end, the numbers of rows that the parts have locked
+    and changed are compared with those that they must lock and change: with the parameters that
+    follow those of the parts, one for each part whose `expected` is empty, or with what the guards
+    of locked rows admit. If they differ, the division by zero rolls everything back, before the
+    commit.
     """
-    names = [each.name or f"hookrow_part_{number}" for number, each in enumerate(statements)]
-    parts = [
-        f"{each.conditions} AND (SELECT count(*) FROM {previous}) >= 0{each.rest}"
-        for previous, each in zip(names, statements[1:], strict=False)
-    ]
-    *others, last = [statements[0].text, *parts]
-    named = [
-        f"{name} AS MATERIALIZED ({each}{_RETURNING.get(each.split()[0], '')})"
-        for name, each in zip(names, others, strict=False)
-    ]
-    return Statement(f"WITH {', '.join(named)} {last}" if named else last)
+    parts: list[str] = []
+    checks: list[str] = []
+    locks: dict[str, str] = {}
+    previous = ""
+    for number, each in enumerate(statements):
+        name, given = each.name or f"hookrow_part_{number}", each.given
+        if each.is_lock:
+            locks[each.role] = name
+        if each.given and each.expected:  # read twice
+            given = f"hookrow_given_{number}"
+            parts.append(f"{given} AS MATERIALIZED (SELECT * FROM {each.given})")
+        wait = f" AND (SELECT count(*) FROM {previous}) >= 0" if previous else ""
+        relation = f"{given} AS given" if given != each.given else given
+        text = f"{each.head}{relation}{each.where}{wait}{each.rest}{each.returning}"
+        parts.append(f"{name} AS MATERIALIZED ({text})")
+        if each.expected is not None:
+            locked = locks.get(each.role, "")
+            expected = each.expected.format(given=given, locked=locked) or "%s"
+            checks.append(f"(SELECT count(*) FROM {name}) = ({expected})")
+        previous = name
+    return f"WITH {', '.join(parts)} SELECT 1 / CASE WHEN {' AND '.join(checks)} THEN 1 ELSE 0 END"
