@@ -82,9 +82,8 @@ def _read(body: bytes) -> dict[str, Any]:
         raise _UnsupportedError
 
     try:
-        # A number may have any length, and UTF-8 has no lone surrogates.
+        # A number may have any length.
         payload = json.loads(body.decode(), parse_constant=refuse, parse_int=float)
-        json.dumps(payload, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise _UnsupportedError from error
     if not isinstance(payload, dict):
@@ -106,7 +105,8 @@ def _classify(payload: dict[str, Any]) -> tuple[str, object, str | None]:
             "SuppressSending": flag,
             "SuppressionReason": str(reason),
         } if flag is True and reason.strip() and "\0" not in reason:
-            return "suppress", _changed(payload.get("ChangedAt")), reason
+            stored = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in reason)
+            return "suppress", _changed(payload.get("ChangedAt")), stored
         case _:
             raise _UnsupportedError
 

@@ -1,9 +1,11 @@
 """`hookrow log`, `replay` and `prune`: their output, and their changes."""
 
+import json
 import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,9 +16,10 @@ import pytest
 import world
 from command import HOOKROW, Command, Terminal
 from engines import database_user, run
-from hookrow import Recorded, Refusal, testing
-from hookrow.core.log_entry import StoredEntry
+from hookrow import Arrival, Recorded, Refusal, testing
+from hookrow.core.log_entry import StoredEntry, entries
 from hookrow.stores import timeouts
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as sessions
 from hookrow.stores.sql.log import SQLLog
 from received import keep
@@ -209,6 +212,23 @@ class TestReplay:
         assert show(command)["Replay"].startswith("would change nothing")
         assert world.rows(url)["dispatches"][0]["opened_at"] == AT
         assert world.rows(url)["subscribers"][1]["suppressed_at"] is None
+
+    def test_refused_for_an_unpaired_surrogate(self, command: Command, url: str) -> None:
+        """Earlier versions refused such a notification as unsupported. Its other texts are kept."""
+        suppression = testing.suppression(ADA, ADAS, at=AT, reason="Spam\ud83d") | {"Tag": "\ud83d"}
+        body = json.dumps(suppression).encode()
+        refused = Arrival(None, body, AT)
+        with closing(SQLStore(url)) as store, store.transaction() as transaction:
+            transaction.write((), entries([refused], [UNSUPPORTED], AT))
+        before = show(command)
+        assert "suppression_reason null -> Spam\ufffd" in before["Replay"]
+        assert "Problem" not in before
+        done = command.call("replay", "--outcome", "unsupported")
+        assert done.stdout == "1 notification replayed: 1 recorded.\n"
+        [subscriber, *_] = world.rows(url)["subscribers"]
+        assert (subscriber["suppressed_at"], subscriber["suppression_reason"]) == (AT, "Spam\ufffd")
+        [entry] = listed(command)
+        assert (entry["outcome"], entry["body"]) == ("recorded", body.decode())
 
     def test_dry_run(
         self, command: Command, postgres_url: str, monkeypatch: pytest.MonkeyPatch

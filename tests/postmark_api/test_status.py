@@ -1,5 +1,6 @@
 """The status of webhooks at the provider."""
 
+import json
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
@@ -17,11 +18,13 @@ from hookrow.postmark_api.register import TRIGGERS, Wanted, register
 from hookrow.postmark_api.status import ProviderStatus, read_status
 from hookrow.postmark_api.webhooks import read_streams, read_webhooks
 from hookrow.receiver.manual import change_suppression
+from hookrow.receiver.recorder import record
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.postmark_api import PostmarkStandIn, Trigger
 from hookrow.testing.postmark_api.posts import PAUSED_AFTER
 from hookrow.testing.postmark_api.state import Webhook
+from received import arrival
 from wire import ADA, ADAS, SECRET
 
 OLD = "the-old-secret-of-16"
@@ -164,6 +167,15 @@ def test_open_tracking(api: PostmarkStandIn) -> None:
     assert read(api).server.track_opens
     api.state.track_opens = False
     assert not read(api).server.track_opens
+
+
+def test_the_server_in_a_body_with_an_unpaired_surrogate(store: MemoryStore) -> None:
+    with PostmarkStandIn(server=5) as other:
+        delivery = testing.delivery(ADA, ADAS, at=other.now)
+        body = json.dumps(delivery | {"ServerID": 4711, "Tag": "\ud83d"}).encode()
+        record(store, [arrival(body)])
+        with pytest.raises(ConfigurationError, match="from the server 4711"):
+            read(other, store=store)
 
 
 def test_the_token_of_another_server(api: PostmarkStandIn, store: MemoryStore) -> None:

@@ -3,6 +3,7 @@
 `hosts/test_host_contract.py` sends them over each protocol.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from copy import deepcopy
@@ -17,16 +18,18 @@ import world
 from case_model import ALL, NOW, body_of, expect
 from django_project.site import post
 from engines import opened
-from hookrow import Postmark, Receiver, Request, RequestHead, Schema
+from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
 from hookrow.migrations import upgrade
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
-from wire import SECRET, post_together
+from wire import ADA, ADAS, AT, SECRET, post_together
 from world import World
 
 HEAD = RequestHead(
     "POST", "/mail/provider/webhooks", [(b"x-provider-secret", SECRET.encode())], "/mail"
 )
+
+HALF = "\ud83d"
 
 
 class Site:
@@ -96,6 +99,23 @@ def test_case(site: Site, case: dict[str, Any]) -> None:
     assert response == (status, text)
     assert rows == after
     assert status in case["accept"]
+
+
+@pytest.mark.parametrize(
+    ("status", "payload"),
+    [
+        (200, testing.delivery(ADA, ADAS, at=AT) | {"Tag": HALF, "Metadata": {HALF: HALF}}),
+        (404, testing.delivery(ADA, HALF, at=AT)),
+        (404, testing.opening(f"a{HALF}@example.com", ADAS, at=AT)),
+        (200, testing.suppression(ADA, HALF, at=AT, reason=f"Spam{HALF}{HALF}") | {HALF: HALF}),
+        (200, testing.suppression(ADA, ADAS, at=AT) | {"ChangedAt": HALF}),
+        (200, testing.reactivation(ADA, ADAS, at=AT) | {"SuppressionReason": HALF}),
+        (422, testing.delivery(ADA, ADAS, at=AT) | {"DeliveredAt": HALF}),
+    ],
+)
+def test_unpaired_surrogates(site: Site, status: int, payload: dict[str, Any]) -> None:
+    """They cause no refusal, and no database receives them."""
+    test_case(site, {"body": json.dumps(payload), "accept": [status]})
 
 
 @pytest.mark.parametrize("site", STORES, indirect=True)

@@ -16,19 +16,19 @@ SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
     *(f"core.{path.stem}" for path in sorted((SOURCE / "core").glob("[!_]*.py"))),
-    *("providers", "providers.postmark", "http", "errors"),
+    *("providers", "providers._json", "providers.postmark", "http", "errors"),
 )
 
 assert "core.rules" in CORE
 
 # The modules that the core may import: values and their types, and msgspec for parsing.
 # `asyncio` is imported only for a type, `threading` only for the longest timeout, `contextvars` for
-# a word in messages, and `random` creates the ids of requests.
+# a word in messages, `random` creates the ids of requests, and `sys` has the limits of numbers.
 HARMLESS = {
     *("__future__", "abc", "asyncio", "collections", "collections.abc", "contextlib"),
     *("contextvars", "dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "hmac"),
-    *("ipaddress", "math", "msgspec", "msgspec.structs", "operator", "random", "re", "threading"),
-    *("types", "typing", "uuid"),
+    *("ipaddress", "json", "math", "msgspec", "msgspec.structs", "operator", "random", "re", "sys"),
+    *("threading", "types", "typing", "uuid"),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),

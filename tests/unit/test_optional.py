@@ -88,11 +88,17 @@ def test_the_first_open_is_the_earliest() -> None:
     assert (row["first_opened_at"], row["opened_at"]) == (NOON, NOON + 2 * hour)
 
 
-@pytest.mark.parametrize("type_", [None, 3, "", "x" * 65, "Hard\0Bounce"])
+@pytest.mark.parametrize("type_", [None, 3, "", "x" * 65, "Hard\0Bounce", "\0\ud83d"])
 def test_a_type_that_no_row_can_contain_is_null(type_: object) -> None:
     made = database(["bounced_at", "bounce_type"])
     assert answer(made, BOUNCE | {"Type": type_}) == [(200, "")]
     assert made.dispatches[1]["bounce_type"] is None
+
+
+def test_an_unpaired_surrogate_in_a_type_is_replaced() -> None:
+    made = database(["bounced_at", "bounce_type"])
+    assert answer(made, BOUNCE | {"Type": "Hard\ud83d"}) == [(200, "")]
+    assert made.dispatches[1]["bounce_type"] == "Hard\ufffd"
 
 
 def test_a_sparse_bounce_is_not_supported() -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from hookrow import ConfigurationError, Postmark, RequestHead
 from hookrow.core.notification import (
+    Bounced,
     Delivered,
     Notification,
     Opened,
@@ -196,12 +197,129 @@ def test_a_suppression_needs_a_reason_which_is_kept_unchanged() -> None:
     [
         TEXT.replace("250", "\xff").encode("latin-1"),
         TEXT.replace("250 OK", "\ud800").encode("utf-8", "surrogatepass"),
-        TEXT.replace("250 OK", "\\ud800").encode(),
         TEXT.encode("utf-8-sig"),
     ],
 )
 def test_utf8_is_required_even_in_an_unused_field(body: bytes) -> None:
     assert _parse(body) is None
+
+
+# -- unpaired surrogates ---------------------------------------------------------------
+
+HALF = "\ud83d"
+"""Half of an emoji, as in a text that was cut by its number of UTF-16 code units."""
+
+BOUNCE = {
+    "RecordType": "Bounce",
+    "Email": ADA,
+    "MessageID": MESSAGE,
+    "BouncedAt": AT,
+    "Type": "HardBounce",
+}
+
+
+@pytest.mark.parametrize("payload", [*PAYLOADS, BOUNCE])
+@pytest.mark.parametrize(
+    "unused",
+    [
+        *({"Tag": HALF}, {"Tag": f"x{HALF}y"}, {"Tag": "\ude00"}, {"Tag": HALF * 2}),
+        *({"Metadata": {HALF: [HALF]}}, {HALF: 1}, {"Tag": f"{HALF}\\ud83d"}),
+        *({"Tag": HALF, "Size": 10**600}, {"Subject": HALF, "BounceID": 1, "Ratio": 0.5}),
+    ],
+)
+def test_unpaired_surrogates_in_unused_fields(
+    payload: dict[str, Any], unused: dict[str, Any]
+) -> None:
+    """They change nothing, although msgspec rejects the body."""
+    expected = _parse(payload)
+    assert expected is not None
+    assert _parse(payload | unused) == expected
+    assert _parse(unused | payload) == expected
+    assert explain(_encode(payload | unused)) is None
+
+
+@pytest.mark.parametrize("payload", [*PAYLOADS, BOUNCE])
+def test_unpaired_surrogates_in_addresses_are_kept(payload: dict[str, Any]) -> None:
+    """A row with U+FFFD must not match, as it would if they were replaced."""
+    names = {"Recipient": f"a{HALF}@x", "Email": f"a{HALF}@x", "MessageID": HALF}
+    notification = _parse(payload, **names)
+    assert notification is not None
+    assert (notification.recipient, notification.message_id) == (f"a{HALF}@x", HALF)
+
+
+def test_unpaired_surrogates_in_stored_texts_are_replaced() -> None:
+    for text, stored in (
+        (HALF, "\ufffd"),
+        (f"Spam{HALF}", "Spam\ufffd"),
+        (f" {HALF * 2}\ude00", " \ufffd\U0001f600"),
+        (f"\\ud83d{HALF}\ufffd", "\\ud83d\ufffd\ufffd"),
+    ):
+        suppressed = _parse(SUPPRESSION, SuppressionReason=text)
+        assert suppressed == Suppressed(ADA, MESSAGE, TIME, stored)
+        assert _parse(BOUNCE, Type=text) == Bounced(ADA, MESSAGE, TIME, stored)
+    assert _parse(SUPPRESSION, SuppressionReason=f"a\0{HALF}") is None
+    assert _parse(BOUNCE, Type=f"a\0{HALF}") == Bounced(ADA, MESSAGE, TIME, "a\0\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("payload", "fields", "problem"),
+    [
+        (DELIVERY, {"DeliveredAt": AT + HALF}, "DeliveredAt is not an RFC 3339 time"),
+        (OPEN, {"ReceivedAt": HALF}, "ReceivedAt is not an RFC 3339 time"),
+        (BOUNCE, {"BouncedAt": HALF}, "BouncedAt is not an RFC 3339 time"),
+        (SUPPRESSION, {"SuppressSending": HALF}, "SuppressSending is not a boolean."),
+        (SUPPRESSION, {"SuppressionReason": 5, "Tag": HALF}, "SuppressionReason is not a string"),
+        (SUPPRESSION, {"SuppressionReason": " ", "Tag": HALF}, "SuppressionReason is not a string"),
+        (DELIVERY, {"RecordType": f"Open{HALF}"}, "RecordType Open\ufffd is not supported."),
+        (DELIVERY, {"RecordType": 5, "Tag": HALF}, "RecordType is not a string"),
+    ],
+)
+def test_unpaired_surrogates_in_unsupported_bodies(
+    payload: dict[str, Any], fields: dict[str, Any], problem: str
+) -> None:
+    """The body is read, so the explanation names the field, and the log has the other fields."""
+    body = _encode(payload | fields)
+    part = Postmark.parse(body)
+    assert part.notification is None
+    assert (explain(body) or "").startswith(problem)
+    assert (part.unsupported.recipient or ADA, part.unsupported.message_id) == (ADA, MESSAGE)
+
+
+def test_an_unpaired_surrogate_is_no_time_of_a_change() -> None:
+    """The change counts as of its arrival, as with any other text that is not a time."""
+    assert _parse(REACTIVATION, ChangedAt=HALF) == Reactivated(ADA, MESSAGE, None)
+    suppressed = _parse(SUPPRESSION, ChangedAt=AT + HALF)
+    assert suppressed == Suppressed(ADA, MESSAGE, None, "SpamComplaint")
+
+
+@pytest.mark.parametrize("digits", ["5", "1e999", "9" * 5000, "0.5"])
+@pytest.mark.parametrize("rest", ["", ', "Tag": "\\ud83d"'])
+def test_a_number_is_never_a_text(digits: str, rest: str) -> None:
+    """A number of any size is valid JSON, whichever decoder reads it."""
+
+    def parse(payload: dict[str, Any], *names: str) -> Notification | None:
+        numbers = "".join(f', "{name}": {digits}' for name in names)
+        text = json.dumps({name: payload[name] for name in payload if name not in names})
+        return Postmark.parse(f"{text[:-1]}{numbers}{rest}}}".encode()).notification
+
+    assert parse(DELIVERY, "Size") == Delivered(ADA, MESSAGE, TIME)
+    assert parse(DELIVERY, "Recipient", "MessageID") == Delivered(None, None, TIME)
+    assert parse(SUPPRESSION, "ChangedAt") == Suppressed(ADA, MESSAGE, None, "SpamComplaint")
+    assert parse(BOUNCE, "Type") == Bounced(ADA, MESSAGE, TIME, None)
+    for payload, name in (
+        *((DELIVERY, "RecordType"), (DELIVERY, "DeliveredAt"), (OPEN, "ReceivedAt")),
+        *((SUPPRESSION, "SuppressSending"), (SUPPRESSION, "SuppressionReason"), (BOUNCE, "Email")),
+    ):
+        assert parse(payload, name) is None
+
+
+@pytest.mark.parametrize("rest", [b"NaN", b'"\x01"', b'"\xff"', b"1,", b"[" * 100_000, b'"\\ud83"'])
+def test_an_unpaired_surrogate_excuses_nothing_else(rest: bytes) -> None:
+    body = _encode(DELIVERY | {"Tag": HALF})
+    assert _parse(body) is not None
+    broken = body[:-1] + b', "X": ' + rest + b"}"
+    assert _parse(broken) is None
+    assert explain(broken) == "The body is not a JSON object in UTF-8."
 
 
 # -- times -----------------------------------------------------------------------------
@@ -250,7 +368,9 @@ def test_without_a_time_only_subscription_changes_are_supported(value: object) -
 # -- hostile bodies --------------------------------------------------------------------
 
 relaxed = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-VALUES = (None, True, 0, -1, 10**30, 1e308, "", "\0", "é", AT, ADA, "Open", [AT], {"a": [ADA]})
+TEXTS = st.text(st.characters() | st.sampled_from("\ud83d\ude00\\u"))
+OTHERS = (None, True, 0, -1, 10**30, 1e308, [AT], {"a": [ADA]})
+VALUES = (*OTHERS, "", "\0", HALF, "é", AT, ADA, "Open")
 
 
 def _check(body: bytes) -> None:
@@ -258,7 +378,9 @@ def _check(body: bytes) -> None:
     part = Postmark.parse(body)
     notification = part.notification
     assert part == Part(notification, body, part.unsupported)
-    assert (explain(body) is None) is (notification is not None)
+    problem = explain(body)
+    assert (problem is None) is (notification is not None)
+    assert problem is None or problem.encode()  # it can be printed
     if notification is not None:
         assert {type(notification.recipient), type(notification.message_id)} <= {str, type(None)}
         assert notification.at is None or notification.at.tzinfo is UTC
@@ -280,6 +402,18 @@ def _check(body: bytes) -> None:
 def test_parsing_never_raises(
     payload: dict[str, Any], fields: dict[str, Any], damage: bytes, place: int, lost: int
 ) -> None:
-    body = json.dumps(payload | fields, ensure_ascii=False).encode()
-    for damaged in (body, body[:place] + damage + body[place + lost :], damage):
+    escaped = json.dumps(payload | fields).encode()
+    body = json.dumps(payload | fields, ensure_ascii=False).encode(errors="surrogatepass")
+    for damaged in (escaped, body, body[:place] + damage + body[place + lost :], damage):
         _check(damaged)
+
+
+@relaxed
+@given(
+    st.sampled_from([*PAYLOADS, BOUNCE]),
+    st.dictionaries(TEXTS.filter(lambda name: name not in FIELDS), TEXTS | st.lists(TEXTS)),
+)
+def test_no_text_in_an_unused_field_changes_a_notification(
+    payload: dict[str, Any], unused: dict[str, Any]
+) -> None:
+    assert _parse(payload | unused) == _parse(unused | payload) == _parse(payload)

@@ -1,6 +1,7 @@
 """Resend's signatures and events."""
 
 import json
+import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -250,12 +251,97 @@ def test_each_recipient_is_an_event() -> None:
     "body",
     [
         json.dumps(event(to=["a@x"] * (MOST_RECIPIENTS + 1))).encode(),
-        json.dumps(event(to=["a@x", "b@x"], subject="@")).encode().replace(b'@"}', b'\\ud800"}'),
+        json.dumps(event(to=["a@x", "b@x"], subject="@")).encode().replace(b'@"}', b'\\ud80"}'),
     ],
 )
 def test_events_that_cannot_be_split(body: bytes) -> None:
     [part] = read(signed(body, SECRET))
     assert (part.notification, part.body) == (None, body)
+
+
+# -- unpaired surrogates ---------------------------------------------------------------
+
+HALF = "\ud83d"
+
+
+@pytest.mark.parametrize(
+    ("payload", "notification"),
+    [
+        (event(subject=HALF), Delivered(*ADAS, AT)),
+        (event("email.opened", tags={HALF: [HALF]}), Opened(*ADAS, AT)),
+        (event("email.clicked") | {HALF: HALF}, Clicked(*ADAS, AT)),
+        (event("email.complained", **{HALF: 1}), Complained(*ADAS, AT)),
+        (event(to=[f"Ada {HALF} <ada@example.com>"]), Delivered(*ADAS, AT)),
+        (event(to=[f"a{HALF}@x"], email_id=HALF), Delivered(f"a{HALF}@x", HALF, AT)),
+        (
+            event("email.bounced", bounce={"type": f"a{HALF}", HALF: HALF}),
+            Bounced(*ADAS, AT, "a\ufffd"),
+        ),
+        (
+            event("suppression.added", to=None, email="a@x", origin=f"{HALF} "),
+            Suppressed("a@x", None, AT, "\ufffd "),
+        ),
+        (
+            event("suppression.added", to=None, email="a@x", origin="bounce", note=HALF),
+            Suppressed("a@x", None, AT, "HardBounce"),
+        ),
+        (
+            event("suppression.removed", to=None, email="a@x", origin=HALF),
+            Reactivated("a@x", None, AT),
+        ),
+    ],
+)
+def test_unpaired_surrogates(payload: dict[str, Any], notification: Notification) -> None:
+    """They are kept in addresses and ids, replaced in stored texts, and ignored elsewhere."""
+    body = json.dumps(payload).encode()
+    assert Resend.parse(body).notification == notification
+    assert Resend.explain(body) is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        (event() | {"created_at": HALF}, "created_at is not an RFC 3339 time"),
+        (event(f"email.{HALF}"), "The type email.\ufffd is not supported."),
+        ({"type": [HALF]}, "type is not a string."),
+        ({"type": []}, "type is missing."),
+        ({"data": 5, "x": HALF}, "The body is not an event"),
+    ],
+)
+def test_unsupported_events_are_explained(payload: dict[str, Any], problem: str) -> None:
+    body = json.dumps(payload).encode()
+    assert Resend.parse(body).notification is None
+    assert (Resend.explain(body) or "").startswith(problem)
+
+
+def test_the_recipients_of_an_event_with_an_unpaired_surrogate() -> None:
+    """Each part keeps the other fields, and its body can be read again."""
+    payload = event(to=["a@x", f"B {HALF} <b@x>"], subject=HALF, size=5) | {HALF: "é"}
+    parts = read(signed(json.dumps(payload).encode(), SECRET))
+    assert [each.notification for each in parts] == [
+        Delivered("a@x", "m-ada", AT),
+        Delivered("b@x", "m-ada", AT),
+    ]
+    for part in parts:
+        assert Resend.parse(part.body).notification == part.notification
+        fields = json.loads(part.body)
+        assert (fields["data"]["subject"], fields["data"]["size"]) == (HALF, 5)
+        assert "é" in fields.values()
+
+
+@pytest.mark.parametrize("number", ["1e999", "9" * 5000])
+def test_a_number_of_any_size_is_valid(number: str) -> None:
+    """The body of each recipient contains the largest number instead."""
+    text = json.dumps(event(to=["a@x", "b@x"], size="@")).replace('"@"', number)
+    parts = read(signed(text.encode(), SECRET))
+    assert [each.notification for each in parts] == [
+        Delivered("a@x", "m-ada", AT),
+        Delivered("b@x", "m-ada", AT),
+    ]
+    assert {json.loads(each.body)["data"]["size"] for each in parts} == {sys.float_info.max}
+    assert Resend.parse(text.replace('["a@x", "b@x"]', number).encode()).notification == (
+        Delivered(None, "m-ada", AT)
+    )
 
 
 def test_a_receiver_of_resend() -> None:

@@ -35,7 +35,7 @@ class DispatchEvent(msgspec.Struct, frozen=True, gc=False):
     """An event of a message at `at` (UTC), the value of the `column`.
 
     In every kind of notification, `recipient` and `message_id` are None unless the payload contains
-    a string for them.
+    a string for them. It may contain NUL and unpaired surrogates, with which it matches no row.
     """
 
     column: ClassVar[EventTime]

@@ -28,6 +28,7 @@ from hookrow.postmark_api.webhooks import (
     read_streams,
     read_webhooks,
 )
+from hookrow.providers._json import decode
 from hookrow.stores import Store
 from hookrow.stores.log import Query
 
@@ -54,7 +55,7 @@ class _Origin(msgspec.Struct):
     old: object = msgspec.field(name="ServerId", default=None)
 
 
-_decode_origin = msgspec.json.Decoder(_Origin).decode
+_origin_decoder = msgspec.json.Decoder(_Origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ def check_server(server: Server, store: Store, webhooks: Iterable[Webhook], want
 
 def _server(body: bytes) -> int | None:
     try:
-        origin = _decode_origin(body)
+        origin = decode(body, _origin_decoder)
     except (ValueError, RecursionError):
         return None
     found = origin.new or origin.old

@@ -30,6 +30,7 @@ from hookrow.core.optional import ALWAYS
 from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.providers import LONGEST_TEXT, Part, Provider, text_of, utc
+from hookrow.providers._json import decode, replace_surrogates
 
 MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
@@ -63,7 +64,7 @@ _Untyped: Any = msgspec.defstruct(
 
 
 _decode = msgspec.json.Decoder(_Payload).decode
-_decode_untyped = msgspec.json.Decoder(_Untyped).decode
+_untyped_decoder = msgspec.json.Decoder(_Untyped)
 
 
 def parse(body: bytes) -> Notification | None:
@@ -72,7 +73,7 @@ def parse(body: bytes) -> Notification | None:
         body.decode()  # msgspec does not check strings that it skips
         try:
             payload = _decode(body)
-        except msgspec.ValidationError:
+        except ValueError:  # a field of another type, or JSON that msgspec rejects
             payload = _decode_leniently(body)
     except (ValueError, RecursionError):
         return None
@@ -134,7 +135,7 @@ def explain(body: bytes) -> str | None:
         return None
     try:
         body.decode()
-        untyped = _decode_untyped(body)
+        untyped = decode(body, _untyped_decoder)
     except (ValueError, RecursionError):  # the latter if it is nested too deeply
         return "The body is not a JSON object in UTF-8."
     fields = {each.encode_name: getattr(untyped, each.name) for each in _FIELDS}
@@ -146,7 +147,7 @@ def explain(body: bytes) -> str | None:
         case "SubscriptionChange":
             required = {"SuppressSending": "a boolean"}
         case str(type_) if type_.strip():
-            return f"RecordType {type_} is not supported."
+            return f"RecordType {replace_surrogates(type_)} is not supported."
         case _:
             required = {"RecordType": "a string with visible characters"}
     *others, last = required
@@ -158,12 +159,20 @@ def explain(body: bytes) -> str | None:
 
 
 def _decode_leniently(body: bytes) -> _Payload:
-    """Decode a body, without the fields that have another type."""
-    untyped, payload = _decode_untyped(body), _Payload()
+    """Decode a body, without the fields that have another type.
+
+    Unpaired surrogates are replaced in the texts that are stored. They are kept in the recipient
+    and the message id, which therefore match no row.
+    """
+    untyped, payload = decode(body, _untyped_decoder), _Payload()
     for each in _FIELDS:
-        with suppress(msgspec.ValidationError):
+        with suppress(ValueError):  # a surrogate in a time raises UnicodeEncodeError
             value = msgspec.convert(getattr(untyped, each.name), each.type)
             setattr(payload, each.name, value)
+    if payload.suppression_reason:
+        payload.suppression_reason = replace_surrogates(payload.suppression_reason)
+    if payload.type:
+        payload.type = replace_surrogates(payload.type)
     return payload
 
 
@@ -260,7 +269,7 @@ _NO_SUMMARY = Unsupported()
 def _summarize(body: bytes) -> Unsupported:
     """Return the readable fields of an unsupported body. Never raises."""
     try:
-        untyped = _decode_untyped(body)
+        untyped = decode(body, _untyped_decoder)
     except (ValueError, RecursionError):
         return Unsupported()
     recipient = text_of(untyped.recipient) or text_of(untyped.email)

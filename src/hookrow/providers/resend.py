@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from email.utils import parseaddr
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -27,6 +28,7 @@ from hookrow.core.notification import (
 )
 from hookrow.http import Request, plain
 from hookrow.providers import Part, text_of, utc
+from hookrow.providers._json import decode, encode, replace_surrogates
 from hookrow.providers.standard_webhooks import StandardWebhooks
 
 REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
@@ -55,7 +57,8 @@ class _Event(msgspec.Struct, gc=False):
     data: _Data | None = None
 
 
-_decode = msgspec.json.Decoder(_Event).decode
+_event_decoder = msgspec.json.Decoder(_Event)
+_fields_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class Resend(StandardWebhooks):
@@ -103,15 +106,19 @@ class Resend(StandardWebhooks):
             return "The body is not an event in JSON and UTF-8."
         if _notification(event) is not None:
             return None
+        if not event.type:
+            return "type is missing."
+        if not isinstance(event.type, str):
+            return "type is not a string."
         if event.type not in KINDS:
-            return f"The type {event.type} is not supported." if event.type else "type is missing."
+            return f"The type {replace_surrogates(event.type)} is not supported."
         return "created_at is not an RFC 3339 time, data.origin is missing, or data.to is too long."
 
 
 def _read(body: bytes) -> _Event | None:
     try:
         body.decode()  # msgspec does not check strings that it skips
-        return _decode(body)
+        return decode(body, _event_decoder)
     except (ValueError, RecursionError):
         return None
 
@@ -127,7 +134,9 @@ def _notification(event: _Event) -> Notification | None:
             return TIMES[type_](recipient, message_id, at)
         case "email.bounced" if at:
             bounce = data.bounce if isinstance(data.bounce, dict) else {}
-            return Bounced(recipient, message_id, at, text_of(bounce.get("type")))
+            bounce_type = text_of(bounce.get("type"))
+            stored_type = bounce_type and replace_surrogates(bounce_type)
+            return Bounced(recipient, message_id, at, stored_type)
         case "suppression.added" if reason := _reason(data):
             return Suppressed(recipient, None, at, reason)
         case "suppression.removed":
@@ -140,7 +149,7 @@ def _reason(data: _Data) -> str | None:
     origin = data.origin
     if not isinstance(origin, str) or not origin.strip() or "\0" in origin:
         return None
-    return REASONS.get(origin, origin)
+    return REASONS.get(origin) or replace_surrogates(origin)
 
 
 TIMES = {
@@ -155,7 +164,7 @@ KINDS = {*TIMES, "email.bounced", "suppression.added", "suppression.removed"}
 def _time(value: object) -> datetime | None:
     try:
         return utc(msgspec.convert(value, datetime))
-    except msgspec.ValidationError:
+    except ValueError:  # a surrogate raises UnicodeEncodeError
         return None
 
 
@@ -173,7 +182,7 @@ def _split(body: bytes) -> Sequence[bytes]:
     if not isinstance(to, list) or not 1 < len(to) <= MOST_RECIPIENTS:
         return [body]
     try:
-        fields = msgspec.json.decode(body)
+        fields = decode(body, _fields_decoder)
     except (ValueError, RecursionError):
         return [body]
-    return [msgspec.json.encode(fields | {"data": fields["data"] | {"to": [each]}}) for each in to]
+    return [encode(fields | {"data": fields["data"] | {"to": [each]}}) for each in to]

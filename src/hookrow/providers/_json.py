@@ -1,0 +1,88 @@
+"""Decodes bodies that are valid JSON but that msgspec rejects.
+
+msgspec rejects an escaped unpaired surrogate in any string (RFC 8259, section 8.2, permits it;
+senders produce one by cutting a string inside an emoji), and numbers that are out of range. A
+provider does not repeat a notification that was refused as unsupported, so a decoder must not be
+stricter than JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from math import copysign, isinf
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode a body, with the standard library if msgspec rejects it.
+
+    A string may contain unpaired surrogates, which no database can store. Raises `ValueError` if
+    the body is not UTF-8, not JSON or not of the decoder's type, and `RecursionError` if it is
+    nested too deeply.
+    """
+    try:
+        return decoder.decode(body)
+    except ValueError:
+        # Decoded as text, because the standard library would also accept UTF-16 and UTF-32.
+        value = _lenient.decode(body.decode())
+    return msgspec.convert(value, decoder.type)
+
+
+def encode(value: object) -> bytes:
+    """Encode a decoded value; unpaired surrogates become escapes again."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+def replace_surrogates(text: str) -> str:
+    """Return the text with U+FFFD in place of each unpaired surrogate, so that it can be stored."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _integer(text: str) -> int | float:
+    # Python can always read this many digits; the limit beyond depends on the process.
+    if len(text) <= sys.int_info.str_digits_check_threshold:
+        return int(text)
+    return _float(text)
+
+
+def _float(text: str) -> float:
+    """Return the nearest finite number, because JSON cannot represent infinity.
+
+    Numbers must remain numbers: as a text, one could become a message id or a reason.
+    """
+    number = float(text)
+    return copysign(sys.float_info.max, number) if isinf(number) else number
+
+
+def _reject_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON.")
+
+
+def _object(pairs: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
+    """Return an object in which the last of equal keys counts.
+
+    Unpaired surrogates in keys are escaped, because `msgspec.convert` fails on them. No field that
+    a provider reads has a backslash in its name.
+    """
+    return {key.encode(errors="backslashreplace").decode(): value for key, value in pairs}
+
+
+_lenient = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_integer,
+    parse_float=_float,
+    parse_constant=_reject_constant,
+)
+"""Rejects everything that is not JSON, including control characters in strings."""
