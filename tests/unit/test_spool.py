@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from receiving import NOON
 
+from copying import replace
 from hookrow import Arrival, ConfigurationError
 from hookrow.core.notification import Delivered
 from hookrow.receiver.spool import Spool, SpoolEntry
@@ -96,6 +97,13 @@ def test_an_entry_that_arrived_again_after_it_was_read_stays(spool: Spool) -> No
     spool.take(found)
     spool.remove(found)  # the body has a new entry now
     assert [each.attempts for each in _everything(spool)] == [1]
+
+
+def test_a_trace_id_that_no_file_can_contain_is_escaped(spool: Spool) -> None:
+    """A provider may read it from the body. The log would escape it in the same way."""
+    spool.put([replace(_arrival(), trace_id="a\0\ud83dé" + "x" * 999)])
+    [kept] = _everything(spool)
+    assert kept.trace_id == "a\\x00\\ud83dé".ljust(255, "x")
 
 
 def _modes(path: Path) -> dict[str, int]:

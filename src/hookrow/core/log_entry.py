@@ -211,6 +211,11 @@ def stored_recipient(text: str | None) -> str | None:
     return text and _escape(fold(text))[:LONGEST_EMAIL]
 
 
+def stored_trace_id(text: str) -> str:
+    """Return the text that the log and the spool store for a trace id: escaped and truncated."""
+    return _escape(text)[:LONGEST_TRACE_ID]
+
+
 def quoted(address: str | None) -> Collection[str]:
     """Return the JSON strings, with quotes, that a body may contain for a stored recipient."""
     text = f'"{address}"'
@@ -245,7 +250,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         reason=reason and _escape(reason)[:LONGEST_REASON],
         provider=arrival.provider,
         source=arrival.source,
-        trace_id=arrival.trace_id and _escape(arrival.trace_id)[:LONGEST_TRACE_ID],
+        trace_id=arrival.trace_id and stored_trace_id(arrival.trace_id),
     )
 
 

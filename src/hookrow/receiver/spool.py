@@ -15,7 +15,7 @@ from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
-from hookrow.core.log_entry import fingerprint
+from hookrow.core.log_entry import fingerprint, stored_trace_id
 from hookrow.core.notification import Arrival
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.errors import ConfigurationError
@@ -240,5 +240,5 @@ def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str, str | None]:
         arrival.attempts,
         arrival.received_at.isoformat(timespec="microseconds"),
         last.isoformat(timespec="microseconds"),
-        arrival.trace_id,
+        arrival.trace_id and stored_trace_id(arrival.trace_id),
     )
