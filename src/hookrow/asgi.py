@@ -26,6 +26,7 @@ from hookrow.http import (
     Request,
     RequestHead,
     Response,
+    complete_body,
     oversized,
     plain,
     request_id,
@@ -79,9 +80,9 @@ class ASGI:
             case "http":
                 head = _request_head(scope)
                 response = await self._respond(head, receive)
-                if response is not None and response.stream is not None:
+                if response.stream is not None:
                     await self._send_stream(response, response.stream, head, receive, send)
-                elif response is not None:
+                else:
                     await _send(response, head.request_id, receive, send)
             case "lifespan":
                 await _accept_lifespan(receive, send)
@@ -92,8 +93,7 @@ class ASGI:
         """Create the thread pool for a blocking handler; its threads start when they are needed."""
         self._threads = ThreadPoolExecutor(THREADS, "hookrow-call")
 
-    async def _respond(self, head: RequestHead, receive: Receive) -> Response | None:
-        """Return the response, or None if the client disconnected before its body was complete."""
+    async def _respond(self, head: RequestHead, receive: Receive) -> Response:
         handler = self._loop_handler
         if handler is None:
             refusal = await self._call(self.handler.admit, head, head)
@@ -101,9 +101,7 @@ class ASGI:
             refusal = handler.admit(head)
         if refusal is not None:
             return refusal
-        body = Refusal.TOO_LARGE if oversized(head) else await _read_body(receive)
-        if body is None:
-            return None
+        body = Refusal.TOO_LARGE if oversized(head) else await _read_body(head, receive)
         if isinstance(body, Refusal):
             return self.handler.refuse(head, body)
         request = Request(head, body)
@@ -194,20 +192,24 @@ def _undo_slash(scope: Scope, path: str, root: str) -> tuple[str, str]:
     return requested, requested.removesuffix(rest) or root
 
 
-async def _read_body(receive: Receive) -> bytes | Refusal | None:
-    """Return the body, the reason to refuse it, or None if the client disconnected."""
+async def _read_body(head: RequestHead, receive: Receive) -> bytes | Refusal:
+    """Return the body, or the reason to refuse it.
+
+    If a middleware has read the body, some servers wait for the client to disconnect, and others
+    report a disconnect at once. Therefore, a disconnect has a response, too.
+    """
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    return None
+                    return Refusal.TIMED_OUT
                 body += message.get("body", b"")
                 if len(body) > MAX_BODY:
                     return Refusal.TOO_LARGE
                 if not message.get("more_body", False):
-                    return bytes(body)
+                    return complete_body(head, bytes(body))
     except TimeoutError:
         return Refusal.TIMED_OUT
 

@@ -113,7 +113,10 @@ class _ReceiverResponse(Response):
 
 
 def _replay_body(request: Request) -> Receive:
-    """Return an ASGI `receive` for the whole body, even if a dependency has read it already."""
+    """Return an ASGI `receive` for the whole body, even if a dependency has read it already.
+
+    If the dependency has read `request.stream()`, which caches nothing, the body is empty.
+    """
     chunks = request.stream()
 
     async def receive() -> Message:
@@ -121,6 +124,8 @@ def _replay_body(request: Request) -> Receive:
             chunk = await anext(chunks, None)
         except ClientDisconnect:
             return {"type": "http.disconnect"}
+        except RuntimeError:  # the stream is consumed
+            chunk = None
         return {"type": "http.request", "body": chunk or b"", "more_body": chunk is not None}
 
     return receive

@@ -28,7 +28,7 @@ MAX_BODY = 1024 * 1024
 """In bytes; a longer body results in 413."""
 
 BODY_TIMEOUT = 15.0
-"""In seconds; a body that is not complete by then results in 408."""
+"""In seconds; a body that has not ended by then results in 408."""
 
 SECRET_HEADER = "X-Provider-Secret"  # noqa: S105 - a name
 """The header that contains the secret, unless a provider names another one."""
@@ -203,6 +203,26 @@ def oversized(head: RequestHead) -> bool:
     """Return whether the head declares a body that is too large."""
     length = declared_length(head)
     return length is not None and length > MAX_BODY
+
+
+def complete_body(head: RequestHead, body: bytes) -> bytes | Refusal:
+    """Return a body that a host has read to its end, or the reason to refuse it.
+
+    A body that is too large, by its declared length or its own, results in 413. A body that is
+    shorter than declared results in 408, as does a chunked one without a byte, because nobody sends
+    an empty notification: the rest was lost on the way, or a middleware of the host has read it.
+    The provider repeats a notification after a 408, but never after a 422.
+
+    A body may be longer than declared, because a middleware may have decompressed it.
+    """
+    declared = declared_length(head)
+    if max(declared or 0, len(body)) > MAX_BODY:
+        return Refusal.TOO_LARGE
+    if declared is None and not body and head.header("transfer-encoding") is not None:
+        return Refusal.TIMED_OUT
+    if len(body) < (declared or 0):
+        return Refusal.TIMED_OUT
+    return body
 
 
 def is_loopback(host: str) -> bool:

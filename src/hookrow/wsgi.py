@@ -20,6 +20,7 @@ from hookrow.http import (
     Request,
     RequestHead,
     Response,
+    complete_body,
     declared_length,
     request_id,
 )
@@ -82,8 +83,7 @@ def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
     """Read the body, at most 1 MiB within 15 seconds; return it, or the reason to refuse it.
 
     A body without a length is read if the server marks its end (`wsgi.input_terminated`).
-    Otherwise it is empty, or refused if it is chunked: 411 (RFC 9110, section 15.5.12). A body
-    that ends too early results in 408, like one that is too slow.
+    Otherwise it is empty, or refused if it is chunked: 411 (RFC 9110, section 15.5.12).
     """
     length = declared_length(head)
     if length is None and not environ.get("wsgi.input_terminated"):
@@ -92,9 +92,7 @@ def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
     if length is not None and length > MAX_BODY:
         return Refusal.TOO_LARGE
     read = _read(environ, MAX_BODY + 1 if length is None else length)
-    if read is None or len(read) < (length or 0):
-        return Refusal.TIMED_OUT
-    return Refusal.TOO_LARGE if len(read) > MAX_BODY else read
+    return Refusal.TIMED_OUT if read is None else complete_body(head, read)
 
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes | None:

@@ -4,6 +4,7 @@ import json
 import ssl
 import subprocess
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from pathlib import Path
 from socket import gaierror
 from socketserver import StreamRequestHandler, ThreadingTCPServer
@@ -125,12 +126,14 @@ REPLIES = [
     (Reply(URL, WRONG, 0, "cannot resolve: Name or service not known"), "a DNS record"),
     (Reply(URL, WRONG, 0, "TLS failed: certificate has expired"), "fullchain.pem"),
     (Reply(URL, WRONG, 0, "no response: Connection refused"), "Start the web server"),
+    (Reply(URL, CONFIGURED, 0, "no complete response within 30 s"), "waits for the body"),
     (Reply(URL, WRONG, 401, UNAUTHENTIC, 'error="missing"'), "removes the header X-Provider"),
     (Reply(URL, WRONG, 401, UNAUTHENTIC, 'error="wrong"'), f"hookrow responds at {URL}."),
     (Reply(URL, NONE, 401, UNAUTHENTIC, 'error="wrong"'), "sets the header X-Provider-Secret"),
     (Reply(URL, NONE, 401, UNAUTHENTIC, 'error="missing"'), "are rejected with 401"),
     (Reply(URL, CONFIGURED, 401, UNAUTHENTIC), "has a different secret"),
     (Reply(URL, CONFIGURED, 404, UNKNOWN), "is accepted"),
+    (Reply(URL, CONFIGURED, 408, "Request Timeout"), "reads it before hookrow does"),
     (Reply(URL, CONFIGURED, 422, "Webhook payload not supported"), "changes bodies"),
     (Reply(URL, CONFIGURED, 413, ""), "client_max_body_size"),
     (Reply(URL, NONE, 422, "Webhook payload not supported"), "anybody can suppress"),
@@ -240,6 +243,33 @@ def test_invalid_certificate(site: Site, tmp_path: Path) -> None:
     assert fault.startswith("error tls: ")
     assert "self-signed certificate" in fault
     assert not site.probes
+
+
+# -- middlewares -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (None, "returned 408. The body does not arrive complete"),
+        ("0", "returned 422. A middleware"),
+    ],
+)
+def test_a_middleware_that_reads_the_body(
+    site: Site, url: str, length: str | None, words: str
+) -> None:
+    """It is named as the cause, whether or not it also changes the declared length."""
+
+    def middleware(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        changed = {"wsgi.input": BytesIO(), "CONTENT_LENGTH": length or environ["CONTENT_LENGTH"]}
+        return WSGI(site.receiver)({**environ, **changed}, start)
+
+    site.responses[CONFIGURED] = middleware
+    [fault] = faults(url + PATH)
+    assert words in fault
+    assert "middleware of the application" in fault
+    assert "Exempt this path from middlewares that read or log bodies" in fault
 
 
 # -- where the secret is sent ----------------------------------------------------------

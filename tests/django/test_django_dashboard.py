@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.test import AsyncClient
+from django.test import AsyncClient, RequestFactory
 
 from django_project.site import Site
 from hookrow import testing
 from hookrow.dashboard.app import SECURITY
 from hookrow.django import store
-from hookrow.django.dashboard import _dashboard
+from hookrow.django.dashboard import _dashboard, dashboard
 from hookrow.django.tables.models import Subscriber
 from visitor import broken_links
 from wire import ADA, AT, DELIVERY
@@ -81,6 +81,18 @@ def test_permissions(project: Site) -> None:
     assert project.client.post(*posted, headers=own).status_code == 303
     assert Subscriber.objects.get(email=ADA).suppression_reason == "asked"
     assert "staff-3" in get(project, "notification", id="2").content.decode()
+
+
+@pytest.mark.usefixtures("project")
+def test_a_form_that_a_middleware_has_read() -> None:
+    """It gets a 408, because Django does not have the body any more."""
+    form = urlencode({"action": "suppress", "reason": "asked"})
+    kind = "application/x-www-form-urlencoded"
+    request = RequestFactory().post(f"{MOUNT}subscriber?email={ADA}", form, kind)
+    request.user = get_user_model()._default_manager.get(username="root")
+    request.read()
+    assert dashboard(request, "subscriber").status_code == 408
+    assert Subscriber.objects.get(email=ADA).suppressed_at is None
 
 
 def test_a_download(project: Site) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import BytesIO
@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
 from django.db.transaction import atomic
+from django.http import HttpRequest, UnreadablePostError
 from django.test import AsyncClient, Client, override_settings
 from django.urls import include, reverse
 from django.urls import path as url
@@ -135,6 +137,103 @@ def test_environment_of_a_wsgi_server(
     request = WSGIRequest({**variables, "HTTP_X_PROVIDER_SECRET": secret})
     assert webhooks(request).status_code == status
     assert delivered(sqlite_url) == (AT if status == 200 else None)
+
+
+class _Unreadable(BytesIO):
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise OSError(size)
+
+
+READERS: dict[str, Callable[[HttpRequest], object]] = {
+    "body": lambda request: request.body,
+    "body, read": lambda request: (request.body, request.read()),
+    "body, POST": lambda request: (request.body, request.POST),
+    "POST": lambda request: request.POST,  # of the type multipart/form-data
+    "read": lambda request: request.read(),
+    "read a byte": lambda request: request.read(1),
+    "readline": lambda request: request.readline(),
+}
+
+LOST = ("POST", "read", "read a byte", "readline")
+"""The readers after which Django does not have the body any more."""
+
+
+def multipart(kind: str, stream: BytesIO, length: int | None) -> HttpRequest:
+    """Return a request of the type multipart/form-data, chunked if there is no length."""
+    if kind == "asgi":
+        framing = (
+            (b"transfer-encoding", b"chunked")
+            if length is None
+            else (b"content-length", b"%d" % length)
+        )
+        headers = [
+            (b"content-type", b"multipart/form-data; boundary=x"),
+            (b"x-provider-secret", SECRET.encode()),
+            framing,
+        ]
+        return ASGIRequest(
+            {"type": "http", "method": "POST", "path": PATH, "headers": headers}, stream
+        )
+    framed = CHUNKED if length is None else {"CONTENT_LENGTH": str(length)}
+    return WSGIRequest(
+        {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": PATH,
+            "CONTENT_TYPE": "multipart/form-data; boundary=x",
+            "HTTP_X_PROVIDER_SECRET": SECRET,
+            "wsgi.input": stream,
+            **framed,
+        }
+    )
+
+
+@pytest.mark.usefixtures("alias")
+class TestMiddlewareThatReadsTheBody:
+    """A notification that is lost gets a 408, after which the provider repeats it."""
+
+    @pytest.mark.parametrize(
+        ("kind", "length"), [("wsgi", len(DELIVERY)), ("asgi", len(DELIVERY)), ("asgi", None)]
+    )
+    @pytest.mark.parametrize("reader", READERS)
+    def test_reader(self, sqlite_url: str, kind: str, length: int | None, reader: str) -> None:
+        """Django keeps the body for the view if it was read through `request.body`."""
+        request = multipart(kind, BytesIO(DELIVERY), length)
+        READERS[reader](request)
+        is_parsed = reader != "POST" or length is not None  # Django parses no chunked form
+        is_lost = reader in LOST and is_parsed
+        assert webhooks(request).status_code == (408 if is_lost else 200)
+        assert delivered(sqlite_url) == (None if is_lost else AT)
+
+    @pytest.mark.parametrize("reader", READERS)
+    def test_chunked_on_wsgi(self, sqlite_url: str, reader: str) -> None:
+        """Django gives the middleware nothing of a chunked body, so the view can still read it."""
+        request = multipart("wsgi", BytesIO(DELIVERY), None)
+        READERS[reader](request)
+        assert webhooks(request).status_code == 200
+        assert delivered(sqlite_url) == AT
+
+    @pytest.mark.parametrize("kind", ["wsgi", "asgi"])
+    @pytest.mark.parametrize("length", [len(DELIVERY), None])
+    def test_before_django(self, kind: str, length: int | None) -> None:
+        """A middleware of the server may have read the body before Django is called."""
+        assert webhooks(multipart(kind, BytesIO(), length)).status_code == 408
+
+    @pytest.mark.parametrize("kind", ["wsgi", "asgi"])
+    def test_declared_as_empty(self, kind: str) -> None:
+        """Nothing was lost, so the request is not a notification."""
+        request = multipart(kind, BytesIO(), 0)
+        request.read()
+        assert webhooks(request).status_code == 422
+
+    @pytest.mark.parametrize("kind", ["wsgi", "asgi"])
+    @pytest.mark.parametrize("reads", [True, False])
+    def test_stream_that_fails(self, kind: str, *, reads: bool) -> None:
+        """The middleware may have ignored the error."""
+        request = multipart(kind, _Unreadable(), len(DELIVERY))
+        if reads:
+            with pytest.raises(UnreadablePostError):
+                request.read()
+        assert webhooks(request).status_code == 408
 
 
 @contextmanager

@@ -106,6 +106,20 @@ class TestMessages:
         pieces = (b"", DELIVERY[:1], b"", DELIVERY[1:], b"")
         assert await call_asgi(app, asgi_body(*pieces)) == (200, b"")
 
+    @pytest.mark.parametrize("pieces", [(), (DELIVERY[:-1],), (DELIVERY,)])
+    async def test_disconnect(
+        self, app: ASGI, store: GatedStore, pieces: tuple[bytes, ...]
+    ) -> None:
+        """A disconnect before the end of the body gets a 408.
+
+        A server may report it to an application whose middleware has read the body, although the
+        client is still connected.
+        """
+        messages = [{"type": "http.request", "body": each, "more_body": True} for each in pieces]
+        status, text = await call_asgi(app, [*messages, {"type": "http.disconnect"}])
+        assert (status, text) == (408, b"Request Timeout")
+        assert store.delivered_at is None
+
     @pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("fault")])
     async def test_error_of_the_server(self, app: ASGI, error: Exception) -> None:
         """An `OSError` means that the client is gone, which is no error; any other is raised."""

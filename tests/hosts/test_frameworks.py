@@ -1,26 +1,39 @@
 """The examples in this process, and the receiver with the features of FastAPI and Flask."""
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, closing
 from io import BytesIO
 from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import fastapi
 import flask
+import litestar
 import pytest
+import quart
 from drivers import GatedStore, example_serving, receiving
-from starlette.middleware.base import RequestResponseEndpoint
+from hypercorn.middleware import DispatcherMiddleware as Dispatcher
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.routing import Mount
+from werkzeug.exceptions import NotFound
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import TestResponse
+from werkzeug.wsgi import get_input_stream
 
 import wire
 from hookrow import Receiver, Refusal, Schema
+from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import MAX_BODY
 from hookrow.migrations import upgrade
 from hookrow.providers.resend import Resend
 from hookrow.stores.memory import MemoryStore
+from hookrow.wsgi import WSGI
+from loopback import loopback
 from wire import ADAS, DELIVERY, ENDPOINT, SECRET, STRANGER
 
 TERMINATED = {"wsgi.input_terminated": True}
@@ -161,6 +174,94 @@ class TestFastAPI:
             ):
                 posted = wire.request(body, f"/mail{ENDPOINT}", secret=secret)
                 assert wire.ask(port, posted).status == status
+
+
+class Draining:
+    """A middleware that reads the whole body of a request, and passes on none of it."""
+
+    def __init__(self, app: Any) -> None:  # noqa: ANN401 - any ASGI application
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        while scope["type"] == "http" and (await receive()).get("more_body"):
+            pass
+        await self.app(scope, receive, send)
+
+
+async def read_stream(request: fastapi.Request) -> None:
+    async for _ in request.stream():
+        pass
+
+
+async def read_stream_first(
+    request: fastapi.Request, call_next: RequestResponseEndpoint
+) -> fastapi.Response:
+    await read_stream(request)
+    return await call_next(request)
+
+
+def consuming(host: str, receiver: Receiver) -> AbstractContextManager[int]:
+    """Serve a receiver at /mail in a host, other code of which reads the body first."""
+    mount = ASGI(receiver)
+    match host:
+        case "starlette":
+            first = Middleware(BaseHTTPMiddleware, dispatch=read_stream_first)
+            return wire.uvicorn_serving(
+                Starlette(routes=[Mount("/mail", mount)], middleware=[first])
+            )
+        case "fastapi":
+            app = fastapi.FastAPI()
+            app.include_router(
+                router(receiver), prefix="/mail", dependencies=[fastapi.Depends(read_stream)]
+            )
+            return wire.uvicorn_serving(app)
+        case "litestar":
+            mounted = litestar.asgi("/mail", is_mount=True, copy_scope=True)(mount)
+            return wire.uvicorn_serving(
+                litestar.Litestar(
+                    [mounted],
+                    middleware=[Draining],  # type: ignore[list-item] # it has its own ASGI types
+                )
+            )
+        case "quart":
+            mounts = {"/mail": mount, "": quart.Quart("host")}
+            return wire.uvicorn_serving(
+                Draining(Dispatcher(mounts))  # type: ignore[arg-type] # it has its own ASGI types
+            )
+        case "flask":
+            flask_app = flask.Flask("host")
+            flask_app.register_blueprint(blueprint(receiver), url_prefix="/mail")
+            flask_app.before_request(lambda: flask.request.stream.read() and None)
+            return loopback(flask_app)
+        case _:
+
+            def read_first(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+                get_input_stream(environ).read()
+                return WSGI(receiver)(environ, start)
+
+            return loopback(DispatcherMiddleware(NotFound(), {"/mail": read_first}))
+
+
+@pytest.mark.parametrize("host", ["starlette", "fastapi", "litestar", "quart", "wsgi", "flask"])
+def test_other_code_of_the_host_has_read_the_body(
+    receiver: Receiver, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that nobody can read any more gets a 408, after which the provider repeats it.
+
+    The length of the body may be declared or not. The servers of pure ASGI middlewares and of
+    Flask wait for more of the body, so the time limit applies.
+    """
+    for module in ("asgi", "wsgi"):
+        monkeypatch.setattr(f"hookrow.{module}.BODY_TIMEOUT", 0.2)
+    path = f"/mail{ENDPOINT}"
+    chunks = wire.chunk(STRANGER) + wire.chunk(b"")
+    with consuming(host, receiver) as port:
+        for sent in (
+            wire.request(STRANGER, path),
+            wire.head(path, extra=[b"Transfer-Encoding: chunked"]) + chunks,
+        ):
+            answer = wire.ask(port, sent)
+            assert (answer.status, answer.body) == (408, b"Request Timeout")
 
 
 class TestFlask:

@@ -201,12 +201,20 @@ def chunked(*pieces: bytes) -> bytes:
         (wire.request(LARGEST + b" ", PATH), 413),
         (chunked(*(LARGEST[at : at + 65536] for at in range(0, MAX_BODY, 65536))), 200),
         (chunked(LARGEST, b" "), 413),
-        (chunked(), 422),
+        (wire.request(b"", PATH), 422),
+        (wire.head(PATH), 422),
+        (chunked(), 408),
     ],
-    ids=["1 MiB", "too large", "in pieces", "pieces too large", "empty"],
+    ids=[
+        *("1 MiB", "too large", "in pieces", "pieces too large"),
+        *("declared empty", "no body", "no pieces"),
+    ],
 )
 def test_size(port: int, store: GatedStore, sent: bytes, status: int) -> None:
-    """A body may have 1 MiB and not a byte more, with or without a declared length."""
+    """A body may have 1 MiB and not a byte more, with or without a declared length.
+
+    A chunked body without a byte was probably read by a middleware, so the provider repeats it.
+    """
     answer = wire.ask(port, sent)
     assert answer.status == status
     assert (store.delivered_at == AT) == (status == 200)

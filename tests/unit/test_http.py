@@ -11,6 +11,7 @@ from hookrow.http import (
     Request,
     RequestHead,
     Response,
+    complete_body,
     declared_length,
     endpoint_path,
     oversized,
@@ -76,6 +77,38 @@ def test_a_length_is_ascii_digits_and_may_be_1_mib(value: bytes, length: int | N
     assert oversized(head) is (length is not None and length > 1024 * 1024)
     assert declared_length(RequestHead("POST", "/", ())) is None
     assert BODY_TIMEOUT == 15.0
+
+
+LENGTH_5, CHUNKED = (b"content-length", b"5"), (b"transfer-encoding", b"chunked")
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "result"),
+    [
+        ([LENGTH_5], b"12345", None),
+        ([LENGTH_5], b"123456", None),  # a middleware has decompressed it
+        ([LENGTH_5], b"1234", Refusal.TIMED_OUT),
+        ([LENGTH_5], b"", Refusal.TIMED_OUT),
+        ([(b"content-length", b"0")], b"", None),
+        ([(b"content-length", b"0"), CHUNKED], b"", None),
+        ([LENGTH_5, CHUNKED], b"1234", Refusal.TIMED_OUT),
+        ([CHUNKED], b"1", None),
+        ([CHUNKED], b"", Refusal.TIMED_OUT),
+        ([], b"", None),
+        ([], b"1", None),
+        ([], b"1" * MAX_BODY, None),
+        ([], b"1" * (MAX_BODY + 1), Refusal.TOO_LARGE),
+        ([LENGTH_5], b"1" * (MAX_BODY + 1), Refusal.TOO_LARGE),
+        ([(b"content-length", b"%d" % (MAX_BODY + 1))], b"", Refusal.TOO_LARGE),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_a_body_is_complete_unless_it_is_shorter_than_its_head_declares(
+    headers: list[tuple[bytes, bytes]], body: bytes, result: Refusal | None
+) -> None:
+    """A size over 1 MiB is refused first. A chunked body declares at least one byte."""
+    head = RequestHead("POST", ENDPOINT, headers)
+    assert complete_body(head, body) == (result or body)
 
 
 def _plain(status: int, text: str, **headers: str) -> Response:

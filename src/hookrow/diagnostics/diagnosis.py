@@ -54,6 +54,12 @@ _UNAUTHENTIC = rf"{Refusal.UNAUTHENTIC.text}\Z"
 _UNSUPPORTED = rf"{Refusal.UNSUPPORTED.text}\Z"
 _UNKNOWN = rf"{Refusal.SUBSCRIBER_NOT_FOUND.text}\Z"
 
+_FORWARD = (
+    "Exempt this path from middlewares that read or log bodies, or let them pass the body on "
+    "(Starlette: await request.body(); Flask: request.get_data(); Django: request.body). "
+    "Configure the proxy to forward bodies up to 1 MiB unchanged."
+)
+
 # The first diagnosis that applies is used.
 DIAGNOSES = (
     # -- no response -------------------------------------------------------------------
@@ -68,6 +74,13 @@ DIAGNOSES = (
         r"0 \w+ TLS failed",
         "Clients that verify certificates and require TLS 1.2 (RFC 8996) cannot connect.",
         "Use the TLS port (443), and a valid public certificate with its chain (fullchain.pem).",
+    ),
+    Diagnosis(
+        "body",
+        "0 CONFIGURED no complete response",
+        "The other requests have a response, but the server still waits for the body of this one: "
+        "perhaps a middleware of the application has read it.",
+        _FORWARD,
     ),
     Diagnosis(
         "connection",
@@ -111,8 +124,22 @@ DIAGNOSES = (
     ),
     Diagnosis(
         "body",
-        f"422 CONFIGURED {_UNSUPPORTED}|413 ",
-        "A proxy changes bodies, or rejects bodies that hookrow accepts (up to 1 MiB).",
+        "408 ",
+        "The body does not arrive complete: a middleware of the application reads it before "
+        "hookrow does, or a proxy drops or delays a part of it.",
+        _FORWARD,
+    ),
+    Diagnosis(
+        "body",
+        f"422 CONFIGURED {_UNSUPPORTED}",
+        "A middleware of the application, or a proxy, changes bodies or drops them. The provider "
+        "drops such notifications.",
+        _FORWARD,
+    ),
+    Diagnosis(
+        "body",
+        "413 ",
+        "A proxy rejects bodies that hookrow accepts (up to 1 MiB).",
         "Configure the proxy to forward bodies up to 1 MiB unchanged (nginx: "
         "client_max_body_size 1m;).",
     ),

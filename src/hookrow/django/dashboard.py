@@ -19,12 +19,13 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
 
+from hookrow.core.notification import Refusal
 from hookrow.dashboard import Dashboard
 from hookrow.django.conf import conf
 from hookrow.django.receiver import store
 from hookrow.django.store import DjangoStore
-from hookrow.django.views import django_response, head_of
-from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response
+from hookrow.django.views import django_response, head_of, read_body
+from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse
 
 app_name = "hookrow-dashboard"
 
@@ -38,10 +39,11 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpRe
         raise PermissionDenied
     root = request.path.removesuffix(path).removesuffix("/")
     head = head_of(request, request.path, root)
+    body = read_body(request, head)
+    if isinstance(body, Refusal):
+        return django_response(refuse(body), head)
     handler = _dashboard(store(), keep_bodies=conf.keep_bodies)
-    response = handler.respond(
-        Request(head, request.body), user.get_username(), allowed=_allowed(user)
-    )
+    response = handler.respond(Request(head, body), user.get_username(), allowed=_allowed(user))
     if response.stream is None:
         return django_response(response, head)
     return _streamed(request, response, response.stream, head)

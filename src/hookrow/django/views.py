@@ -8,7 +8,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
 from django.db.transaction import non_atomic_requests
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 
 from hookrow import wsgi
@@ -23,6 +23,8 @@ from hookrow.http import (
     Request,
     RequestHead,
     Response,
+    complete_body,
+    declared_length,
     refuse,
     request_id,
 )
@@ -63,6 +65,23 @@ def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
     return RequestHead(request.method or "", path, headers, root, query, request_id(headers))
 
 
+def read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
+    """Read the body, without the project's limits; return it, or the reason to refuse it."""
+    # No public attribute shows whether a middleware has read from the body.
+    is_untouched: bool = not request._read_started  # type: ignore[attr-defined] # noqa: SLF001
+    # On WSGI, Django reads nothing of a body without a declared length, whoever asks for it.
+    if isinstance(request, WSGIRequest) and (is_untouched or declared_length(head) is None):
+        return wsgi.read_body(head, request.environ)
+    try:
+        # `request.body` would apply DATA_UPLOAD_MAX_MEMORY_SIZE to a body that it has not read yet.
+        body = request.read(MAX_BODY + 1) if is_untouched else request.body
+    except RawPostDataException:
+        body = b""  # the middleware has read from the stream, and Django keeps no copy
+    except UnreadablePostError:
+        return Refusal.TIMED_OUT
+    return complete_body(head, body)
+
+
 def _respond(request: HttpRequest, head: RequestHead) -> Response:
     try:
         handler = receiver()
@@ -72,7 +91,7 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
     refusal = handler.admit(head)
     if refusal is not None:
         return refusal
-    body = _read_body(request, head)
+    body = read_body(request, head)
     if isinstance(body, Refusal):
         return handler.refuse(head, body)
     admitted = Request(head, body)
@@ -82,12 +101,3 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
         handler.start()
         return handler.record_directly(admitted)
     return handler(admitted)
-
-
-def _read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
-    """Read the body, without the project's limits; return it, or the reason to refuse it."""
-    # If a middleware has read the body, Django keeps it; no public attribute shows whether it has.
-    if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
-        return wsgi.read_body(head, request.environ)
-    body: bytes = request.read(MAX_BODY + 1)
-    return Refusal.TOO_LARGE if len(body) > MAX_BODY else body
