@@ -72,14 +72,15 @@ test: $(READY) ## Run all tests except the acceptance tests, in about 3 minutes
 	@echo "About 3 minutes; \`make test-all\` runs everything."
 	@$(PYTEST) $(WORKERS) --ignore tests/acceptance
 
-test-all: measured acceptance test-oldest test-newest ## Run everything, and measure coverage
+# The acceptance tests are last, so that the list of flaky ones is at the end of what is printed.
+test-all: measured test-oldest test-newest acceptance ## Run everything, and measure coverage
 
 # Acceptance tests run in processes what other tests cover, so they are not measured.
 measured: PYTEST := $(BIN)/coverage run -m pytest
 measured: erase test report
 
 acceptance: $(READY) ## Run the tests with real servers, a browser and containers: kills, outages, floods
-	@$(PYTEST) $(WORKERS) tests/acceptance
+	@$(BIN)/python tests/rerun.py $(WORKERS) tests/acceptance
 
 # Creates all environments, in parallel with `make --jobs`.
 environments: $(READY) $(OLDEST) $(NEWEST) $(DOCS)

@@ -7,11 +7,14 @@ from pathlib import Path
 from threading import Event, Thread
 
 import psycopg
+import pytest
 from traffic import NEW_YEAR, Load, Posting, fill
 
 from command import Command
 from postgres import Databases
 from wire import Connection, eventually, get, request
+
+pytestmark = pytest.mark.never_flaky
 
 
 def test_one_locked_row_in_a_group(postgres: Databases, postgres_url: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from traffic import NEW_YEAR, Load, fill, spooled
 
 from command import Command
@@ -12,6 +13,8 @@ from engines import connect, run
 from hookrow import testing
 from postgres import Databases
 from wire import Answer, ask, request
+
+pytestmark = pytest.mark.never_flaky
 
 
 def post(port: int, payload: object) -> Answer:

@@ -21,6 +21,8 @@ from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from postgres import Server, stopped
 from wire import ADA, ADAS, AT, DELIVERY, eventually
 
+pytestmark = pytest.mark.never_flaky
+
 DEADLINE = 1.0
 """In seconds. Without it, each response here would take `TRANSACTION_TIMEOUT`, ten times that."""
 

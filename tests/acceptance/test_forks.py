@@ -8,10 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import world
 from command import run_script
 from hookrow.receiver.spool import Spool
 from wire import DELIVERY, PATIENCE
+
+pytestmark = pytest.mark.never_flaky
 
 
 def test_receiver(postgres_url: str) -> None:

@@ -192,6 +192,7 @@ def _large_bodies() -> Iterator[bytes]:
         yield json.dumps({**delivery, "Details": "\N{EURO SIGN}" * (MIB // 6 - 100)}).encode()
 
 
+@pytest.mark.never_flaky
 def test_large_bodies_while_the_log_is_locked(
     postgres_url: str, postgres: Databases, tmp_path: Path
 ) -> None:

@@ -16,6 +16,8 @@ from hookrow.stores.sql.postgres import Session
 from hookrow.stores.sql.sqlite import SQLiteConnection
 from postgres import Databases
 
+pytestmark = pytest.mark.never_flaky
+
 FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
 
 ENTRIES = 35

@@ -7,9 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from random import uniform
 
+import pytest
 from traffic import Load
 
 from command import Command
+
+pytestmark = pytest.mark.never_flaky
 
 ROUNDS = 6
 

@@ -36,6 +36,8 @@ from hookrow.receiver.spool import Spool
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.sql import SQLStore
 
+pytestmark = pytest.mark.never_flaky
+
 EXAMPLES = {"memory": 40, "sqlite": 20, "postgres": 15}
 """The number of scenarios for each store."""
 

@@ -14,6 +14,8 @@ from hookrow.migrations import sql
 from postgres import Server
 from wire import eventually
 
+pytestmark = pytest.mark.never_flaky
+
 DEADLINE = 2.0
 """In seconds; a shorter time limit for responses, to which a busy machine may add `SLACK`."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psycopg
+import pytest
 from contract import arrival, fill, opens, statuses
 from homes import OURS, SQLHome
 from sqlalchemy import make_url
@@ -16,6 +17,8 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.postgres import IDLE
 from nginx import installed, listening
 from wire import ADA, free_port
+
+pytestmark = pytest.mark.never_flaky
 
 
 def test_shared_session(postgres_url: str) -> None:

@@ -13,9 +13,13 @@ from datetime import UTC, datetime, timedelta
 from subprocess import CompletedProcess
 from threading import Event, Thread
 
+import pytest
+
 from command import HOOKROW, Command, Serving
 from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
 from wire import ENDPOINT, SECRET, eventually, free_port
+
+pytestmark = pytest.mark.never_flaky
 
 PEOPLE = 240
 HOUR = timedelta(hours=1)

@@ -18,6 +18,8 @@ from nginx import installed, running
 from postgres import Databases
 from wire import ENDPOINT, SECRET, Connection, eventually, free_port, head
 
+pytestmark = pytest.mark.never_flaky
+
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 
 FEW_REQUESTS = "keepalive_requests 100;"

@@ -9,6 +9,8 @@ from traffic import Load
 from command import HOOKROW, Command
 from wire import SECRET
 
+pytestmark = pytest.mark.never_flaky
+
 WHEEL = Path(__file__).parents[1] / "fixtures" / "first_edition" / "hookrow-0.1.0-py3-none-any.whl"
 
 

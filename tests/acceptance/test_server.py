@@ -198,6 +198,7 @@ class TestWorkers:
             assert server.ended() == 0
         assert list(command.temporary.iterdir()) == []
 
+    @pytest.mark.never_flaky
     def test_reload(self, command: Command) -> None:
         """On SIGHUP, every process reloads the secrets, and refuses no request meanwhile.
 
@@ -224,6 +225,7 @@ class TestWorkers:
         assert not re.search("Traceback|the-secret-of", server.log)
 
 
+@pytest.mark.never_flaky
 @pytest.mark.parametrize("workers", [1, 2])
 def test_stop(command: Command, filled: str, workers: int) -> None:
     """On SIGTERM, requests in progress get their responses before the processes exit with status 0.
@@ -277,6 +279,7 @@ def test_stop_during_a_download(command: Command) -> None:
     assert not re.search("Traceback|Cancel|ERROR|WARNING", server.log)
 
 
+@pytest.mark.never_flaky
 def test_longest_stop(command: Command, filled: str) -> None:
     """After SIGTERM, the server exits within 20 seconds; unrecorded notifications are spooled.
 
@@ -305,6 +308,7 @@ def test_longest_stop(command: Command, filled: str) -> None:
     assert delivered_at(filled) is None
 
 
+@pytest.mark.never_flaky
 def test_stop_while_postgres_is_frozen(
     command: Command, own_postgres: Server, own_postgres_url: str
 ) -> None:
@@ -374,6 +378,7 @@ def wait_until_ready(server: Serving) -> None:
     eventually(lambda: show(server).status == 200)
 
 
+@pytest.mark.never_flaky
 def test_outages(command: Command, own_postgres: Server, own_postgres_url: str) -> None:
     """It starts while PostgreSQL is down; it and the dashboard recover from that and a freeze."""
     world.fill(own_postgres_url)
@@ -402,6 +407,7 @@ def test_outages(command: Command, own_postgres: Server, own_postgres_url: str) 
     assert "Traceback" not in server.log
 
 
+@pytest.mark.never_flaky
 def test_spool_of_workers(command: Command, own_postgres: Server, own_postgres_url: str) -> None:
     """The spool of two workers survives a kill during an outage, and is drained afterwards."""
     world.fill(own_postgres_url)

@@ -37,6 +37,8 @@ from wire import (
     request,
 )
 
+pytestmark = pytest.mark.never_flaky
+
 PATH = f"/mail{ENDPOINT}"
 
 SERVERS = {

@@ -12,6 +12,8 @@ import pytest
 from command import HOOKROW, Command, Serving, patched
 from wire import PATIENCE, SECRET, ask, eventually, get, request
 
+pytestmark = pytest.mark.never_flaky
+
 NEW = "the-secret-of-next-year"
 
 READY = "Application startup complete"

@@ -8,10 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 
+import pytest
 from traffic import Load
 
 from command import HOOKROW, Command
 from wire import eventually
+
+pytestmark = pytest.mark.never_flaky
 
 
 def test_the_host_writes_to_the_same_file(sqlite_url: str, tmp_path: Path) -> None:

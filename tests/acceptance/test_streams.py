@@ -2,7 +2,11 @@
 
 import asyncio
 
+import pytest
+
 import streams
+
+pytestmark = pytest.mark.never_flaky
 
 
 def test_streams() -> None:
