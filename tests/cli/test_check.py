@@ -223,6 +223,36 @@ def test_privileges(host_postgres_url: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("url", ["empty_sqlite_url", "empty_postgres_url"])
+def test_key_of_a_view(request: pytest.FixtureRequest, url: str) -> None:
+    """No index can keep the keys of a view unique, so they are reported."""
+    url = request.getfixturevalue(url)
+    letters = "CREATE TABLE letters (id integer, campaign_id integer)"
+    run(url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE, letters)
+    run(url, "CREATE VIEW mailings AS SELECT * FROM letters")
+    schema = replace(
+        HOST,
+        dispatches=Role("sends", {**SENDS, "message_id": "campaign_id"}),
+        messages=Role("mailings", {"list_id": "campaign_id"}),
+    )
+    assert warnings("keys", url, HOST) == []
+    [warning] = warnings("keys", url, schema)
+    assert warning.startswith(
+        "No index keeps the column 'id' of 'mailings' unique, because this is"
+    )
+    assert warning.endswith("otherwise, one dispatch could have the lists of several messages.")
+
+
+def test_keys_of_changed_rows(host_postgres_url: str) -> None:
+    """If several rows of a view have the same key, their notifications get a 503."""
+    url = host_postgres_url
+    run(url, "ALTER TABLE people RENAME TO everyone", "CREATE VIEW people AS TABLE everyone")
+    [warning] = warnings("keys", url)
+    assert warning.endswith(
+        "one notification could change several rows, and would get a 503 instead."
+    )
+
+
 class TestIndexes:
     """A lookup without an index is a warning with the statement that creates it."""
 
@@ -249,7 +279,13 @@ class TestIndexes:
         """On a partitioned table no index can be created CONCURRENTLY; the remedy says how."""
         sends = SENDS_TABLE.replace(" PRIMARY KEY", "")
         part = "CREATE TABLE part PARTITION OF sends FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
-        run(empty_postgres_url, PEOPLE, f"{sends} PARTITION BY HASH (id)", MEMBERS_TABLE, part)
+        run(
+            empty_postgres_url,
+            PEOPLE,
+            f"{sends} PARTITION BY HASH (person_id)",
+            MEMBERS_TABLE,
+            part,
+        )
         advised = [each for each in warnings("indexes", empty_postgres_url) if '"sends" (' in each]
         assert len(advised) == 2
         for each in advised:
@@ -265,20 +301,27 @@ class TestIndexes:
         run(url, advice.partition("and run: ")[2].replace('ON "pairs"', 'ON "members"'))
         follow("indexes", url, schema)
 
-    def test_no_primary_keys(self, host_url: str) -> None:
-        """A table without a primary key needs an index, and so do the messages of a list."""
-        people = PEOPLE.replace(" PRIMARY KEY", "")
-        mailings = "CREATE TABLE mailings (id integer, campaign_id integer)"
-        run(host_url, "DROP TABLE people", people, mailings)
+    def test_keys(self, empty_postgres_url: str) -> None:
+        """A key that cannot be declared unique needs an index, and so do the messages of a list."""
+        people = PEOPLE.replace(" PRIMARY KEY", "") + " PARTITION BY HASH (address)"
+        mailings = (
+            "CREATE TABLE mailings (id integer, campaign_id integer) "
+            "PARTITION BY HASH (campaign_id)"
+        )
+        parts = (
+            f"CREATE TABLE {each}_1 PARTITION OF {each} FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
+            for each in ("people", "mailings")
+        )
+        run(empty_postgres_url, people, SENDS_TABLE, MEMBERS_TABLE, mailings, *parts)
         schema = replace(
             HOST,
             dispatches=Role("sends", {**SENDS, "message_id": "campaign_id"}),
             messages=Role("mailings", {"list_id": "campaign_id"}),
         )
-        texts = " ".join(warnings("indexes", host_url, schema)).replace('"', "")
+        texts = " ".join(warnings("indexes", empty_postgres_url, schema)).replace('"', "")
         assert "ON people (id)" in texts
         assert "ON mailings (id)" in texts
-        follow("indexes", host_url, schema)
+        follow("indexes", empty_postgres_url, schema)
 
 
 def test_command(command: Command) -> None:

@@ -13,12 +13,14 @@ from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
-from django.db.models import Model
+from django.db.models import Model, Q, UniqueConstraint
+from django.db.models.functions import Lower
+from django.db.models.lookups import Exact
 from django.test import modify_settings, override_settings
 
 import django_host
 from copying import replace
-from crm.models import Person
+from crm.models import Person, Send
 from crm.schema import CRM, MUTED
 from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema
@@ -27,6 +29,10 @@ from hookrow.django.models import Notification
 from wire import SECRET
 
 PEOPLE: dict[str, str | None] = {"email": "address", **MUTED}
+
+
+def unique(*fields: str, condition: Q | None = None) -> UniqueConstraint:
+    return UniqueConstraint(fields=fields, condition=condition, name="unique")
 
 
 def messages(**hookrow: object) -> Sequence[CheckMessage]:
@@ -136,6 +142,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "E002",
         "Mail.uid, not to .*Person.uid",
     ),
+    (
+        mapping(sends={"id": "mute_reason"}),
+        "E002",
+        "'mute_reason' of crm.Send is not unique, so one .* map id to 'key', or add unique=True",
+    ),
     (mapping(sends={}, id="mute_code"), "E002", "UUIDField, and 'mute_code' .* cannot be compared"),
     (
         mapping(sends={"opened_at": "person__muted_at"}),
@@ -219,6 +230,70 @@ def test_fields_that_do_not_allow_null(
     assert "null=True" in str(messages(TABLES=CRM)[0].hint)
     monkeypatch.setattr(Person._meta, "managed", False)
     assert not [each for each in messages(TABLES=CRM) if each.is_serious()]
+
+
+@pytest.mark.parametrize(
+    ("meta", "where", "is_unique"),
+    [
+        ({}, {}, False),
+        ({"unique_together": [("mail", "person")]}, {}, True),
+        ({"unique_together": [("mail", "seen")]}, {}, False),
+        ({"constraints": [unique("person", "mail")]}, {}, True),
+        ({"constraints": [unique("person")]}, {}, True),
+        ({"constraints": [unique("person", "mail", "seen")]}, {}, False),
+        ({"constraints": [UniqueConstraint(Lower("mail"), name="u")]}, {}, False),
+        # A condition has to hold for all visible rows.
+        ({"constraints": [unique("mail", condition=Q(seen=None))]}, {}, False),
+        ({"constraints": [unique("mail", condition=Q(seen=None))]}, {"seen": None}, True),
+        ({"constraints": [unique("mail", condition=Q(seen__isnull=True))]}, {"seen": None}, True),
+        ({"constraints": [unique("mail", condition=Q(seen__isnull=True))]}, {}, False),
+        ({"constraints": [unique("mail", condition=Q(seen__isnull=False))]}, {}, False),
+        ({"constraints": [unique("mail", condition=Q(person__isnull=False))]}, {}, True),
+        (
+            {"constraints": [unique("mail", condition=Q(postmark_id__isnull=False))]},
+            {"postmark_id": "x"},
+            True,
+        ),
+        (
+            {"constraints": [unique("mail", condition=Q(seen=None) & Q(postmark_id="x"))]},
+            {"postmark_id": "x", "seen": None},
+            True,
+        ),
+        (
+            {"constraints": [unique("mail", condition=Q(seen=None) & Q(postmark_id="x"))]},
+            {"postmark_id": "y", "seen": None},
+            False,
+        ),
+        (
+            {"constraints": [unique("mail", condition=Q(seen=None) | Q(postmark_id="x"))]},
+            {"postmark_id": "x", "seen": None},
+            False,
+        ),
+        ({"constraints": [unique("mail", condition=~Q(seen=None))]}, {"seen": None}, False),
+        ({"constraints": [unique("mail", condition=Q(postmark_id__gt="a"))]}, {}, False),
+        ({"constraints": [unique("mail", condition=Q(Exact(1, 1)))]}, {}, False),
+    ],
+)
+def test_keys(
+    meta: Mapping[str, Any],
+    where: Mapping[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_unique: bool,
+) -> None:
+    """A model must declare that no two visible rows have the same key."""
+    for name, value in meta.items():
+        monkeypatch.setattr(Send._meta, name, value)
+    columns = {"list_id": "mail", "subscriber_id": "person", **MUTED}
+    sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": "mail"})
+    pairs = Role("crm.Send", columns, where=where)
+    settings = {"TABLES": replace(CRM, dispatches=sends, subscriptions=pairs)}
+    if is_unique:
+        assert not [each for each in messages(**settings) if each.is_serious()]
+        return
+    remedy = r"add a UniqueConstraint\(fields=\['mail', 'person'\], name=...\) to its Meta"
+    expected = f"'mail' and 'person' of crm.Send are not unique together, .* rows: {remedy}"
+    assert_refused(settings, "E002", expected)
 
 
 class _Nowhere:

@@ -69,11 +69,12 @@ class DjangoHome(SQLHome):
 
     def _make_mails(self) -> None:
         """Insert a mail to each list, with the key of the list."""
-        mails = Table("crm_mail", MetaData(), Column("uid", Uuid()), Column("group_id", Uuid()))
+        key = Column("uid", Uuid(), primary_key=True)
+        mails = Table("crm_mail", MetaData(), key, Column("group_id", Uuid()))
         with self._engine.begin() as connection:
             mails.create(connection)
-            keys = [self.key(number) for number in range(10)]
-            connection.execute(insert(mails), [{"uid": key, "group_id": key} for key in keys])
+            lists = [self.key(number) for number in range(10)]
+            connection.execute(insert(mails), [{"uid": each, "group_id": each} for each in lists])
 
 
 def _in_the_database(role: Role) -> Role:

@@ -66,7 +66,14 @@ TWINS = 5_000
 
 
 class FittedHome(SQLHome):
-    """A home in an empty database, in the tables of `FITTED`, without keys or indexes."""
+    """A home in an empty database, in the tables of `FITTED`.
+
+    The keys of the rows that the conditions select are unique, those of all rows are not.
+    """
+
+    def __init__(self, url: str, schema: Schema, *, supplied: bool = False) -> None:
+        super().__init__(url, schema, supplied=supplied)
+        self.run("CREATE UNIQUE INDEX pairs ON readings (title, reader) WHERE state = 1")
 
     def fill(self, **rows: Sequence[Row]) -> None:
         """Add twins and messages; the message of a dispatch without a list is excluded."""
@@ -84,7 +91,10 @@ class FittedHome(SQLHome):
         super().fill(messages=messages, **{name: [*given[name], *twins[name]] for name in given})
 
     def _columns(self, name: str) -> list[Column[Any]]:
-        mapped = [Column(theirs, self._type(ours)) for ours, theirs in FITTED.columns(name).items()]
+        mapped = [
+            Column(theirs, self._type(ours), primary_key=ours == "id")
+            for ours, theirs in FITTED.columns(name).items()
+        ]
         return [*mapped, *(Column(own, self._type(own)) for own in EXCLUDED[name])]
 
     def _type(self, column: str) -> TypeEngine[Any]:

@@ -54,13 +54,17 @@ _TABLES = {
 }
 
 
+_KEYS = dict.fromkeys(_TABLES, "id") | {"members": "list_id, subscriber_id"}
+
+
 def make(engine: Engine, types: Mapping[str, str] = {}) -> Engine:
-    """Make the tables without keys and indexes, with other types for some columns."""
+    """Make the tables with their keys, but no other index, with other types for some columns."""
     for table, columns in _TABLES.items():
         named = ", ".join(
             f"{name} {types.get(f'{table}.{name}', type_)}" for name, type_ in columns.items()
         )
         run(engine, f"CREATE TABLE {table} ({named})")
+        run(engine, f"CREATE UNIQUE INDEX {table}_key ON {table} ({_KEYS[table]})")
     return engine
 
 

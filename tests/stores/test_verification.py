@@ -130,7 +130,7 @@ def check(engine: Engine, schema: Schema, error: str) -> None:
     ],
 )
 def test_columns(engine: Engine, types: dict[str, str], schema: Schema, error: str) -> None:
-    """Tables need no primary keys and indexes; an unsuitable column is named with a remedy."""
+    """An unsuitable column is named with a remedy."""
     check(make(engine, types), schema, error)
 
 

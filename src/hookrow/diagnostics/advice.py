@@ -1,4 +1,4 @@
-"""Finds weaknesses in tables that work, such as missing indexes and times without a time zone."""
+"""Finds weaknesses in tables that work, such as missing indexes and emails in several rows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import regclass
 from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.hours import Hours
+from hookrow.stores.sql.keys import described, effect, keys, undeclarable_keys
 from hookrow.stores.sql.mapping_record import REMEDY, mapping_difference
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
@@ -55,6 +56,20 @@ def repeated_emails(database: Database, queries: Queries) -> Iterator[str]:
         yield (
             f"{emails} in several rows that may differ by case, such as {mask_email(example)}: "
             "hookrow uses the row with the same spelling as the Recipient, or else the lowest id."
+        )
+
+
+def _unprotected_keys(database: Database, queries: Queries) -> Iterator[str]:
+    """Yield a warning for each key that no index can keep unique."""
+    with database.reading() as connection:
+        roles = list(undeclarable_keys(connection, queries))
+    for role in roles:
+        key = described(queries, role, keys(queries.schema)[role])
+        then = "" if role == "messages" else ", and would get a 503 instead"
+        yield (
+            f"No index keeps the {key} unique, because this is a view, a foreign table, or a table "
+            "with partitions or children. Make sure that no two rows have the same key: otherwise, "
+            f"{effect(role)}{then}."
         )
 
 
@@ -120,6 +135,7 @@ WEAKNESSES: Mapping[str, Callable[[Database, Queries], Iterable[str]]] = {
     "mapping": _other_mapping,
     "log": _cached_ids,
     "counts": _uncounted,
+    "keys": _unprotected_keys,
     "emails": repeated_emails,
     "indexes": missing_indexes,
 }

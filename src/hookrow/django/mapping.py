@@ -30,9 +30,11 @@ from hookrow.django.columns import (
     column_name,
     literal,
 )
+from hookrow.django.keys import check_key
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql.column_rules import mistakes
 from hookrow.stores.sql.columns import Column
+from hookrow.stores.sql.keys import keys
 
 LOG = "hookrow.Notification"
 
@@ -81,6 +83,7 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     fields: dict[tuple[str, str], AnyField] = {}
     roles: dict[str, Role] = {}
     columns: dict[str, dict[str, Column]] = {}
+    hiding: dict[str, Mapping[AnyField, Scalar]] = {}
     for name, role in schema.roles.items():
         model = models[name]
         _check_table_name(model, connection)
@@ -89,7 +92,7 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
             for ours, path in schema.columns(name).items()
         }
         fields |= {(name, ours): field for ours, field in mapped.items()}
-        where = _where(model, role, mapped, connection)
+        where = hiding[name] = _where(model, role, mapped, connection)
         roles[name] = _database_role(role, model, mapped, where)
         columns[name] = {
             column_name(field): column(field, connection) for field in (*mapped.values(), *where)
@@ -100,6 +103,9 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     changed: dict[str, Any] = {**roles, "log": table, "reasons": reasons}
     mapping = ModelMapping(replace(schema, **changed), columns, models, fields, log)
     _check_fields(mapping)
+    for name, key in keys(schema).items():
+        fields_of_key = [fields[name, ours] for ours in key]
+        check_key(name, models[name], fields_of_key, hiding[name], connection)
     return mapping
 
 

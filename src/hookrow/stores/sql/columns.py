@@ -48,7 +48,7 @@ class Column:
 
 def columns(connection: Connection, dialect: Dialect, table: str) -> Mapping[str, Column]:
     """Return the columns of a table or a view by name, in order; none if it does not exist."""
-    named = _named(dialect, table)
+    named = lookup_name(dialect, table)
     if dialect.name == "postgresql":
         return {row[0]: _postgres_column(row) for row in connection.fetch(_POSTGRESQL, named)}
     schemas = [name for (name,) in connection.fetch("SELECT name FROM pragma_database_list")]
@@ -59,7 +59,7 @@ def columns(connection: Connection, dialect: Dialect, table: str) -> Mapping[str
 
 def is_unique(connection: Connection, dialect: Dialect, table: str, *names: str) -> bool:
     """Return whether there is a unique index on exactly these columns, as ON CONFLICT requires."""
-    named = _named(dialect, table)
+    named = lookup_name(dialect, table)
     if dialect.name == "postgresql":
         return bool(connection.fetch(_POSTGRESQL_UNIQUE, [*named, dialect.encode(sorted(names))]))
     indexes = connection.fetch(_SQLITE_UNIQUE, named)
@@ -126,7 +126,7 @@ def denied_error(
     )
 
 
-def _named(dialect: Dialect, table: str) -> list[str]:
+def lookup_name(dialect: Dialect, table: str) -> list[str]:
     """Return the parameters that name a table in a query of the catalogue."""
     if dialect.name == "postgresql":
         return [regclass(dialect, table)]

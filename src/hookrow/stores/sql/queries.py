@@ -42,10 +42,11 @@ class Queries:
         single_statement: bool,
     ) -> None:
         self.schema, self.dialect, self.single_statement = schema, dialect, single_statement
-        self._hiding = {
+        self.hiding = {
             name: [(columns[name][theirs], value) for theirs, value in role.where.items()]
             for name, role in schema.roles.items()
         }
+        """By role: the columns of `where`, each with the value of the rows that are not hidden."""
         self._columns = {
             name: {ours: columns[name][theirs] for ours, theirs in schema.columns(name).items()}
             for name in schema.roles
@@ -135,9 +136,15 @@ class Queries:
     def not_hidden(self, role: str, alias: str) -> str:
         """Return the conditions that exclude a table's hidden rows, to follow another condition."""
         return "".join(
-            f" AND {alias}.{self.dialect.quote(column.name)} {self._equals(column, value)}"
-            for column, value in self._hiding[role]
+            f" AND {alias}.{self.dialect.quote(column.name)} {self.equals(column, value)}"
+            for column, value in self.hiding[role]
         )
+
+    def equals(self, column: Column, value: Scalar) -> str:
+        """Return the rest of a condition of `where`, to follow the column."""
+        if value is None or (value is False and column.kind != "boolean"):
+            return "IS NULL"
+        return f"= {self.dialect.literal(value)}"
 
     def value(self, name: str) -> str:
         """Return the SQL of a named parameter in a row of values."""
@@ -165,11 +172,6 @@ class Queries:
         """Return a value as a column stores it."""
         write = self._columns[role][ours].write
         return self.dialect.write(write(value) if write else value)
-
-    def _equals(self, column: Column, value: Scalar) -> str:
-        if value is None or (value is False and column.kind != "boolean"):
-            return "IS NULL"
-        return f"= {self.dialect.literal(value)}"
 
     def _find(self) -> str:
         """Select rows by emails, by message ids, and by the message ids of suppression changes.

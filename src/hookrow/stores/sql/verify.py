@@ -1,4 +1,4 @@
-"""Verifies that a database has the schema's tables, with suitable types and privileges.
+"""Verifies that a database has the schema's tables, with suitable types, keys and privileges.
 
 `diagnostics` reports tables that work but are slow.
 """
@@ -26,6 +26,7 @@ from hookrow.stores.sql.columns import (
 )
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect
+from hookrow.stores.sql.keys import key_mistakes
 from hookrow.stores.sql.log_rows import LOG_COLUMNS
 from hookrow.stores.sql.parameters import count_parameters
 from hookrow.stores.sql.queries import Queries
@@ -83,6 +84,8 @@ def verify(database: Database, schema: Schema) -> Queries:
             raise SchemaMismatch(mistake)
         single_statement = dialect.single_statement_write and catalogue.are_disjoint()
         queries = Queries(schema, tables, dialect, single_statement=single_statement)
+        for mistake in key_mistakes(connection, queries):
+            raise SchemaMismatch(mistake)
         if dialect.takes_rows:
             _plan(connection, queries)
     return queries
