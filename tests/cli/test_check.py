@@ -169,7 +169,12 @@ def test_weakness_that_cannot_be_checked(
         (
             "INSERT INTO people (id, address) VALUES (1, 'a@b.test'), (2, 'A@B.test')",
             "emails",
-            "1 email is in several rows that may differ by case, such as a***@b.test",
+            "1 email is in several rows that differ only by case, such as a***@b.test",
+        ),
+        (
+            "INSERT INTO people (id, address) VALUES (1, 'a@b.test'), (2, 'a@b.test')",
+            "emails",
+            "1 email is in several rows with the same spelling, such as a***@b.test: hookrow uses",
         ),
         (
             """INSERT INTO hookrow_meta VALUES ('mapping', '{"subscribers":"old"}')""",

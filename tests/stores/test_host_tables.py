@@ -331,17 +331,36 @@ class TestConditions:
         assert missing(rows, self.SCHEMA) == []
 
     def test_duplicates(self, rows: Engine) -> None:
-        """Emails that differ only by case are counted once each, among the selected rows."""
+        """Emails in several selected rows are counted once each, by whether they are equal."""
         database = open_database(rows)
         queries = verify(database, self.SCHEMA)
         assert not list(repeated_emails(database, queries))
         emails = ("ADA@example.com", "b@x", "B@X", "b@X", "BEA@example.com")
         given = ", ".join(f"({n}, '{each}', 'reader''s')" for n, each in enumerate(emails, 5))
         run(rows, f"INSERT INTO people (id, email, tenant) VALUES {given}, (10, NULL, 'reader''s')")
-        [warning] = repeated_emails(database, queries)
-        assert warning.startswith(
-            "2 emails are in several rows that may differ by case, such as a***@"
+        [by_case] = repeated_emails(database, queries)
+        assert by_case.startswith(
+            "2 emails are in several rows that differ only by case, such as a***@example.com: "
         )
+        given = "(11, 'b@X', 'reader''s'), (12, 'b@X', 'writer''s')"
+        run(rows, f"INSERT INTO people (id, email, tenant) VALUES {given}")
+        by_case, equal = repeated_emails(database, queries)
+        assert by_case.startswith("1 email is in several rows that differ only by case, such as a")
+        assert equal.startswith("1 email is in several rows with the same spelling, such as b***@x")
+        for each in (by_case, equal):
+            assert "the row that owns a dispatch with the notification's MessageID, or else" in each
+            assert "have no MessageID, so they may change the wrong person's row. Make" in each
+            assert "give each tenant its own receiver and log, with `where`." in each
+
+    def test_duplicates_in_a_column_that_ignores_case(self, engine: Engine) -> None:
+        """Spellings are compared exactly, even if the column's type ignores case."""
+        is_sqlite = engine.dialect.name == "sqlite"
+        type_ = "text COLLATE NOCASE" if is_sqlite else create_citext(engine)
+        given = "INSERT INTO people (id, email) VALUES (1, 'a@x'), (2, 'A@x')"
+        run(make(engine, {"people.email": type_}), given)
+        database = open_database(engine)
+        [warning] = repeated_emails(database, verify(database, people(fold="citext")))
+        assert "that differ only by case" in warning
 
 
 class TestIndexes:

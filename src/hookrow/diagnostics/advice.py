@@ -42,21 +42,38 @@ def check_weaknesses(
 
 
 def repeated_emails(database: Database, queries: Queries) -> Iterator[str]:
-    """Yield a warning if several subscribers have the same email. Reads a whole table."""
+    """Yield a warning if several subscribers have the same email. Reads a whole table.
+
+    Emails whose rows differ by case, and others, have separate warnings.
+    """
     email = queries.column("subscribers", "email")
-    sql = (
-        f"SELECT count(*), min(email) FROM (SELECT {queries.dialect.fold('ascii', email)} AS email "
+    folded = queries.dialect.fold("ascii", email)
+    spelling = f"{queries.text('subscribers', 'email')} COLLATE {queries.dialect.binary}"
+    spellings = (
+        f"SELECT {folded} AS email, {spelling} AS spelling, count(*) AS number "
         f"FROM {queries.table('subscribers')} WHERE {email} IS NOT NULL"
-        f"{queries.visible('subscribers')} GROUP BY 1 HAVING count(*) > 1) AS repeated"
+        f"{queries.visible('subscribers')} GROUP BY 1, 2"
+    )
+    sql = (
+        "SELECT equal, count(*), min(email) FROM ("
+        f"SELECT email, max(number) > 1 AS equal FROM ({spellings}) AS spellings "
+        "GROUP BY email HAVING sum(number) > 1) AS repeated GROUP BY equal ORDER BY equal"
     )
     with database.reading() as connection:
-        ((count, example),) = connection.fetch(sql)
-    if count:
+        rows = connection.fetch(sql)
+    for equal, count, example in rows:
         emails = "1 email is" if count == 1 else f"{count} emails are"
-        yield (
-            f"{emails} in several rows that may differ by case, such as {mask_email(example)}: "
-            "hookrow uses the row with the same spelling as the Recipient, or else the lowest id."
-        )
+        differ = "with the same spelling" if equal else "that differ only by case"
+        yield f"{emails} in several rows {differ}, such as {mask_email(example)}: {_CHOICE}"
+
+
+_CHOICE = (
+    "hookrow uses the row that owns a dispatch with the notification's MessageID, or else the row "
+    "with the Recipient's spelling, or else the lowest id. Manual suppressions and reactivations "
+    "at the provider have no MessageID, so they may change the wrong person's row. Make emails "
+    "unique regardless of case or, if the rows belong to several tenants, give each tenant its own "
+    "receiver and log, with `where`."
+)
 
 
 def _unprotected_keys(database: Database, queries: Queries) -> Iterator[str]:

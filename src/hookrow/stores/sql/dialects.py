@@ -19,6 +19,8 @@ class Dialect(Parameters):
     oldest: ClassVar[tuple[int, ...]]
     clock: ClassVar[str | None]
     """The expression for the time of the server's clock; None if it is the process's."""
+    binary: ClassVar[str]
+    """The collation that distinguishes all texts."""
     begin: ClassVar[str]
     """The statement that begins a transaction on hookrow's own connections."""
     locks_rows: ClassVar[bool]
@@ -91,6 +93,7 @@ class PostgreSQL(PostgresParameters, Dialect):
     name = "postgresql"
     title = "PostgreSQL"
     oldest = (13,)
+    binary = '"C"'
     size = "octet_length"  # in bytes: known without reading the text
     skip_locked = "FOR UPDATE SKIP LOCKED"
     explain = "EXPLAIN"
@@ -146,6 +149,7 @@ class SQLite(SQLiteParameters, Dialect):
     name = "sqlite"
     title = "SQLite"
     oldest = (3, 35)
+    binary = "BINARY"
     size = "length"  # in characters: SQLite before 3.43 has no function for bytes
     skip_locked = ""
     explain = "EXPLAIN QUERY PLAN"
