@@ -258,6 +258,35 @@ def test_keys_of_changed_rows(host_postgres_url: str) -> None:
     )
 
 
+def test_row_level_security(host_postgres_url: str) -> None:
+    """Tables with policies that may exclude rows are named, until the advice is followed."""
+    url = host_postgres_url
+    grants = (
+        "GRANT SELECT, UPDATE ON people, sends, members TO {}",
+        *(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY" for table in ("people", "members")),
+        "CREATE POLICY own ON people USING (id > 1)",
+        "CREATE POLICY own ON members USING (person_id > 1)",
+    )
+    with database_user(url, *grants) as restricted:
+        assert not warnings("policies", url)  # the owner bypasses the policies
+        people, members = warnings("policies", restricted)
+        user = make_url(restricted).username
+        assert people.startswith(
+            f"Row-level security is active for 'people' and the user {user}: rows that its "
+            "policies hide are not found, and notifications for rows that they do not let it "
+            "change get a 503. Connect as a role with BYPASSRLS, or run: CREATE POLICY hookrow_sel"
+        )
+        assert "'members'" in members
+        assert "503" not in members, "the rows are only read"
+        for each in (people, members):
+            run(url, *each.partition("run: ")[2].split("; "))
+        assert not warnings("policies", restricted)
+        run(url, "CREATE POLICY less ON people AS RESTRICTIVE FOR UPDATE USING (id > 2)")
+        assert [each[:48] for each in warnings("policies", restricted)] == [people[:48]]
+        run(url, f"ALTER ROLE {user} BYPASSRLS")
+        assert not warnings("policies", restricted)
+
+
 class TestIndexes:
     """A lookup without an index is a warning with the statement that creates it."""
 

@@ -90,6 +90,53 @@ def _unprotected_keys(database: Database, queries: Queries) -> Iterator[str]:
         )
 
 
+_RESTRICTED = """
+SELECT quote_ident(current_user) FROM pg_class AS c
+WHERE oid = to_regclass(%s) AND row_security_active(oid) AND EXISTS (
+    SELECT FROM unnest(%s::text[]) AS command WHERE NOT EXISTS (
+        SELECT FROM pg_policy WHERE polrelid = c.oid AND polcmd::text IN (command, '*')
+        AND polpermissive AND pg_get_expr(polqual, polrelid) = 'true'
+        AND coalesce(pg_get_expr(polwithcheck, polrelid), 'true') = 'true' AND EXISTS (
+            SELECT FROM unnest(polroles) AS role WHERE role = 0 OR pg_has_role(role, 'USAGE')
+        )
+    ) OR EXISTS (
+        SELECT FROM pg_policy
+        WHERE polrelid = c.oid AND polcmd::text IN (command, '*') AND NOT polpermissive
+    )
+)
+"""
+"""Selects the user if the policies of a table may exclude rows from one of these commands."""
+
+_COMMANDS = {"r": "SELECT", "w": "UPDATE"}
+"""The commands of policies, by their letters in the catalogue."""
+
+
+def _policies(database: Database, queries: Queries) -> Iterator[str]:
+    """Yield a warning for each table in which row-level security may exclude rows."""
+    if queries.dialect.name != "postgresql":
+        return
+    changed = {kind.value for kind in queries.written}
+    for role, each in queries.schema.roles.items():
+        table = regclass(queries.dialect, each.table)
+        letters = ["r", "w"] if role in changed else ["r"]
+        with database.reading() as connection:
+            users = connection.fetch(_RESTRICTED, [table, queries.dialect.encode(letters)])
+        for (user,) in users:
+            policies = "; ".join(
+                f"CREATE POLICY hookrow_{command.lower()} ON {table} FOR {command} TO {user} "
+                "USING (true)"
+                for command in map(_COMMANDS.__getitem__, letters)
+            )
+            refused = ""
+            if role in changed:
+                refused = ", and notifications for rows that they do not let it change get a 503"
+            yield (
+                f"Row-level security is active for {each.table!r} and the user {user}: rows that "
+                f"its policies hide are not found{refused}. Connect as a role with BYPASSRLS, or "
+                f"run: {policies}"
+            )
+
+
 def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
     """Yield a warning for each column without a time zone. SQLite's columns have none."""
     for role_name, role in queries.schema.roles.items():
@@ -153,6 +200,7 @@ WEAKNESSES: Mapping[str, Callable[[Database, Queries], Iterable[str]]] = {
     "log": _cached_ids,
     "counts": _uncounted,
     "keys": _unprotected_keys,
+    "policies": _policies,
     "emails": repeated_emails,
     "indexes": missing_indexes,
 }
