@@ -21,5 +21,7 @@ def arrival(payload: object, at: datetime | None = None) -> Arrival:
 def keep(url: str, payload: object, outcome: Outcome, at: datetime | None = None) -> None:
     """Log a payload or a raw body with an outcome, regardless of the rows."""
     arrived = arrival(payload, at)
-    with closing(SQLStore(url)) as store, store.transaction() as transaction:
-        transaction.write((), entries([arrived], [outcome], arrived.received_at))
+    with closing(SQLStore(url)) as store:
+        store.claim_log()
+        with store.transaction() as transaction:
+            transaction.write((), entries([arrived], [outcome], arrived.received_at))

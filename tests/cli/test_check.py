@@ -177,7 +177,7 @@ def test_weakness_that_cannot_be_checked(
             "1 email is in several rows with the same spelling, such as a***@b.test: hookrow uses",
         ),
         (
-            """INSERT INTO hookrow_meta VALUES ('mapping', '{"subscribers":"old"}')""",
+            """INSERT INTO hookrow_meta VALUES ('mapping', '[{"subscribers":{"table":"old"}}]')""",
             "mapping",
             "The log was written for tables other than those mapped now: subscribers in old, ",
         ),

@@ -57,7 +57,7 @@ def test_acceptance(command: Command, database_url: str, variables: Mapping[str,
     assert done.stderr.startswith(
         f"The log is now associated with these tables: subscribers in {prefix}people, dispatches"
     )
-    assert f'"subscribers":"{prefix}people"' in run(database_url, META)[0][0]
+    assert f'"subscribers":{{"table":"{prefix}people"}}' in run(database_url, META)[0][0]
     assert run(database_url, ENTRY) == [(1, "dispatch_not_found", "live")]
     assert command.call("replay", 1, **variables).returncode == 0
     assert run(database_url, ENTRY) == [(1, "recorded", "replay")]

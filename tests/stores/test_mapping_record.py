@@ -1,13 +1,16 @@
 """The record of the mapping: the tables that the log was written for."""
 
 import logging
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
-from contract import ADA, NOON, arrival, fill, opens
+from contract import ADA, NOON, arrival, fill, opens, statuses
 from django.db.transaction import atomic
 from django_home import DjangoHome
 from homes import SPARSE, UNDATED, SQLHome
@@ -16,18 +19,28 @@ from sqlalchemy import Engine
 
 import django_host
 from copying import replace
-from engines import run
-from hookrow import Arrival, Delivered, Role, Schema
+from engines import opened, run
+from hookrow import Arrival, Delivered, Postmark, Role, Schema
 from hookrow.core.notification import Outcome, Recorded
 from hookrow.django.store import DjangoStore
-from hookrow.receiver.recorder import is_reachable, record
-from hookrow.receiver.replay import dry_run
+from hookrow.migrations import upgrade
+from hookrow.receiver.drain import Drain
+from hookrow.receiver.receiver import ArrivalReader
+from hookrow.receiver.recorder import is_reachable, keep_failed, record
+from hookrow.receiver.replay import arrivals_of, dry_run
+from hookrow.receiver.retry import ParkedRetry
+from hookrow.receiver.spool import Spool
 from hookrow.server.settings import schema_of
+from hookrow.stores import WrongMapping
+from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.mapping_record import REMEDY, mapped_tables, mapping_difference
-from hookrow.stores.sql.urls import open_database
+from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, mapped_tables
+from received import arrival as arrived
+from times import HOUR
+from wire import PATIENCE, SECRET
 
 ROLES = "subscribers", "dispatches", "subscriptions"
+TABLES = [f"hookrow_{each}" for each in ROLES]
 RECORD = "SELECT value FROM hookrow_meta WHERE name = 'mapping'"
 FORGET = "DELETE FROM hookrow_meta WHERE name = 'mapping'"
 ATTEMPTS = "SELECT sum(attempts) FROM hookrow_notifications"
@@ -44,7 +57,14 @@ def named(engine: Engine, *tables: str) -> str:
     """Return the record of these tables, by the database's own names."""
     schema = "public." if engine.dialect.name == "postgresql" else ""
     roles = zip(ROLES, tables, strict=True)
-    return "{" + ",".join(f'"{role}":"{schema}{table}"' for role, table in roles) + "}"
+    named = ",".join(f'"{role}":{{"table":"{schema}{table}"}}' for role, table in roles)
+    return f"[{{{named}}}]"
+
+
+def difference(database: Engine | str, schema: Schema) -> str | None:
+    """Return how the record differs from the mapping of a schema."""
+    with closing(SQLStore(database, schema)) as store:
+        return MappingRecord(store.database, store.queries).difference()
 
 
 def deliver(store: SQLStore) -> list[Outcome]:
@@ -65,7 +85,7 @@ def test_the_first_notification(home: SQLHome) -> None:
         assert not reading.read([])
     assert recorded(home._engine) == []
     deliver(home.store)
-    expected = [named(home._engine, *(f"hookrow_{each}" for each in ROLES))]
+    expected = [named(home._engine, *TABLES)]
     assert recorded(home._engine) == expected
     home.run(FORGET)
     deliver(home.store)
@@ -84,18 +104,19 @@ def test_in_a_transaction_of_the_project(home: DjangoHome) -> None:
 
 def test_one_mapping_in_several_ways(engine: Engine, database_url: str) -> None:
     """A table has the same name with or without its schema, in TOML, and as a Django model."""
-    spelled = "public.hookrow_{}" if engine.dialect.name == "postgresql" else "MAIN.HOOKROW_{}"
+    spelled = "public.hookrow_{}" if engine.dialect.name == "postgresql" else "main.hookrow_{}"
     roles: dict[str, Any] = {name: Role(spelled.format(name)) for name in ROLES}
-    database = open_database(engine)
-    with database.reading() as connection:
-        plain = mapped_tables(connection, database, Schema())
-        assert plain == mapped_tables(connection, database, Schema(**roles))
-        tables = {name: {"table": role.table} for name, role in roles.items()}
-        assert plain == mapped_tables(connection, database, schema_of(tables))
-    with django_host.alias(database_url) as alias:
-        store = DjangoStore(Schema(), alias)
+
+    def mapped(store: SQLStore) -> object:
         with store.database.reading() as connection:
-            assert mapped_tables(connection, store.database, store.mapping.schema) == plain
+            return mapped_tables(connection, store.database, store.queries)
+
+    plain = mapped(SQLStore(engine))
+    assert plain == mapped(SQLStore(engine, Schema(**roles)))
+    tables = {name: {"table": role.table} for name, role in roles.items()}
+    assert plain == mapped(SQLStore(engine, schema_of(tables)))
+    with django_host.alias(database_url) as alias:
+        assert mapped(DjangoStore(Schema(), alias)) == plain
 
 
 def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,19 +135,17 @@ def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> No
         f"{prefix}hookrow_subscribers; now subscribers in {prefix}people."
     )
     assert caplog.messages == [f"{warning} {REMEDY}"]
-    assert recorded(engine) == former
-
-    def difference(schema: Schema) -> str | None:
-        return mapping_difference(open_database(engine), schema)
-
-    assert difference(schema) == warning
-    without = difference(replace(schema, subscriptions=None)) or ""
+    [both] = recorded(engine)
+    assert both == f"{former[0][:-1]},{named(engine, 'people', *TABLES[1:])[1:]}"
+    assert difference(engine, schema) == warning
+    without = difference(engine, replace(schema, subscriptions=None)) or ""
     assert "now subscribers in " in without
     assert "subscriptions in no table" in without
-    run(engine, "UPDATE hookrow_meta SET value = 'unreadable'")
-    assert "subscribers in no table" in (difference(schema) or "")
+    for value in ("unreadable", "{}", "1", '[{"subscribers": 1}]'):
+        run(engine, f"UPDATE hookrow_meta SET value = '{value}'")
+        assert "subscribers in no table" in (difference(engine, schema) or "")
     run(engine, FORGET)
-    assert difference(schema) is None
+    assert difference(engine, schema) is None
 
 
 def test_no_table_for_the_record(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -146,7 +165,7 @@ def test_without_a_log(empty_database_url: str, caplog: pytest.LogCaptureFixture
     with closing(SQLHome(empty_database_url, SPARSE)) as home:
         with caplog.at_level(logging.WARNING, "hookrow"):
             deliver(home.store)
-        assert mapping_difference(home.store.database, SPARSE) is None
+        home.store.check_mapping()
     assert caplog.messages == []
 
 
@@ -175,3 +194,149 @@ def test_names_that_need_quotes(empty_database_url: str) -> None:
         home.run("CREATE TABLE IF NOT EXISTS hookrow_meta (name text UNIQUE, value text)")
         deliver(home.store)
         assert recorded(home._engine) == [named(home._engine, "people", "sends", "members")]
+
+
+PEOPLE = (
+    "CREATE TABLE people (id integer PRIMARY KEY, email text, team integer, "
+    "suppressed_at timestamp, suppression_reason text, suppression_changed_at timestamp)"
+)
+SENDS = (
+    "CREATE TABLE sends (id integer PRIMARY KEY, provider_message_id text, subscriber_id integer, "
+    "delivered_at timestamp, opened_at timestamp)"
+)
+STATE = "SELECT suppressed_at FROM people"
+SPAM = (
+    b'{"RecordType": "SubscriptionChange", "Recipient": "ada@example.com", '
+    b'"SuppressSending": true, "SuppressionReason": "SpamComplaint"}'
+)
+
+
+def tenant(team: int) -> Schema:
+    """Return the mapping of one tenant, whose people share a table with the others'."""
+    bare = dict.fromkeys(("suppressed_at", "suppression_reason", "suppression_changed_at"))
+    return Schema(
+        subscribers=Role("people", where={"team": team}),
+        dispatches=Role("sends", {**bare, "list_id": None}),
+        subscriptions=None,
+    )
+
+
+@pytest.fixture
+def tenants(empty_database_url: str) -> Iterator[list[SQLStore]]:
+    """Return the stores of two tenants on one log; only the first one has Ada."""
+    run(
+        empty_database_url,
+        PEOPLE,
+        SENDS,
+        f"INSERT INTO people (id, email, team) VALUES (1, '{ADA}', 1)",
+    )
+    with opened(empty_database_url) as engine:
+        upgrade(engine, tenant(1))
+    with (
+        closing(SQLStore(empty_database_url, tenant(1))) as one,
+        closing(SQLStore(empty_database_url, tenant(2))) as two,
+    ):
+        yield [one, two]
+
+
+def complain(store: SQLStore) -> int:
+    """Record a complaint about Ada, an hour ago; return the status."""
+    at = datetime.now(UTC) - HOUR
+    parsed = Arrival(Postmark.parse(SPAM).notification, SPAM, at, provider="postmark")
+    return statuses(record(store, [parsed], clock=lambda: at))[0]
+
+
+@pytest.mark.parametrize("first", [0, 1, None], ids=["its own", "the other", "none"])
+def test_two_tenants_on_one_log(
+    tenants: list[SQLStore], empty_database_url: str, tmp_path: Path, first: int | None
+) -> None:
+    """What one tenant's receiver has refused is not recorded by the other's, in any way."""
+    one, two = tenants
+    if first is not None:
+        keep_failed(tenants[first], [arrival(opens("eve@example.com", None))])
+    assert complain(two) == 404
+    keep_failed(one, [arrival(opens("eve@example.com", "m"))])
+    for store in tenants:
+        reader = store.log
+        assert reader is not None
+        retry = ParkedRetry(store, reader, Postmark, lambda *_: None)
+        before = run(empty_database_url, "SELECT id, retry_at FROM hookrow_notifications")
+        with pytest.raises(WrongMapping, match="where"):
+            retry.retry_due()
+        with pytest.raises(WrongMapping):
+            retry.retry_now(["m"]).result(PATIENCE)
+        entries = reader.oldest(Query(), limit=9)
+        with pytest.raises(WrongMapping):
+            arrivals_of(store, entries, Postmark, datetime.now(UTC))
+        assert run(empty_database_url, "SELECT id, retry_at FROM hookrow_notifications") == before
+        spool = Spool(tmp_path / "spool.db", store.mapping_key)
+        spool.put([arrived(SPAM)])
+        parse = ArrivalReader(Postmark(SECRET)).parse
+        drain = Drain(spool, store, parse, lambda *_: None, bodies=True, swept=True)
+        with pytest.raises(WrongMapping):
+            drain()
+        assert len(spool.after(0, limit=9)) == 1
+    assert run(empty_database_url, STATE) == [(None,)]
+    # Notifications that arrive are recorded all the same.
+    assert (complain(one), complain(two)) == (200, 404)
+
+
+def test_the_difference_of_conditions(
+    tenants: list[SQLStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning names both conditions; null and false are one, unless a column is boolean."""
+    one, two = tenants
+    for store in (one, two, one):
+        complain(store)
+    prefix = "public." if one.database.dialect.name == "postgresql" else ""
+    [warning] = caplog.messages
+    assert warning == (
+        "The log was written for tables other than those mapped now: "
+        f'subscribers in {prefix}people where {{"team":1}}; '
+        f'now subscribers in {prefix}people where {{"team":2}}. {REMEDY}'
+    )
+    null = tenant(1), tenant(1)
+    for schema, value in zip(null, (None, False), strict=True):
+        people = Role("people", where={"team": value})
+        with closing(SQLStore(one.database, replace(schema, subscribers=people))) as store:
+            assert store.queries.selecting("subscribers") == {"team": None}
+
+
+def test_after_the_mapping_is_accepted(tenants: list[SQLStore], empty_database_url: str) -> None:
+    """The sweep records what was parked under any mapping, until another one writes again."""
+    one, two = tenants
+    assert complain(two) == 404
+    with pytest.raises(WrongMapping):
+        one.check_mapping()
+    MappingRecord(one.database, one.queries).accept()
+    assert one.log is not None
+    assert ParkedRetry(one, one.log, Postmark, lambda *_: None).retry_due() == 1
+    assert run(empty_database_url, STATE) != [(None,)]
+    with pytest.raises(WrongMapping):
+        two.check_mapping()
+    two._claim_at = 0.0  # a minute later
+    assert complain(two) == 404
+    with pytest.raises(WrongMapping):
+        one.check_mapping()
+
+
+def test_spooled_under_another_mapping(
+    tenants: list[SQLStore],
+    empty_database_url: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Entries that arrived during an outage wait for a receiver with their mapping."""
+    one, two = tenants
+    path = tmp_path / "spool.db"
+    Spool(path, two.mapping_key).put([arrived(SPAM)])
+    spool, parse = Spool(path, one.mapping_key), ArrivalReader(Postmark(SECRET)).parse
+    Drain(spool, one, parse, lambda *_: None, bodies=True, swept=True)()
+    assert spool.count() == 1
+    assert run(empty_database_url, STATE) == [(None,)]
+    [warning] = caplog.messages
+    assert "The spool has 1 notifications that arrived for other tables" in warning
+    assert '"where":{"team":2}' in warning
+    mine = Spool(path, two.mapping_key)
+    Drain(mine, two, parse, lambda *_: None, bodies=True, swept=True)()
+    assert mine.count() == 0

@@ -14,7 +14,7 @@ from receiving import NOON
 from copying import replace
 from hookrow import Arrival, ConfigurationError
 from hookrow.core.notification import Delivered
-from hookrow.receiver.spool import Spool, SpoolEntry
+from hookrow.receiver.spool import _APPLICATION, Spool, SpoolEntry
 from hookrow.stores.timeouts import limited_to
 
 
@@ -149,7 +149,7 @@ def test_a_put_is_on_the_disk_when_it_returns(spool: Spool) -> None:
     ("statement", "message"),
     [
         ("CREATE TABLE arrivals (id INTEGER)", "another database"),
-        ("PRAGMA user_version = 3", "a newer version of hookrow"),
+        ("PRAGMA user_version = 4", "a newer version of hookrow"),
     ],
 )
 def test_an_unsuitable_database_is_not_changed(path: Path, statement: str, message: str) -> None:
@@ -216,6 +216,44 @@ def test_the_spool_works_after_a_fault(
     assert "not a database" in record.message
     spool.put([_arrival("bea")])
     assert _bodies(spool) == ["ada", "bea"]
+
+
+def test_each_mapping_has_its_own_entries(path: Path) -> None:
+    """Equal bodies are separate entries, because they may concern different rows."""
+    one, two = Spool(path, "one"), Spool(path, "two")
+    one.put([_arrival(), _arrival("bea")])
+    two.put([_arrival()])
+    assert (_bodies(one), _bodies(two)) == (["ada", "bea"], ["ada"])
+    assert (one.others(), two.others()) == ((1, "two"), (2, "one"))
+    assert one.count() == two.count() == 3
+    found = two.after(0, limit=9)
+    two.take(found)
+    two.remove(found)
+    assert (_bodies(one), _bodies(two)) == (["ada", "bea"], [])
+    assert one.others() == (0, "")
+
+
+def test_entries_of_version_2_belong_to_any_mapping(path: Path) -> None:
+    """Their attempts and trace ids are kept when the table is upgraded."""
+    columns = "attempts INTEGER, received_at TEXT, last_received_at TEXT, trace_id TEXT"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            f"""
+            PRAGMA application_id = {_APPLICATION};
+            CREATE TABLE arrivals (id INTEGER PRIMARY KEY AUTOINCREMENT,
+                fingerprint BLOB NOT NULL UNIQUE, body BLOB NOT NULL, {columns});
+            INSERT INTO arrivals VALUES (7, x'01', x'02', 3, '2026-03-05T12:00:00+00:00',
+                '2026-03-05T12:00:01+00:00', 'trace');
+            PRAGMA user_version = 2;
+            """
+        )
+    for mapping in ("one", "two"):
+        spool = Spool(path, mapping)
+        [entry] = spool.after(0, limit=9)
+        assert (entry.id, entry.body, entry.attempts, entry.trace_id) == (7, b"\2", 3, "trace")
+        assert spool.others() == (0, "")
+    spool.put([_arrival()])
+    assert spool.after(7, limit=9)[0].id == 8
 
 
 def test_one_drain_at_a_time(spool: Spool, path: Path) -> None:

@@ -31,7 +31,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser, explain
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, dry_run, parse_entry, parser_of
-from hookrow.stores import Store, StoreError
+from hookrow.stores import Store, StoreError, WrongMapping
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.log_operations import with_bodies
 
@@ -239,7 +239,10 @@ def _can_never_match(store: Store, message_id: str | None) -> bool:
 
 
 def _describe_replay(store: Store, entry: StoredEntry, parser: BodyParser) -> str:
-    arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
+    try:
+        arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
+    except WrongMapping as error:
+        return f"not possible: {error}"
     if not arrivals:
         if parser_of(entry, parser) is None:
             return f"not possible without the provider {entry.provider}: use its receiver (--app)"

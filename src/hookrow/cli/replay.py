@@ -58,8 +58,8 @@ def replay(
     A replay never overwrites newer values: it sets a time only if the row has none or an earlier
     one, and changes a suppression only if it has not changed since.
 
-    It refuses to run if the log was written under a mapping to other tables. After renaming a
-    table, run it with --accept-mapping; no notifications need to be selected in that case.
+    It refuses to run if the log was written for other tables, or with another `where`. After
+    renaming a table, run it with --accept-mapping; no notifications need to be selected then.
 
     The exit status is 1 if an ID does not exist, and 130 after Ctrl-C, which completes the
     transaction in progress.
@@ -147,18 +147,20 @@ def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:
 
     With `accept`, record the tables that are mapped now, except in a dry run.
     """
-    from hookrow.stores.sql import SQLStore, mapping_record
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.mapping_record import MappingRecord
 
     if not isinstance(store, SQLStore):
         return
     difference = None
     try:
+        record = MappingRecord(store.database, store.queries)
         if accept and not dry_run:
-            accepted = mapping_record.accept_mapping(store.database, store.schema)
+            accepted = record.accept()
             click.echo(f"The log is now associated with these tables: {accepted}.", err=True)
         elif not accept:
             with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
-                difference = mapping_record.mapping_difference(store.database, store.schema)
+                difference = record.difference()
     except StoreError as error:
         raise HookrowError(f"The mapping's record cannot be used: {message(error)}") from error
     if difference:
@@ -235,7 +237,9 @@ def _print_dry_run(
     """Print what a replay of each entry would change; return the outcomes it would have."""
     outcomes: list[Outcome] = []
     for entry in entries:
-        for arrival in replays.arrivals_of(store, [entry], parser, measured_clock(store)()):
+        now = measured_clock(store)()
+        # The mapping has been checked, or accepted by the user.
+        for arrival in replays.arrivals_of(store, [entry], parser, now, any_mapping=True):
             try:
                 result = replays.dry_run(store, arrival)
             except Locked:
@@ -261,4 +265,5 @@ def _print_dry_run(
 
 def _replay(store: Store, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
     clock = measured_clock(store)
-    return replays.replay(store, replays.arrivals_of(store, entries, parser, clock()), clock=clock)
+    arrivals = replays.arrivals_of(store, entries, parser, clock(), any_mapping=True)
+    return replays.replay(store, arrivals, clock=clock)

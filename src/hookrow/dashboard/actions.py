@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Recorded
 from hookrow.dashboard.forms import BadRequest, Fields, link
 from hookrow.dashboard.queries import Context, find_entry
@@ -12,6 +13,7 @@ from hookrow.receiver import manual
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of
 from hookrow.receiver.replay import replay as replay_arrivals
+from hookrow.stores import WrongMapping
 
 FORM_FIELDS = ("action", "reason", "email")
 
@@ -26,6 +28,8 @@ RESULTS = {
     "unsupported": "Not recorded: the notification is not supported.",
     "failed": "Not recorded: a row is locked, or the database returned an error.",
     "unavailable": "Not recorded: the database cannot be reached.",
+    "wrong_mapping": "Not replayed: the log was written for other tables, or with another `where`. "
+    "`hookrow check` names them.",
     "no_body": "Not recorded: the log does not contain the original body.",
     "suppressed": "Suppressed.",
     "lifted": "Suppression lifted.",
@@ -46,16 +50,22 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
     if form.get("action") != "replay":
         raise BadRequest("The action must be replay.")
     entry = find_entry(context, fields)
-    clock = measured_clock(context.store)
-    arrivals = arrivals_of(context.store, [entry], context.provider, clock())
-    result = "no_body"
-    if arrivals:
-        [outcome] = replay_arrivals(
-            context.store, arrivals, bodies=context.keep_bodies, clock=clock
-        )
-        result = outcome_name(outcome)
+    result = _replay(context, entry)
     query = link({}, id=entry.id, done=result)
     return Done(f"replayed notification {entry.id}: {result}", f"notification?{query}")
+
+
+def _replay(context: Context, entry: StoredEntry) -> str:
+    """Record an entry again; return the name of the result."""
+    clock = measured_clock(context.store)
+    try:
+        arrivals = arrivals_of(context.store, [entry], context.provider, clock())
+    except WrongMapping:
+        return "wrong_mapping"
+    if not arrivals:
+        return "no_body"
+    [outcome] = replay_arrivals(context.store, arrivals, bodies=context.keep_bodies, clock=clock)
+    return outcome_name(outcome)
 
 
 def change_suppression(context: Context, fields: Fields, form: Fields, user: str) -> Done:

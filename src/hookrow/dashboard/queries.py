@@ -33,7 +33,7 @@ from hookrow.receiver import manual
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, parse_entry
 from hookrow.statistics import Statistics, search
-from hookrow.stores import State, Store
+from hookrow.stores import State, Store, WrongMapping
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.log_operations import with_bodies
 
@@ -207,7 +207,10 @@ def find_effects(
 
     Returns None if its body cannot be replayed.
     """
-    arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
+    try:
+        arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
+    except WrongMapping as error:
+        return str(error)
     if not arrivals:
         return None
     with store.reading() as reading:

@@ -16,7 +16,7 @@ from hookrow.stores.sql.columns import regclass
 from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.hours import Hours
 from hookrow.stores.sql.keys import described, effect, keys, undeclarable_keys
-from hookrow.stores.sql.mapping_record import REMEDY, mapping_difference
+from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
@@ -162,7 +162,9 @@ def _wrong_clock(database: Database, _: Queries) -> Iterator[str]:
 
 
 def _other_mapping(database: Database, queries: Queries) -> Iterator[str]:
-    if difference := mapping_difference(database, queries.schema):
+    if queries.schema.log is None:
+        return
+    if difference := MappingRecord(database, queries).difference():
         yield f"{difference} {REMEDY}"
 
 

@@ -53,10 +53,10 @@ class DjangoStore(SQLStore):
         """
         return None if connections[self.using].in_atomic_block else super().time()
 
-    def _record_mapping(self) -> None:
+    def claim_log(self) -> None:
         """Record the mapping, except in a transaction of the project, which may wait for rows."""
         if not connections[self.using].in_atomic_block:
-            super()._record_mapping()
+            super().claim_log()
 
     def _verify(self) -> Queries:
         super()._verify()

@@ -19,7 +19,7 @@ from hookrow.receiver.clock import utc_now
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
 from hookrow.receiver.spool import Spool, SpoolEntry
-from hookrow.stores import Store, StoreError
+from hookrow.stores import Store, StoreError, WrongMapping
 
 log = logging.getLogger("hookrow")
 
@@ -28,6 +28,10 @@ DRAIN_EVERY = 2.0
 
 REST = 10.0
 """In seconds; the pause after a drain that left entries in the spool."""
+
+WRONG_MAPPING_REST = 60.0
+"""Seconds to wait if the log was written under another mapping, until it is compared again, and
+between two reports of entries of the spool that arrived under another mapping."""
 
 FAILING = 5.0
 """In seconds; a drain that has recorded nothing for this long stops.
@@ -69,7 +73,7 @@ class Drain:
         self._replay = partial(replay, store, bodies=bodies, clock=clock)
         self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=clock)
         self._swept = swept
-        self._resting_until = 0.0
+        self._resting_until = self._others_at = 0.0
         self._stopped_at = 0
         self._recorded_at = 0.0
         self._error: StoreError | None = None
@@ -79,13 +83,32 @@ class Drain:
 
         Raises a `StoreError` or one of `spool.SPOOL_ERRORS` if it stops early.
         """
+        if monotonic() > self._others_at:
+            self._others_at = monotonic() + WRONG_MAPPING_REST
+            self._report_others()
         if monotonic() < self._resting_until or not self._spool.after(0, limit=1):
             return
         with self._store.transaction():
             pass  # raises if the database is still unavailable
+        try:
+            self._store.check_mapping()
+        except WrongMapping:
+            self._resting_until = monotonic() + WRONG_MAPPING_REST
+            raise
         with self._spool.drained() as alone:
             if alone:
                 self._drain()
+
+    def _report_others(self) -> None:
+        """Log a warning if the spool has entries that arrived under another mapping."""
+        number, mapping = self._spool.others()
+        if number:
+            log.warning(
+                "The spool has %d notifications that arrived for other tables, or with another "
+                "`where`, so they wait for a receiver with that mapping: %s",
+                number,
+                mapping,
+            )
 
     def _drain(self) -> None:
         """Record all groups, beginning where the last call stopped.

@@ -93,7 +93,7 @@ class Receiver:
         hooks = {kind: hook for kind, hook in given.items() if hook is not None}
         self._hooks = Hooks(hooks)
         self._observer = None if observer is None else Observers(observer)
-        opened = open_spool(spool)
+        opened = open_spool(spool, store)
         needs_outcomes = hooks or type(self).on_outcome is not Receiver.on_outcome
         self._responder = Responder(
             store,

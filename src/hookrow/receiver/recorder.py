@@ -65,6 +65,7 @@ def record(
     added to the log, if there is one, with or without their `bodies`, and with the time of the
     `clock`. Raises a `StoreError` if the transaction fails and changes nothing.
     """
+    store.claim_log()
     begin = store.transaction(skip_locked=skip_locked, checked=checked)
     with _one_large(arrivals), begin as transaction:
         rows = transaction.find(lookup_keys(arrivals))
@@ -91,6 +92,7 @@ def keep_failed(
     with _one_large(arrivals):
         failed = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
         if failed:
+            store.claim_log()
             with store.transaction() as transaction:
                 transaction.write((), failed)
     return outcomes

@@ -82,12 +82,20 @@ def parse_entry(entry: StoredEntry, parser: BodyParser) -> Part | None:
 
 
 def arrivals_of(
-    store: Store, entries: Iterable[StoredEntry], parser: BodyParser, now: datetime
+    store: Store,
+    entries: Iterable[StoredEntry],
+    parser: BodyParser,
+    now: datetime,
+    *,
+    any_mapping: bool = False,
 ) -> list[Arrival]:
     """Return the arrivals of log entries at a store, to be recorded now.
 
-    Those without a readable body are omitted.
+    Those without a readable body are omitted. Raises a `StoreError`: `WrongMapping` if the log was
+    written under another mapping, unless `any_mapping` is right because the user accepts it.
     """
+    if not any_mapping:
+        store.check_mapping()
     return [
         Arrival(
             part.notification,

@@ -61,6 +61,7 @@ class ParkedRetry:
 
         Raises a `StoreError`; the notifications taken before the error become due again later.
         """
+        self._store.check_mapping()  # before an entry is taken and its next retry postponed
         recorded = taken = 0
         while taken < MOST:
             due = self._log.due(
@@ -101,6 +102,7 @@ class ParkedRetry:
         return [None]
 
     def _retry(self, message_ids: Sequence[str]) -> int:
+        self._store.check_mapping()
         return sum(
             self._record(entries)
             for start in range(0, len(message_ids), GROUP)

@@ -32,27 +32,37 @@ SHORTEST_WAIT = 0.3
 
 _APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
 
-_VERSION = 2
-"""The version of the table, in SQLite's `user_version`; version 1 and 0 have no `trace_id`."""
+_VERSION = 3
+"""The version of the table, in SQLite's `user_version`; versions 1 and 0 have no `trace_id`, and
+these and version 2 no `mapping`."""
 
 _PAGE = 4096
 
 _TABLE = """
-CREATE TABLE arrivals (
+CREATE TABLE {} (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    fingerprint BLOB NOT NULL UNIQUE,
+    fingerprint BLOB NOT NULL,
     body BLOB NOT NULL,
     attempts INTEGER NOT NULL,
     received_at TEXT NOT NULL,
     last_received_at TEXT NOT NULL,
-    trace_id TEXT
+    trace_id TEXT,
+    mapping TEXT NOT NULL,
+    UNIQUE (fingerprint, mapping)
 )
+"""
+"""The columns; `mapping` is the key of the store's mapping, empty if it is not known."""
+
+_COPY = """
+INSERT INTO upgraded
+SELECT id, fingerprint, body, attempts, received_at, last_received_at, {}, '' FROM arrivals
 """
 
 _PUT = """
-INSERT INTO arrivals (fingerprint, body, attempts, received_at, last_received_at, trace_id)
-VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (fingerprint) DO UPDATE SET
+INSERT INTO arrivals
+    (fingerprint, body, attempts, received_at, last_received_at, trace_id, mapping)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (fingerprint, mapping) DO UPDATE SET
     attempts = attempts + excluded.attempts,
     received_at = min(received_at, excluded.received_at),
     last_received_at = max(last_received_at, excluded.last_received_at)
@@ -60,8 +70,10 @@ ON CONFLICT (fingerprint) DO UPDATE SET
 
 _AFTER = """
 SELECT id, fingerprint, body, attempts, trace_id, received_at, last_received_at FROM arrivals
-WHERE id > ? ORDER BY id LIMIT ?
+WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
 """
+
+_OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT IN (?, '')"
 
 _COUNT = "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?"
 
@@ -85,12 +97,17 @@ class SpoolEntry:
 class Spool:
     """A file of at most `limit` bytes with an entry for each distinct notification.
 
-    Only the file's owner can read it. Processes may share it. Raises `ConfigurationError` if the
-    file cannot be created or written. `count`, `after`, `take`, `remove` and `drained` raise one
-    of `SPOOL_ERRORS` if the file fails.
+    Only the file's owner can read it. Processes may share it. If their stores have different
+    mappings, whose key is `mapping`, each process takes its own entries out of it: the other
+    mapping may find other rows. Raises `ConfigurationError` if the file cannot be created or
+    written. `count`, `after`, `others`, `take`, `remove` and `drained` raise one of `SPOOL_ERRORS`
+    if the file fails.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, limit: int = LARGEST) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], mapping: str = "", *, limit: int = LARGEST
+    ) -> None:
+        self._mapping = mapping
         self._path = Path(path).absolute()  # the process may change its directory
         self._limit = limit
         try:
@@ -106,7 +123,8 @@ class Spool:
         """Write the arrivals to the disk. Never raises: a failure is logged."""
         try:
             with self._open() as connection:
-                connection.executemany(_PUT, [_row(arrival) for arrival in arrivals])
+                rows = [(*_row(arrival), self._mapping) for arrival in arrivals]
+                connection.executemany(_PUT, rows)
         except SPOOL_ERRORS as error:
             if _is_full(error) and len(arrivals) > 1:  # some may fit
                 half = len(arrivals) // 2
@@ -131,12 +149,18 @@ class Spool:
         Returns fewer if their text might be larger than `LARGEST_GROUP`.
         """
         with self._open() as connection:
-            rows = connection.execute(_AFTER, (last, limit))
+            rows = connection.execute(_AFTER, (self._mapping, last, limit))
             group = leading(rows, lambda row: TEXT_PER_BYTE * len(row[2]), most=limit)
             return [
                 SpoolEntry(*fields, *map(datetime.fromisoformat, (first, last)))
                 for *fields, first, last in group
             ]
+
+    def others(self) -> tuple[int, str]:
+        """Return the number of entries of other mappings, and the key of one of these."""
+        with self._open() as connection:
+            number, mapping = connection.execute(_OTHERS, (self._mapping,)).fetchone()
+            return number, mapping or ""
 
     def take(self, entries: Sequence[SpoolEntry]) -> None:
         """Subtract the attempts of entries, which the log counts next."""
@@ -205,9 +229,13 @@ class Spool:
                     f"{self._path} is another database, not a spool: choose a separate file."
                 )
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(_TABLE)
+            connection.execute(_TABLE.format("arrivals"))
         elif _version(connection) < _VERSION:
-            connection.execute("ALTER TABLE arrivals ADD COLUMN trace_id TEXT")
+            connection.execute(_TABLE.format("upgraded"))
+            trace_id = "trace_id" if _version(connection) == _VERSION - 1 else "NULL"
+            connection.execute(_COPY.format(trace_id))
+            connection.execute("DROP TABLE arrivals")
+            connection.execute("ALTER TABLE upgraded RENAME TO arrivals")
         elif _version(connection) > _VERSION:
             raise ConfigurationError(
                 f"{self._path} was written by a newer version of hookrow: upgrade hookrow, or "

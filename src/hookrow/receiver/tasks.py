@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from hookrow.receiver.spool import Spool
 
 
-def open_spool(path: str | PathLike[str] | None) -> Spool | None:
-    """Return the spool at the path, if there is one. Raises `ConfigurationError`."""
+def open_spool(path: str | PathLike[str] | None, store: Store) -> Spool | None:
+    """Return the spool of a store at the path, if there is one. Raises `ConfigurationError`."""
     if path is None:
         return None
     from hookrow.receiver.spool import Spool  # noqa: PLC0415 - see the module's docstring
 
-    return Spool(path)
+    return Spool(path, store.mapping_key)
 
 
 def drain_task(

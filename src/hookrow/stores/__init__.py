@@ -45,6 +45,10 @@ class Locked(StoreError):
     """A row stayed locked for too long; the others may be saved without it."""
 
 
+class WrongMapping(StoreError):
+    """The log was written under another mapping, which may find other rows. Nothing is replayed."""
+
+
 class Unchanged(StoreError):
     """The database neither locked nor changed a row that was found, although its guard holds.
 
@@ -133,6 +137,19 @@ class Store(Protocol):
 
     def reading(self) -> AbstractContextManager[Reading]:
         """Open a read-only view for the block. Raises a `StoreError`, including from within."""
+
+    @property
+    def mapping_key(self) -> str:
+        """Identifies the tables, and the conditions that hide their rows, in the spool."""
+
+    def claim_log(self) -> None:
+        """Note, about once a minute, that the log is written under this mapping. Never raises."""
+
+    def check_mapping(self) -> None:
+        """Raise `WrongMapping` if the log was also, or only, written under another mapping.
+
+        Raises a `StoreError`.
+        """
 
     def time(self) -> datetime | None:
         """Return the time of the database's clock, in UTC, or None if it has none of its own.

@@ -90,6 +90,17 @@ class MemoryStore:
                 transaction.rollback()
                 raise
 
+    @property
+    def mapping_key(self) -> str:
+        """An empty text: there are no tables."""
+        return ""
+
+    def claim_log(self) -> None:
+        """Do nothing: no other store has this log."""
+
+    def check_mapping(self) -> None:
+        """Do nothing, as above."""
+
     def time(self) -> None:
         """Return None: the clock is the process's."""
 

@@ -1,142 +1,195 @@
-"""The record of the tables that the log was written for, in the table hookrow_meta.
+"""The record of the mappings under which the log was written, in the table hookrow_meta.
 
-It consists of the database's own names for the roles' tables, so it does not depend on how the
-mapping was configured. A different mapping is reported but not rejected, because hosts rename
-tables; only `hookrow replay` refuses to run under it.
+A mapping consists of the database's own names for the roles' tables, so it does not depend on how
+it was configured, and of the conditions (`where`) that hide rows. Two mappings may find different
+rows for one notification: if the receiver of one tenant refuses a complaint, another tenant's
+receiver may find a person with the same email. Therefore, nothing is retried or replayed under a
+mapping other than the log's, nor if the log has several. Notifications that arrive are recorded all
+the same, because hosts rename tables.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
-from hookrow.core.schema import Schema
+from hookrow.core.schema import Scalar, Schema
+from hookrow.stores import SchemaChanged, Unavailable
 from hookrow.stores.sql.columns import own_name
 from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import limited_to
 
 log = logging.getLogger("hookrow")
 
 NAME = "mapping"
-"""The name of the record in hookrow_meta. Its value is a JSON object: the tables by role."""
+"""The name of the record in hookrow_meta. Its value is a JSON array of mappings."""
 
 REMEDY = (
-    "Correct the mapping or, if it is right, run `hookrow replay --accept-mapping`, with --config, "
-    "--app or --database-url if you use them."
+    "Nothing in the log is retried or replayed until you correct the mapping or, if it is right, "
+    "run `hookrow replay --accept-mapping`, with --config, --app or --database-url if you use "
+    "them. Receivers with different mappings need a log each, in a database schema of its own."
 )
 """How to continue under a different mapping."""
 
 SECONDS = 1.0
-"""The time limit for writing the record: the responses of the first group wait for it."""
+"""Seconds that writing the record may take: the responses of a group wait for it."""
 
 
-def record_mapping(database: Database, schema: Schema) -> None:
-    """Record the mapping, or log a warning if a different one is recorded already.
+class MappedRole(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A role's table, by the database's own name, and the values of columns that select its rows.
 
-    Never raises: the notifications, which are committed by then, do not depend on the record. If
-    several processes call this at the same time, the first one records the mapping.
+    None stands for null.
     """
-    try:
-        with limited_to(SECONDS):
-            with database.reading() as connection:
-                present = mapped_tables(connection, database, schema)
-                former = _recorded_tables(connection, database, schema)
-            if former is None and present is not None:
-                with database.transaction() as connection:
-                    _save(connection, database, schema, present, "DO NOTHING")
-    except Exception as error:  # noqa: BLE001 - a missing table or privilege, or no time
-        log.warning(
-            "The mapping is not recorded in %s: %s", schema.beside_log("hookrow_meta"), error
+
+    table: str
+    where: Mapping[str, Scalar] = {}
+
+    def __str__(self) -> str:
+        """Describe the role, for a sentence."""
+        if not self.where:
+            return self.table
+        return f"{self.table} where {msgspec.json.encode(self.where).decode()}"
+
+
+MappedTables: TypeAlias = Mapping[str, MappedRole]
+"""A mapping: the tables by role."""
+
+
+class MappingRecord:
+    """The record beside the log of a schema, whose SQL is `queries`.
+
+    If several processes add their mappings at the same time, it has all of them. The methods may
+    raise a `StoreError`.
+    """
+
+    def __init__(self, database: Database, queries: Queries) -> None:
+        self._database, self._queries = database, queries
+        self._schema = queries.schema
+        self._table = database.dialect.table(self._schema.beside_log("hookrow_meta"))
+
+    def claim(self) -> bool:
+        """Add the present mapping, and log a warning if the record has others.
+
+        Returns False if the database is not available now. Never raises: notifications do not
+        depend on the record, whose table may be missing.
+        """
+        try:
+            with limited_to(SECONDS):
+                present = self._present()
+                if present is None:
+                    return False
+                recorded = self._read_first()
+                if present not in recorded:
+                    recorded = self._add(present)
+        except Exception as error:  # noqa: BLE001 - a missing table or privilege, or no time
+            if isinstance(error, Unavailable) and not isinstance(error, SchemaChanged):
+                return False
+            log.warning(
+                "The mapping is not recorded in %s: %s",
+                self._schema.beside_log("hookrow_meta"),
+                error,
+            )
+            return True
+        if difference := _describe_difference(recorded, present):
+            log.warning(f"{difference} {REMEDY}")
+        return True
+
+    def difference(self) -> str | None:
+        """Return a sentence that describes how the record differs from the mapping, or None."""
+        return _describe_difference(self._read_first(), self._present())
+
+    def accept(self) -> str:
+        """Replace the record with the present mapping; return its tables by role, as text.
+
+        The tables must exist.
+        """
+        present = self._present() or {}
+        with self._database.transaction() as connection:
+            self._write(connection, [present])
+        return _format(present, present)
+
+    def _present(self) -> MappedTables | None:
+        """Return the present mapping; None if one of its tables does not exist."""
+        with self._database.reading() as connection:
+            return mapped_tables(connection, self._database, self._queries)
+
+    def _read_first(self) -> Sequence[MappedTables]:
+        with self._database.reading() as connection:
+            return self._read(connection)
+
+    def _add(self, present: MappedTables) -> Sequence[MappedTables]:
+        """Add the present mapping to the record, whose row is locked meanwhile."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                f"INSERT INTO {self._table} (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                [NAME, "[]"],
+            )
+            lock = " FOR UPDATE" if self._database.dialect.locks_rows else ""
+            recorded = self._read(connection, lock)
+            if present not in recorded:
+                recorded = [*recorded, present]
+                self._write(connection, recorded)
+        return recorded
+
+    def _read(self, connection: Connection, lock: str = "") -> Sequence[MappedTables]:
+        """Return the recorded mappings. An unreadable record is read as one without tables."""
+        sql = f"SELECT value FROM {self._table} WHERE name = %s{lock}"
+        for (value,) in connection.fetch(sql, [NAME]):
+            try:
+                return msgspec.json.decode(value, type=list[dict[str, MappedRole]])
+            except (msgspec.DecodeError, UnicodeError):
+                return [{}]
+        return []
+
+    def _write(self, connection: Connection, mappings: Sequence[MappedTables]) -> None:
+        connection.execute(
+            f"INSERT INTO {self._table} (name, value) VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            [NAME, msgspec.json.encode(mappings).decode()],
         )
-        return
-    if difference := _describe_difference(former, present):
-        log.warning(f"{difference} {REMEDY}")
-
-
-def mapping_difference(database: Database, schema: Schema) -> str | None:
-    """Return a sentence that describes how the mapping differs from the record, or None.
-
-    Raises a `StoreError`.
-    """
-    if schema.log is None:
-        return None
-    with database.reading() as connection:
-        present = mapped_tables(connection, database, schema)
-        return _describe_difference(_recorded_tables(connection, database, schema), present)
-
-
-def accept_mapping(database: Database, schema: Schema) -> str:
-    """Replace the record with the present mapping; return its tables by role, as text.
-
-    Raises a `StoreError`. The tables must exist.
-    """
-    with database.transaction() as connection:
-        present = mapped_tables(connection, database, schema) or {}
-        _save(connection, database, schema, present, "DO UPDATE SET value = excluded.value")
-    return _format(present, present)
 
 
 def mapped_tables(
-    connection: Connection, database: Database, schema: Schema
-) -> Mapping[str, str] | None:
-    """Return the database's own name for each role's table; None if one does not exist."""
-    names = {
-        role: own_name(connection, database.dialect, each.table)
-        for role, each in schema.roles.items()
-    }
-    named = {role: table for role, table in names.items() if table is not None}
-    return named if len(named) == len(names) else None
+    connection: Connection, database: Database, queries: Queries
+) -> MappedTables | None:
+    """Return the database's own names for the roles' tables; None if one does not exist."""
+    mapped: dict[str, MappedRole] = {}
+    for name, role in queries.schema.roles.items():
+        table = own_name(connection, database.dialect, role.table)
+        if table is None:
+            return None
+        mapped[name] = MappedRole(table, queries.selecting(name))
+    return mapped
 
 
-def _save(
-    connection: Connection,
-    database: Database,
-    schema: Schema,
-    tables: Mapping[str, str],
-    conflict: str,
-) -> None:
-    """Write the record; `conflict` is the SQL for a record that exists."""
-    connection.execute(
-        f"INSERT INTO {_meta(database, schema)} (name, value) VALUES (%s, %s) "
-        f"ON CONFLICT (name) {conflict}",
-        [NAME, msgspec.json.encode(tables).decode()],
-    )
-
-
-def _recorded_tables(
-    connection: Connection, database: Database, schema: Schema
-) -> Mapping[str, str] | None:
-    """Return the recorded tables by role; None if there is no record.
-
-    An unreadable record is read as one without tables.
-    """
-    sql = f"SELECT value FROM {_meta(database, schema)} WHERE name = %s"
-    for (value,) in connection.fetch(sql, [NAME]):
-        with suppress(msgspec.DecodeError):
-            return msgspec.json.decode(value, type=dict[str, str])
-        return {}
-    return None
+def describe_mapping(schema: Schema) -> str:
+    """Return a text that is the same for equal tables and conditions, as the schema names them."""
+    roles = {name: MappedRole(each.table, each.where) for name, each in schema.roles.items()}
+    return msgspec.json.encode(roles, order="sorted").decode()
 
 
 def _describe_difference(
-    former: Mapping[str, str] | None, present: Mapping[str, str] | None
+    recorded: Sequence[MappedTables], present: MappedTables | None
 ) -> str | None:
-    """Return a sentence that names the tables that differ; None if all are the same."""
-    if former is None or present is None or former == present:
+    """Return a sentence that names the roles that differ; None if all mappings are the same."""
+    others = [each for each in recorded if each != present]
+    if present is None or not others:
         return None
-    changed = [role for role in {**former, **present} if former.get(role) != present.get(role)]
+    changed = [
+        role
+        for role in {**others[0], **present}
+        if any(each.get(role) != present.get(role) for each in others)
+    ]
+    formatted = "; or ".join(_format(each, changed) for each in others)
     return (
         "The log was written for tables other than those mapped now: "
-        f"{_format(former, changed)}; now {_format(present, changed)}."
+        f"{formatted}; now {_format(present, changed)}."
     )
 
 
-def _format(tables: Mapping[str, str], roles: Iterable[str]) -> str:
+def _format(tables: MappedTables, roles: Iterable[str]) -> str:
     return ", ".join(f"{role} in {tables.get(role, 'no table')}" for role in roles)
-
-
-def _meta(database: Database, schema: Schema) -> str:
-    return database.dialect.table(schema.beside_log("hookrow_meta"))

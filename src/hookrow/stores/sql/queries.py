@@ -142,9 +142,12 @@ class Queries:
 
     def equals(self, column: Column, value: Scalar) -> str:
         """Return the rest of a condition of `where`, to follow the column."""
-        if value is None or (value is False and column.kind != "boolean"):
-            return "IS NULL"
-        return f"= {self.dialect.literal(value)}"
+        selected = _selected(column, value)
+        return "IS NULL" if selected is None else f"= {self.dialect.literal(selected)}"
+
+    def selecting(self, role: str) -> Mapping[str, Scalar]:
+        """Return the values of columns that select the rows of a role; None stands for null."""
+        return {column.name: _selected(column, value) for column, value in self.hiding[role]}
 
     def value(self, name: str) -> str:
         """Return the SQL of a named parameter in a row of values."""
@@ -258,3 +261,8 @@ class Queries:
         skip = " SKIP LOCKED" if skip_locked else ""
         lock = f" ORDER BY {order} FOR NO KEY UPDATE OF {ALIASES[role]}{skip}"
         return Statement(keyed, rest=lock, role=role, returning="", is_lock=True)
+
+
+def _selected(column: Column, value: Scalar) -> Scalar:
+    """Return the value of a condition: False also means null, unless the column is boolean."""
+    return None if value is False and column.kind != "boolean" else value

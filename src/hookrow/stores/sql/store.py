@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from hookrow.core.optional import recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.stores import Rejected, SchemaChanged, Unavailable
+from hookrow.stores import Rejected, SchemaChanged, StoreError, Unavailable, WrongMapping
 from hookrow.stores.change_dates import warn_of_undated
 from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.log import SQLLog
-from hookrow.stores.sql.mapping_record import record_mapping
+from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, describe_mapping
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.suppressions import SQLSuppressions
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
 log = logging.getLogger("hookrow")
+
+CLAIM_EVERY = 60.0
+"""Seconds between two additions to the log's record, because a user may have replaced it."""
 
 VERIFY_EVERY = 1.0
 """In seconds; the shortest interval between two verifications of tables that do not fit."""
@@ -46,6 +50,7 @@ class SQLStore:
     """
 
     _queries: Queries | None
+    _claim_at: float
 
     def __init__(
         self,
@@ -71,8 +76,6 @@ class SQLStore:
                 )
                 yield transaction
                 transaction.end()
-            if transaction.has_entries and not self._mapping_recorded:
-                self._record_mapping()
         except SchemaChanged as error:
             self.database.close()  # a trigger may have changed the settings of its session
             self._queries = None
@@ -90,6 +93,25 @@ class SQLStore:
             self._queries = None
             raise
 
+    def claim_log(self) -> None:
+        """Add the mapping to the log's record, in a transaction of its own; see `Store`."""
+        if monotonic() < self._claim_at:
+            return
+        try:
+            queries = self._verified()
+        except StoreError:
+            return  # the transaction that follows raises it
+        if MappingRecord(self.database, queries).claim():
+            self._claim_at = monotonic() + CLAIM_EVERY
+
+    def check_mapping(self) -> None:
+        """Compare the mapping with the log's record; see `Store`."""
+        if self.schema.log is None:
+            return
+        with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
+            if difference := MappingRecord(self.database, self._verified()).difference():
+                raise WrongMapping(f"{difference} {REMEDY}")
+
     def time(self) -> datetime | None:
         """Return the time of the server's clock; see `Store.time`."""
         return server_time(self.database)
@@ -104,15 +126,11 @@ class SQLStore:
         warn_of_undated(schema.undated)
         self._queries = None
         self._mismatch, self._refused_at = "", float("-inf")
-        self._mapping_recorded = schema.log is None
+        self.mapping_key = describe_mapping(schema)
+        self._claim_at = inf if schema.log is None else 0.0
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
         self.census = SQLCensus(database, self._verified)
         self.suppressions = SQLSuppressions(database, schema, self._verified)
-
-    def _record_mapping(self) -> None:
-        """Record once, in a separate transaction, which tables the log is written for."""
-        self._mapping_recorded = True
-        record_mapping(self.database, self.schema)
 
     def _verify(self) -> Queries:
         if missing := missing_file(self.database):

@@ -166,8 +166,6 @@ class SQLTransaction(SQLReading):
         super().__init__(connection, queries)
         self._begun, self._commits = not connection.autocommits, False
         self._skip_locked, self._checked = skip_locked, checked
-        self.has_entries = False
-        """Whether the transaction has added entries to the log."""
         self._pending: tuple[str, Sequence[Any]] | None = None
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
@@ -194,7 +192,6 @@ class SQLTransaction(SQLReading):
         single = queries.single_statement and is_single
         steps, guards = self._updates(changes, single=single)
         if entries and queries.log_insert is not None:
-            self.has_entries = True
             parameters = dialect.encode_entries(entries)
             many = not dialect.takes_rows
             steps.append(_Step(queries.log_insert, parameters, len(entries), many))
