@@ -260,7 +260,7 @@ class Queries:
         order = ", ".join(self.column(role, ours) for ours in KEYS[kind])
         skip = " SKIP LOCKED" if skip_locked else ""
         lock = f" ORDER BY {order} FOR NO KEY UPDATE OF {ALIASES[role]}{skip}"
-        return Statement(keyed, rest=lock, role=role, returning="", is_lock=True)
+        return Statement(keyed, rest=lock, kind=kind, returning="", is_lock=True)
 
 
 def _selected(column: Column, value: Scalar) -> Scalar:

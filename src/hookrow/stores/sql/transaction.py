@@ -132,7 +132,7 @@ class SQLReading:
         return self._queries.dialect.encode_rows(self._queries.conversions.keys(kind, keys))
 
 
-_NO_GUARDS: Mapping[Suppressible, set[str]] = MappingProxyType({})
+_NO_GUARDS: Mapping[Suppressible, Collection[str]] = MappingProxyType({})
 
 
 class _Step(NamedTuple):
@@ -186,17 +186,19 @@ class SQLTransaction(SQLReading):
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         """Lock and change the rows, and add the entries to the log."""
         queries, dialect = self._queries, self._queries.dialect
-        rows = {change.row for change in changes}
+        rows: Collection[RowId] = ()
+        if dialect.locks_rows or self._checked:
+            rows = {change.row for change in changes}
         # One statement cannot change a row twice.
         is_single = len(rows) == len(changes) and not self._pending and not self._checked
         single = queries.single_statement and is_single
-        steps, guards = self._updates(changes, single=single)
+        steps = self._updates(changes, single=single)
         if entries and queries.log_insert is not None:
             parameters = dialect.encode_entries(entries)
             many = not dialect.takes_rows
             steps.append(_Step(queries.log_insert, parameters, len(entries), many))
         if single:
-            locks = [step for _, step in self._locks(rows, guards)]
+            locks = [step for _, step in self._locks(rows, _guards(steps))]
             self._run_combined([*locks, *steps])
             return
         if self._pending or not self._begun:
@@ -301,7 +303,7 @@ class SQLTransaction(SQLReading):
         return dates
 
     def _locks(
-        self, rows: Collection[RowId], guards: Mapping[Suppressible, set[str]] = _NO_GUARDS
+        self, rows: Collection[RowId], guards: Mapping[Suppressible, Collection[str]] = _NO_GUARDS
     ) -> Iterator[tuple[Suppressible, _Step]]:
         if self._queries.dialect.locks_rows:
             for kind, keys in by_kind(rows).items():
@@ -313,38 +315,21 @@ class SQLTransaction(SQLReading):
                     )
                     yield kind, _Step(statement, self.keys(kind, keys), len(keys))
 
-    def _updates(
-        self, changes: Sequence[Change], *, single: bool
-    ) -> tuple[list[_Step], Mapping[Suppressible, set[str]]]:
-        """Return the statements that apply the changes, one for all changes of a form.
-
-        Also return the columns with which their guards compare, by kind of row.
-        """
+    def _updates(self, changes: Sequence[Change], *, single: bool) -> list[_Step]:
+        """Return the statements that apply the changes, one for all changes of a form."""
         dialect, steps = self._queries.dialect, []
-        forms: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
-        applied: defaultdict[Statement, list[Change]] = defaultdict(list)
-        guards: defaultdict[Suppressible, set[str]] = defaultdict(set)
+        forms: defaultdict[Statement, list[tuple[Sequence[Any], Change]]] = defaultdict(list)
         for change in changes:
             updates, values = self._writes(change, single=single)
             for update in updates:
-                forms[update.statement].append(update.parameters(values))
-                applied[update.statement].append(change)
-                if update.guards:
-                    guards[change.row[0]].update(update.guards)
+                forms[update.statement].append((update.parameters(values), change))
         # In a fixed order, because another order would be another statement to prepare. An INSERT
         # of dates precedes the UPDATE that depends on them.
         for statement in sorted(forms, key=attrgetter("text")):
-            given = forms[statement]
-            steps.append(
-                _Step(
-                    statement,
-                    dialect.encode_rows(given),
-                    len(given),
-                    not dialect.takes_rows,
-                    applied[statement],
-                )
-            )
-        return steps, guards
+            given, applied = zip(*forms[statement], strict=True)
+            rows = dialect.encode_rows(given)
+            steps.append(_Step(statement, rows, len(given), not dialect.takes_rows, applied))
+        return steps
 
     def _writes(
         self, change: Change, *, single: bool
@@ -379,6 +364,15 @@ class SQLTransaction(SQLReading):
         if kind in queries.dated_beside_log:
             values = {**values, "row_key": key_text([values[name] for name in named])}
         return values
+
+
+def _guards(steps: Sequence[_Step]) -> Mapping[Suppressible, Collection[str]]:
+    """Return the columns with which the guards of steps compare, by kind of row."""
+    guards: defaultdict[Suppressible, set[str]] = defaultdict(set)
+    for step in steps:
+        if step.statement.kind is not None and step.statement.guard:
+            guards[step.statement.kind].add(step.statement.guard)
+    return guards
 
 
 _NEW = {time: f"new_{time.value}" for time in EventTime}

@@ -35,7 +35,8 @@ class Statement:
     The text consists of a `head`, the relation `given` with the rows of parameters, if there is
     one, its conditions (`where`), after which a part gets one more condition, and the `rest`.
     `returning` is the clause by which other parts can count its rows, and `name` its name as a
-    part if others refer to it. `role` is that of the table whose rows it locks or changes.
+    part if others refer to it. `kind` is that of the rows that it locks or changes, and `guard` the
+    column, by hookrow's name, with which their guard compares.
 
     `expected` is the query that counts the rows which it must lock or change, given the names of
     the relation `{given}` and of the part `{locked}` that has locked them. If it is empty, these
@@ -43,8 +44,8 @@ class Statement:
     """
 
     __slots__ = (
-        *("expected", "given", "head", "is_lock", "name", "rest", "returning", "role", "text"),
-        "where",
+        *("expected", "given", "guard", "head", "is_lock", "kind", "name", "rest", "returning"),
+        *("text", "where"),
     )
 
     def __init__(  # noqa: PLR0913 - keyword arguments, most with a default
@@ -53,7 +54,8 @@ class Statement:
         where: str = "",
         rest: str = "",
         *,
-        role: str = "",
+        kind: Suppressible | None = None,
+        guard: str = "",
         given: str = "",
         returning: str = " RETURNING 1",
         name: str = "",
@@ -61,7 +63,7 @@ class Statement:
         is_lock: bool = False,
     ) -> None:
         self.head, self.given, self.where, self.rest = head, given, where, rest
-        self.role, self.returning, self.name = role, returning, name
+        self.kind, self.guard, self.returning, self.name = kind, guard, returning, name
         self.expected, self.is_lock = expected, is_lock
         self.text = f"{head}{given}{where}{rest}"
 
@@ -70,16 +72,13 @@ class Update:
     """A statement that writes many rows.
 
     `names` are those of each row's parameters, in order; `parameters` returns the parameters of a
-    row from its values by name. `guards` are the columns, by hookrow's names, with which the guard
-    of the changes compares.
+    row from its values by name.
     """
 
-    __slots__ = ("guards", "names", "parameters", "statement")
+    __slots__ = ("names", "parameters", "statement")
 
-    def __init__(
-        self, statement: Statement, names: Sequence[str], guards: Sequence[str] = ()
-    ) -> None:
-        self.statement, self.names, self.guards = statement, names, guards
+    def __init__(self, statement: Statement, names: Sequence[str]) -> None:
+        self.statement, self.names = statement, names
         self.parameters: Callable[[Mapping[str, Any]], Sequence[Any]] = itemgetter(*names)
 
 
@@ -213,14 +212,15 @@ class Updates:
             statement = Statement(
                 f"UPDATE {table} AS {alias} SET {sets} FROM ",
                 f" WHERE {where}",
-                role=role,
+                kind=kind,
+                guard=guard if older else "",
                 given=rows,
                 expected=expected,
             )
-            return Update(statement, list(types), [guard] if older else ())
+            return Update(statement, list(types))
         last = [new[guard]] if older else more
         text = f"UPDATE {table} SET {sets} WHERE {where}"
-        return Update(Statement(text, role=role), [*new.values(), *keys.values(), *last])
+        return Update(Statement(text, kind=kind), [*new.values(), *keys.values(), *last])
 
 
 def _guard(old: str, older: str, new: str) -> str:
@@ -239,13 +239,13 @@ def _combined(statements: tuple[Statement, ...]) -> str:
     """
     parts: list[str] = []
     checks: list[str] = []
-    locks: dict[str, str] = {}
+    locks: dict[Suppressible | None, str] = {}
     previous = ""
     for number, each in enumerate(statements):
         name, given = each.name or f"hookrow_part_{number}", each.given
         if each.is_lock:
-            locks[each.role] = name
-        if each.given and each.expected:  # read twice
+            locks[each.kind] = name
+        if each.expected and "{given}" in each.expected:  # read twice
             given = f"hookrow_given_{number}"
             parts.append(f"{given} AS MATERIALIZED (SELECT * FROM {each.given})")
         wait = f" AND (SELECT count(*) FROM {previous}) >= 0" if previous else ""
@@ -253,7 +253,7 @@ def _combined(statements: tuple[Statement, ...]) -> str:
         text = f"{each.head}{relation}{each.where}{wait}{each.rest}{each.returning}"
         parts.append(f"{name} AS MATERIALIZED ({text})")
         if each.expected is not None:
-            locked = locks.get(each.role, "")
+            locked = locks.get(each.kind, "")
             expected = each.expected.format(given=given, locked=locked) or "%s"
             checks.append(f"(SELECT count(*) FROM {name}) = ({expected})")
         previous = name
