@@ -228,7 +228,7 @@ class SQLTransaction(SQLReading):
         if steps:
             sql = self._queries.updates.combined(tuple(step.statement for step in steps))
             parameters = [each for step in steps for each in step.parameters]
-            parameters += [step.size for step in steps if step.statement.expected == ""]
+            parameters += [step.size for step in steps if step.statement.expected is not None]
             self._pending = sql, parameters
             if self._begun:
                 self._flush()

@@ -40,7 +40,7 @@ class Statement:
 
     `expected` is the query that counts the rows which it must lock or change, given the names of
     the relation `{given}` and of the part `{locked}` that has locked them. If it is empty, these
-    are all rows that are given; None if any number is right.
+    are all rows that are given; if it is None, any number is right.
     """
 
     __slots__ = (
@@ -232,10 +232,9 @@ def _combined(statements: tuple[Statement, ...]) -> str:
 
     All parts see the rows as they were at its beginning, so no two may change the same row
     (PostgreSQL's manual, section 7.8.4). At its end, the numbers of rows that the parts have locked
-    and changed are compared with those that they must lock and change: with the parameters that
-    follow those of the parts, one for each part whose `expected` is empty, or with what the guards
-    of locked rows admit. If they differ, the division by zero rolls everything back, before the
-    commit.
+    and changed are compared with those that are given: the parameters that follow those of the
+    parts, one for each part whose `expected` is not None; or with what the guards of the locked rows
+    admit. If they differ, the division by zero rolls everything back, before the commit.
     """
     parts: list[str] = []
     checks: list[str] = []
@@ -253,8 +252,11 @@ def _combined(statements: tuple[Statement, ...]) -> str:
         text = f"{each.head}{relation}{each.where}{wait}{each.rest}{each.returning}"
         parts.append(f"{name} AS MATERIALIZED ({text})")
         if each.expected is not None:
-            locked = locks.get(each.kind, "")
-            expected = each.expected.format(given=given, locked=locked) or "%s"
-            checks.append(f"(SELECT count(*) FROM {name}) = ({expected})")
+            count = f"(SELECT count(*) FROM {name})"
+            check = f"{count} = %s"
+            if each.expected:  # which is evaluated only if a guard has refused a row
+                expected = each.expected.format(given=given, locked=locks.get(each.kind, ""))
+                check = f"({check} OR {count} = ({expected}))"
+            checks.append(check)
         previous = name
     return f"WITH {', '.join(parts)} SELECT 1 / CASE WHEN {' AND '.join(checks)} THEN 1 ELSE 0 END"
