@@ -4,8 +4,10 @@ A subclass supplies `home`. What depends on the columns that exist, or on rows t
 own tables forbid, is in classes of its own.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from uuid import UUID
@@ -14,7 +16,17 @@ import pytest
 from homes import OURS, SUPPRESSION, Home, Rows, SQLHome, columns_of
 
 from copying import replace
-from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Recorded, Refused, Suppressed
+from hookrow import (
+    Arrival,
+    Delivered,
+    Opened,
+    Outcome,
+    Postmark,
+    Reactivated,
+    Recorded,
+    Refused,
+    Suppressed,
+)
 from hookrow.core.notification import (
     Change,
     EventTime,
@@ -29,12 +41,18 @@ from hookrow.core.notification import (
 from hookrow.core.notification import Rows as Found
 from hookrow.core.rules import fold, lookup_keys
 from hookrow.core.schema import OTHERWISE
-from hookrow.receiver.recorder import GroupRecorder, record
+from hookrow.receiver.drain import Drain
+from hookrow.receiver.receiver import ArrivalReader
+from hookrow.receiver.recorder import GroupRecorder, keep_failed, record
 from hookrow.receiver.replay import dry_run
+from hookrow.receiver.retry import ParkedRetry
+from hookrow.receiver.spool import Spool
 from hookrow.stores import Store
 from hookrow.stores.census import ListCount, Undelivered
 from hookrow.stores.suppressions import Filter, Position, Span, find_causes
+from hookrow.testing import suppression
 from times import SECOND
+from wire import SECRET
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -526,6 +544,26 @@ class HostContract:
                 for name, column in columns.items()
             }
             assert set_ == {name: [number == 1, True] for name in columns}
+
+    @pytest.mark.parametrize("way", ["sweep", "drain"])
+    def test_equal_emails_later(self, home: Home, way: str, tmp_path: Path) -> None:
+        """A sweep and the draining of the spool find the same person."""
+        fill_two_tenants(home)
+        body = json.dumps(suppression(ADA, "t2", at=NOON)).encode()
+        parse = ArrivalReader(Postmark(SECRET)).parse
+        complaint = parse(body, datetime.now(UTC) - timedelta(hours=1))
+        log = home.store.log
+        assert log is not None
+        if way == "sweep":
+            keep_failed(home.store, [complaint], clock=lambda: complaint.received_at)
+            assert ParkedRetry(home.store, log, Postmark, lambda *_: None).retry_due() == 1
+        else:
+            spool = Spool(tmp_path / "spool.db", home.store.mapping_key)
+            spool.put([complaint])
+            Drain(spool, home.store, parse, lambda *_: None, bodies=True, swept=True)()
+            assert spool.count() == 0
+        suppressed = [row["suppressed_at"] for row in home.rows()["subscribers"]]
+        assert suppressed == [None, NOON]
 
     def test_equal_emails_in_a_dry_run(self, home: Home) -> None:
         """A dry run reports the same rows, and changes none."""

@@ -232,9 +232,9 @@ def _combined(statements: tuple[Statement, ...]) -> str:
 
     All parts see the rows as they were at its beginning, so no two may change the same row
     (PostgreSQL's manual, section 7.8.4). At its end, the numbers of rows that the parts have locked
-    and changed are compared with those that are given: the parameters that follow those of the
-    parts, one for each part whose `expected` is not None; or with what the guards of the locked rows
-    admit. If they differ, the division by zero rolls everything back, before the commit.
+    and changed are compared with those that are given (the parameters that follow those of the
+    parts, one for each part whose `expected` is not None), or with what the guards of the locked
+    rows admit. If they differ, the division by zero rolls everything back, before the commit.
     """
     parts: list[str] = []
     checks: list[str] = []
