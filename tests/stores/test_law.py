@@ -45,8 +45,9 @@ from hookrow import (
     Suppressed,
 )
 from hookrow.core.notification import Notification, Source
+from hookrow.receiver.clock import EVENTS, Clock
 from hookrow.receiver.recorder import record
-from times import SECOND
+from times import DAY, SECOND
 
 Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -152,6 +153,19 @@ def _arrivals(draw: st.DrawFn, kinds: st.SearchStrategy[Notification | None]) ->
 
 groups = st.lists(_arrivals(notifications), min_size=2, max_size=9)
 groups_with_optional = st.lists(_arrivals(recorded), min_size=2, max_size=9)
+
+
+def _at_noon(notification: Notification) -> Arrival:
+    return Arrival(notification, repr(notification).encode(), NOON)
+
+
+ahead = st.sampled_from([Delivered(ADA, "m-ada", NOON + (3 + n) * DAY) for n in range(3)])
+live_groups = st.builds(
+    lambda first, rest: [*map(_at_noon, [*first, *rest])],
+    st.lists(ahead, min_size=1, max_size=3),
+    st.lists(st.one_of(ahead, *_about([ADA, BEA], ["m-ada", "m-bea"])), min_size=1, max_size=6),
+)
+"""Groups that arrive at noon, and begin with events that seem to come from the future."""
 suppressions = st.one_of(
     st.just((None, None, None)),
     st.sampled_from([*product(TIMES, REASONS, MAYBE)]),
@@ -295,6 +309,33 @@ def test_dates_beside_the_log() -> None:
         for row in chain(*results[1][1].values()):
             row.pop("suppression_changed_at")
         assert results[0] == results[1]
+
+    claim()
+
+
+@pytest.mark.parametrize("schema", [OURS, UNDATED, FORGETFUL], ids=["dated", "beside", "undated"])
+def test_corrected_times(schema: Schema) -> None:
+    """The law holds if the times of arrival are corrected because the process's clock is slow.
+
+    The correction begins with the second event of a group that is dated days ahead.
+    """
+    home = MemoryHome(schema)
+
+    def results(world: World, group: Group, size: int) -> Results:
+        home.fill(**world)
+        clock = Clock(home.store)
+        clock.measure()
+        ahead = [Delivered(f"{number}@x", "m", NOON + 3 * DAY) for number in range(EVENTS - 2)]
+        clock.date([Arrival(each, b"{}", NOON) for each in ahead])
+        outcomes: list[Outcome] = []
+        for start in range(0, len(group), size):
+            outcomes += record(home.store, clock.date(group[start : start + size]))
+        return outcomes, home.rows(), timeless(home)
+
+    @settings(max_examples=EXAMPLES["memory"], deadline=None, database=None)
+    @given(worlds(twins=not schema.ours), live_groups, st.integers(2, 9))
+    def claim(world: World, group: Group, size: int) -> None:
+        assert results(world, group, size) == results(world, group, 1)
 
     claim()
 

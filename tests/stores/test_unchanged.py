@@ -220,6 +220,31 @@ def test_view_whose_trigger_ignores_some_rows(new_database: Callable[[str], str]
         assert [row["suppressed_at"] for row in rows] == [None, NOON, NOON]
 
 
+@pytest.mark.parametrize("place", ["sqlite", "postgres"])
+def test_key_of_a_view_that_is_not_unique(home: SQLHome, place: str) -> None:
+    """No index can prove the keys of a view; a notification that would change two rows fails."""
+    columns = "suppressed_at, suppression_reason, suppression_changed_at"
+    home.run(
+        "CREATE TABLE members (user_id integer, email text, "
+        "suppressed_at timestamp, suppression_reason text, suppression_changed_at timestamp)",
+        "INSERT INTO members (user_id, email) VALUES "
+        f"(1, '{ADA}'), (1, 'eve@example.com'), (2, '{BEA}')",
+        f"CREATE VIEW people AS SELECT user_id AS id, email, {columns} FROM members",
+    )
+    if place == "sqlite":
+        values = ", ".join(f"{name} = NEW.{name}" for name in columns.split(", "))
+        home.run(
+            "CREATE TRIGGER change INSTEAD OF UPDATE ON people BEGIN "
+            f"UPDATE members SET {values} WHERE user_id = NEW.id; END"
+        )
+    people = replace(OURS, subscribers=Role("people"))
+    group = live(*(Suppressed(each, None, NOON, "HardBounce") for each in (ADA, BEA)))
+    with closing(SQLStore(home.url, people)) as store:
+        assert statuses(insistent(store)(group)) == [503, 200]
+    suppressed = home.run("SELECT user_id FROM members WHERE suppressed_at IS NOT NULL")
+    assert suppressed == [(2,)]
+
+
 @pytest.mark.parametrize("place", ["sqlite", "postgres", "supplied-postgres"])
 def test_ignored_change_that_is_dated_beside_the_log(
     place: str, new_database: Callable[[str], str]

@@ -25,7 +25,7 @@ from hookrow.core.notification import (
 )
 from hookrow.core.rules import fold, is_ignored, subscription_keys
 from hookrow.core.schema import KEYS, TIMES
-from hookrow.stores import Conflict, State, Unchanged, by_kind, row_key
+from hookrow.stores import Conflict, Rejected, State, Unchanged, by_kind, row_key
 from hookrow.stores.change_dates import key_text
 from hookrow.stores.errors import failed_check, refuses_one_statement
 from hookrow.stores.sql.connections import Connection
@@ -87,11 +87,14 @@ class SQLReading:
         return {(list_, person) for list_, person in rows}
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read the columns that notifications set."""
+        """Read the columns that notifications set. Raises `Rejected` if a key is not unique."""
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
             width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
-            for row in self._fetch_keyed(kind, self._queries.state(kind), keys):
+            found = self._fetch_keyed(kind, self._queries.state(kind), keys)
+            if len(found) > len(keys):
+                raise Rejected(_NOT_UNIQUE.format(kind.value))
+            for row in found:
                 state = {
                     name: utc(value) if name in TIMES else value
                     for name, value in zip(names, row[width:], strict=True)
@@ -131,6 +134,9 @@ class SQLReading:
         """Return the parameters of a statement that selects rows by these keys."""
         return self._queries.dialect.encode_rows(self._queries.conversions.keys(kind, keys))
 
+
+_NOT_UNIQUE = "Several rows of the {} have one key, so one change would concern all of them."
+"""The error for the rows of a view, whose keys cannot be verified."""
 
 _NO_GUARDS: Mapping[Suppressible, Collection[str]] = MappingProxyType({})
 
@@ -205,6 +211,8 @@ class SQLTransaction(SQLReading):
             self._begin()
         for kind, step in self._locks(rows):
             locked = self._fetch_locked(kind, step)
+            if len(locked) > step.size:
+                raise Rejected(_NOT_UNIQUE.format(kind.value))
             if len(locked) < step.size and not self._checked:
                 raise Unchanged(f"A row of the {kind.value} could not be locked.")
         before = self.read(rows) if self._checked else {}
@@ -257,6 +265,8 @@ class SQLTransaction(SQLReading):
         """Run a step; if it changed fewer rows than it should, find out why, unless `checked`."""
         run = self._connection.execute_many if step.many else self._connection.execute
         count = run(step.statement.text, step.parameters)
+        if count > step.size and step.statement.kind is not None:
+            raise Rejected(_NOT_UNIQUE.format(step.statement.kind.value))
         if count >= step.size or step.statement.expected is None:
             return
         if not step.changes:
