@@ -72,7 +72,7 @@ class _Queued(_Admitted):
         )
 
     def submit(self, request: Request, loop: asyncio.AbstractEventLoop, reply: Reply) -> None:
-        self._writer.submit(_arrival(request), loop, reply)
+        self._writer.submit([_arrival(request)], loop, reply)
 
 
 def _arrival(request: Request) -> Arrival:

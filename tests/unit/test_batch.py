@@ -60,7 +60,7 @@ async def submit(batch: Writer, items: Iterable[int]) -> list[asyncio.Future[int
     for item in items:
         future = loop.create_future()
         with suppress(QueueFull):
-            batch.submit(item, loop, future.set_result)
+            batch.submit([item], loop, future.set_result)
             futures.append(future)
     await asyncio.sleep(0)  # the next iteration puts them on the queue
     return futures
@@ -143,16 +143,16 @@ def test_a_loop_is_woken_once_per_group(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", count)
     with closing(writer(gate)) as batch, ThreadPoolExecutor(4) as threads:
-        results: list[Future[Any]] = [threads.submit(batch.wait, 0)]
+        results: list[Future[Any]] = [threads.submit(batch.wait, [0])]
         assert gate.reached.wait(PATIENCE)
         results += [
             threads.submit(asyncio.run, submit_all(1, 2, 3)),
             threads.submit(asyncio.run, submit_all(4, 5)),
-            threads.submit(batch.wait, 6),
+            threads.submit(batch.wait, [6]),
         ]
         eventually(lambda: batch._queue.qsize() == 3)  # a loop queues its items later
         gate.opened.set()
-        assert [each.result(PATIENCE) for each in results] == [0, [10, 20, 30], [40, 50], 60]
+        assert [each.result(PATIENCE) for each in results] == [[0], [10, 20, 30], [40, 50], [60]]
     assert [sorted(group) for group in gate.groups] == [[0], [1, 2, 3, 4, 5, 6]]
     assert sorted(woken) == [2, 3]
 
@@ -170,7 +170,7 @@ async def test_at_the_deadline_items_get_the_fallback_and_their_group_continues(
         began = loop.time()
         futures += await submit(batch, [3])  # its deadline is later
         assert await asyncio.gather(*futures[:3]) == [FALLBACK] * 3
-        assert await asyncio.to_thread(batch.wait, 4) == FALLBACK
+        assert await asyncio.to_thread(batch.wait, [4]) == [FALLBACK]
         assert await futures[3] == FALLBACK
         gate.opened.set()
     assert list(late)[:3] == [0, 1, 2]
@@ -201,7 +201,7 @@ def test_the_timer_of_a_loop_is_set_to_the_next_deadline() -> None:
     with closing(writer(gate, deadline=1.0, on_late=late.append)) as batch:
         for item, now in enumerate((0.0, 0.25, 0.5)):
             loop.time.return_value = now
-            batch.submit(item, loop, lambda _: None)
+            batch.submit([item], loop, lambda _: None)
             hand_over, queue = loop.call_soon.call_args.args
             hand_over(queue)
         try:
@@ -224,8 +224,8 @@ async def test_an_exception_in_a_reply_affects_no_other_reply(
         gate.opened.clear() if reply == FALLBACK else gate.opened.set()
         with closing(writer(gate, deadline=deadline)) as batch:
             done = loop.create_future()
-            batch.submit(1, loop, lambda _: 1 / 0)
-            batch.submit(2, loop, done.set_result)
+            batch.submit([1], loop, lambda _: 1 / 0)
+            batch.submit([2], loop, done.set_result)
             assert await done == reply
             gate.opened.set()
     assert "A response could not be sent: ZeroDivisionError" in caplog.messages
@@ -238,7 +238,7 @@ def test_an_exception_in_the_work_is_logged_without_its_text(
         raise ValueError(f"secret {items}")
 
     with closing(writer(work)) as batch:
-        assert [batch.wait(1), batch.wait(2)] == [FALLBACK] * 2
+        assert [batch.wait([1]), batch.wait([2])] == [[FALLBACK]] * 2
     [message] = caplog.messages
     assert message.startswith("A group failed: a bug raised ValueError at")
     assert "test_batch.py" in message
@@ -249,19 +249,19 @@ def test_an_exception_in_the_work_is_logged_without_its_text(
 def test_the_next_item_replaces_a_thread_that_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gate, results = _Gate(opened=True), SimpleQueue[int]()
+    gate, results = _Gate(opened=True), SimpleQueue[list[int]]()
     with closing(writer(gate)) as batch:
         with monkeypatch.context() as patched:
             patched.setattr(batch, "_next_group", sys.exit)
-            first = Thread(target=lambda: results.put(batch.wait(1)))
+            first = Thread(target=lambda: results.put(batch.wait([1])))
             first.start()
             eventually(lambda: not batch._running and batch.waiting() == 1)
             ended = batch._thread
             assert ended is not None
             ended.join(PATIENCE)
-        assert batch.wait(2) == 20
+        assert batch.wait([2]) == [20]
         first.join(PATIENCE)
-        assert results.get_nowait() == 10
+        assert results.get_nowait() == [10]
     assert [item for group in gate.groups for item in group] == [1, 2]
 
 
@@ -274,10 +274,10 @@ def test_items_are_refused_if_no_thread_can_be_started(monkeypatch: pytest.Monke
         with monkeypatch.context() as patched:
             patched.setattr(Thread, "start", start)
             with pytest.raises(QueueFull):
-                batch.wait(1)
+                batch.wait([1])
             with pytest.raises(QueueFull):
                 batch.put(1)
-        assert batch.wait(2) == 20
+        assert batch.wait([2]) == [20]
     assert gate.groups == [[2]]
 
 
@@ -288,7 +288,7 @@ def test_items_of_a_closed_loop_are_written_without_a_reply() -> None:
         gate.reached.clear()
         asyncio.run(submit(batch, [1]))
         gate.opened.set()
-        assert batch.wait(2) == 20
+        assert batch.wait([2]) == [20]
 
         async def submit_three() -> list[int]:
             return await asyncio.gather(*await submit(batch, [3]))
@@ -302,7 +302,7 @@ def test_items_of_a_closed_loop_are_written_without_a_reply() -> None:
 async def test_close_writes_the_items_of_the_current_iteration() -> None:
     batch, loop = writer(_Gate(opened=True)), asyncio.get_running_loop()
     future: asyncio.Future[int] = loop.create_future()
-    batch.submit(1, loop, future.set_result)
+    batch.submit([1], loop, future.set_result)
     batch.close(PATIENCE)  # in the thread of the loop, before its next iteration
     assert await future == 10
 
@@ -313,12 +313,58 @@ def test_items_of_a_loop_that_closes_before_its_next_iteration_are_written() -> 
     with closing(writer(gate, backlog=1)) as batch:
         for item in range(3):
             loop = asyncio.new_event_loop()
-            batch.submit(item, loop, lambda _: None)  # its loop never runs
+            batch.submit([item], loop, lambda _: None)  # its loop never runs
             loop.close()
             with closing(asyncio.new_event_loop()) as other, suppress(QueueFull):
-                batch.submit(item, other, lambda _: None)
+                batch.submit([item], other, lambda _: None)
             eventually(lambda: batch.waiting() == 0)
     assert gate.groups == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize(
+    "limit", [{"backlog": 3}, {"size": lambda _: 1, "capacity": 3}], ids=["backlog", "capacity"]
+)
+@pytest.mark.anyio
+async def test_items_that_arrive_together_are_accepted_together(limit: dict[str, Any]) -> None:
+    """They are accepted or not as a whole and, if they exceed a limit, when no others wait."""
+    gate, loop = _Gate(), asyncio.get_running_loop()
+    results: list[int] = []
+    ended = asyncio.Event()
+
+    def reply(result: int) -> None:
+        results.append(result)
+        if len(results) == 3:
+            ended.set()
+
+    with closing(writer(gate, group=9, **limit)) as batch:
+        first = await hold(batch, gate)
+        batch.submit([1, 2], loop, reply)
+        for wait in (False, True):
+            with pytest.raises(QueueFull):
+                batch.wait([8, 9]) if wait else batch.submit([8, 9], loop, reply)
+        assert batch.waiting() == 2
+        batch.submit([3], loop, reply)
+        gate.opened.set()
+        await first
+        await ended.wait()
+        assert await asyncio.to_thread(batch.wait, [4, 5, 6, 7]) == [40, 50, 60, 70]
+        assert (results, batch.waiting()) == ([10, 20, 30], 0)
+    assert gate.groups == [[0], [1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_items_that_wait_together_share_a_group_and_a_deadline() -> None:
+    """The items that have no result by then get the fallback; the others keep theirs."""
+    late: list[int] = []
+    gate = _Gate()
+    with closing(writer(gate, group=2, deadline=0.05, on_late=late.append)) as batch:
+        with ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(batch.wait, [1, 2, 3, 4])
+            assert gate.reached.wait(PATIENCE)
+            assert waiting.result(PATIENCE) == [FALLBACK] * 4
+        gate.opened.set()
+        assert batch.wait([5, 6]) == [50, 60]
+    assert late == [1, 2, 3, 4]
+    assert gate.groups == [[1, 2], [3, 4], [5, 6]]
 
 
 def test_take_rest_empties_the_queue() -> None:
@@ -343,7 +389,7 @@ async def test_close_waits_for_the_queue() -> None:
     batch.close(0.01)
     assert not any(future.done() for future in futures)
     with pytest.raises(QueueFull):
-        batch.wait(6)
+        batch.wait([6])
     gate.opened.set()
     batch.close()
     assert await asyncio.gather(*futures) == [0, 10, 20, 30, 40, 50]
@@ -397,12 +443,12 @@ def test_close_may_be_called_without_items_twice_and_by_the_work() -> None:
         return items
 
     used = writer(work)
-    assert used.wait(1) == 1
+    assert used.wait([1]) == [1]
     for batch in (unused, used):
         batch.close()
         batch.close()
         with pytest.raises(QueueFull):
-            batch.wait(2)
+            batch.wait([2])
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -419,12 +465,12 @@ async def test_a_child_process_has_its_own_lock_queue_and_thread() -> None:
     loop = asyncio.get_running_loop()
     first: asyncio.Future[tuple[int, int]] = loop.create_future()
     with closing(batch):
-        batch.submit(1, loop, first.set_result)
+        batch.submit([1], loop, first.set_result)
         with batch._lock:
             child = os.fork()
         if child == 0:
             try:
-                same = batch.wait(2) == (os.getpid(), 2)
+                same = batch.wait([2]) == [(os.getpid(), 2)]
                 os._exit(0 if same and not batch.waiting() and not batch._loops else 1)
             finally:
                 os._exit(2)

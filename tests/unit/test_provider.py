@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +29,7 @@ from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.receiver.responder import combine
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores.memory import MemoryStore
-from wire import post_together
+from wire import PATIENCE, eventually, post_together
 
 IGNORED = plain(200, "Ignored")
 
@@ -157,6 +158,40 @@ def test_an_event_that_changed_between_two_attempts_is_the_same() -> None:
     [entry] = database.logged()
     assert (entry.attempts, entry.body) == (2, json.dumps(event("ada", attempt=1)))
     assert body_of(entry) == encode(event("ada", attempt=1))
+
+
+@every_host
+def test_the_events_of_a_request_share_their_commits(post: Post) -> None:
+    """A request with more events than a group, or even than the backlog, takes few commits."""
+    names = [f"s{number}" for number in range(1000)]
+    database = people(*names)
+    with closing(Receiver(Courier(), database, backlog=300, deadline=PATIENCE)) as receiver:
+        body = json.dumps([*map(event, names)]).encode() + b"!"
+        assert post(receiver, Request(head(), body)).status == 200
+    assert all("delivered_at" in row for row in database.dispatches.values())
+    assert len(database.begun) <= 5
+
+
+def test_a_request_that_does_not_fit_is_refused_as_a_whole() -> None:
+    """None of its events is recorded, and the provider sends all of them again."""
+    database = people("ada", "bea", "carl")
+    database.opened.clear()
+
+    def send(*names: str) -> Response:
+        return receiver(Request(head(), json.dumps([*map(event, names)]).encode() + b"!"))
+
+    with (
+        closing(Receiver(Courier(), database, backlog=2, deadline=PATIENCE)) as receiver,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        recording = threads.submit(send, "ada")
+        assert database.reached.wait(PATIENCE)
+        waiting = threads.submit(send, "ada")
+        eventually(lambda: receiver._writers[0].waiting() == 1)
+        assert send("bea", "carl").status == 503
+        database.opened.set()
+        assert [each.result(PATIENCE).status for each in (recording, waiting)] == [200, 200]
+    assert "delivered_at" not in database.dispatches[2]
 
 
 def test_entries_of_another_provider_are_not_retried() -> None:

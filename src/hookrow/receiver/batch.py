@@ -10,8 +10,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -62,8 +64,10 @@ class BatchWriter(Generic[T, R]):
     of results, each item of the group gets its `fallback`. So does an item that has no result
     after `deadline` seconds; `on_late` is then called with it, and its group may still complete.
 
-    At most `backlog` items wait, with a total of at most `capacity` bytes. A group has at most
-    `largest` bytes, or is a single item. `size` returns the size of an item in bytes.
+    At most `backlog` items wait, with a total of at most `capacity` bytes. Items that arrive
+    together are accepted together or not at all; if several exceed these limits by themselves, they
+    are accepted when no others wait. A group has at most `largest` bytes, or is a single item.
+    `size` returns the size of an item in bytes.
 
     The first item starts the thread; if the thread has ended, the next item starts another. The
     queue of a forked child process is empty; the items remain with the parent process.
@@ -93,35 +97,54 @@ class BatchWriter(Generic[T, R]):
         reset_after_fork(self)
         close_at_exit(self)
 
-    def submit(self, item: T, loop: AbstractEventLoop, reply: Callable[[R], object]) -> None:
-        """Accept an item in the thread of a running event loop, which passes the result to `reply`.
+    def submit(
+        self, items: Sequence[T], loop: AbstractEventLoop, reply: Callable[[R], object]
+    ) -> None:
+        """Accept items in the thread of a running event loop, which passes each result to `reply`.
 
         Raises `QueueFull` if the backlog is full, if no thread can be started, and after `close`.
         """
-        size = self._size(item)
+        sizes = [*map(self._size, items)]
         with self._lock:
             queue = self._loops.get(loop) or self._add_loop(loop)
-            self._reserve(size)
+            self._reserve(sizes)
             if not queue.accepted:
                 loop.call_soon(self._hand_over, queue)
-            queue.accepted.append(_Waiter(item, size, reply, queue))
+            for item, size in zip(items, sizes, strict=True):
+                queue.accepted.append(_Waiter(item, size, reply, queue))
 
-    def put(self, item: T, reply: Callable[[R], object] | None = None) -> None:
-        """Accept an item; the writer's thread calls `reply`. Raises `QueueFull`; see `submit`."""
-        size = self._size(item)
+    def put(self, item: T) -> None:
+        """Accept an item whose result nothing needs. Raises `QueueFull`; see `submit`."""
+        self._put([_Waiter(item, self._size(item), None)])
+
+    def wait(self, items: Sequence[T]) -> list[R]:
+        """Accept items, and wait for their results. Raises `QueueFull`; see `submit`."""
+        done = SimpleQueue[tuple[int, R]]()
+        self._put(
+            [
+                _Waiter(item, self._size(item), partial(_put_numbered, done, number))
+                for number, item in enumerate(items)
+            ]
+        )
+        until = monotonic() + self._deadline
+        results: dict[int, R] = {}
+        with suppress(Empty):
+            while len(results) < len(items):
+                number, result = done.get(timeout=max(until - monotonic(), 0))
+                results[number] = result
+        return [
+            results[number] if number in results else self._late(item)
+            for number, item in enumerate(items)
+        ]
+
+    def _late(self, item: T) -> R:
+        self._on_late(item)
+        return self._fallback(item)
+
+    def _put(self, waiters: list[_Waiter]) -> None:
         with self._lock:
-            self._reserve(size)
-            self._queue.put([_Waiter(item, size, reply)])
-
-    def wait(self, item: T) -> R:
-        """Accept an item, and wait for its result. Raises `QueueFull`; see `submit`."""
-        result = SimpleQueue[R]()
-        self.put(item, result.put)
-        try:
-            return result.get(timeout=self._deadline)
-        except Empty:
-            self._on_late(item)
-            return self._fallback(item)
+            self._reserve([each.size for each in waiters])
+            self._queue.put(waiters)
 
     def waiting(self) -> int:
         """Return the number of items in the queue, without the group that is being written."""
@@ -165,14 +188,17 @@ class BatchWriter(Generic[T, R]):
         self._thread: Thread | None = None
         self._running = False
 
-    def _reserve(self, size: int) -> None:
-        """Reserve space for an item. The caller holds the lock. Raises `QueueFull`."""
-        if self.closed or self._waiting >= self._backlog or self._bytes + size > self._capacity:
+    def _reserve(self, sizes: Sequence[int]) -> None:
+        """Reserve space for items of these sizes. The caller holds the lock. Raises `QueueFull`."""
+        waiting, size = self._waiting + len(sizes), self._bytes + sum(sizes)
+        exceeds = waiting > self._backlog or size > self._capacity
+        # Otherwise, a request with more events than the backlog would never be accepted.
+        is_alone = self._waiting == 0 and len(sizes) > 1
+        if self.closed or (exceeds and not is_alone):
             raise QueueFull
         if not self._running:
             self._start()
-        self._waiting += 1
-        self._bytes += size
+        self._waiting, self._bytes = waiting, size
 
     def _release(self, waiters: Sequence[_Waiter]) -> None:
         """Release the space of items. The caller holds the lock."""
@@ -285,6 +311,10 @@ class BatchWriter(Generic[T, R]):
         """Set the loop's only timer to the earliest deadline, unless it is already set."""
         if queue.timer is None:
             queue.timer = queue.loop.call_at(queue.watched[0][0], self._expire, queue)
+
+
+def _put_numbered(done: SimpleQueue[tuple[int, R]], number: int, result: R) -> None:
+    done.put((number, result))
 
 
 def _reply(waiter: _Waiter, result: object) -> None:

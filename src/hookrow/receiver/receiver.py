@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike
@@ -158,25 +159,22 @@ class Receiver:
             return
         if len(arrivals) > 1:
             reply = ResponseCollector(len(arrivals), reply)
-        for arrival in arrivals:
-            if arrival.notification is None and not self._has_log:
-                reply(self._responder.refuse_unsupported(arrival))
-                continue
-            for writer in self._writers:
-                try:
-                    writer.submit(arrival, loop, reply)
-                    break
-                except QueueFull:
-                    continue
-            else:
-                reply(self._responder.refuse_overflow([arrival])[0])
+        kept = arrivals if self._has_log else self._refuse_unsupported(arrivals, reply)
+        for writer in self._writers if kept else ():
+            with suppress(QueueFull):
+                writer.submit(kept, loop, reply)
+                return
+        for response in self._responder.refuse_overflow(kept) if kept else ():
+            reply(response)
 
     def __call__(self, request: Request) -> Response:
         """Record an admitted request with those of other threads; wait for the response."""
         arrivals = self._arrivals(request)
         if isinstance(arrivals, Response):
             return arrivals
-        return combine([*map(self._wait, arrivals)])
+        responses: list[Response] = []
+        kept = arrivals if self._has_log else self._refuse_unsupported(arrivals, responses.append)
+        return combine(responses + self._wait(kept))
 
     def record_directly(self, request: Request) -> Response:
         """Record an admitted request in the calling thread, within the deadline.
@@ -187,9 +185,8 @@ class Receiver:
         arrivals = self._arrivals(request, start=False)
         if isinstance(arrivals, Response):
             return arrivals
-        kept = [each for each in arrivals if each.notification or self._has_log]
-        dropped = [each for each in arrivals if each not in kept]
-        responses = [self._responder.refuse_unsupported(each) for each in dropped]
+        responses: list[Response] = []
+        kept = arrivals if self._has_log else self._refuse_unsupported(arrivals, responses.append)
         try:
             with limited_to(self._deadline * 0.9):  # the rest of the time is for the spool
                 return combine(responses + (self._responder.respond(kept) if kept else []))
@@ -256,15 +253,23 @@ class Receiver:
         now = self.clock.process()
         return self._reader.arrivals(parts, now, head.request_id, context) or combine([])
 
-    def _wait(self, arrival: Arrival) -> Response:
-        if arrival.notification is None and not self._has_log:
-            return self._responder.refuse_unsupported(arrival)
+    def _refuse_unsupported(
+        self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]
+    ) -> Sequence[Arrival]:
+        """Refuse the unsupported arrivals, which no log keeps; return the others."""
+        for each in arrivals:
+            if each.notification is None:
+                reply(self._responder.refuse_unsupported(each))
+        return [each for each in arrivals if each.notification is not None]
+
+    def _wait(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        """Record the arrivals of a request together; wait for the responses."""
+        if not arrivals:
+            return []
         for writer in self._writers:
-            try:
-                return writer.wait(arrival)
-            except QueueFull:
-                continue
-        return self._responder.refuse_overflow([arrival])[0]
+            with suppress(QueueFull):
+                return writer.wait(arrivals)
+        return self._responder.refuse_overflow(arrivals)
 
 
 class ArrivalReader:
