@@ -127,6 +127,27 @@ def test_workers_die_and_hang(command: Command) -> None:
     assert server.log.count("; replaced.") == 3
 
 
+def test_workers_whose_parent_is_killed(command: Command) -> None:
+    """They record what they have, end, and leave the port to the next server."""
+    with command.starting("--workers", "2", "--spool", "spool.db") as server:
+        _wait_until_ready(server, 2)
+        workers = server.workers()
+        server.send(signal.SIGKILL)
+        eventually(lambda: not any(map(_is_running, workers)))
+        assert server.log.count("The parent process of this worker is gone; stopping.") == 2
+    with command.starting(HOOKROW_PORT=str(server.port)) as again:
+        _wait_until_ready(again, 1)
+        assert get(again.port, "/healthz").status == 200
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def _stop_with_a_hung_worker(server: Serving) -> int:
     """Stop one of two workers with SIGSTOP, and the server with SIGTERM; return that worker."""
     _wait_until_ready(server, 2)

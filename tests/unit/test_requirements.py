@@ -5,6 +5,7 @@ from importlib.metadata import version
 from inspect import isfunction
 from pkgutil import resolve_name
 
+from hookrow.server.protocol import UVICORN
 from requirements import requirements
 
 # The undocumented attributes that are used, by library and by `module:name` of their class.
@@ -13,8 +14,10 @@ PRIVATE = {
         "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol": (
             "connection_made connection_lost data_received on_headers_complete on_body "
             "on_message_complete on_response_complete cycle "
-            "expect_100_continue flow headers loop parser server_state transport url"
+            "expect_100_continue flow headers loop parser pipeline server_state shutdown "
+            "timeout_keep_alive timeout_keep_alive_handler transport url"
         ),
+        "uvicorn.protocols.http.flow_control:FlowControl": "resume_reading",
         "uvicorn.protocols.http.httptools_impl:RequestResponseCycle": (
             "keep_alive message_event response_complete response_started"
         ),
@@ -22,7 +25,7 @@ PRIVATE = {
         "uvicorn.server:ServerState": "default_headers",
         "uvicorn.config:Config": "loaded_app timeout_worker_healthcheck",
         "uvicorn.supervisors.multiprocess:Multiprocess": (
-            "handle_hup handle_signals join_all keep_subprocess_alive "
+            "config handle_hup handle_signals join_all keep_subprocess_alive "
             "processes run should_exit signal_queue sockets"
         ),
         "uvicorn.supervisors.multiprocess:Process": (
@@ -74,6 +77,17 @@ def test_private_names_exist() -> None:
         if not _exists(path, attribute)
     ]
     assert missing == []
+
+
+def test_names_that_the_protocol_checks() -> None:
+    """They are listed here, too."""
+    listed = {
+        name
+        for path, names in PRIVATE["uvicorn"].items()
+        if path.startswith(("uvicorn.protocols", "uvicorn.server"))
+        for name in names.split()
+    }
+    assert {part for name in UVICORN for part in name.split(".")} <= listed
 
 
 def test_bounds() -> None:

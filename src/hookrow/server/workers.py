@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from multiprocessing import parent_process
+from threading import Thread
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -61,6 +63,7 @@ def run_workers(config: uvicorn.Config, listener: socket.socket, *, share_counts
 
 def build_server(settings: Settings) -> Server:
     """Build the server of a worker; if that is impossible, log why and exit."""
+    _end_with_parent()
     # A worker must import this module before it can answer its first ping, which has a time limit.
     from hookrow.server.app import Server  # noqa: PLC0415 - therefore not at the top
 
@@ -69,6 +72,24 @@ def build_server(settings: Settings) -> Server:
     except ConfigurationError as error:
         log.error(f"This worker cannot start. {error}")
         sys.exit(1)  # not uvicorn's STARTUP_FAILURE, which would end all other workers too
+
+
+def _end_with_parent() -> None:
+    """Let this worker stop, as after SIGTERM, when its parent process is gone.
+
+    Otherwise, a worker whose parent was killed would keep the port and the secrets of its start,
+    and no other server could listen there.
+    """
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        log.error("The parent process of this worker is gone; stopping.")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=wait, name="hookrow-parent", daemon=True).start()
 
 
 class _Workers(Multiprocess):
