@@ -122,6 +122,7 @@ def test_notification_in_django(home: SQLHome, sent: Notification, most: int) ->
 
     In a transaction of the project, a savepoint and its limits are added.
     """
+    home.store.claim_log()  # once a minute
     boundaries = ("BEGIN", "COMMIT")
     with statements(home) as executed:
         assert statuses(record(home.store, [arrival(sent)])) == [200]

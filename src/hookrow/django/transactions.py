@@ -17,6 +17,7 @@ from contextvars import copy_context
 from functools import partial
 from math import isinf
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 from django.db import Error, connections
@@ -24,7 +25,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError, atomic
 
 from hookrow.stores import Rejected, Unavailable
-from hookrow.stores.errors import store_error
+from hookrow.stores.errors import is_of_session, store_error
 from hookrow.stores.timeouts import (
     STATEMENT_TIMEOUT,
     left,
@@ -49,8 +50,13 @@ def begin(using: str) -> Iterator[BaseDatabaseWrapper]:
         if not connection.in_atomic_block and not connection.get_autocommit():
             raise Unavailable("The project has turned off autocommit: nothing would be committed.")
         transaction = _savepoint if connection.in_atomic_block else _own_transaction
-        with transaction(connection):
-            yield connection
+        try:
+            with transaction(connection):
+                yield connection
+        except Error as error:
+            if is_of_session(error.__cause__ or error):
+                _close_soon(connection)
+            raise
 
 
 @contextmanager
@@ -81,6 +87,17 @@ def store_errors() -> Iterator[None]:
         raise store_error(error.__cause__ or error) from error
     except (UnicodeError, OverflowError) as error:  # the driver cannot encode a value
         raise Rejected(type(error).__name__) from error
+
+
+def _close_soon(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection whose server may have become useless, such as a standby.
+
+    Inside a transaction of the project, leave it to Django, which closes it after the request.
+    """
+    if connection.in_atomic_block:
+        connection.close_at = monotonic()
+    else:
+        connection.close()
 
 
 @contextmanager

@@ -88,8 +88,7 @@ class Drain:
             self._report_others()
         if monotonic() < self._resting_until or not self._spool.after(0, limit=1):
             return
-        with self._store.transaction():
-            pass  # raises if the database is still unavailable
+        self._store.probe()  # raises if the database is still unavailable
         try:
             self._store.check_mapping()
         except WrongMapping:

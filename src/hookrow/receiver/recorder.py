@@ -99,10 +99,9 @@ def keep_failed(
 
 
 def is_reachable(store: Store) -> bool:
-    """Return whether the store can begin and commit a transaction."""
+    """Return whether the store accepts changes now."""
     try:
-        with store.transaction() as transaction:
-            transaction.lock(())  # without a statement, PostgreSQL would not be contacted
+        store.probe()
     except StoreError:
         return False
     return True
@@ -178,6 +177,7 @@ class GroupRecorder:
         self._spool = spool
         self._observer = observer
         self._paused_until = 0.0
+        self._down_since: float | None = None
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Return an outcome for each arrival. Never raises."""
@@ -193,7 +193,7 @@ class GroupRecorder:
         if now < self._paused_until or now > until:
             return self._unavailable(arrivals)
         try:
-            return retry_on_conflict(self._attempt, arrivals, until=until)
+            outcomes = retry_on_conflict(self._attempt, arrivals, until=until)
         except (Conflict, Locked, Unchanged) as error:
             self._log_failure(logging.WARNING, arrivals, str(error))
         except Rejected as error:
@@ -204,6 +204,13 @@ class GroupRecorder:
             return self._after_outage(arrivals, until, error)
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
             self._pause(arrivals, describe_bug(error))
+        else:
+            if self._down_since is not None:
+                log.warning(
+                    "Notifications are recorded again, after %.0f s.", now - self._down_since
+                )
+                self._down_since = None
+            return outcomes
         return self._failed(arrivals, until)
 
     def _attempt(
@@ -262,7 +269,10 @@ class GroupRecorder:
         return fail(arrivals, Refusal.UNAVAILABLE)
 
     def _pause(self, arrivals: Sequence[Arrival], why: str) -> None:
-        self._paused_until = monotonic() + PAUSE_AFTER_OUTAGE
+        now = monotonic()
+        self._paused_until = now + PAUSE_AFTER_OUTAGE
+        if self._down_since is None:
+            self._down_since = now
         self._log_failure(logging.ERROR, arrivals, why)
 
     def _log_failure(self, level: int, arrivals: Sequence[Arrival], why: str) -> None:

@@ -138,6 +138,13 @@ class Store(Protocol):
     def reading(self) -> AbstractContextManager[Reading]:
         """Open a read-only view for the block. Raises a `StoreError`, including from within."""
 
+    def probe(self) -> None:
+        """Raise a `StoreError` unless the database accepts changes of the tables now.
+
+        Changes no row, but fails as a change would: on a server that is read-only, or without a
+        privilege.
+        """
+
     @property
     def mapping_key(self) -> str:
         """Identifies the tables, and the conditions that hide their rows, in the spool."""

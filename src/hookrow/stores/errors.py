@@ -84,6 +84,13 @@ _NEEDS_SEVERAL_STATEMENTS = {
 _FAILED_CHECK = "22012"  # division_by_zero
 """The SQLSTATE of the check at the end of a statement; see `Updates.combined`."""
 
+_STATES = {
+    "25006": "the server is read-only: a standby, or default_transaction_read_only is on",
+    "53100": "the disk of the server is full",
+    "57P03": "the server is starting or shutting down",
+}
+"""The meaning of some SQLSTATEs: the server's own messages may be translated, or quote a row."""
+
 _DENIED = re.compile(
     r"\w+ authentication failed[^\n]*|fe_sendauth: no password supplied|"
     r'(role|database) "[^\n]*" (does not exist|is not permitted to log in)|'
@@ -102,7 +109,8 @@ def store_error(error: BaseException) -> StoreError:
     error = _driver_error(error)
     if state := _sqlstate(error):
         kind = Conflict if _is_stale_plan(error) else _kind(state, state[:3], state[:2])
-        return kind(" ".join([type(error).__name__, state, *_names(error)]))
+        meaning = f": {_STATES[state]}" if state in _STATES else ""
+        return kind(" ".join([type(error).__name__, state, *_names(error)]) + meaning)
     kind = _kind_without_sqlstate(error)
     if kind is Rejected or kind is SchemaChanged:
         return kind(_describe_sqlite(error))
@@ -114,6 +122,12 @@ def store_error(error: BaseException) -> StoreError:
     if type(error).__module__.startswith("sqlalchemy"):  # whose texts may quote a value
         return kind(type(error).__name__)
     return kind(_described(error))
+
+
+def is_of_session(error: BaseException) -> bool:
+    """Return whether an error concerns the session or its server, which may stay useless."""
+    cause = store_error(error)
+    return isinstance(cause, Unavailable) and not isinstance(cause, SchemaChanged)
 
 
 def message(error: StoreError) -> str:

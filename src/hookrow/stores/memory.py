@@ -90,6 +90,11 @@ class MemoryStore:
                 transaction.rollback()
                 raise
 
+    def probe(self) -> None:
+        """Begin a transaction, and end it."""
+        with self.transaction():
+            pass
+
     @property
     def mapping_key(self) -> str:
         """An empty text: there are no tables."""

@@ -14,7 +14,7 @@ from weakref import finalize
 
 from hookrow.concurrency import reset_after_fork
 from hookrow.stores import Conflict, Unavailable
-from hookrow.stores.errors import store_error
+from hookrow.stores.errors import is_of_session, store_error
 from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.timeouts import STORE_DEADLINE
 
@@ -158,8 +158,13 @@ class ConnectionPool(ABC, Generic[C]):
             connection = self._take()
             try:
                 yield connection
-            except BaseException:
-                if self._roll_back(connection):
+            except BaseException as error:
+                if isinstance(error, self.errors) and is_of_session(error):
+                    # The server may have become a standby, or shut down: another one may have
+                    # taken its address, to which a new session connects.
+                    connection.close()
+                    close_all(idle)
+                elif self._roll_back(connection):
                     idle.append(connection)
                 else:
                     connection.close()

@@ -213,7 +213,10 @@ class PostgresDatabase(ConnectionPool[Session]):
         return False
 
     def _connect(self) -> Session:
-        connection = self._driver.connect(**(OPTIONS | self.options), autocommit=True)
+        options = OPTIONS | self.options
+        if "," in str(options.get("host", "")):
+            options = {"target_session_attrs": "read-write", **options}  # one of them is a standby
+        connection = self._driver.connect(**options, autocommit=True)
         # A pooler may run the next statement in a session that has not prepared it.
         connection.prepare_threshold = None
         try:

@@ -153,6 +153,20 @@ class Queries:
         """Return the SQL of a named parameter in a row of values."""
         return f"given.{name}" if self.dialect.takes_rows else "%s"
 
+    def probes(self) -> Iterable[str]:
+        """Return statements that change no row, but need what changes of rows need."""
+        changed = {
+            self.dialect.table(self.schema.roles[kind.value].table): self._columns[kind.value][
+                names[0]
+            ].name
+            for kind, names in self.written.items()
+        }
+        if self.schema.log:
+            changed[self.dialect.table(self.schema.log)] = "attempts"
+        for table, name in changed.items():
+            column = self.dialect.quote(name)
+            yield f"UPDATE {table} SET {column} = {column} WHERE 1 = 0"
+
     def refers(self, role: str, ours: str, other: str, key: str, alias: str | None = None) -> str:
         """Compare a reference with a key, so that the key's index is used."""
         return f"{self.column(other, key, alias)} = {self.reference(role, ours, other, key)}"

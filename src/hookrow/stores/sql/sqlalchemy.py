@@ -16,7 +16,7 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import UNSUPPORTED_DATABASE
-from hookrow.stores.errors import UNWRITABLE
+from hookrow.stores.errors import UNWRITABLE, is_of_session
 from hookrow.stores.sql.connections import Connection, Row, store_errors
 from hookrow.stores.sql.dialects import DIALECTS, SQLITE
 from hookrow.stores.sql.parameters import question_marks
@@ -88,8 +88,16 @@ class EngineDatabase:
         self._used = True
         with store_errors(_ERRORS), self._lock:
             connection = self._begun()
-            with connection, _watched(connection), _committed(connection):
-                yield _Connection(connection)
+            with connection, _watched(connection):
+                try:
+                    with _committed(connection):
+                        yield _Connection(connection)
+                except DBAPIError as error:
+                    # The server may have become a standby. The other connections stay: the host
+                    # may be using them.
+                    if is_of_session(error) and not self._is_shared:
+                        connection.invalidate()
+                    raise
 
     session = transaction
 

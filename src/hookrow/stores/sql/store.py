@@ -93,6 +93,11 @@ class SQLStore:
             self._queries = None
             raise
 
+    def probe(self) -> None:
+        """Update no row of each table; see `Store`."""
+        with self.transaction() as transaction:
+            transaction.probe()
+
     def claim_log(self) -> None:
         """Add the mapping to the log's record, in a transaction of its own; see `Store`."""
         if monotonic() < self._claim_at:

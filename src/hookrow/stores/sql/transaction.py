@@ -221,6 +221,12 @@ class SQLTransaction(SQLReading):
         if self._checked:
             self._verify(changes, before)
 
+    def probe(self) -> None:
+        """Run a statement for each table that would change its rows, if it selected any."""
+        self._begin()
+        for statement in self._queries.probes():
+            self._connection.execute(statement)
+
     def end(self) -> None:
         """Run the pending statement, and commit if the transaction began here.
 
