@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -11,11 +13,15 @@ from contract import ADA, fill
 from homes import OURS, SQLHome
 from locations import open_home
 
+import received
 from hookrow import Postmark, Receiver, Request, RequestHead, testing
+from hookrow.diagnostics import advice
 from hookrow.diagnostics.check import check_rows
 from hookrow.receiver import clock as clocks
-from times import DAY, MINUTE, NOON
-from wire import ENDPOINT, PATIENCE, SECRET
+from hookrow.receiver.recorder import keep_failed
+from hookrow.receiver.spool import Spool
+from times import DAY, HOUR, MINUTE, NOON
+from wire import ENDPOINT, PATIENCE, SECRET, eventually
 
 PLACES = ("postgres", "supplied-postgres", "django-postgres")
 WRONG = [-3 * DAY, 40 * DAY]
@@ -81,6 +87,28 @@ def test_a_parked_notification_is_retried_in_a_minute(home: SQLHome) -> None:
         assert abs(entry[name] - at) < MINUTE / 2, name
 
 
+@pytest.mark.usefixtures("wrong")
+def test_the_sweep_and_the_drain_compare_the_clock_first(home: SQLHome, tmp_path: Path) -> None:
+    """Otherwise, they would give up entries that only seem to be too old."""
+    now = datetime.now(UTC)
+    hour_ago = now - HOUR
+    late, lost = (
+        received.arrival(testing.delivery(ADA, message, at=now), hour_ago)
+        for message in ("m-late", "m-lost")
+    )
+    keep_failed(home.store, [late], clock=lambda: hour_ago)
+    path = tmp_path / "spool.db"
+    Spool(path, home.store.mapping_key).put([lost])
+    with closing(
+        Receiver(Postmark(SECRET), home.store, sweep=True, spool=path, mount_path="/mail")
+    ) as receiver:
+        receiver.start()
+        eventually(lambda: len(home.logged()) == 2)
+        eventually(lambda: all(each["retry_at"] > now for each in home.logged()))
+    for each in home.logged():
+        assert abs(each["retry_at"] - now - HOUR) < 3 * MINUTE
+
+
 def test_a_given_clock_is_not_corrected(home: SQLHome) -> None:
     """Time may stand still in a host's tests."""
     bounce = testing.suppression(ADA, None, at=NOON, reason="HardBounce")
@@ -92,7 +120,8 @@ def test_a_given_clock_is_not_corrected(home: SQLHome) -> None:
 @pytest.mark.parametrize("home", ["postgres"], indirect=True)
 def test_check_reports_a_wrong_clock(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
     def warnings(difference: timedelta) -> list[str]:
-        monkeypatch.setattr(clocks, "utc_now", lambda: datetime.now(UTC) + difference)
+        moved = Mock(wraps=datetime, now=lambda _: datetime.now(UTC) + difference)
+        monkeypatch.setattr(advice, "datetime", moved)
         results = check_rows(home.store.database, home.schema)
         return [each.text for each in results if each.subject == "clock"]
 

@@ -1,17 +1,28 @@
 """The time by which arrivals and retries are dated, if the process's clock is wrong."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Event
 
 import pytest
 
+from copying import replace
 from hookrow import Arrival, Delivered, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.receiver import clock as clocks
-from hookrow.receiver.clock import EVENTS, RECIPIENTS, Clock, clock_difference, measured_clock
+from hookrow.receiver.clock import (
+    EVENTS,
+    RECIPIENTS,
+    Clock,
+    clock_difference,
+    measured_clock,
+    utc_now,
+)
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
 from times import DAY, HOUR, MINUTE, NOON, SECOND
+from wire import ADA, PATIENCE
 
 MOMENT = timedelta(microseconds=1)
 
@@ -19,7 +30,7 @@ SLOW = (
     "The clock of this machine is 3 days, 0:00:00 slow, compared with the database's: "
     "hookrow corrects the times of arrival. Set the clock."
 )
-RIGHT_AGAIN = "The clock of this machine is right again, compared with the database's."
+RIGHT_AGAIN = "The clock of this machine agrees with the database's again."
 
 
 class Server(MemoryStore):
@@ -119,11 +130,70 @@ def test_without_a_response_the_correction_stays(time: Time) -> None:
     assert dated(clock, arrival()) == [NOON]
 
 
+@pytest.mark.parametrize("jump", [-3 * DAY, 3 * DAY])
+def test_a_clock_that_is_set_is_compared_at_once(
+    jump: timedelta, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it becomes wrong or right; the monotonic clock shows the jump."""
+    server = Server(NOON)
+    clock = Clock(server)
+    assert dated(clock, arrival()) == [NOON]
+    monkeypatch.setattr(clock, "process", lambda: NOON + jump)
+    moved = replace(arrival(), received_at=NOON + jump)
+    assert dated(clock, moved) == [NOON]
+    monkeypatch.setattr(clock, "process", lambda: NOON)
+    assert dated(clock, arrival()) == [NOON]
+    assert server.asked == 3
+    time.seconds += 59
+    assert dated(clock, arrival()) == [NOON]
+    assert server.asked == 3
+
+
+def test_events_before_a_jump_show_nothing(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the user sets the clock, the correction ends with the next notification."""
+    del time
+    clock = Clock(MemoryStore())
+    dated(clock, *arrivals(EVENTS, NOON + 3 * DAY))
+    monkeypatch.setattr(clock, "process", lambda: NOON + 3 * DAY)
+    assert dated(clock, replace(arrival(), received_at=NOON + 3 * DAY)) == [NOON + 3 * DAY]
+
+
+@pytest.mark.usefixtures("time")
+def test_the_first_comparison_holds_up_other_threads() -> None:
+    """They would date their arrivals by a clock that may be wrong."""
+    asked, answer = Event(), Event()
+
+    class Slow(Server):
+        def time(self) -> datetime:  # type: ignore[override] # as above
+            asked.set()
+            assert answer.wait(PATIENCE)
+            return super().time()
+
+    clock = Clock(Slow(NOON + 3 * DAY))
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(dated, clock, arrival())
+        assert asked.wait(PATIENCE)
+        second = threads.submit(dated, clock, arrival())
+        answer.set()
+        assert first.result(PATIENCE) == second.result(PATIENCE) == [NOON + 3 * DAY]
+
+
+@pytest.mark.usefixtures("time")
+def test_a_bug_does_not_stop_a_notification(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Server):
+        def time(self) -> datetime:  # type: ignore[override] # as above
+            raise TypeError(ADA)
+
+    assert dated(Clock(Broken(NOON)), arrival()) == [NOON]
+    assert "The clock cannot be compared: a bug raised TypeError" in caplog.text
+    assert ADA not in caplog.text
+
+
 def test_the_middle_of_the_question_is_compared() -> None:
     """The response of a slow server does not look like a difference."""
     times = iter([NOON, NOON + 4 * SECOND])
     assert clock_difference(Server(NOON + 2 * SECOND).time, lambda: next(times)) == timedelta(0)
-    assert clock_difference(MemoryStore().time) is None
+    assert clock_difference(MemoryStore().time, utc_now) is None
 
 
 def test_a_given_clock_is_never_corrected() -> None:
@@ -207,7 +277,7 @@ def test_a_clock_that_is_set_right_is_not_corrected_any_longer(
     dated(clock, *arrivals(EVENTS, NOON + 3 * DAY))
     times = dated(clock, *arrivals(EVENTS, NOON - SECOND), arrival())
     assert times == [*[NOON + 3 * DAY] * (EVENTS - 1), NOON, NOON]
-    assert "right again, compared with that of the events received" in caplog.messages[-1]
+    assert "agrees with that of the events received again" in caplog.messages[-1]
 
 
 def test_a_clock_for_one_operation() -> None:

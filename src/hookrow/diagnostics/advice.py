@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from hookrow.diagnostics import CheckResult, Level
@@ -152,7 +152,7 @@ def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
 
 def _wrong_clock(database: Database, _: Queries) -> Iterator[str]:
     """Yield a warning if this machine's clock differs from the server's. SQLite has no server."""
-    difference = clock_difference(partial(server_time, database))
+    difference = clock_difference(partial(server_time, database), lambda: datetime.now(UTC))
     if difference is not None and abs(difference) > TOLERABLE:
         yield (
             f"The clock of this machine is {describe_difference(difference)}, compared with the "

@@ -35,7 +35,7 @@ RUNSERVER = "http://127.0.0.1:8000"
 
 _APPS = ("hookrow", "hookrow_tables")
 
-_SUBJECTS = ("mapping", "counts", "keys", "policies", "emails", "indexes")
+_SUBJECTS = ("clock", "mapping", "counts", "keys", "policies", "emails", "indexes")
 """The weaknesses that system checks and migrations cannot find, because they read only the
 models."""
 

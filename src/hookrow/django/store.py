@@ -17,7 +17,7 @@ from hookrow.core.schema import Schema, nearest
 from hookrow.django.mapping import map_models
 from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError
-from hookrow.stores import UNSUPPORTED_DATABASE
+from hookrow.stores import UNSUPPORTED_DATABASE, Unavailable
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite
 from hookrow.stores.sql.queries import Queries
@@ -47,11 +47,14 @@ class DjangoStore(SQLStore):
         self._queries = self._built
 
     def time(self) -> datetime | None:
-        """Return the time of the server's clock, or None in a transaction of the project.
+        """Return the time of the server's clock; see `Store.time`.
 
-        A test of the project counts the queries of such a transaction, or stops the time in it.
+        Raises `Unavailable` in a transaction of the project: a test of the project counts the
+        queries of such a transaction, or stops the time in it.
         """
-        return None if connections[self.using].in_atomic_block else super().time()
+        if connections[self.using].in_atomic_block:
+            raise Unavailable("The clock is not compared in a transaction of the project.")
+        return super().time()
 
     def claim_log(self) -> None:
         """Record the mapping, except in a transaction of the project, which may wait for rows."""

@@ -1,6 +1,6 @@
 """The time by which a receiver dates arrivals and retries.
 
-A wrong clock is worse than none: a suppression that seems to come from the future would block every
+A wrong clock loses changes: a suppression that seems to come from the future would block every
 later change of its row. The process's clock is therefore compared with the database's or, if the
 database has no clock of its own, with the times of the events that arrive.
 """
@@ -11,11 +11,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from time import monotonic
 
 from msgspec.structs import replace
 
+from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Arrival
+from hookrow.observability.logging import describe_bug
 from hookrow.stores import Store, StoreError
 from hookrow.stores.timeouts import limited_to
 
@@ -33,13 +36,17 @@ TOLERANCE = timedelta(hours=1)
 
 AHEAD = timedelta(days=1)
 """An event that is dated more than this after its arrival shows that the process's clock is slow:
-the provider's clock is hardly wrong by a day."""
+a provider's clock is unlikely to be off by a day."""
 
 EVENTS = 20
-"""How many events in a row must show it; as many others show that the clock is right again."""
+"""Consecutive events that detect a slow clock, or that end the correction."""
 
 RECIPIENTS = 5
-"""How many recipients these events must concern, so that one strange message is not enough."""
+"""How many recipients these events must concern, so that one misdated message is not enough."""
+
+JUMP = timedelta(minutes=5)
+"""If the process's clock moves by more than this against the monotonic one, it was set: what was
+measured before no longer holds."""
 
 _NONE = timedelta(0)
 
@@ -67,39 +74,69 @@ class Clock:
         """Returns the time without the correction."""
         self._offset = _NONE
         self._measure_at = 0.0
+        self._zero = self._monotonic_zero()
         self._events: _EventTimes | None = None
+        self.reset()
+        reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Replace the lock, because a fork may have copied it while it was locked."""
+        self._lock = Lock()
 
     def __call__(self) -> datetime:
         """Return the time, in UTC, with the correction that was measured last."""
         return self.process() + self._offset
 
     def measure(self) -> None:
-        """Compare with the database's clock, unless this was done in the last minute.
+        """Compare with the database's clock, once a minute, and whenever this clock was set.
 
-        Never raises: without an answer from the database, the correction stays.
+        Other threads wait for the first comparison, because they would use a wrong time. Never
+        raises: without a response from the database, the correction stays.
         """
-        if self._is_given or monotonic() < self._measure_at:
-            return
-        self._measure_at = monotonic() + MEASURE_EVERY
+        if not self._is_given and self._is_due():
+            with self._lock:
+                if self._is_due():
+                    self._measure()
+
+    def _is_due(self) -> bool:
+        return monotonic() >= self._measure_at or self._was_set()
+
+    def _was_set(self) -> bool:
+        return abs(self._monotonic_zero() - self._zero) > JUMP
+
+    def _monotonic_zero(self) -> datetime:
+        """Return the time of the process's clock at which the monotonic one was zero."""
+        return self.process() - timedelta(seconds=monotonic())
+
+    def _measure(self) -> None:
+        if self._was_set():
+            self._events = None
+            self._offset = _NONE
+        self._zero = self._monotonic_zero()
+        pause = MEASURE_AGAIN
         try:
             with limited_to(MEASURE_TIMEOUT):
                 difference = clock_difference(self._store.time, self.process)
-        except StoreError:
-            self._measure_at = monotonic() + MEASURE_AGAIN
-            return
-        if difference is None:
-            self._events = self._events or _EventTimes()
-            return
-        self._events = None
-        self._correct(difference, "the database's")
+        except Exception as error:  # noqa: BLE001 - a notification does not depend on it
+            if not isinstance(error, StoreError):
+                log.warning("The clock cannot be compared: %s", describe_bug(error))
+        else:
+            pause = MEASURE_EVERY
+            if difference is None:
+                self._events = self._events or _EventTimes()
+            else:
+                self._events = None
+                self._correct(difference, "the database's")
+        self._measure_at = monotonic() + pause
 
     def date(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
         """Return admitted arrivals, which `process` has dated, with the corrected times.
 
         Each time is a function of the arrivals up to its own, however they are grouped.
         """
-        if self._events is not None:
-            return [self._dated_by_events(each, self._events) for each in arrivals]
+        if (events := self._events) is not None:
+            with self._lock:
+                return [self._dated_by_events(each, events) for each in arrivals]
         if not self._offset:
             return arrivals
         return [_moved(each, self._offset) for each in arrivals]
@@ -119,7 +156,7 @@ class Clock:
                     other,
                 )
             else:
-                log.warning("The clock of this machine is right again, compared with %s.", other)
+                log.warning("The clock of this machine agrees with %s again.", other)
         self._offset = offset
 
 
@@ -155,13 +192,12 @@ class _EventTimes:
 
 
 def clock_difference(
-    database: Callable[[], datetime | None], process: Callable[[], datetime] | None = None
+    database: Callable[[], datetime | None], process: Callable[[], datetime]
 ) -> timedelta | None:
     """Return by how much the database's clock is ahead of the process's.
 
     `database` returns its time; None if it has no clock of its own. Raises what `database` raises.
     """
-    process = process or utc_now
     asked = process()
     time = database()
     answered = process()

@@ -15,7 +15,7 @@ from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Sourc
 from hookrow.core.result import retry_at
 from hookrow.core.rules import is_probe
 from hookrow.observability.logging import describe_arrival
-from hookrow.receiver.clock import utc_now
+from hookrow.receiver.clock import Clock
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
 from hookrow.receiver.spool import Spool, SpoolEntry
@@ -60,7 +60,7 @@ class Drain:
         store: Store,
         parse: Callable[[bytes, datetime], Arrival],
         on_outcomes: OutcomesCallback,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Clock | None = None,
         *,
         bodies: bool,
         swept: bool,
@@ -69,9 +69,9 @@ class Drain:
         self._store = store
         self._parse = parse
         self._on_outcomes = on_outcomes
-        self._clock = clock
-        self._replay = partial(replay, store, bodies=bodies, clock=clock)
-        self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=clock)
+        self._clock = clock or Clock(store)
+        self._replay = partial(replay, store, bodies=bodies, clock=self._clock)
+        self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=self._clock)
         self._swept = swept
         self._resting_until = self._others_at = 0.0
         self._stopped_at = 0
@@ -89,6 +89,7 @@ class Drain:
         if monotonic() < self._resting_until or not self._spool.after(0, limit=1):
             return
         self._store.probe()  # raises if the database is still unavailable
+        self._clock.measure()
         try:
             self._store.check_mapping()
         except WrongMapping:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from datetime import datetime
 from math import inf
 from time import sleep
 from typing import TypeAlias
@@ -16,7 +15,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
-from hookrow.receiver.clock import utc_now
+from hookrow.receiver.clock import Clock
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, arrivals_of, replay_ready
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
@@ -44,14 +43,14 @@ class ParkedRetry:
         log: LogReader,
         parser: BodyParser,
         on_outcomes: OutcomesCallback,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Clock | None = None,
     ) -> None:
         self._store = store
         self._log = log
         self._parser = parser
         self._providers = [Postmark.name, parser.name]
         self._on_outcomes = on_outcomes
-        self._clock = clock
+        self._clock = clock or Clock(store)
         self._calls: BatchWriter[_Call, None] = BatchWriter(
             self._run, fallback=lambda _: None, deadline=inf, group=1, name="retry"
         )
@@ -61,6 +60,7 @@ class ParkedRetry:
 
         Raises a `StoreError`; the notifications taken before the error become due again later.
         """
+        self._clock.measure()  # a wrong time would end the retries of entries that seem too old
         self._store.check_mapping()  # before an entry is taken and its next retry postponed
         recorded = taken = 0
         while taken < MOST:
@@ -102,6 +102,7 @@ class ParkedRetry:
         return [None]
 
     def _retry(self, message_ids: Sequence[str]) -> int:
+        self._clock.measure()
         self._store.check_mapping()
         return sum(
             self._record(entries)

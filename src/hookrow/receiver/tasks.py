@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hookrow.concurrency import PeriodicTask
 from hookrow.core.notification import Arrival
 from hookrow.observability.observer import COLLECT_EVERY, Observer
+from hookrow.receiver.clock import Clock
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.receiver.replay import OutcomesCallback
 from hookrow.receiver.retry import SWEEP_EVERY, ParkedRetry
@@ -33,7 +34,7 @@ def drain_task(
     store: Store,
     parse: Callable[[bytes, datetime], Arrival],
     on_outcomes: OutcomesCallback,
-    clock: Callable[[], datetime],
+    clock: Clock,
     *,
     bodies: bool,
     swept: bool,
