@@ -124,7 +124,7 @@ def test_ignored_change_in_a_replay(home: SQLHome, place: str) -> None:
 def test_cause_in_the_error(home: SQLHome, place: str, caplog: pytest.LogCaptureFixture) -> None:
     """The line says what happened, without a value of the row."""
     ignore(home, place, "hookrow_subscribers")
-    with pytest.raises(Rejected, match="ignores a change of the subscribers"):
+    with pytest.raises(Rejected, match="ignored an update of a row in subscribers"):
         attempt(home, SUPPRESSED)
     insistent(home.store)(live(SUPPRESSED))
     [line] = [each for each in caplog.messages if "rejected" in each]

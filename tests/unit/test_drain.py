@@ -21,7 +21,7 @@ from receiving import (
 
 from hookrow import Arrival, Outcome, Postmark, testing
 from hookrow.core.log_entry import LogEntry
-from hookrow.core.notification import Change, SetTime
+from hookrow.core.notification import Change, SetTime, Suppressible
 from hookrow.core.result import Result
 from hookrow.core.rules import PROBE
 from hookrow.receiver.drain import FAILED_AFTER, Drain
@@ -110,6 +110,25 @@ def test_equal_bodies_without_a_date_count_as_of_their_last_arrival(site: Site) 
     assert site.waiting() == {suppressed: 2, lifted: 1}
     site.drain()()
     assert site.database.subscribers[1]["suppressed_at"] == now - timedelta(minutes=1)
+
+
+def test_the_last_change_without_a_date_wins_if_nothing_dates_it(tmp_path: Path) -> None:
+    """Without a log and a column for the date, the order of the entries counts."""
+    site = Site(tmp_path / "spool.db", log=False)
+    site.database.undated = (Suppressible.SUBSCRIBER, Suppressible.DISPATCH)
+    suppressed, lifted = (
+        encode(each | {"ChangedAt": None})
+        for each in (
+            suppression("ada"),
+            testing.reactivation("ada@example.com", "m-ada", at=NOON),
+        )
+    )
+    for body in (suppressed, lifted, suppressed):
+        site.put(body)
+    assert [*site.waiting()] == [lifted, suppressed]
+    site.drain()()
+    assert site.database.subscribers[1]["suppressed_at"] is not None
+    assert not site.waiting()
 
 
 def test_a_date_is_compared_with_the_present_when_it_is_drained(site: Site) -> None:

@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -494,6 +495,14 @@ ON = SetSuppression(*SUBSCRIBER, NOW, None, guarded=True)
 UNDATED = SetSuppression(*SUBSCRIBER, NOW, "HardBounce", guarded=False)
 
 
+def _row(
+    at: datetime | None, changed_at: datetime | None, *reason: str | int | None
+) -> dict[str, Any]:
+    """Return the columns of a suppression, with a reason if the table stores it."""
+    named = {"suppressed_at": at, "suppression_changed_at": changed_at}
+    return named | dict(zip(["suppression_reason"], reason, strict=False))
+
+
 @pytest.mark.parametrize(
     ("change", "after", "last", "ignored"),
     [
@@ -504,25 +513,37 @@ UNDATED = SetSuppression(*SUBSCRIBER, NOW, "HardBounce", guarded=False)
         (LATE, {"delivered_at": EARLIER}, None, True),
         (FIRST, {"first_opened_at": EARLIER}, None, False),
         (FIRST, {"first_opened_at": NEWER}, None, True),
-        (OFF, {"suppressed_at": NOW, "suppression_changed_at": NOW}, None, False),
-        (OFF, {"suppressed_at": None, "suppression_changed_at": NEWER}, None, False),
-        (OFF, {"suppressed_at": None, "suppression_changed_at": EARLIER}, None, True),
-        (OFF, {"suppressed_at": None, "suppression_changed_at": None}, None, True),
-        (ON, {"suppressed_at": None, "suppression_changed_at": NOW}, None, False),
-        (ON, {"suppressed_at": EARLIER, "suppression_changed_at": EARLIER}, None, True),
+        *((OFF, _row(NOW, NOW), None, False), (OFF, _row(None, NEWER), None, False)),
+        *((OFF, _row(None, EARLIER), None, True), (OFF, _row(None, None), None, True)),
+        *((ON, _row(None, NOW), None, False), (ON, _row(EARLIER, EARLIER), None, True)),
+        # A row that is active already needs the date, which protects it from older changes.
+        *((ON, _row(None, EARLIER), None, True), (ON, _row(None, None), None, True)),
+        *((OFF, _row(NOW, NOW, "HardBounce"), None, False), (OFF, _row(NOW, NOW, "x"), None, True)),
+        *((ON, _row(None, NOW, None), None, False), (ON, _row(None, NOW, "x"), None, True)),
         # The date is beside the log, or nowhere.
         *((OFF, {"suppressed_at": None}, NEWER, False), (OFF, {"suppressed_at": None}, NOW, True)),
+        *((OFF, {"suppressed_at": NOW}, NOW, False), (OFF, {"suppressed_at": NOW}, None, True)),
         *((UNDATED, {"suppressed_at": NOW}, None, False), (UNDATED, {}, None, False)),
         (UNDATED, {"suppressed_at": EARLIER}, None, True),
     ],
+    ids=map(str, range(27)),
 )
 def test_a_change_that_the_database_ignores(
-    change: Change, after: dict[str, datetime | None], last: datetime | None, *, ignored: bool
+    change: Change, after: dict[str, Any], last: datetime | None, *, ignored: bool
 ) -> None:
     """The row has neither its values nor newer ones, nor any that it did not have before."""
-    assert rules.is_ignored(change, after, last=last) is ignored
-    assert rules.is_ignored(change, after, after, last) is ignored
+    more: dict[str, Any] = {"last": last, "reason": getattr(change, "reason", None)}
+    assert rules.is_ignored(change, after, **more) is ignored
+    assert rules.is_ignored(change, after, after, **more) is ignored
     before = dict.fromkeys(after, EARLIER - DAY)
-    assert rules.is_ignored(change, after, before, last) is (ignored and not after)
+    assert rules.is_ignored(change, after, before, **more) is (ignored and not after)
     other = {"clicked_at": NOW}
-    assert rules.is_ignored(change, after | other, after, last) is ignored
+    assert rules.is_ignored(change, after | other, after, **more) is ignored
+
+
+@pytest.mark.parametrize("stored", [3, "3"], ids=["number", "text"])
+def test_the_reason_that_a_host_stores(stored: str | int) -> None:
+    """A host may store numbers, in a column of numbers or of text."""
+    after = _row(NOW, NOW, stored)
+    assert not rules.is_ignored(OFF, after, reason=3)
+    assert rules.is_ignored(OFF, after, reason=4)

@@ -311,40 +311,61 @@ def is_ignored(
     change: Change,
     after: Mapping[str, Any],
     before: Mapping[str, Any] | None = None,
+    *,
     last: datetime | None = None,
+    reason: str | int | None = None,
 ) -> bool:
     """Return whether a database has ignored a change that the guard admits.
 
-    `after` and `before` are the columns of the row that notifications set, by hookrow's names, and
-    `last` is the date of the last change if no column has it. A change is not ignored if the row
-    has its values, or newer ones; nor if it has changed in another way since `before`, by a trigger
-    of the host's that stores other values. Without `before`, such a change counts as ignored.
+    `after` and `before` are the columns of the row that notifications set, by hookrow's names;
+    `last` is the date of the last change if no column has it, and `reason` the host's value for the
+    reason of a suppression. A change is not ignored if the row has its values, or newer ones; nor
+    if it has changed in another way since `before`, by a trigger of the host's that stores other
+    values. Without `before`, such a change counts as ignored.
     """
-    if _is_reflected(change, after, last):
+    if isinstance(change, SetTime):
+        names: Sequence[str] = (change.column.value,)
+        reflected = _is_time_reflected(change, after)
+    else:
+        names = SUPPRESSION
+        reflected = _is_suppression_reflected(change, after, last, reason)
+    if reflected:
         return False
-    names = (change.column.value,) if isinstance(change, SetTime) else SUPPRESSION
     return before is None or all(before.get(name) == after.get(name) for name in names)
 
 
-def _is_reflected(change: Change, state: Mapping[str, Any], last: datetime | None) -> bool:
-    """Return whether a row has the values of a change, or newer ones that its guard protects.
+def _is_time_reflected(change: SetTime, state: Mapping[str, Any]) -> bool:
+    at = state.get(change.column.value)
+    return at is not None and (_is_close(at, change.at) or not applies(change, at))
 
-    Times within a second are equal, because a host's column may store whole seconds. The reason is
-    not compared, because a host may store it in any form.
-    """
-    if isinstance(change, SetTime):
-        at = state.get(change.column.value)
-        return at is not None and (_is_close(at, change.at) or not applies(change, at))
+
+def _is_suppression_reflected(
+    change: SetSuppression,
+    state: Mapping[str, Any],
+    last: datetime | None,
+    reason: str | int | None,
+) -> bool:
     last = state.get("suppression_changed_at", last)
     if not applies(change, last):
         return True
-    suppressed_at = state.get("suppressed_at")
+    if change.guarded and not _is_close(last, change.at):
+        return False
+    if "suppression_reason" in state and _text(state["suppression_reason"]) != _text(reason):
+        return False
+    if "suppressed_at" not in state:
+        return True
     if change.reason is None:
-        return suppressed_at is None
-    return "suppressed_at" not in state or _is_close(suppressed_at, change.at)
+        return state["suppressed_at"] is None
+    return _is_close(state["suppressed_at"], change.at)
+
+
+def _text(reason: object) -> str | None:
+    """Return the text of a reason, which a host may store as a number or an enum."""
+    return None if reason is None else str(reason)
 
 
 def _is_close(stored: datetime | None, at: datetime) -> bool:
+    """Return whether a stored time is that of a change: a column may store whole seconds."""
     return stored is not None and abs(stored - at) < timedelta(seconds=1)
 
 

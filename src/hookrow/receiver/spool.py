@@ -16,7 +16,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
 from hookrow.core.log_entry import fingerprint, stored_trace_id
-from hookrow.core.notification import Arrival
+from hookrow.core.notification import Arrival, Reactivated, Suppressed
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.errors import ConfigurationError
 from hookrow.stores.timeouts import left
@@ -68,6 +68,9 @@ ON CONFLICT (fingerprint, mapping) DO UPDATE SET
     last_received_at = max(last_received_at, excluded.last_received_at)
 """
 
+_PUT_LAST = _PUT + ", id = (SELECT max(id) + 1 FROM arrivals)"  # noqa: S608 - constant
+"""Puts an entry behind all others, even if it is there already."""
+
 _AFTER = """
 SELECT id, fingerprint, body, attempts, trace_id, received_at, last_received_at FROM arrivals
 WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
@@ -97,6 +100,9 @@ class SpoolEntry:
 class Spool:
     """A file of at most `limit` bytes with an entry for each distinct notification.
 
+    The entries are in the order of their first arrival. A change without a date is in that of its
+    last one, which dates it, because a store may date nothing: the last one recorded then wins.
+
     Only the file's owner can read it. Processes may share it. If their stores have different
     mappings, whose key is `mapping`, each process takes its own entries out of it: the other
     mapping may find other rows. Raises `ConfigurationError` if the file cannot be created or
@@ -123,8 +129,9 @@ class Spool:
         """Write the arrivals to the disk. Never raises: a failure is logged."""
         try:
             with self._open() as connection:
-                rows = [(*_row(arrival), self._mapping) for arrival in arrivals]
-                connection.executemany(_PUT, rows)
+                for arrival in arrivals:
+                    put = _PUT_LAST if _counts_last(arrival) else _PUT
+                    connection.execute(put, (*_row(arrival), self._mapping))
         except SPOOL_ERRORS as error:
             if _is_full(error) and len(arrivals) > 1:  # some may fit
                 half = len(arrivals) // 2
@@ -258,6 +265,12 @@ def _version(connection: sqlite3.Connection) -> int:
 def _is_full(error: Exception) -> bool:
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF == sqlite3.SQLITE_FULL
+
+
+def _counts_last(arrival: Arrival) -> bool:
+    """Return whether a notification counts as of its last arrival."""
+    notification = arrival.notification
+    return isinstance(notification, Suppressed | Reactivated) and notification.at is None
 
 
 def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str, str | None]:

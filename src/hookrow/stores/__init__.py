@@ -150,7 +150,10 @@ class Store(Protocol):
         """Identifies the tables, and the conditions that hide their rows, in the spool."""
 
     def claim_log(self) -> None:
-        """Note, about once a minute, that the log is written under this mapping. Never raises."""
+        """Record, about once a minute, that the log is written under this mapping.
+
+        Raises a `StoreError`.
+        """
 
     def check_mapping(self) -> None:
         """Raise `WrongMapping` if the log was also, or only, written under another mapping.

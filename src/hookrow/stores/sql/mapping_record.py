@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from hookrow.core.schema import Scalar, Schema
-from hookrow.stores import SchemaChanged, Unavailable
+from hookrow.stores import SchemaChanged
 from hookrow.stores.sql.columns import own_name
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.queries import Queries
@@ -25,18 +25,22 @@ from hookrow.stores.timeouts import limited_to
 
 log = logging.getLogger("hookrow")
 
+TABLE = "hookrow_meta"
+"""The table of the record, in the database schema of the log."""
+
 NAME = "mapping"
 """The name of the record in hookrow_meta. Its value is a JSON array of mappings."""
 
 REMEDY = (
     "Nothing in the log is retried or replayed until you correct the mapping or, if it is right, "
-    "run `hookrow replay --accept-mapping`, with --config, --app or --database-url if you use "
-    "them. Receivers with different mappings need a log each, in a database schema of its own."
+    "stop all receivers with the former one, and run `hookrow replay --accept-mapping`, with "
+    "--config, --app or --database-url if you use them. Receivers with different mappings need a "
+    "log each, in a database schema of its own."
 )
 """How to continue under a different mapping."""
 
 SECONDS = 1.0
-"""Seconds that writing the record may take: the responses of a group wait for it."""
+"""Seconds that reading and writing the record may take: the responses of a group wait for it."""
 
 
 class MappedRole(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,13 +73,14 @@ class MappingRecord:
     def __init__(self, database: Database, queries: Queries) -> None:
         self._database, self._queries = database, queries
         self._schema = queries.schema
-        self._table = database.dialect.table(self._schema.beside_log("hookrow_meta"))
+        self._table = database.dialect.table(self._schema.beside_log(TABLE))
 
     def claim(self) -> bool:
         """Add the present mapping, and log a warning if the record has others.
 
-        Returns False if the database is not available now. Never raises: notifications do not
-        depend on the record, whose table may be missing.
+        Returns False if a mapped table is missing. Without the record's table, log a warning
+        instead. Raises a `StoreError` if the record cannot be written now: an entry that is written
+        all the same could be recorded later by a receiver with another mapping.
         """
         try:
             with limited_to(SECONDS):
@@ -85,12 +90,10 @@ class MappingRecord:
                 recorded = self._read_first()
                 if present not in recorded:
                     recorded = self._add(present)
-        except Exception as error:  # noqa: BLE001 - a missing table or privilege, or no time
-            if isinstance(error, Unavailable) and not isinstance(error, SchemaChanged):
-                return False
+        except SchemaChanged as error:
             log.warning(
                 "The mapping is not recorded in %s: %s",
-                self._schema.beside_log("hookrow_meta"),
+                self._schema.beside_log(TABLE),
                 error,
             )
             return True

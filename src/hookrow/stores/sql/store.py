@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hookrow.core.optional import recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.stores import Rejected, SchemaChanged, StoreError, Unavailable, WrongMapping
+from hookrow.stores import Rejected, SchemaChanged, Unavailable, WrongMapping
 from hookrow.stores.change_dates import warn_of_undated
 from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Database, server_time
@@ -102,11 +102,7 @@ class SQLStore:
         """Add the mapping to the log's record, in a transaction of its own; see `Store`."""
         if monotonic() < self._claim_at:
             return
-        try:
-            queries = self._verified()
-        except StoreError:
-            return  # the transaction that follows raises it
-        if MappingRecord(self.database, queries).claim():
+        if MappingRecord(self.database, self._verified()).claim():
             self._claim_at = monotonic() + CLAIM_EVERY
 
     def check_mapping(self) -> None:

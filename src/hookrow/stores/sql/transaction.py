@@ -158,7 +158,7 @@ class SQLTransaction(SQLReading):
     """A transaction that writes everything in a single statement if the database can.
 
     If the connection autocommits, the statement is pending until the end of the block, and commits
-    by itself. The transaction only begins if one statement is not enough.
+    by itself. BEGIN is sent only if one statement is not enough.
 
     If the database locks or changes fewer rows than it should, the transaction raises `Unchanged`
     before the commit. If it is `checked`, it uses separate statements, and reads the rows before
@@ -214,7 +214,7 @@ class SQLTransaction(SQLReading):
             if len(locked) > step.size:
                 raise Rejected(_NOT_UNIQUE.format(kind.value))
             if len(locked) < step.size and not self._checked:
-                raise Unchanged(f"A row of the {kind.value} could not be locked.")
+                raise Unchanged(f"A row in {kind.value} could not be locked.")
         before = self.read(rows) if self._checked else {}
         for step in steps:
             self._run_step(step)
@@ -242,7 +242,7 @@ class SQLTransaction(SQLReading):
         if steps:
             sql = self._queries.updates.combined(tuple(step.statement for step in steps))
             parameters = [each for step in steps for each in step.parameters]
-            parameters += [step.size for step in steps if step.statement.expected is not None]
+            parameters += [step.size for step in steps]
             self._pending = sql, parameters
             if self._begun:
                 self._flush()
@@ -273,11 +273,11 @@ class SQLTransaction(SQLReading):
         count = run(step.statement.text, step.parameters)
         if count > step.size and step.statement.kind is not None:
             raise Rejected(_NOT_UNIQUE.format(step.statement.kind.value))
-        if count >= step.size or step.statement.expected is None:
+        if count >= step.size:
             return
         if not step.changes:
             raise Unchanged("The log did not accept an entry.")
-        if not self._checked:
+        if step.statement.kind is not None and not self._checked:  # dates precede their rows
             self._verify(step.changes)
 
     def _fetch_locked(self, kind: Suppressible, step: _Step) -> Sequence[Any]:
@@ -298,10 +298,13 @@ class SQLTransaction(SQLReading):
             if row[0] not in self._queries.written:  # it has no column to change
                 continue
             if state is None:
-                raise Unchanged(f"A row of the {row[0].value} is gone.")
+                raise Unchanged(f"A row in {row[0].value} was deleted.")
             earlier = None if before is None else before.get(row)
-            if is_ignored(change, state, earlier, dates.get(row)):
-                raise Unchanged(f"The database ignores a change of the {row[0].value}.")
+            reason = None
+            if isinstance(change, SetSuppression):
+                reason = self._queries.schema.reason(change.reason)
+            if is_ignored(change, state, earlier, last=dates.get(row), reason=reason):
+                raise Unchanged(f"The database ignored an update of a row in {row[0].value}.")
 
     def _read_dates(self, changes: Sequence[Change]) -> Mapping[RowId, datetime]:
         """Read the dates of suppressions that are kept beside the log."""

@@ -38,9 +38,9 @@ class Statement:
     part if others refer to it. `kind` is that of the rows that it locks or changes, and `guard` the
     column, by hookrow's name, with which their guard compares.
 
-    `expected` is the query that counts the rows which it must lock or change, given the names of
-    the relation `{given}` and of the part `{locked}` that has locked them. If it is empty, these
-    are all rows that are given; if it is None, any number is right.
+    It must lock or change every row that is given, except those that a guard refuses. `expected` is
+    the query that counts the others, with `{given}` for the name of the given rows, and `{locked}`
+    for that of the part that has locked them; it is empty if there is no guard.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class Statement:
         given: str = "",
         returning: str = " RETURNING 1",
         name: str = "",
-        expected: str | None = "",
+        expected: str = "",
         is_lock: bool = False,
     ) -> None:
         self.head, self.given, self.where, self.rest = head, given, where, rest
@@ -141,26 +141,28 @@ class Updates:
         keys = {f"key_{n}": ours for n, ours in enumerate(KEYS[kind])}
         types = {name: queries.columns(role)[ours].type for name, ours in keys.items()}
         rows = queries.dialect.rows(types | _DATE)
-        relation, order = (f" FROM {rows}", " ORDER BY role, row_key") if rows else ("", "")
         columns = ", ".join(change_dates.COLUMNS)
+        values = ", ".join(map(queries.value, _DATE))
         equal = " AND ".join(
             f"{queries.column(role, ours)} = {queries.value(name)}" for name, ours in keys.items()
         )
-        return Update(
-            Statement(
-                f"INSERT INTO {self._dates} AS dated ({columns}) "
-                f"SELECT '{role}' AS role, {', '.join(map(queries.value, _DATE))}{relation} "
-                f"WHERE EXISTS (SELECT 1 FROM {queries.table(role)} "
-                f"WHERE {equal}{queries.visible(role)})",
-                rest=f"{order} ON CONFLICT (role, row_key) DO UPDATE "
-                "SET changed_at = excluded.changed_at "
-                "WHERE dated.changed_at <= excluded.changed_at",
-                returning=f" RETURNING {columns}",
-                name=f"hookrow_dated_{role}",
-                expected=None,  # its guard may refuse any of them
-            ),
-            [*keys, *_DATE] if rows else [*_DATE, *keys],
+        head = f"INSERT INTO {self._dates} AS dated ({columns}) SELECT '{role}' AS role, {values}"
+        statement = Statement(
+            f"{head} FROM " if rows else head,
+            f" WHERE EXISTS (SELECT 1 FROM {queries.table(role)} "
+            f"WHERE {equal}{queries.visible(role)})",
+            f"{' ORDER BY role, row_key' if rows else ''} ON CONFLICT (role, row_key) DO UPDATE "
+            "SET changed_at = excluded.changed_at WHERE dated.changed_at <= excluded.changed_at",
+            given=rows,
+            returning=f" RETURNING {columns}",
+            name=f"hookrow_dated_{role}",
+            # All that are given, except those whose last change is newer.
+            expected="SELECT count(*) FROM {given} AS given WHERE NOT EXISTS (SELECT 1 FROM "
+            f"{self._dates} AS newer WHERE newer.role = '{role}' AND "
+            "newer.row_key = given.row_key "
+            "AND newer.changed_at > given.new_suppression_changed_at)",
         )
+        return Update(statement, [*keys, *_DATE] if rows else [*_DATE, *keys])
 
     def _update(
         self,
@@ -233,8 +235,8 @@ def _combined(statements: tuple[Statement, ...]) -> str:
     All parts see the rows as they were at its beginning, so no two may change the same row
     (PostgreSQL's manual, section 7.8.4). At its end, the numbers of rows that the parts have locked
     and changed are compared with those that are given (the parameters that follow those of the
-    parts, one for each part whose `expected` is not None), or with what the guards of the locked
-    rows admit. If they differ, the division by zero rolls everything back, before the commit.
+    parts, one for each part), or with what the guards admit. If they differ, the division by zero
+    rolls everything back, before the commit.
     """
     parts: list[str] = []
     checks: list[str] = []
@@ -244,19 +246,19 @@ def _combined(statements: tuple[Statement, ...]) -> str:
         name, given = each.name or f"hookrow_part_{number}", each.given
         if each.is_lock:
             locks[each.kind] = name
-        if each.expected and "{given}" in each.expected:  # read twice
+        if "{given}" in each.expected:  # read twice
             given = f"hookrow_given_{number}"
             parts.append(f"{given} AS MATERIALIZED (SELECT * FROM {each.given})")
         wait = f" AND (SELECT count(*) FROM {previous}) >= 0" if previous else ""
         relation = f"{given} AS given" if given != each.given else given
         text = f"{each.head}{relation}{each.where}{wait}{each.rest}{each.returning}"
         parts.append(f"{name} AS MATERIALIZED ({text})")
-        if each.expected is not None:
-            count = f"(SELECT count(*) FROM {name})"
-            check = f"{count} = %s"
-            if each.expected:  # which is evaluated only if a guard has refused a row
-                expected = each.expected.format(given=given, locked=locks.get(each.kind, ""))
-                check = f"({check} OR {count} = ({expected}))"
-            checks.append(check)
+        count = f"(SELECT count(*) FROM {name})"
+        check = f"{count} = %s"
+        if each.expected:  # which is evaluated only if a guard has refused a row
+            expected = each.expected.replace("{given}", given)
+            expected = expected.replace("{locked}", locks.get(each.kind, ""))
+            check = f"({check} OR {count} = ({expected}))"
+        checks.append(check)
         previous = name
     return f"WITH {', '.join(parts)} SELECT 1 / CASE WHEN {' AND '.join(checks)} THEN 1 ELSE 0 END"

@@ -28,6 +28,7 @@ from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.keys import key_mistakes
 from hookrow.stores.sql.log_rows import LOG_COLUMNS
+from hookrow.stores.sql.mapping_record import TABLE as MAPPING_RECORD
 from hookrow.stores.sql.parameters import count_parameters
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
@@ -192,6 +193,10 @@ class _Catalogue:
         schema = self._schema
         if schema.log is not None:
             self._check_own_table(schema.log, _LOG)
+            record = schema.beside_log(MAPPING_RECORD)
+            if columns(self._connection, self._dialect, record):  # a host's may lack it
+                needed = ["SELECT", "INSERT", "UPDATE"]
+                check_privileges(self._connection, self._dialect, record, needed)
             if self._has_users:
                 log = regclass(self._dialect, schema.log)
                 self._check_usage("sequence", _UNUSABLE_SEQUENCE, log)
