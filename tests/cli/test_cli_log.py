@@ -356,7 +356,7 @@ def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
     for ago in (100, 10, 3):
         keep(url, testing.opening(ADA, ADAS, at=AT + ago * HOUR), RECORDED, now - ago * DAY)
     keep(url, UNKNOWN, NO_DISPATCH, now - DAY)
-    done = command.call("prune", "--keep", "60d", "--keep-bodies", "none")
+    done = command.call("prune", "--keep", "60d", "--keep-bodies", "none", "--yes")
     assert (done.returncode, done.stdout) == (0, "Pruned 3 entries and bodies.\n")
     found = {entry["id"]: entry["body"] is None for entry in listed(command)}
     assert found == {2: True, 3: True, 4: False}
@@ -367,7 +367,7 @@ def test_prune_of_everything_needs_a_confirmation(command: Command, url: str) ->
     keep(url, DELIVERY, RECORDED, datetime.now(UTC) - 100 * DAY)
     refused = command.call("prune", "--keep", "90d")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "so all are too old" in refused.stderr
+    assert "as if the clock of this machine had jumped" in refused.stderr
     assert len(listed(command)) == 1
     done = command.call("prune", "--keep", "90d", "--keep-bodies", "30d", "--yes")
     assert (done.returncode, done.stdout) == (0, "Pruned 1 entries and bodies.\n")

@@ -227,7 +227,7 @@ def test_retention_if_the_clock_may_be_wrong(
     park(sqlite_url)
     entries = own_tables.notifications
     old = {entries.c.last_received_at: datetime.now(UTC) - timedelta(days=120)}
-    old[entries.c.received_at] = old[entries.c.last_received_at]
+    old[entries.c.received_at] = old[entries.c.ended_at] = old[entries.c.last_received_at]
     with opened(sqlite_url) as engine, engine.begin() as connection:
         connection.execute(entries.update().values(old))
     with serving(sqlite_url, sweep=False):

@@ -102,9 +102,7 @@ def replay(
 @click.command()
 @KEEP
 @KEEP_BODIES
-@click.option(
-    "--yes", "sure", is_flag=True, help="Prune even if this deletes every notification or body."
-)
+@click.option("--yes", "sure", is_flag=True, help="Prune even if the clock seems to have jumped.")
 @JSON
 @DATABASE_URL
 @click.pass_obj
@@ -119,8 +117,9 @@ def prune(
 ) -> None:
     """Delete old notifications and bodies from the log.
 
-    Parked notifications are kept until their retries end. If all are too old, nothing is deleted
-    without --yes, because the clock may be wrong, unless the database's clock confirms the time.
+    Parked notifications are kept until their retries end. If no notification arrived for half of
+    the time to keep, nothing is deleted without --yes, because the clock may have jumped, unless
+    the database's clock confirms the time.
 
     The exit status is 130 after Ctrl-C, which completes the transaction in progress.
     """

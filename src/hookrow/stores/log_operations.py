@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.result import PARKED_FOR
 from hookrow.errors import HookrowError
-from hookrow.stores import Store
+from hookrow.stores import Store, Unavailable
 from hookrow.stores.log import BATCH, Count, LogReader, Query
 
 PORTION = 64
 """The largest number of bodies that `with_bodies` reads at once."""
-
-NEWEST = 1000
-"""How many of the newest entries show when the last notification arrived: entries that a spool
-delayed, or that arrived again, are not in the order of their arrival."""
 
 AGREEING = timedelta(hours=1)
 """The greatest difference between two clocks that confirm each other."""
@@ -45,7 +42,7 @@ def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[Store
 
 
 class DoubtfulClock(HookrowError):
-    """Pruning would delete everything, perhaps because the clock of this machine is fast."""
+    """Pruning could delete too much, because the clock of this machine may be fast."""
 
 
 class Retention:
@@ -53,9 +50,10 @@ class Retention:
 
     `keep` and `keep_bodies` are the maximum ages, by the last arrival, or None for no limit. An age
     ends at the process's time or at that of the database's clock, whichever is earlier, so that a
-    clock that is fast deletes nothing too early. Without `sure`, nothing is deleted if every
-    entry is too old and no other clock confirms the time: a receiver may have been quiet for so
-    long, or the clock may be wrong. `now` returns the process's time.
+    clock that is fast deletes nothing too early. Without `sure`, nothing is deleted if no
+    notification arrived in the older half of an age, and no other clock confirms the time: the
+    receiver may have been quiet for so long, or the clock may have jumped. `now` returns the
+    process's time.
     """
 
     def __init__(
@@ -84,11 +82,8 @@ class Retention:
         Parked notifications are kept until their retries end. Raises `DoubtfulClock`, and a
         `StoreError`.
         """
-        process, database = self._now(), self._store.time()
-        now = process if database is None else min(process, database)
         for age, bodies_only in self._ages:
-            if age and not self._sure:
-                self._check_clock(age, process, database)
+            now = self._confirmed_time(age)
             yield from self._log.prune(
                 before=now - age, parked_before=now - PARKED_FOR, bodies_only=bodies_only
             )
@@ -104,18 +99,36 @@ class Retention:
             (self._log.first_id_since(now - age) - first) // BATCH + 1 for age, _ in self._ages
         )
 
-    def _check_clock(self, age: timedelta, process: datetime, database: datetime | None) -> None:
-        """Raise `DoubtfulClock` if every entry is older than the age and no clock confirms it."""
-        newest = self._log.recent(NEWEST).last_received
-        if newest is None or newest >= process - age:
+    def _confirmed_time(self, age: timedelta) -> datetime:
+        """Return the time before which an age ends; see `Retention`. Raises `DoubtfulClock`."""
+        process, database = self._now(), None
+        with suppress(Unavailable):  # in a transaction of a Django project
+            database = self._store.time()
+        now = process if database is None else min(process, database)
+        is_confirmed = database is not None and abs(process - database) <= AGREEING
+        if age and not self._sure and not is_confirmed:
+            self._check_gap(age, now, process, database)
+        return now
+
+    def _check_gap(
+        self, age: timedelta, now: datetime, process: datetime, database: datetime | None
+    ) -> None:
+        """Raise `DoubtfulClock` if entries are too old, and none is in the older half of the age.
+
+        A clock that has jumped ahead leaves such a gap, and so does a quiet receiver.
+        """
+        end = now - age
+        old = self._log.newest(Query(until=end), limit=1, bodies=False)
+        kept = self._log.oldest(Query(since=end), limit=1, bodies=False)
+        until = kept[0].received_at if kept else now
+        if not old or until < end + age / 2:
             return
-        if database is not None and abs(process - database) <= AGREEING:
-            return
-        other = f", but that of the database {_minute(database)}" if database else ""
+        other = f", but that of the database reads {_minute(database)}" if database else ""
         raise DoubtfulClock(
-            f"Not pruned: the newest notification arrived at {_minute(newest)}, so all are too "
-            f"old. The clock of this machine says {_minute(process)}{other}. If it is wrong, set "
-            "it; if it is right, run `hookrow prune --yes`."
+            f"Not pruned: no notification arrived between {_minute(old[0].received_at)} and "
+            f"{_minute(until)}, as if the clock of this machine had jumped. It reads "
+            f"{_minute(process)}{other}. If it is wrong, set it; if it is right, run "
+            "`hookrow prune --yes`."
         )
 
 
