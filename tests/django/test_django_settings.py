@@ -272,6 +272,18 @@ def test_fields_that_do_not_allow_null(
         ({"constraints": [unique("mail", condition=~Q(seen=None))]}, {"seen": None}, False),
         ({"constraints": [unique("mail", condition=Q(postmark_id__gt="a"))]}, {}, False),
         ({"constraints": [unique("mail", condition=Q(Exact(1, 1)))]}, {}, False),
+        # A field with one value in all visible rows may be part of the constraint.
+        ({"constraints": [unique("person", "mail", "postmark_id")]}, {"postmark_id": "x"}, True),
+        ({"unique_together": [("mail", "postmark_id")]}, {"postmark_id": "x"}, True),
+        ({"constraints": [unique("postmark_id")]}, {"postmark_id": "x"}, True),
+        ({"constraints": [unique("mail", "seen")]}, {"postmark_id": "x"}, False),
+        ({"constraints": [unique("mail", "seen")]}, {"seen": None}, False),
+        ({"constraints": [unique("mail", "seen")]}, {"seen": False}, False),
+        (
+            {"constraints": [unique("mail", "postmark_id", condition=Q(seen=None))]},
+            {"postmark_id": "x"},
+            False,
+        ),
     ],
 )
 def test_keys(

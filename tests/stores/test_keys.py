@@ -7,7 +7,7 @@ from contextlib import closing, nullcontext
 import pytest
 from django.db import connections
 from django.db.transaction import atomic
-from host_tables import HOST, REST, make, people
+from host_tables import HOST, REST, create_citext, make, people
 from locations import empty_engine
 from sqlalchemy import Engine, event
 
@@ -153,6 +153,35 @@ class TestRemedies:
         ("(list_id, subscriber_id) WHERE active = true", {"active": True}, True),
         ("(list_id, subscriber_id) WHERE NOT active", {"active": False}, True),
         ("(list_id, subscriber_id) WHERE NOT active", {"active": True}, False),
+        ("(list_id, subscriber_id) WHERE active IS TRUE", {"active": True}, True),
+        ("(list_id, subscriber_id) WHERE active IS TRUE", {"active": False}, False),
+        ("(list_id, subscriber_id) WHERE active IS TRUE", {}, False),
+        ("(list_id, subscriber_id) WHERE active IS NOT FALSE", {"active": True}, True),
+        ("(list_id, subscriber_id) WHERE active IS FALSE", {"active": False}, True),
+        ("(list_id, subscriber_id) WHERE active IS FALSE", {"active": None}, False),
+        ("(list_id, subscriber_id) WHERE active IS NOT TRUE", {"active": False}, True),
+        # A column with one value in all visible rows may be part of the index.
+        ("(list_id, subscriber_id, tenant)", {"tenant": "100%"}, True),
+        ("(tenant, subscriber_id)", {"tenant": "a"}, True),
+        ("(tenant)", {"tenant": "a"}, True),
+        ("(list_id, subscriber_id, active)", {"active": True}, True),
+        ("(list_id, subscriber_id, active)", {"active": False}, True),
+        ("(list_id, subscriber_id, state)", {"state": 0}, True),
+        ("(list_id, subscriber_id, tenant, state)", {"tenant": "a", "state": 1}, True),
+        ("(list_id, subscriber_id, tenant, state)", {"tenant": "a"}, False),
+        ("(list_id, subscriber_id, tenant)", {"state": 1}, False),
+        ("(list_id, subscriber_id, lower(tenant))", {"tenant": "a"}, False),
+        (
+            "(list_id, subscriber_id, tenant) WHERE left_at IS NULL",
+            {"tenant": "a", "left_at": None},
+            True,
+        ),
+        ("(list_id, subscriber_id, tenant) WHERE left_at IS NULL", {"tenant": "a"}, False),
+        # Nulls are distinct; False stands for null, except in a boolean column.
+        ("(list_id, subscriber_id, tenant)", {"tenant": None}, False),
+        ("(list_id, subscriber_id, tenant)", {"tenant": False}, False),
+        ("(list_id, subscriber_id, state)", {"state": False}, False),
+        ("(list_id, subscriber_id, active)", {"active": None}, False),
     ],
 )
 def test_unique_indexes(
@@ -178,6 +207,16 @@ def test_constraints(host: Engine, key: str) -> None:
     columns = "list_id integer, subscriber_id integer, suppressed_at timestamp"
     run(host, "DROP TABLE members", f"CREATE TABLE members ({columns}, {key})")
     check(host, LISTS, "")
+
+
+@pytest.mark.parametrize("key", ["tenant, id", "id, tenant"])
+def test_primary_key_of_tenants(host: Engine, key: str) -> None:
+    """A primary key may begin with the tenant; without `where`, an id may be in several rows."""
+    columns = "tenant varchar(8), id integer, email text, suppressed_at timestamp"
+    table = f"CREATE TABLE people ({columns}, suppression_reason text, PRIMARY KEY ({key}))"
+    run(host, "DROP TABLE people", table)
+    check(host, people(where={"tenant": "a"}), "")
+    check(host, HOST, "The column 'id' of 'people' is not unique")
 
 
 @pytest.mark.parametrize("way", ["url", "engine", "django"])
@@ -245,6 +284,35 @@ def test_sqlite(host: Engine, key: str, collation: str, *, is_unique: bool) -> N
 
 
 @ON_SQLITE
+@pytest.mark.parametrize("column", ["subscriber_id", "tenant"])
+@pytest.mark.parametrize(
+    ("declared", "indexed", "is_unique"),
+    [
+        ("BINARY", "BINARY", True),
+        ("BINARY", "NOCASE", True),
+        ("NOCASE", "NOCASE", True),
+        ("NOCASE", "BINARY", False),
+    ],
+)
+def test_collation_on_sqlite(
+    engine: Engine, column: str, declared: str, indexed: str, *, is_unique: bool
+) -> None:
+    """No column of an index may distinguish more texts than the column of the table."""
+    types = {f"{table}.subscriber_id": "text" for table in ("sends", "members")}
+    run(
+        make(engine, {**types, "people.id": "text"}),
+        "ALTER TABLE members RENAME TO former",
+        "CREATE TABLE members (list_id integer, suppressed_at timestamp, "
+        f"{column} text COLLATE {declared}, "
+        f"{'tenant' if column == 'subscriber_id' else 'subscriber_id'} text)",
+        "CREATE UNIQUE INDEX own ON members "
+        f"(list_id, {'' if column == 'subscriber_id' else 'subscriber_id, '}"
+        f"{column} COLLATE {indexed})",
+    )
+    check(engine, hiding(tenant="a"), "" if is_unique else NO_PAIRS)
+
+
+@ON_SQLITE
 def test_attached_database(engine: Engine, new_database: Callable[[str], str]) -> None:
     """The indexes of a table are read in its own database."""
     path = new_database("sqlite").removeprefix("sqlite:///")
@@ -302,6 +370,43 @@ def test_collation(host: Engine) -> None:
     check(host, HOST, "The column 'id' of 'people' is not unique")
     run(host, "CREATE UNIQUE INDEX folding ON people (id)")
     check(host, HOST, "")
+
+
+@ON_POSTGRES
+@pytest.mark.parametrize(
+    ("type_", "operators", "is_unique"),
+    [
+        ("citext", "citext_ops", True),
+        ("citext", "text_ops", False),
+        ("ignoring", "text_ops", False),
+        ("text", "text_pattern_ops", True),
+        ("varchar(8)", "varchar_ops", True),
+    ],
+)
+def test_operators(host: Engine, type_: str, operators: str, *, is_unique: bool) -> None:
+    """An index of a citext with the operators of text distinguishes texts that are equal."""
+    create_citext(host)
+    run(
+        host,
+        "CREATE DOMAIN ignoring AS citext",
+        DROP_PAIRS,
+        f"ALTER TABLE members ADD COLUMN tenant {type_}",
+        f"CREATE UNIQUE INDEX own ON members (list_id, subscriber_id, tenant {operators})",
+    )
+    check(host, hiding(tenant="a"), "" if is_unique else NO_PAIRS)
+
+
+@ON_POSTGRES
+def test_partitions_of_tenants(host: Engine) -> None:
+    """A table that is partitioned by the tenant has a key if the tenant is part of it."""
+    run(
+        host,
+        "DROP TABLE members",
+        f"{PARTITIONED}, tenant text, PRIMARY KEY (tenant, list_id, subscriber_id)) "
+        "PARTITION BY LIST (tenant)",
+    )
+    assert undeclarable(host, hiding(tenant="a")) == []
+    assert undeclarable(host, LISTS) == ["subscriptions"]
 
 
 @ON_POSTGRES

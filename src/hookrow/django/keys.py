@@ -29,10 +29,13 @@ def check_key(
 ) -> None:
     """Raise `SchemaMismatch` unless the model declares that no two visible rows have the same key.
 
-    An unmanaged model declares it, too; `manage.py hookrow check` asks the database.
+    A field that `where` fixes to a value is the same in all visible rows, so they may be unique
+    together with it. A field that is null does not count, because nulls are distinct. An unmanaged
+    model declares it, too; `manage.py hookrow check` asks the database.
     """
-    attributes = {field.attname for field in key}
-    if any(field.unique for field in key) or any(
+    given = [*key, *(field for field, value in where.items() if value is not None)]
+    attributes = {field.attname for field in given}
+    if any(field.unique for field in given) or any(
         attributes.issuperset(unique) for unique in _declared(model, key, where, connection)
     ):
         return

@@ -127,8 +127,12 @@ def _examine(
 
     If that is nothing, also return the name of a unique index of the key that does not cover all
     rows, if there is one.
+
+    A column that `where` fixes to a value is the same in all visible rows, so a unique index may
+    also be on such columns. A column that is null does not count, because nulls are distinct.
     """
     names = [queries.columns(role)[ours].name for ours in key]
+    names += [name for name, value in queries.selecting(role).items() if value is not None]
     examine = {"postgresql": _examine_postgresql, "sqlite": _examine_sqlite}
     return examine[queries.dialect.name](connection, queries, role, names)
 
@@ -172,21 +176,28 @@ SELECT relname, pg_get_expr(indpred, indrelid), NOT EXISTS (
 FROM pg_index JOIN pg_class AS c ON c.oid = indexrelid
 WHERE indrelid = to_regclass(%s) AND indisunique AND indisvalid AND indisready
 AND NOT indisexclusion AND NOT EXISTS (
-    SELECT FROM unnest(indkey, indcollation) WITH ORDINALITY AS key (number, collation_, place)
+    SELECT FROM unnest(indkey, indcollation, indclass)
+        WITH ORDINALITY AS key (number, collation_, class, place)
     LEFT JOIN pg_attribute AS a ON attrelid = indrelid AND attnum = number
     LEFT JOIN pg_collation AS l ON l.oid = attcollation
+    LEFT JOIN pg_type AS t ON t.oid = atttypid
+    LEFT JOIN pg_opclass AS used ON used.oid = class
+    LEFT JOIN pg_opclass AS own ON own.opcmethod = used.opcmethod AND own.opcdefault
+        AND own.opcintype = coalesce(nullif(typbasetype, 0), atttypid)
     WHERE place <= indnkeyatts AND (
         attname IS NULL OR attname <> ALL(%s::text[])
         OR NOT collisdeterministic AND collation_ <> attcollation
+        OR used.opcintype <> own.opcintype
     )
 )
 ORDER BY indpred IS NOT NULL, relname
 """
-"""The unique indexes on columns of the key and no others, their predicates, and whether these
-depend on no columns but some that the user may read.
+"""The unique indexes on some of the given columns and no others, their predicates, and whether
+these depend on no columns but some that the user may read.
 
-A subset of the key is stricter than the key. An expression has no column. If the column's collation
-regards different texts as equal, that of the index must do so, too.
+A subset of the columns is stricter than all of them. An expression has no column. If the column's
+collation or type regards different texts as equal, that of the index must do so, too: an index on a
+column of the type citext may have the operators of text.
 """
 
 
@@ -220,6 +231,7 @@ def _is_implied(connection: Connection, queries: Queries, role: str, predicate: 
     plan = connection.fetch(
         f"EXPLAIN SELECT FROM {queries.table(role)} "
         f"WHERE ({predicate}) IS NOT TRUE{is_key}{queries.visible(role)}"
+        f"{_flags(queries, role, _FLAGS)}"
     )
     connection.fetch(_SET_EXCLUSION, [former])
     return any("One-Time Filter: false" in line for (line,) in plan)
@@ -260,8 +272,8 @@ def _examine_sqlite(
     partial = None
     rows = connection.fetch(_SQLITE_INDEXES, [*table, table[1]])
     for (index, is_partial), columns in groupby(rows, itemgetter(0, 1)):
-        collations = {name: collation for _, _, name, collation in columns}
-        if not collations.keys() <= {*names}:
+        collations = [(name, collation) for _, _, name, collation in columns]
+        if any(name not in names for name, _ in collations):
             continue
         if _is_searched(connection, queries, role, index, collations):
             return Uniqueness.DECLARED, None
@@ -275,23 +287,23 @@ def _is_searched(
     queries: Queries,
     role: str,
     index: str,
-    collations: Mapping[str, str],
+    collations: Sequence[tuple[str, str]],
 ) -> bool:
-    """Return whether SQLite's planner can find visible rows by the key in an index.
+    """Return whether SQLite's planner can find visible rows by all columns of an index.
 
-    It cannot if the index is partial and its predicate does not follow from the conditions, or if
-    the column's collation regards different texts as equal and that of the index, BINARY, does not.
+    It cannot if the index is partial and its predicate does not follow from the conditions, or if a
+    column's collation regards different texts as equal and that of the index, BINARY, does not.
     An index with another collation is at least as strict; it is searched with its own collation.
     """
     alias, quote = ALIASES[role], queries.dialect.quote
     equal = []
-    for name, collation in collations.items():
+    for name, collation in collations:
         own = "" if collation.upper() == "BINARY" else f" COLLATE {quote(collation)}"
         equal.append(f"{alias}.{quote(name)}{own} = (SELECT NULL)")
     sql = (
         f"{queries.dialect.explain} SELECT 1 FROM {queries.table(role)} "
         f"INDEXED BY {quote(index)} WHERE {' AND '.join(equal)}{queries.visible(role)}"
-        f"{_flags(queries, role)} /* {next(_NUMBERS)} */"
+        f"{_flags(queries, role, _SQLITE_FLAGS)} /* {next(_NUMBERS)} */"
     )
     try:
         plan = connection.fetch(sql)
@@ -299,15 +311,26 @@ def _is_searched(
         if not isinstance(store_error(error), SchemaChanged):  # "no query solution"
             raise
         return False
-    return any("SEARCH" in row[-1] for row in plan)
+    # If one column cannot be searched, the plan has only the columns before it.
+    searched = f"({' AND '.join(f'{name}=?' for name, _ in collations)})"
+    return any("SEARCH" in row[-1] and row[-1].endswith(searched) for row in plan)
 
 
-def _flags(queries: Queries, role: str) -> str:
-    """Return the conditions on boolean columns in the other forms that an index may have.
+_FLAGS = {
+    True: "{0} AND {0} IS TRUE AND {0} IS NOT FALSE",
+    False: "NOT {0} AND {0} IS FALSE AND {0} IS NOT TRUE",
+}
+"""The forms of a condition on a boolean column that an index may have."""
+
+_SQLITE_FLAGS = {True: f"{_FLAGS[True]} AND {{0}} = 1", False: f"{_FLAGS[False]} AND {{0}} = 0"}
+
+
+def _flags(queries: Queries, role: str, forms: Mapping[bool, str]) -> str:
+    """Return the conditions on boolean columns in other forms, to follow another condition.
 
     SQLite compares the texts of conditions: to it, `active = true` does not imply `active`.
+    PostgreSQL does not prove that `active = true` implies `active IS TRUE`.
     """
-    forms = {True: "{0} AND {0} = 1", False: "NOT {0} AND {0} = 0"}
     alias, quote = ALIASES[role], queries.dialect.quote
     return "".join(
         f" AND {forms[value].format(f'{alias}.{quote(column.name)}')}"
