@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 
 import pytest
+from contract import ADA, arrival, insistent, opens
 from django.db import connections
 from django.db.transaction import atomic
 from host_tables import HOST, REST, create_citext, make, people
@@ -14,9 +15,10 @@ from sqlalchemy import Engine, event
 import django_host
 from copying import replace
 from engines import database_user, run
-from hookrow import Role, Schema, SchemaMismatch
+from hookrow import Refused, Role, Schema, SchemaMismatch
 from hookrow.core.schema import SUPPRESSION
 from hookrow.django.store import DjangoDatabase, DjangoStore
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.keys import undeclarable_keys
 from hookrow.stores.sql.urls import open_database
@@ -217,6 +219,27 @@ def test_primary_key_of_tenants(host: Engine, key: str) -> None:
     run(host, "DROP TABLE people", table)
     check(host, people(where={"tenant": "a"}), "")
     check(host, HOST, "The column 'id' of 'people' is not unique")
+
+
+@pytest.mark.parametrize("tenant", ["a", "b"])
+def test_owner_with_the_id_of_another_tenant(host: Engine, tenant: str) -> None:
+    """A response names the visible owner of a dispatch, not a hidden row with the same id."""
+    index = "CREATE UNIQUE INDEX own ON people (tenant, id)"
+    people_of_both = (
+        "INSERT INTO people (tenant, id, email) VALUES ('a', 5, 'a@x'), ('b', 5, 'b@x')"
+    )
+    run(
+        host,
+        "DROP INDEX people_key",
+        index,
+        people_of_both,
+        f"INSERT INTO people (tenant, id, email) VALUES ('{tenant}', 6, '{ADA}')",
+        "INSERT INTO sends (id, provider_message_id, subscriber_id) VALUES (1, 'm', 5)",
+    )
+    with closing(SQLStore(host, people(where={"tenant": tenant}))) as store:
+        (refused,) = insistent(store)([arrival(opens(ADA, "m"))])
+    assert isinstance(refused, Refused)
+    assert f"subscriber {tenant}@x does" in refused.text
 
 
 @pytest.mark.parametrize("way", ["url", "engine", "django"])

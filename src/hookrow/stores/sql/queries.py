@@ -210,7 +210,7 @@ class Queries:
         )
 
     def _find_dispatches(self) -> str:
-        owner = self.refers("dispatches", "subscriber_id", "subscribers", "id", _OWNER)
+        owner = self._is_owner()
         return (
             f"SELECT {self.key('dispatches', 'subscriber_id')}, "
             f"{self.text('subscribers', 'email', _OWNER)}, "
@@ -218,6 +218,23 @@ class Queries:
             f"{self.list_id() or 'NULL'} FROM {self.table('dispatches')} LEFT JOIN "
             f"{self.table('subscribers', _OWNER)} ON {owner}{self.joined_messages()} "
             f"WHERE {self.any_of('dispatches', 'provider_message_id')}{self.visible('dispatches')}"
+        )
+
+    def _is_owner(self) -> str:
+        """Compare a dispatch with its owner, which may be hidden.
+
+        An id is unique only among visible rows: if another tenant's row has the id of a visible
+        owner, it is not the owner.
+        """
+        refers = self.refers("dispatches", "subscriber_id", "subscribers", "id", _OWNER)
+        if not self.hiding["subscribers"]:
+            return refers
+        alias = ALIASES["subscribers"]
+        of_dispatch = self.refers("dispatches", "subscriber_id", "subscribers", "id")
+        is_visible = self.not_hidden("subscribers", _OWNER).removeprefix(" AND ")
+        return (
+            f"{refers} AND ({is_visible} OR NOT EXISTS (SELECT 1 FROM "
+            f"{self.table('subscribers', alias)} WHERE {of_dispatch}{self.visible('subscribers')}))"
         )
 
     def _find_subscriptions(self) -> str:
