@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
-from unittest.mock import patch
 
 import pytest
 from homes import KEYS, OURS, MemoryHome, Row, Rows, SQLHome
@@ -27,6 +26,7 @@ from sqlalchemy import insert
 
 from hookrow import Arrival, Postmark
 from hookrow.core.result import LONGEST_PAUSE
+from hookrow.receiver.clock import Clock
 from hookrow.receiver.drain import Drain
 from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import keep_failed, record
@@ -130,9 +130,7 @@ class Scenario(RuleBasedStateMachine):
     def sweep(self) -> None:
         """Sweep when all parked notifications are due."""
         self._clock = max(self._clock, datetime.now(UTC)) + LONGEST_PAUSE + timedelta(minutes=1)
-        with patch("hookrow.receiver.retry.datetime") as clock:
-            clock.now.return_value = self._clock
-            swept = self._retry().retry_due()
+        swept = self._retry(self._clock).retry_due()
         assert swept == self._model.sweep()
 
     @precondition(lambda self: self._late)
@@ -182,8 +180,9 @@ class Scenario(RuleBasedStateMachine):
         group, self._pending = self._pending[:size], self._pending[size:]
         return group
 
-    def _retry(self) -> ParkedRetry:
-        return ParkedRetry(self._home.store, self._log, Postmark, _ignore)
+    def _retry(self, now: datetime | None = None) -> ParkedRetry:
+        clock = Clock(self._home.store, None if now is None else lambda: now)
+        return ParkedRetry(self._home.store, self._log, Postmark, _ignore, clock)
 
     def _insert(self, message_id: str) -> None:
         rows = self._late.pop(message_id)

@@ -109,12 +109,12 @@ def test_all_entries_are_deleted_only_if_a_clock_or_the_user_confirms_it(
 
 def test_of_two_clocks_the_earlier_one_counts() -> None:
     """A clock that is fast deletes nothing too early, even if the newest entry is kept."""
-    database = with_entries(0 * DAY, 75 * DAY, 100 * DAY)
-    for clock in (NOON, NOON + 20 * DAY):
-        database.now = clock
-        work = retention(database, keep=90 * DAY, now=lambda: NOON + 20 * DAY)
-        pruned = list(work.prune())
-        assert sum(pruned) == 1
+    database = with_entries(100 * DAY, 75 * DAY, 0 * DAY)
+    work = retention(database, keep=90 * DAY, now=lambda: NOON + 20 * DAY)
+    database.now = NOON
+    assert sum(work.prune()) == 1
+    database.now = NOON + 20 * DAY
+    assert sum(work.prune()) == 1
     assert len(database.logged()) == 1
 
 
