@@ -335,8 +335,27 @@ def test_spooled_under_another_mapping(
     assert spool.count() == 1
     assert run(empty_database_url, STATE) == [(None,)]
     [warning] = caplog.messages
-    assert "The spool has 1 notifications that arrived for other tables" in warning
-    assert '"where":{"team":2}' in warning
+    assert warning == (
+        "The spool has 1 notification that arrived with another `where`. Start a receiver with it "
+        'to record them: {"subscribers":{"team":2}}'
+    )
     mine = Spool(path, two.mapping_key)
     Drain(mine, two, parse, lambda *_: None, bodies=True, swept=True)()
     assert mine.count() == 0
+
+
+def test_spooled_before_a_table_was_renamed(
+    engine: Engine, database_url: str, tmp_path: Path
+) -> None:
+    """Without `where`, the entries belong to any mapping that is the log's."""
+    path, parse = tmp_path / "spool.db", ArrivalReader(Postmark(SECRET)).parse
+    run(engine, f"INSERT INTO hookrow_subscribers (id, email) VALUES (1, '{ADA}')")
+    with closing(SQLStore(database_url)) as store:
+        Spool(path, store.mapping_key).put([arrived(SPAM)])
+    run(engine, "ALTER TABLE hookrow_subscribers RENAME TO people")
+    schema = Schema(subscribers=Role("people"))
+    with closing(SQLStore(database_url, schema)) as store:
+        spool = Spool(path, store.mapping_key)
+        Drain(spool, store, parse, lambda *_: None, bodies=True, swept=True)()
+        assert spool.count() == 0
+    assert run(engine, STATE) != [(None,)]

@@ -31,7 +31,7 @@ REST = 10.0
 
 WRONG_MAPPING_REST = 60.0
 """Seconds to wait if the log was written under another mapping, until it is compared again, and
-between two reports of entries of the spool that arrived under another mapping."""
+between two reports of entries of the spool that arrived with another `where`."""
 
 FAILING = 5.0
 """In seconds; a drain that has recorded nothing for this long stops.
@@ -100,13 +100,13 @@ class Drain:
                 self._drain()
 
     def _report_others(self) -> None:
-        """Log a warning if the spool has entries that arrived under another mapping."""
+        """Log a warning if the spool has entries that arrived with another `where`."""
         number, mapping = self._spool.others()
         if number:
             log.warning(
-                "The spool has %d notifications that arrived for other tables, or with another "
-                "`where`, so they wait for a receiver with that mapping: %s",
-                number,
+                "The spool has %s that arrived with another `where`. Start a receiver with it to "
+                "record them: %s",
+                "1 notification" if number == 1 else f"{number} notifications",
                 mapping,
             )
 

@@ -51,7 +51,7 @@ CREATE TABLE {} (
     UNIQUE (fingerprint, mapping)
 )
 """
-"""The columns; `mapping` is the key of the store's mapping, empty if it is not known."""
+"""The columns; `mapping` is the store's `mapping_key`."""
 
 _COPY = """
 INSERT INTO upgraded
@@ -103,9 +103,9 @@ class Spool:
     The entries are in the order of their first arrival. A change without a date is in that of its
     last one, which dates it, because a store may date nothing: the last one recorded then wins.
 
-    Only the file's owner can read it. Processes may share it. If their stores have different
-    mappings, whose key is `mapping`, each process takes its own entries out of it: the other
-    mapping may find other rows. Raises `ConfigurationError` if the file cannot be created or
+    Only the file's owner can read it. Processes may share it. If their stores hide different rows,
+    which `mapping` identifies, each process takes its own entries out of it. Entries without a
+    `mapping` belong to all. Raises `ConfigurationError` if the file cannot be created or
     written. `count`, `after`, `others`, `take`, `remove` and `drained` raise one of `SPOOL_ERRORS`
     if the file fails.
     """

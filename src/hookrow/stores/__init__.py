@@ -147,7 +147,7 @@ class Store(Protocol):
 
     @property
     def mapping_key(self) -> str:
-        """Identifies the tables, and the conditions that hide their rows, in the spool."""
+        """Identifies the conditions that hide rows (`where`) in the spool; empty without any."""
 
     def claim_log(self) -> None:
         """Record, about once a minute, that the log is written under this mapping.

@@ -169,10 +169,14 @@ def mapped_tables(
     return mapped
 
 
-def describe_mapping(schema: Schema) -> str:
-    """Return a text that is the same for equal tables and conditions, as the schema names them."""
-    roles = {name: MappedRole(each.table, each.where) for name, each in schema.roles.items()}
-    return msgspec.json.encode(roles, order="sorted").decode()
+def conditions_key(schema: Schema) -> str:
+    """Return a text that is the same for equal conditions (`where`), and empty without any.
+
+    An entry of the spool may arrive while the database, which knows the names of the tables, cannot
+    be reached. Tables may be spelled in several ways, or renamed, so they are not a part of it.
+    """
+    conditions = {name: role.where for name, role in schema.roles.items() if role.where}
+    return msgspec.json.encode(conditions, order="sorted").decode() if conditions else ""
 
 
 def _describe_difference(

@@ -18,7 +18,7 @@ from hookrow.stores.change_dates import warn_of_undated
 from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.log import SQLLog
-from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, describe_mapping
+from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, conditions_key
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.suppressions import SQLSuppressions
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
@@ -127,7 +127,7 @@ class SQLStore:
         warn_of_undated(schema.undated)
         self._queries = None
         self._mismatch, self._refused_at = "", float("-inf")
-        self.mapping_key = describe_mapping(schema)
+        self.mapping_key = conditions_key(schema)
         self._claim_at = inf if schema.log is None else 0.0
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
         self.census = SQLCensus(database, self._verified)
