@@ -196,7 +196,7 @@ async def _read_body(head: RequestHead, receive: Receive) -> bytes | Refusal:
     """Return the body, or the reason to refuse it.
 
     If a middleware has read the body, some servers wait for the client to disconnect, and others
-    report a disconnect at once. Therefore, a disconnect has a response, too.
+    report a disconnect at once. Therefore, a disconnect gets a response as well.
     """
     body = bytearray()
     try:

@@ -209,8 +209,8 @@ def complete_body(head: RequestHead, body: bytes) -> bytes | Refusal:
     """Return a body that a host has read to its end, or the reason to refuse it.
 
     A body that is too large, by its declared length or its own, results in 413. A body that is
-    shorter than declared results in 408, as does a chunked one without a byte, because nobody sends
-    an empty notification: the rest was lost on the way, or a middleware of the host has read it.
+    shorter than declared results in 408, as does an empty chunked body, because no provider sends
+    one: the rest was lost on the way, or a middleware of the host has read it.
     The provider repeats a notification after a 408, but never after a 422.
 
     A body may be longer than declared, because a middleware may have decompressed it.

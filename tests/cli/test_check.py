@@ -223,7 +223,7 @@ def test_privileges(host_postgres_url: str) -> None:
             run(host_postgres_url, grant)
     assert [reason.removeprefix("permission denied for ") for reason in denied] == [
         *("table hookrow_migrations", "schema crm", "table crm.people", "table sends"),
-        *("table members", "table hookrow_notifications"),
+        *("table members", "table hookrow_notifications", "table hookrow_meta"),
         *("sequence public.hookrow_notifications_id_seq", "table hookrow_suppression_changes"),
     ]
 
@@ -273,8 +273,8 @@ def test_row_level_security(host_postgres_url: str) -> None:
         user = make_url(restricted).username
         assert people.startswith(
             f"Row-level security is active for 'people' and the user {user}: rows that its "
-            "policies hide are not found, and notifications for rows that they do not let it "
-            "change get a 503. Connect as a role with BYPASSRLS, or run: CREATE POLICY hookrow_sel"
+            "policies hide are not found, and notifications get a 503 if a policy forbids the "
+            "update. Connect as a role with BYPASSRLS, or run: CREATE POLICY hookrow_sel"
         )
         assert "'members'" in members
         assert "503" not in members, "the rows are only read"

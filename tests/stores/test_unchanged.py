@@ -347,3 +347,30 @@ def test_row_level_security(postgres_url: str, *, supplied: bool) -> None:
         assert [row["suppressed_at"] for row in rows] == [None, NOON, None]
         outcomes = sorted(row["outcome"] for row in home.logged())
         assert outcomes == ["failed", "recorded"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_ignored_lift_of_an_active_row(home: SQLHome, place: str) -> None:
+    """Without its date, a late suppression that is older would undo the acknowledged change."""
+    ignore(home, place, "hookrow_subscribers")
+    assert statuses(insistent(home.store)(live(Reactivated(ADA, None, NOON)))) == [503]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_ignored_reason(home: SQLHome, place: str) -> None:
+    """Another reason at the same time is another change."""
+    assert statuses(record(home.store, live(Suppressed(ADA, None, NOON, "HardBounce")))) == [200]
+    ignore(home, place, "hookrow_subscribers")
+    other = Suppressed(ADA, None, NOON, "SpamComplaint")
+    assert statuses(insistent(home.store)(live(other))) == [503]
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres", "supplied-postgres"])
+def test_ignored_date(place: str, new_database: Callable[[str], str]) -> None:
+    """A date beside the log that the database ignores would let an older change apply."""
+    with closing(open_home(place, UNDATED, new_database)) as home:
+        assert isinstance(home, SQLHome)
+        fill(home)
+        ignore(home, place, "hookrow_suppression_changes", event="INSERT")
+        assert statuses(insistent(home.store)(live(SUPPRESSED, OPENED))) == [503, 200]
+        assert home.rows()["subscribers"][0]["suppressed_at"] is None

@@ -520,13 +520,15 @@ def _row(
         *((ON, _row(None, EARLIER), None, True), (ON, _row(None, None), None, True)),
         *((OFF, _row(NOW, NOW, "HardBounce"), None, False), (OFF, _row(NOW, NOW, "x"), None, True)),
         *((ON, _row(None, NOW, None), None, False), (ON, _row(None, NOW, "x"), None, True)),
+        # A view may store only the first of the columns.
+        *((OFF, _row(NOW, None, "x"), None, False), (OFF, _row(NOW, EARLIER, None), None, False)),
         # The date is beside the log, or nowhere.
         *((OFF, {"suppressed_at": None}, NEWER, False), (OFF, {"suppressed_at": None}, NOW, True)),
-        *((OFF, {"suppressed_at": NOW}, NOW, False), (OFF, {"suppressed_at": NOW}, None, True)),
+        *((OFF, {"suppressed_at": NOW}, NOW, False), (ON, {"suppressed_at": None}, None, True)),
         *((UNDATED, {"suppressed_at": NOW}, None, False), (UNDATED, {}, None, False)),
         (UNDATED, {"suppressed_at": EARLIER}, None, True),
     ],
-    ids=map(str, range(27)),
+    ids=map(str, range(29)),
 )
 def test_a_change_that_the_database_ignores(
     change: Change, after: dict[str, Any], last: datetime | None, *, ignored: bool

@@ -30,7 +30,7 @@ PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED, Result.TEST}
 
 
 IMPLAUSIBLE = 3 * LONGEST_PAUSE
-"""No retry is planned further ahead: a later time was set by a clock that was wrong by then.
+"""No retry is planned further ahead: a later time was set by a clock that was wrong at that time.
 
 Clocks that differ by up to an hour each are not corrected."""
 

@@ -348,15 +348,14 @@ def _is_suppression_reflected(
     last = state.get("suppression_changed_at", last)
     if not applies(change, last):
         return True
-    if change.guarded and not _is_close(last, change.at):
-        return False
-    if "suppression_reason" in state and _text(state["suppression_reason"]) != _text(reason):
-        return False
-    if "suppressed_at" not in state:
-        return True
-    if change.reason is None:
-        return state["suppressed_at"] is None
-    return _is_close(state["suppressed_at"], change.at)
+    is_dated = _is_close(last, change.at)
+    has_reason = "suppression_reason" not in state or (
+        _text(state["suppression_reason"]) == _text(reason)
+    )
+    if change.reason is not None and "suppressed_at" in state:
+        # A view may store only this time. With the date, another reason is an earlier change's.
+        return _is_close(state["suppressed_at"], change.at) and (has_reason or not is_dated)
+    return (is_dated or not change.guarded) and has_reason and state.get("suppressed_at") is None
 
 
 def _text(reason: object) -> str | None:

@@ -129,7 +129,7 @@ def _policies(database: Database, queries: Queries) -> Iterator[str]:
             )
             refused = ""
             if role in changed:
-                refused = ", and notifications for rows that they do not let it change get a 503"
+                refused = ", and notifications get a 503 if a policy forbids the update"
             yield (
                 f"Row-level security is active for {each.table!r} and the user {user}: rows that "
                 f"its policies hide are not found{refused}. Connect as a role with BYPASSRLS, or "

@@ -53,8 +53,8 @@ class Receiver:
     that the sweep will retry. `on_recorded` and `on_refused`, which may be async, are called with
     an `Arrival` and its `Outcome`, in a separate thread after the commit, each time a notification
     is processed; neither a 503 nor a test is an outcome. `observer` collects metrics or traces.
-    `clock` returns the time, in UTC, in tests of a host in which time stands still; otherwise it is
-    the process's, corrected by the database's if they differ by more than an hour.
+    `clock` replaces the clock in tests that freeze time; it returns a UTC datetime. By default, the
+    process's clock is corrected by the database's if they differ by more than an hour.
 
     Raises `ConfigurationError` if an option is invalid.
     """

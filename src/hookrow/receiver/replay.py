@@ -92,7 +92,8 @@ def arrivals_of(
     """Return the arrivals of log entries at a store, to be recorded now.
 
     Those without a readable body are omitted. Raises a `StoreError`: `WrongMapping` if the log was
-    written under another mapping, unless `any_mapping` is right because the user accepts it.
+    written under another mapping, unless `any_mapping` is true, because the user has accepted the
+    mapping.
     """
     if not any_mapping:
         store.check_mapping()

@@ -156,7 +156,7 @@ class Store(Protocol):
         """
 
     def check_mapping(self) -> None:
-        """Raise `WrongMapping` if the log was also, or only, written under another mapping.
+        """Raise `WrongMapping` if any mapping recorded for the log differs from this one.
 
         Raises a `StoreError`.
         """

@@ -104,7 +104,7 @@ class MemoryStore:
         """Do nothing: no other store has this log."""
 
     def check_mapping(self) -> None:
-        """Do nothing, as above."""
+        """Do nothing: the log has only one mapping."""
 
     def time(self) -> None:
         """Return None: the clock is the process's."""

@@ -120,7 +120,11 @@ class Updates:
             f" AND EXISTS (SELECT 1 FROM {relation} AS dated WHERE dated.role = '{kind.value}' "
             f"AND dated.row_key = {key} AND dated.changed_at <= {at})"
         )
-        expected = f"SELECT count(*) FROM {dated.statement.name}"
+        expected = (
+            f"SELECT count(*) FROM {{given}} AS given JOIN {dated.statement.name} AS dated "
+            "ON dated.row_key = given.row_key "
+            "WHERE dated.changed_at <= given.new_suppression_changed_at"
+        )
         update = self._update(kind, written, more=_DATE, condition=not_newer, expected=expected)
         return dated, update
 
@@ -133,7 +137,7 @@ class Updates:
         )
 
     def _set_date(self, kind: Suppressible) -> Update:
-        """Date a change beside the log, unless the row is missing or its last change is newer.
+        """Date a change beside the log, unless the row is missing; a newer date stays.
 
         This waits for another transaction that dates the same row, and then compares with its date.
         """
@@ -152,15 +156,11 @@ class Updates:
             f" WHERE EXISTS (SELECT 1 FROM {queries.table(role)} "
             f"WHERE {equal}{queries.visible(role)})",
             f"{' ORDER BY role, row_key' if rows else ''} ON CONFLICT (role, row_key) DO UPDATE "
-            "SET changed_at = excluded.changed_at WHERE dated.changed_at <= excluded.changed_at",
+            "SET changed_at = CASE WHEN dated.changed_at < excluded.changed_at "
+            "THEN excluded.changed_at ELSE dated.changed_at END",
             given=rows,
             returning=f" RETURNING {columns}",
             name=f"hookrow_dated_{role}",
-            # All that are given, except those whose last change is newer.
-            expected="SELECT count(*) FROM {given} AS given WHERE NOT EXISTS (SELECT 1 FROM "
-            f"{self._dates} AS newer WHERE newer.role = '{role}' AND "
-            "newer.row_key = given.row_key "
-            "AND newer.changed_at > given.new_suppression_changed_at)",
         )
         return Update(statement, [*keys, *_DATE] if rows else [*_DATE, *keys])
 
