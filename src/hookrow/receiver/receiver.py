@@ -161,9 +161,11 @@ class Receiver:
             reply = ResponseCollector(len(arrivals), reply)
         kept = arrivals if self._has_log else self._refuse_unsupported(arrivals, reply)
         for writer in self._writers if kept else ():
-            with suppress(QueueFull):
+            try:
                 writer.submit(kept, loop, reply)
-                return
+            except QueueFull:
+                continue
+            return
         for response in self._responder.refuse_overflow(kept) if kept else ():
             reply(response)
 
