@@ -272,12 +272,14 @@ def _with_keys(home: Home, row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **{name: home.key(row[name]) for name in keys}}
 
 
-def _results(home: Home, world: World, group: Group, *, size: int) -> Results:
+def _results(
+    home: Home, world: World, group: Group, *, size: int, checked: bool = False
+) -> Results:
     """Record the group in parts of this size; return the outcomes, all rows, and the log."""
     home.fill(**{name: [_with_keys(home, row) for row in rows] for name, rows in world.items()})
     outcomes: list[Outcome] = []
     for start in range(0, len(group), size):
-        outcomes += record(home.store, group[start : start + size])
+        outcomes += record(home.store, group[start : start + size], checked=checked)
     return outcomes, home.rows(), timeless(home)
 
 
@@ -355,12 +357,12 @@ def home(place: str, schema: str, new_database: Callable[[str], str]) -> Iterato
     ("place", "schema"), [(place, name) for place in EXAMPLES for name in _schemas(place)]
 )
 def test_law(home: Home, place: str, schema: str) -> None:
-    """Outcomes, rows and log do not depend on how the arrivals are grouped, or on the store."""
+    """Outcomes, rows and log do not depend on the grouping, on checks, or on the store."""
     memory = MemoryHome(home.schema)
 
-    def claim(world: World, group: Group, size: int) -> None:
+    def claim(world: World, group: Group, size: int, *, checked: bool) -> None:
         one_by_one = _results(home, world, group, size=1)
-        assert _results(home, world, group, size=size) == one_by_one
+        assert _results(home, world, group, size=size, checked=checked) == one_by_one
         if place != "memory":
             in_memory = _results(memory, world, group, size=1)
             assert _without_keys(one_by_one) == _without_keys(in_memory)
@@ -368,9 +370,15 @@ def test_law(home: Home, place: str, schema: str) -> None:
     records = schema == "recording"
     twins = not home.schema.ours  # hookrow's own emails are unique
     drawn = groups_with_optional if records else groups
-    tried = given(worlds(records=records, twins=twins), drawn, st.integers(2, 9))(claim)
+    tried = given(
+        world=worlds(records=records, twins=twins),
+        group=drawn,
+        size=st.integers(2, 9),
+        checked=st.booleans(),
+    )(claim)
     for group in RARE + (RARE_OPTIONAL if records else []):
-        tried = example(WORLD, group, 2)(tried)
+        for checked in (False, True):
+            tried = example(world=WORLD, group=group, size=2, checked=checked)(tried)
     # How long an example takes depends on the database and the machine.
     settings(
         max_examples=EXAMPLES[place],

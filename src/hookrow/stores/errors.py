@@ -82,7 +82,7 @@ _NEEDS_SEVERAL_STATEMENTS = {
 """SQLSTATEs of tables that can be changed only in several statements."""
 
 _FAILED_CHECK = "22012"  # division_by_zero
-"""The SQLSTATE of the check at the end of a statement; see `Updates.combined`."""
+"""The SQLSTATE of the check at the end of a statement; see `updates.combined`."""
 
 _STATES = {
     "25006": "the server is read-only: a standby, or default_transaction_read_only is on",

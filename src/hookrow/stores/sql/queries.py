@@ -6,9 +6,9 @@ whose email a response may contain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.schema import KEYS, WRITTEN, Fold, Scalar, Schema
@@ -16,7 +16,7 @@ from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.log_rows import log_insert
-from hookrow.stores.sql.updates import ALIASES, Statement, Updates
+from hookrow.stores.sql.updates import ALIASES, Statement, Updates, combined
 
 _OWNER = "o"
 
@@ -24,6 +24,13 @@ _OWNER = "o"
 def parameter(type_: str) -> str:
     """Return a parameter with a cast to the type, unless that is empty, as on SQLite."""
     return f"%s::{type_}" if type_ else "%s"
+
+
+class Combined(NamedTuple):
+    """One statement, whose first parts lock the rows of these kinds, in this order."""
+
+    kinds: Sequence[Suppressible]
+    text: str
 
 
 class Queries:
@@ -69,6 +76,7 @@ class Queries:
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None
         self.log_insert = log_insert(dialect, schema.log) if schema.log else None
         self.lock = cache(self._lock)
+        self.combined = cache(self._combined)
         self.state = cache(self._state)
         self.updates = Updates(self)
         self.undated, self.dated_beside_log = schema.undated, schema.dated_beside_log
@@ -292,6 +300,22 @@ class Queries:
         skip = " SKIP LOCKED" if skip_locked else ""
         lock = f" ORDER BY {order} FOR NO KEY UPDATE OF {ALIASES[role]}{skip}"
         return Statement(keyed, rest=lock, kind=kind, returning="", is_lock=True)
+
+    def _combined(self, statements: tuple[Statement, ...], *, skip_locked: bool) -> Combined:
+        """Lock the rows that statements change, then run these, all in one statement."""
+        changed = {each.kind for each in statements}
+        kinds = [kind for kind in Suppressible if kind in changed]
+        locks = [
+            self.lock(
+                kind,
+                skip_locked=skip_locked,
+                guards=tuple(
+                    sorted({each.guard for each in statements if each.kind is kind and each.guard})
+                ),
+            )
+            for kind in kinds
+        ]
+        return Combined(kinds, combined([*locks, *statements]))
 
 
 def _selected(column: Column, value: Scalar) -> Scalar:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter, itemgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hookrow.core.log_entry import LogEntry
@@ -138,20 +137,14 @@ class SQLReading:
 _NOT_UNIQUE = "Several rows of the {} have one key, so one change would concern all of them."
 """The error for the rows of a view, whose keys cannot be verified."""
 
-_NO_GUARDS: Mapping[Suppressible, Collection[str]] = MappingProxyType({})
-
 
 class _Step(NamedTuple):
-    """A statement, the parameters of one execution, or of `many`, and how many rows they are.
-
-    `changes` are those that it applies, if it applies any.
-    """
+    """A statement, the parameters of one execution, or of `many`, and how many rows they are."""
 
     statement: Statement
     parameters: Sequence[Any]
     size: int
     many: bool = False
-    changes: Sequence[Change] = ()
 
 
 class SQLTransaction(SQLReading):
@@ -204,8 +197,7 @@ class SQLTransaction(SQLReading):
             many = not dialect.takes_rows
             steps.append(_Step(queries.log_insert, parameters, len(entries), many))
         if single:
-            locks = [step for _, step in self._locks(rows, _guards(steps))]
-            self._run_combined([*locks, *steps])
+            self._run_combined(rows, steps)
             return
         if self._pending or not self._begun:
             self._begin()
@@ -215,10 +207,9 @@ class SQLTransaction(SQLReading):
                 raise Rejected(_NOT_UNIQUE.format(kind.value))
             if len(locked) < step.size and not self._checked:
                 raise Unchanged(f"A row in {kind.value} could not be locked.")
-        before = self.read(rows) if self._checked else {}
-        for step in steps:
-            self._run_step(step)
-        if self._checked:
+        before = self.read(rows) if self._checked else None
+        complete = [self._run_step(step) for step in steps]
+        if self._checked or not all(complete):
             self._verify(changes, before)
 
     def probe(self) -> None:
@@ -237,15 +228,28 @@ class SQLTransaction(SQLReading):
         if self._commits:
             self._connection.execute("COMMIT")
 
-    def _run_combined(self, steps: Sequence[_Step]) -> None:
-        """Run the steps in one statement: now if a transaction has begun, otherwise at the end."""
-        if steps:
-            sql = self._queries.updates.combined(tuple(step.statement for step in steps))
-            parameters = [each for step in steps for each in step.parameters]
-            parameters += [step.size for step in steps]
-            self._pending = sql, parameters
-            if self._begun:
-                self._flush()
+    def _run_combined(self, rows: Collection[RowId], steps: Sequence[_Step]) -> None:
+        """Lock the rows and run the steps in one statement.
+
+        It runs now if a transaction has begun, otherwise at the end.
+        """
+        if not steps:
+            return
+        combined = self._queries.combined(
+            tuple(step.statement for step in steps), skip_locked=self._skip_locked
+        )
+        parameters: list[Any] = []
+        sizes: list[int] = []
+        locked = by_kind(rows)
+        for kind in combined.kinds:
+            parameters += self.keys(kind, locked[kind])
+            sizes.append(len(locked[kind]))
+        for step in steps:
+            parameters += step.parameters
+            sizes.append(step.size)
+        self._pending = combined.text, parameters + sizes
+        if self._begun:
+            self._flush()
 
     def _flush(self) -> None:
         pending, self._pending = self._pending, None
@@ -267,18 +271,15 @@ class SQLTransaction(SQLReading):
             self._begun = self._commits = True
         self._flush()
 
-    def _run_step(self, step: _Step) -> None:
-        """Run a step; if it changed fewer rows than it should, find out why, unless `checked`."""
+    def _run_step(self, step: _Step) -> bool:
+        """Run a step; return whether it changed as many rows as it should."""
         run = self._connection.execute_many if step.many else self._connection.execute
         count = run(step.statement.text, step.parameters)
         if count > step.size and step.statement.kind is not None:
             raise Rejected(_NOT_UNIQUE.format(step.statement.kind.value))
-        if count >= step.size:
-            return
-        if not step.changes:
+        if count < step.size and step.statement is self._queries.log_insert:
             raise Unchanged("The log did not accept an entry.")
-        if step.statement.kind is not None and not self._checked:  # dates precede their rows
-            self._verify(step.changes)
+        return count >= step.size
 
     def _fetch_locked(self, kind: Suppressible, step: _Step) -> Sequence[Any]:
         rows = self._connection.fetch(step.statement.text, step.parameters)
@@ -295,7 +296,7 @@ class SQLTransaction(SQLReading):
         for change in changes:
             row = change.row
             state = after.get(row)
-            if row[0] not in self._queries.written:  # it has no column to change
+            if not self._writes(change, single=False)[0]:  # its table has no column to change
                 continue
             if state is None:
                 raise Unchanged(f"A row in {row[0].value} was deleted.")
@@ -321,34 +322,27 @@ class SQLTransaction(SQLReading):
                 dates.update({texts[text]: known(at) for text, at in rows})
         return dates
 
-    def _locks(
-        self, rows: Collection[RowId], guards: Mapping[Suppressible, Collection[str]] = _NO_GUARDS
-    ) -> Iterator[tuple[Suppressible, _Step]]:
+    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
         if self._queries.dialect.locks_rows:
             for kind, keys in by_kind(rows).items():
                 if kind in self._queries.written:
-                    statement = self._queries.lock(
-                        kind,
-                        skip_locked=self._skip_locked,
-                        guards=tuple(sorted(guards.get(kind, ()))),
-                    )
-                    yield kind, _Step(statement, self.keys(kind, keys), len(keys))
+                    lock = self._queries.lock(kind, skip_locked=self._skip_locked)
+                    yield kind, _Step(lock, self.keys(kind, keys), len(keys))
 
     def _updates(self, changes: Sequence[Change], *, single: bool) -> list[_Step]:
         """Return the statements that apply the changes, one for all changes of a form."""
-        dialect, steps = self._queries.dialect, []
-        forms: defaultdict[Statement, list[tuple[Sequence[Any], Change]]] = defaultdict(list)
+        dialect = self._queries.dialect
+        forms: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
         for change in changes:
             updates, values = self._writes(change, single=single)
             for update in updates:
-                forms[update.statement].append((update.parameters(values), change))
+                forms[update.statement].append(update.parameters(values))
         # In a fixed order, because another order would be another statement to prepare. An INSERT
         # of dates precedes the UPDATE that depends on them.
-        for statement in sorted(forms, key=attrgetter("text")):
-            given, applied = zip(*forms[statement], strict=True)
-            rows = dialect.encode_rows(given)
-            steps.append(_Step(statement, rows, len(given), not dialect.takes_rows, applied))
-        return steps
+        return [
+            _Step(each, dialect.encode_rows(forms[each]), len(forms[each]), not dialect.takes_rows)
+            for each in sorted(forms, key=attrgetter("text"))
+        ]
 
     def _writes(
         self, change: Change, *, single: bool
@@ -383,15 +377,6 @@ class SQLTransaction(SQLReading):
         if kind in queries.dated_beside_log:
             values = {**values, "row_key": key_text([values[name] for name in named])}
         return values
-
-
-def _guards(steps: Sequence[_Step]) -> Mapping[Suppressible, Collection[str]]:
-    """Return the columns with which the guards of steps compare, by kind of row."""
-    guards: defaultdict[Suppressible, set[str]] = defaultdict(set)
-    for step in steps:
-        if step.statement.kind is not None and step.statement.guard:
-            guards[step.statement.kind].add(step.statement.guard)
-    return guards
 
 
 _NEW = {time: f"new_{time.value}" for time in EventTime}

@@ -90,7 +90,6 @@ class Updates:
         self._dates = queries.dialect.table(queries.schema.beside_log(change_dates.TABLE))
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
-        self.combined = cache(_combined)
         self.dates = cache(self._select_dates)
 
     def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
@@ -229,7 +228,7 @@ def _guard(old: str, older: str, new: str) -> str:
     return f"({old} IS NULL OR {old} {older} {new})"
 
 
-def _combined(statements: tuple[Statement, ...]) -> str:
+def combined(statements: Sequence[Statement]) -> str:
     """Return one statement in which each part waits for the previous one.
 
     All parts see the rows as they were at its beginning, so no two may change the same row
