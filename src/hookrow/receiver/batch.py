@@ -104,14 +104,13 @@ class BatchWriter(Generic[T, R]):
 
         Raises `QueueFull` if the backlog is full, if no thread can be started, and after `close`.
         """
-        sizes = [*map(self._size, items)]
         with self._lock:
             queue = self._loops.get(loop) or self._add_loop(loop)
-            self._reserve(sizes)
+            waiters = [_Waiter(item, self._size(item), reply, queue) for item in items]
+            self._reserve(waiters)
             if not queue.accepted:
                 loop.call_soon(self._hand_over, queue)
-            for item, size in zip(items, sizes, strict=True):
-                queue.accepted.append(_Waiter(item, size, reply, queue))
+            queue.accepted += waiters
 
     def put(self, item: T) -> None:
         """Accept an item whose result nothing needs. Raises `QueueFull`; see `submit`."""
@@ -143,7 +142,7 @@ class BatchWriter(Generic[T, R]):
 
     def _put(self, waiters: list[_Waiter]) -> None:
         with self._lock:
-            self._reserve([each.size for each in waiters])
+            self._reserve(waiters)
             self._queue.put(waiters)
 
     def waiting(self) -> int:
@@ -188,14 +187,18 @@ class BatchWriter(Generic[T, R]):
         self._thread: Thread | None = None
         self._running = False
 
-    def _reserve(self, sizes: Sequence[int]) -> None:
-        """Reserve space for items of these sizes. The caller holds the lock. Raises `QueueFull`."""
-        waiting, size = self._waiting + len(sizes), self._bytes + sum(sizes)
-        exceeds = waiting > self._backlog or size > self._capacity
-        # Otherwise, a request with more events than the backlog would never be accepted.
-        is_alone = self._waiting == 0 and len(sizes) > 1
-        if self.closed or (exceeds and not is_alone):
+    def _reserve(self, waiters: Sequence[_Waiter]) -> None:
+        """Reserve space for items. The caller holds the lock. Raises `QueueFull`."""
+        waiting, size = self._waiting + len(waiters), self._bytes
+        for waiter in waiters:
+            size += waiter.size
+        if self.closed:
             raise QueueFull
+        if waiting > self._backlog or size > self._capacity:
+            # Otherwise, a request with more events than the backlog would never be accepted.
+            is_alone = self._waiting == 0 and len(waiters) > 1
+            if not is_alone:
+                raise QueueFull
         if not self._running:
             self._start()
         self._waiting, self._bytes = waiting, size
