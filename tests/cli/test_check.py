@@ -2,7 +2,8 @@
 
 import json
 import re
-from datetime import UTC, datetime
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
 import pytest
@@ -11,14 +12,18 @@ from sqlalchemy import make_url
 from command import Command
 from copying import replace
 from engines import database_user, opened, run
-from hookrow import Role, Schema
+from hookrow import Role, Schema, testing
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.diagnostics.check import check_database_url, check_secrets
 from hookrow.errors import UPGRADE
 from hookrow.migrations import upgrade
+from hookrow.receiver.recorder import record
 from hookrow.server.settings import Settings
 from hookrow.stores import Locked, StoreError, Unavailable
+from hookrow.stores.sql import SQLStore
+from received import arrival
+from times import HOUR, MINUTE
 from wire import SECRET
 
 UNDATED = {"suppression_reason": None, "suppression_changed_at": None}
@@ -109,11 +114,50 @@ def test_unusable_database(url: str, words: str) -> None:
     assert "hunter2" not in result.text
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_retries(request: pytest.FixtureRequest, kind: str) -> None:
+    """Parked entries are counted; those that are long overdue or expired have a remedy."""
+    url = request.getfixturevalue(f"{kind}_url")
+
+    def expect(level: Level, text: str) -> None:
+        result = about("retries", url, Schema())
+        assert (result.level, result.text) == (level, text)
+
+    def set_entries(values: str) -> None:
+        run(url, f"UPDATE hookrow_notifications SET {values}")
+
+    def ago(duration: timedelta) -> str:
+        zone = "+00" if kind == "postgres" else ""
+        return f"'{datetime.now(UTC) - duration:%Y-%m-%d %H:%M:%S.%f}{zone}'"
+
+    expect(Level.OK, "0 notifications in the log will be retried.")
+    with closing(SQLStore(url)) as store:
+        record(store, [arrival(testing.opening("eve@example.com", "m-1", at=datetime.now(UTC)))])
+    expect(Level.OK, "1 notification in the log will be retried.")
+    set_entries(f"retry_at = {ago(3 * MINUTE)}")
+    due = "1 notification in the log will be retried; the oldest retry has been due for "
+    expect(Level.OK, f"{due}3 min.")
+    set_entries(f"retry_at = {ago(5 * HOUR)}")
+    lacks = "No sweep is running, or it lacks the time: run `hookrow replay --parked`."
+    expect(Level.WARNING, f"{due}5 h. {lacks}")
+    set_entries("retry_at = NULL")
+    none, see = (
+        "0 notifications in the log will be retried. 1 notification, of which ",
+        (
+            "for unknown addresses, could not be recorded in time: see `hookrow log --expired`. "
+            "Once their rows exist, `hookrow replay --expired` records them."
+        ),
+    )
+    expect(Level.OK, f"{none}1 {see}")
+    set_entries("outcome = 'failed'")
+    expect(Level.WARNING, f"{none}0 {see}")
+
+
 def test_own_tables(postgres_url: str) -> None:
     """On hookrow's own tables everything is well."""
     results = found(postgres_url, Schema())
     assert [(each.level, each.subject) for each in results] == [
-        (Level.OK, name) for name in ("database", "migrations", "tables", "indexes")
+        (Level.OK, name) for name in ("database", "migrations", "tables", "indexes", "retries")
     ]
     assert (make_url(postgres_url).database or "?") in results[0].text
 
@@ -124,7 +168,7 @@ def test_migrations(empty_sqlite_url: str) -> None:
         upgrade(engine, Schema(log=None))
     assert {each.level for each in found(empty_sqlite_url, Schema(log=None))} == {Level.OK}
     result = found(empty_sqlite_url, Schema())[-1]
-    state = "at 0001, 0003, 0004, 0008, not at 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008"
+    state = "at 0001, 0003, 0004, 0008, not at 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0009"
     text = f"hookrow's tables are {state}. Run {UPGRADE}."
     assert (result.level, result.text) == (Level.ERROR, text)
 
@@ -137,7 +181,7 @@ def test_migrations_beside_tables_of_the_host(host_url: str) -> None:
     assert (missing.level, missing.text) == (Level.ERROR, text)
     with opened(host_url) as engine:
         upgrade(engine, LOGGED)
-    text = "They are up to date (revisions 0002, 0005, 0006, 0007)."
+    text = "They are up to date (revisions 0002, 0005, 0006, 0007, 0009)."
     assert about("migrations", host_url, LOGGED).text == text
 
 

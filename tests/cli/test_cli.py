@@ -21,6 +21,8 @@ from hookrow.cli import hookrow
 from wire import SECRET, free_port
 
 # The options of a single call; all others are settings and have a variable.
+REVISIONS = "0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0009"
+
 ONE_CALL = {
     *("count", "repeat", "concurrency", "url", "streams", "instances"),
     *("recipient", "since", "outcome", "record_type", "message_id", "limit", "before", "period"),
@@ -99,7 +101,7 @@ class TestProcess:
             ("stats", "No notification has been received yet.\n"),
             (
                 "db upgrade",
-                " is up to date (revisions 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008).\n",
+                f" is up to date (revisions {REVISIONS}).\n",
             ),
             ("check --secret " + SECRET, "All tables and columns exist."),
         ],
@@ -171,14 +173,11 @@ class TestTables:
         for _ in range(2):
             done = command.call("db", "upgrade", "--database-url", empty_sqlite_url)
             assert (done.returncode, done.stderr) == (0, "")
-        assert (
-            command.call("db", "current").stdout
-            == "0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008\n"
-        )
+        assert command.call("db", "current").stdout == f"{REVISIONS}\n"
 
     def test_json(self, command: Command) -> None:
         """The keys are those that the README documents."""
-        revisions = [f"{number:04}" for number in range(1, 9)]
+        revisions = [f"{number:04}" for number in range(1, 10)]
         upgraded = {"database": "sqlite:///hookrow.db", "revisions": revisions}
         for added in (revisions, []):
             done = command.call("db", "upgrade", "--json")
@@ -192,7 +191,7 @@ class TestTables:
         (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
         url = f"{empty_postgres_url}&password=hunter2"
         done = command.call("db", "upgrade", "--database-url", url)
-        assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007.\n")
+        assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007, 0009.\n")
         assert "hunter2" not in done.stdout
         with opened(empty_postgres_url) as engine:
             names = set(inspect(engine).get_table_names())

@@ -194,8 +194,9 @@ def test_check(shop: Command) -> None:
         ok       migrations  They are up to date (revisions {}).
         ok       tables      All tables and columns exist.
         ok       indexes     Every lookup has an index.
+        ok       retries     0 notifications in the log will be retried.
         """
-    ).format("/mail/provider/webhooks", "0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008")
+    ).format("/mail/provider/webhooks", "0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0009")
     done = shop.call("--app", "shop.mail:store", "check")
     assert (done.returncode, "secret" in done.stdout) == (0, False)
     done = shop.call("--app", "shop.mail:in_memory", "check", "--json")
@@ -277,8 +278,8 @@ def test_host_tables(command: Command, write: Write, empty_database_url: str) ->
     app = ("--app", "shop.host:receiver")
     run(empty_database_url, *TABLES.split(";"))
     done = command.call(*app, "db", "upgrade")
-    assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007.\n")
-    assert command.call(*app, "db", "current").stdout == "0002, 0005, 0006, 0007\n"
+    assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007, 0009.\n")
+    assert command.call(*app, "db", "current").stdout == "0002, 0005, 0006, 0007, 0009\n"
     assert "hookrow_subscribers" not in command.call(*app, "db", "sql").stdout
     host: Any = sys.modules["shop.host"]
     pool = host.engine.pool

@@ -107,7 +107,8 @@ class TestCheck:
             "ok       settings    Every system check of hookrow passes.\n"
             "ok       migrations  All are applied.\n"
             "ok       tables      All tables and columns exist.\n"
-            "ok       indexes     Every lookup has an index.\n",
+            "ok       indexes     Every lookup has an index.\n"
+            "ok       retries     0 notifications in the log will be retried.\n",
         )
 
     def test_faults(self, empty_sqlite_url: str, run: Run) -> None:

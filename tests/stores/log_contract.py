@@ -4,7 +4,7 @@ Times are within an hour of noon. The log is checked without the store.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from sys import getsizeof
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
-from hookrow.core.log_entry import LogEntry, entries
+from hookrow.core.log_entry import LogEntry, StoredEntry, entries
 from hookrow.core.notification import (
     EventTime,
     Notification,
@@ -43,7 +43,7 @@ from hookrow.receiver.replay import (
 )
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
-from hookrow.stores.log import Count, LogReader, Query, RequestKind
+from hookrow.stores.log import Backlog, Count, DueKind, LogReader, Query, RequestKind
 from hookrow.stores.log_operations import PORTION, with_bodies
 from repeats import REPEATS
 from times import DAY, HOUR, MINUTE, SECOND
@@ -147,6 +147,13 @@ def new_rows(*kept: LogEntry) -> list[dict[str, Any]]:
 
 def numbers(found: Iterable[LogEntry]) -> list[int]:
     return [int.from_bytes(each.fingerprint) for each in found]
+
+
+def take_due(
+    log: LogReader, now: datetime, *, providers: Collection[str] = PROVIDERS, limit: int = 9
+) -> Sequence[StoredEntry]:
+    """Take due entries without a row."""
+    return log.take(log.due(now, DueKind.MISSING, providers=providers, limit=limit), now)
 
 
 def ids(home: Home) -> list[int]:
@@ -457,7 +464,7 @@ class ReadContract:
 
     def test_parked(self, home: Home, log: LogReader) -> None:
         """Parked entries are counted, and found by message, whether they are due or not."""
-        assert log.count_parked() == 0
+        assert log.backlog(NOON) == Backlog(0, None, 0)
         keep(
             home,
             parked(1, minutes=60),
@@ -467,33 +474,82 @@ class ReadContract:
             parked(5, minutes=0),
         )
         before = home.logged()
-        assert log.count_parked() == 4
+        assert log.backlog(NOON - SECOND) == Backlog(4, None, 0)
+        assert log.backlog(NOON + DAY) == Backlog(4, NOON, 0)
         assert numbers(log.parked(["m-3", "m-1", "m-nowhere"])) == [1, 2, 3]
         assert numbers(log.parked([])) == []
         assert home.logged() == before
 
-    def test_due(self, home: Home, log: LogReader) -> None:
-        """Entries that are due are taken and postponed, the longest due first.
-
-        After three days, this retry is the last.
-        """
+    def test_take(self, home: Home, log: LogReader) -> None:
+        """Due entries are taken and postponed. After three days, this retry is the last."""
         old = parked(8, minutes=6.5, received_at=NOON - 3 * DAY)
         keep(home, entry(1), *(parked(n, minutes=10 - n) for n in range(2, 8)), old)
-        now = NOON + 7 * MINUTE
-        taken = [numbers(log.due(now, providers=PROVIDERS, limit=limit)) for limit in (2, 2, 9, 9)]
-        assert taken == [[7, 6], [5, 4], [8, 3], []]
+        now, there = NOON + 7 * MINUTE, ids(home)
+        taken = [numbers(log.take(each, now)) for each in (there[:3], there[:4], there, there)]
+        assert taken == [[3], [4], [5, 6, 7, 8], []]
         *due, last = [row["retry_at"] for row in logged(home)[2:]]
         assert (set(due), last) == ({now + 8 * MINUTE}, None)
         assert logged(home)[:2] == new_rows(entry(1), parked(2, minutes=8))
 
+    def test_due(self, home: Home, log: LogReader) -> None:
+        """Of entries without a row, the youngest come first; of others, those with few retries."""
+        failed = {"outcome": Result.FAILED, "status": 503}
+        mismatch = {"outcome": Result.RECIPIENT_MISMATCH, "status": 400}
+        stranger = {"outcome": Result.SUBSCRIBER_NOT_FOUND, "status": 404}
+        keep(
+            home,
+            parked(1, minutes=4, **failed),
+            parked(2, minutes=1, **mismatch),
+            parked(3, minutes=2, received_at=NOON - HOUR, **failed),
+            parked(4, minutes=4, **stranger),
+            parked(5, minutes=2, received_at=NOON - SECOND),
+            parked(6, minutes=3, received_at=NOON + SECOND),
+            parked(7, minutes=5),
+            parked(8, minutes=5, **failed),
+        )
+        now, by_id = NOON + 4 * MINUTE, {each: n for n, each in enumerate(ids(home), 1)}
+        for kind, expected in ((DueKind.FAILING, [2, 1, 3]), (DueKind.MISSING, [6, 4, 5])):
+            for limit in (2, 9):
+                found = log.due(now, kind, providers=PROVIDERS, limit=limit)
+                assert [by_id[each] for each in found] == expected[:limit]
+
+    def test_ended(self, home: Home, log: LogReader) -> None:
+        """An entry without a row that is an hour too old for its last retry is not retried."""
+        end = NOON + 3 * DAY + HOUR
+        keep(home, parked(1, minutes=1), parked(2, minutes=1, received_at=NOON + SECOND))
+        keep(home, parked(3, minutes=1, provider="courier"), entry(4))
+        keep(home, parked(5, minutes=1, outcome=Result.FAILED))
+        assert log.expire(end, providers=PROVIDERS) == 0
+        assert log.expire(end + SECOND, providers=PROVIDERS) == 1
+        assert log.expire(end + SECOND, providers=PROVIDERS) == 0
+        ended = [row["retry_at"] is None for row in logged(home)]
+        assert ended == [True, False, False, True, False]
+
+    def test_expired(self, home: Home, log: LogReader) -> None:
+        """Entries that are neither recorded nor retried are found if they have a body."""
+        ended = {"retry_at": None}
+        keep(
+            home,
+            entry(1),
+            parked(2, minutes=1),
+            parked(3, minutes=1, outcome=Result.FAILED, **ended),
+            parked(4, minutes=1, body=None, **ended),
+            parked(5, minutes=1, outcome=Result.UNSUPPORTED, **ended),
+            parked(6, minutes=1, outcome=Result.TEST, **ended),
+            parked(7, minutes=1, recipient=ADA, **ended),
+        )
+        assert numbers(log.oldest(Query(expired=True), limit=9)) == [3, 7]
+        assert numbers(log.newest(Query(expired=True, recipient=ADA), limit=9)) == [7]
+        assert log.count(Query(expired=True), limit=9) == 2
+        assert log.backlog(NOON + DAY).expired == 2
+
     def test_retries_that_are_implausibly_far_ahead(self, home: Home, log: LogReader) -> None:
-        """They were planned by a clock that was wrong, and count as due after the others."""
+        """They were planned by a clock that was wrong, and count as due."""
         wrong = {"received_at": NOON + 40 * DAY, "last_received_at": NOON + 40 * DAY}
         keep(home, parked(1, minutes=0), parked(2, minutes=180), parked(3, minutes=180.5))
         keep(home, parked(4, minutes=40 * 24 * 60, **wrong))
-        groups = [numbers(log.due(NOON, providers=PROVIDERS, limit=9)) for _ in range(3)]
-        taken = [number for group in groups for number in group]
-        assert (taken[0], sorted(taken)) == (1, [1, 3, 4])
+        assert sorted(numbers(take_due(log, NOON))) == [1, 3, 4]
+        assert take_due(log, NOON) == []
         retries = {row["body"]: row["retry_at"] for row in logged(home)}
         assert retries[parked(4, minutes=0).body] == NOON + HOUR
         assert retries[parked(2, minutes=0).body] == NOON + 3 * HOUR
@@ -510,7 +566,7 @@ class ReadContract:
         assert numbers(log.parked(["m"])) == [1, 2]
         assert numbers(log.parked(["m"], after=there[1])) == [3, 4]
         assert numbers(log.parked(["m"], after=there[3])) == []
-        due = [numbers(log.due(NOON + HOUR, providers=PROVIDERS, limit=9)) for _ in range(3)]
+        due = [numbers(log.take(there, NOON + HOUR)) for _ in range(3)]
         assert due == [[1, 2], [3, 4], []]
 
     def test_due_entries_of_other_providers(self, home: Home, log: LogReader) -> None:
@@ -518,7 +574,7 @@ class ReadContract:
         names = {1: "postmark", 2: "courier", 3: None}
         keep(home, *(parked(n, minutes=0, provider=name) for n, name in names.items()))
         taken = [
-            sorted(numbers(log.due(NOON, providers=each, limit=9)))
+            sorted(numbers(take_due(log, NOON, providers=each)))
             for each in (["postmark", "other"], ["postmark", "courier"], ["courier"])
         ]
         assert taken == [[1, 3], [2], []]

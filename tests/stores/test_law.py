@@ -27,7 +27,7 @@ from homes import (
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from locations import open_home
-from log_contract import timeless
+from log_contract import keep, timeless
 
 from copying import replace
 from crm.schema import CRM
@@ -40,13 +40,18 @@ from hookrow import (
     Opened,
     Outcome,
     Reactivated,
+    Recorded,
+    Refusal,
     Refused,
     Schema,
     Suppressed,
 )
+from hookrow.core.log_entry import entries
 from hookrow.core.notification import Notification, Source
+from hookrow.core.rules import decide, fail, lookup_keys
 from hookrow.receiver.clock import EVENTS, Clock
 from hookrow.receiver.recorder import record
+from hookrow.stores.log import START, Place
 from times import DAY, SECOND
 
 Group: TypeAlias = list[Arrival]
@@ -385,4 +390,43 @@ def test_law(home: Home, place: str, schema: str) -> None:
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow],
+    )(tried)()
+
+
+@pytest.mark.parametrize(
+    ("place", "schema"),
+    [
+        (place, name)
+        for place in EXAMPLES
+        for name, schema in _schemas(place).items()
+        if place != "memory" and schema.log is not None
+    ],
+)
+def test_hopeful(home: Home, schema: str) -> None:
+    """Of the parked notifications, a sweep finds those that would be recorded now."""
+
+    def claim(world: World, group: Group) -> None:
+        home.fill(**{name: [_with_keys(home, row) for row in rows] for name, rows in world.items()})
+        sent = [replace(each, body=str(n).encode()) for n, each in enumerate(group)]
+        keep(home, *entries(sent, fail(sent, Refusal.DISPATCH_NOT_FOUND), NOON))
+        assert home.store.log is not None
+        found: list[int] = []
+        place: Place | None = START
+        while place is not None:
+            ids, place = home.store.log.hopeful(NOON + DAY, providers=[], after=place, limit=2)
+            found += ids
+        with home.store.reading() as reading:
+            rows = reading.find(lookup_keys(sent))
+        recorded = {each.body.decode() for each in sent if isinstance(decide(each, rows), Recorded)}
+        assert {row["body"] for row in home.logged() if row["id"] in found} == recorded
+        assert len(found) == len(recorded)
+
+    records = schema == "recording"
+    drawn = groups_with_optional if records else groups
+    tried = given(
+        world=worlds(records=records, twins=not home.schema.ours),
+        group=drawn,
+    )(claim)
+    settings(
+        max_examples=20, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
     )(tried)()

@@ -18,7 +18,7 @@ from copying import replace
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.receiver.recorder import record
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import START, DueKind, LogReader, Query
 from times import DAY, MINUTE
 
 shared = pytest.fixture(shared_home, scope="module", params=PLACES[2:])
@@ -132,18 +132,38 @@ def test_notification_in_django(home: SQLHome, sent: Notification, most: int) ->
 @pytest.mark.parametrize(
     ("read", "index"),
     [
-        (lambda log: log.due(NOON, providers=PROVIDERS, limit=64), "parked_retry_at"),
-        (lambda log: log.newest(Query(parked=True), before=9000, limit=64), "parked_retry_at"),
-        (lambda log: log.oldest(Query(parked=True), limit=64), "parked_retry_at"),
-        (lambda log: log.parked(["m-1", "m-2"]), "parked_message_id"),
+        (
+            lambda log: log.hopeful(NOON, providers=PROVIDERS, after=START, limit=64),
+            "notifications_parked_retry_at",
+        ),
+        (
+            lambda log: log.due(NOON, DueKind.FAILING, providers=PROVIDERS, limit=64),
+            "notifications_parked_retry_at",
+        ),
+        (
+            lambda log: log.due(NOON, DueKind.MISSING, providers=PROVIDERS, limit=64),
+            "notifications_parked_retry_at",
+        ),
+        (lambda log: log.expire(NOON, providers=PROVIDERS), "notifications_parked_retry_at"),
+        (lambda log: log.count(Query(expired=True), limit=64), "expired"),
+        (lambda log: log.newest(Query(expired=True), limit=64), "expired"),
+        (
+            lambda log: log.newest(Query(parked=True), before=9000, limit=64),
+            "notifications_parked_retry_at",
+        ),
+        (lambda log: log.oldest(Query(parked=True), limit=64), "notifications_parked_retry_at"),
+        (lambda log: log.parked(["m-1", "m-2"]), "notifications_parked_message_id"),
     ],
-    ids=["due", "newest", "oldest", "messages"],
+    ids=[
+        *("hopeful", "failing", "missing", "ended", "expired", "newest expired"),
+        *("newest", "oldest", "messages"),
+    ],
 )
 def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) -> None:
     """Parked entries are found by their index in a long log, not by the primary key."""
     with statements(home) as executed:
         read(reader(home))
-    assert f"hookrow_notifications_{index}" in plan(home, executed)
+    assert f"hookrow_{index}" in plan(home, executed)
 
 
 @pytest.mark.parametrize(

@@ -85,18 +85,18 @@ def test_a_sweep_records_due_notifications_whose_rows_exist(site: Site) -> None:
         else:  # an entry without a body is not retried
             assert (each.retry_at or NOON) > datetime.now(UTC)
             assert each == replace(before[each.fingerprint], retry_at=each.retry_at)
-    assert site.recorded == [[encode(opening(2)), encode(opening(3))]]
+    assert site.recorded == [[encode(opening(3))], [encode(opening(2))]]
     assert site.retry.retry_due() == 0
 
 
-def test_sweeps_take_a_limited_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.retry.MOST", 10)
+def test_sweeps_take_groups(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookrow.receiver.retry.AT_ONCE", 8)
     monkeypatch.setattr("hookrow.receiver.retry.GROUP", 4)
     numbers = range(2, 14)
     record(site.database, arrivals(*map(opening, numbers)))
     site.send(*numbers)
-    assert [site.sweep(), site.sweep()] == [10, 2]
-    assert [len(group) for group in site.recorded] == [4, 4, 2, 2]
+    assert [site.sweep(), site.sweep()] == [12, 0]
+    assert [len(group) for group in site.recorded] == [4, 4, 4]
     assert {each.attempts for each in site.database.logged()} == {1}
 
 

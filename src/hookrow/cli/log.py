@@ -60,6 +60,8 @@ def filters(command: F) -> F:
         command = click.option(name, type=type_, metavar=metavar, help=text)(command)
     text = "Only those with this RecordType; other: any but Delivery, Open, SubscriptionChange."
     command = click.option("--type", "record_type", help=text)(command)
+    text = "Only those that are neither recorded nor retried any more."
+    command = click.option("--expired", is_flag=True, help=text)(command)
     return click.option("--parked", is_flag=True, help="Only those that will be retried.")(command)
 
 

@@ -67,8 +67,8 @@ def replay(
     selects = bool(ids or any(conditions.values()))
     if not (selects or (accept_mapping and not dry_run)):
         raise click.UsageError(
-            "Select notifications by ID, --type, --recipient, --message-id, --outcome, --since or "
-            "--parked."
+            "Select notifications by ID, --type, --recipient, --message-id, --outcome, --since, "
+            "--parked or --expired."
         )
     query = Query(ids=ids or None, **conditions)
     replay_group = partial(_print_dry_run, as_json=as_json) if dry_run else _replay

@@ -28,6 +28,8 @@ class Result(Enum):
 PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED, Result.TEST}
 """The results that a retry may change: a missing row may be added, or the database may recover."""
 
+MISSING = frozenset({Result.SUBSCRIBER_NOT_FOUND, Result.DISPATCH_NOT_FOUND})
+"""The results of a missing row."""
 
 IMPLAUSIBLE = 3 * LONGEST_PAUSE
 """No retry is planned further ahead: a later time was set by a clock that was wrong at that time.
@@ -38,6 +40,14 @@ Clocks that differ by up to an hour each are not corrected."""
 def is_due(retry_at: datetime, now: datetime) -> bool:
     """Return whether a retry is due, or is planned implausibly far ahead."""
     return retry_at <= now or retry_at > now + IMPLAUSIBLE
+
+
+def ended_before(now: datetime) -> datetime:
+    """Return the time before which a notification arrived if its last retry should be over.
+
+    A retry is planned at most `LONGEST_PAUSE` after the previous one.
+    """
+    return now - PARKED_FOR - LONGEST_PAUSE
 
 
 def retry_at(received_at: datetime, now: datetime) -> datetime | None:

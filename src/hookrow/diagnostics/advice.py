@@ -6,19 +6,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from hookrow.core.result import Result
+from hookrow.describe import format_duration, pluralize
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.indexes import missing_indexes, quoted
 from hookrow.observability.logging import mask_email
 from hookrow.receiver.clock import clock_difference, describe_difference
 from hookrow.stores import SchemaChanged, StoreError, Unavailable
 from hookrow.stores.errors import message
+from hookrow.stores.log import MOST_EXPIRED, Query
 from hookrow.stores.sql.columns import regclass
 from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.hours import Hours
 from hookrow.stores.sql.keys import described, effect, keys, undeclarable_keys
+from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
+
+OVERDUE = timedelta(hours=1)
+"""How long a retry may be due before `hookrow check` reports it. A sweep runs every minute."""
 
 TOLERABLE = timedelta(minutes=1)
 """The greatest difference between two clocks that `hookrow check` does not report."""
@@ -39,6 +46,36 @@ def check_weaknesses(
             yield CheckResult(level, subject, f"It cannot be checked: {message(error)}")
         else:
             yield from (CheckResult(Level.WARNING, subject, text) for text in texts)
+
+
+def check_retries(database: Database, queries: Queries) -> CheckResult:
+    """Check that retries keep up, and count the entries of the log that none will record."""
+    log = SQLLog(database, queries.schema, lambda: queries)
+    now = datetime.now(UTC)
+    try:
+        with limited_to(STATEMENT_TIMEOUT):
+            parked, oldest_due, expired = log.backlog(now)
+            strangers = log.count(
+                Query(expired=True, outcome=Result.SUBSCRIBER_NOT_FOUND), limit=MOST_EXPIRED
+            )
+    except StoreError as error:
+        text = f"They cannot be checked: {message(error)}"
+        return CheckResult(Level.WARNING, "retries", text)
+    overdue = now - (oldest_due or now)
+    texts = [f"{pluralize(parked, 'notification')} in the log will be retried"]
+    if overdue:
+        texts[0] += f"; the oldest retry has been due for {format_duration(overdue)}"
+    if overdue > OVERDUE:
+        texts.append("No sweep is running, or it lacks the time: run `hookrow replay --parked`")
+    if expired:
+        texts.append(
+            f"{pluralize(expired, 'notification')}, of which {strangers:,} for unknown addresses, "
+            "could not be recorded in time: see `hookrow log --expired`. Once their rows exist, "
+            "`hookrow replay --expired` records them"
+        )
+    is_fault = overdue > OVERDUE or expired > strangers
+    level = Level.WARNING if is_fault else Level.OK
+    return CheckResult(level, "retries", "".join(f"{text}. " for text in texts).rstrip())
 
 
 def repeated_emails(database: Database, queries: Queries) -> Iterator[str]:

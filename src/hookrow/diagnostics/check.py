@@ -10,7 +10,7 @@ from hookrow import migrations
 from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
 from hookrow.diagnostics import CheckResult, Level
-from hookrow.diagnostics.advice import WEAKNESSES, check_weaknesses
+from hookrow.diagnostics.advice import WEAKNESSES, check_retries, check_weaknesses
 from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, HookrowError
 from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
 from hookrow.stores import AccessDenied, Unavailable
@@ -29,7 +29,7 @@ def check_database_url(url: str, schema: Schema) -> Iterator[CheckResult]:
 
 
 def check_rows(database: Database, schema: Schema) -> Iterator[CheckResult]:
-    """Check the database and its tables and, if they work, the tables for weaknesses."""
+    """Check the database and its tables and, if they work, their weaknesses and the retries."""
     results = list(check_database(database, schema))
     yield from results
     if all(each.level is Level.OK for each in results):
@@ -39,11 +39,17 @@ def check_rows(database: Database, schema: Schema) -> Iterator[CheckResult]:
 def check_working(
     database: Database, schema: Schema, subjects: Collection[str]
 ) -> Iterator[CheckResult]:
-    """Check tables that work for weaknesses of these subjects, which include `indexes`."""
-    weaknesses = list(check_weaknesses(database, verify(database, schema), subjects))
+    """Check tables that work for weaknesses of these subjects, and the retries.
+
+    The subjects include `indexes`.
+    """
+    queries = verify(database, schema)
+    weaknesses = list(check_weaknesses(database, queries, subjects))
     yield from weaknesses
     if "indexes" not in {each.subject for each in weaknesses}:
         yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
+    if schema.log is not None:
+        yield check_retries(database, queries)
 
 
 def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) -> CheckResult:

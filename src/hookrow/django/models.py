@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from django.db import models
 
+from hookrow.core.result import PARKED
 from hookrow.describe import printable
 from hookrow.django.fields import UTCDateTimeField
 
@@ -72,6 +73,15 @@ class Notification(models.Model):
                 name="hookrow_recoveries",
                 condition=~models.Q(first_outcome="recorded")
                 & models.Q(outcome="recorded", recovery_counted__isnull=True),
+            ),
+            models.Index(
+                fields=["id"],
+                name="hookrow_expired",
+                condition=models.Q(
+                    retry_at__isnull=True,
+                    body__isnull=False,
+                    outcome__in=sorted(result.value for result in PARKED),
+                ),
             ),
         )
 

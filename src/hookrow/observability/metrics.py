@@ -10,6 +10,7 @@ import collections
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from time import monotonic, perf_counter, time
 from types import NoneType
@@ -31,7 +32,7 @@ from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
 from hookrow.http import RequestHead
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import MOST_EXPIRED, LogReader, Query
 from hookrow.stores.log_operations import totals
 
 try:
@@ -165,7 +166,11 @@ class Metrics(Observer):
         self._set_newest(arrivals[-1].received_at.timestamp())
 
     def _read_log(self, log: LogReader) -> None:
-        self._parked.set(log.count_parked())
+        now = datetime.now(UTC)
+        backlog = log.backlog(now)
+        self._parked.set(backlog.parked)
+        self._oldest_due.set((now - (backlog.oldest_due or now)).total_seconds())
+        self._expired.set(backlog.expired)
         for entry in log.newest(Query(), limit=1, bodies=False):
             self._set_newest(entry.received_at.timestamp())
         if monotonic() >= self._totals_due:
@@ -255,6 +260,16 @@ class Metrics(Observer):
         self._parked = gauge(
             "hookrow_parked",
             "Notifications in the log that are waiting for a retry.",
+            multiprocess_mode="mostrecent",
+        )
+        self._oldest_due = gauge(
+            "hookrow_oldest_due_seconds",
+            "Time since the most overdue retry of the log was due, in seconds; 0 if none is due.",
+            multiprocess_mode="mostrecent",
+        )
+        self._expired = gauge(
+            "hookrow_expired",
+            f"Logged notifications that are neither recorded nor retried, up to {MOST_EXPIRED}.",
             multiprocess_mode="mostrecent",
         )
         self._spooled = gauge(

@@ -220,7 +220,8 @@ class Receiver:
         writer, *overflow = self._writers
         writer.close(timeout)
         self._responder.spool_rest(writer.take_rest())
-        for each in (*overflow, *self._tasks, self._parked, self._hooks):
+        # Closing the retries first also ends the sweep, which is one of the tasks.
+        for each in (*overflow, self._parked, *self._tasks, self._hooks):
             if each is not None:
                 each.close(timeout)
 

@@ -1,11 +1,15 @@
-"""Retry: records parked notifications when their rows exist or the database works again."""
+"""Retry: records parked notifications when their rows exist or the database works again.
+
+Most parked notifications may be hopeless: those for people or messages of another application, for
+instance. They must not delay the others, so a sweep first looks for those whose rows exist.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from math import inf
-from time import sleep
+from time import monotonic, sleep
 from typing import TypeAlias
 
 from hookrow.core.log_entry import StoredEntry
@@ -17,14 +21,33 @@ from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, arrivals_of, replay_ready
-from hookrow.stores import Store
-from hookrow.stores.log import LogReader
+from hookrow.stores import Store, StoreError
+from hookrow.stores.log import BATCH, START, DueKind, LogReader, Slice
+from hookrow.stores.timeouts import limited_to
 
 SWEEP_EVERY = 60.0
 """In seconds; the interval between two sweeps."""
 
-MOST = 1000
-"""The largest number of notifications in a sweep; the others wait for the next sweep."""
+SWEEP_FOR = 30.0
+"""In seconds; the time after which a sweep ends, so that it uses at most half of the interval."""
+
+SEARCH_FOR, FAILING_FOR, OTHERS_FOR = 18.0, 22.0, 27.0
+"""In seconds since the beginning of a sweep; when it ends to search entries whose rows exist and to
+record them, to retry failing ones, and to retry others. The next sweep continues the search where
+it stopped."""
+
+SLICE = 0.25
+"""In seconds; the time that reading one part of the log should take. Some databases make writers
+wait for readers."""
+
+LONGEST_SLICE = 1.0
+"""In seconds; the time after which the database stops reading a part of the log."""
+
+FIRST_PART, SMALLEST_PART, LARGEST_PART = 1000, 50, 50_000
+"""In entries; the part of the log that is read at once, which depends on the time it takes."""
+
+AT_ONCE = 5000
+"""The largest number of entries whose ids are read at once for a retry."""
 
 _Call: TypeAlias = tuple[Future[int], Sequence[str]]
 """A call of `retry_now`: its result and the message ids."""
@@ -51,27 +74,29 @@ class ParkedRetry:
         self._providers = [Postmark.name, parser.name]
         self._on_outcomes = on_outcomes
         self._clock = clock or Clock(store)
+        self._place = START
+        self._part = FIRST_PART
+        self._closed = False
         self._calls: BatchWriter[_Call, None] = BatchWriter(
             self._run, fallback=lambda _: None, deadline=inf, group=1, name="retry"
         )
 
     def retry_due(self) -> int:
-        """Retry the notifications that are due; return the number of recorded ones.
+        """Retry notifications that are due; return the number of recorded ones.
 
-        Raises a `StoreError`; the notifications taken before the error become due again later.
+        Those whose rows exist come first, then those that fail for another reason, beginning with
+        those with the fewest retries, then the others, beginning with the youngest, until none is
+        due or the time is over. Raises a `StoreError`; the notifications taken before the error
+        become due again later.
         """
         self._clock.measure()  # a wrong time would end the retries of entries that seem too old
         self._store.check_mapping()  # before an entry is taken and its next retry postponed
-        recorded = taken = 0
-        while taken < MOST:
-            due = self._log.due(
-                self._clock(), providers=self._providers, limit=min(GROUP, MOST - taken)
-            )
-            if not due:
-                break
-            recorded += self._record(due)
-            taken += len(due)
-            sleep(PAUSE)
+        began = monotonic()
+        recorded, is_complete = self._retry_hopeful(until=began + SEARCH_FOR)
+        recorded += self._retry_others(DueKind.FAILING, until=began + FAILING_FOR)
+        recorded += self._retry_others(DueKind.MISSING, until=began + OTHERS_FOR)
+        if is_complete:
+            self._expire(until=began + SWEEP_FOR)
         return recorded
 
     def retry_now(self, message_ids: Sequence[str]) -> Future[int]:
@@ -89,8 +114,85 @@ class ParkedRetry:
         return future
 
     def close(self, timeout: float | None = None) -> None:
-        """Accept no more calls of `retry_now`; wait up to `timeout` seconds for earlier ones."""
+        """Stop a sweep after its present group, and accept no more calls of `retry_now`.
+
+        Waits up to `timeout` seconds for earlier calls.
+        """
+        self._closed = True
         self._calls.close(timeout)
+
+    def _retry_hopeful(self, *, until: float) -> tuple[int, bool]:
+        """Search the due entries for those whose rows exist, and retry these.
+
+        Continues where the last search stopped, until the end of the log or of the time. Returns
+        the number of recorded ones, and whether the search has reached the end.
+        """
+        recorded = 0
+        while not self._is_over(until):
+            ids, end = self._search()
+            recorded += self._retry_ids(ids, until)
+            if self._is_over(until):
+                break  # some of the ids may be left
+            self._place = end or START
+            if end is None:
+                return recorded, True
+            sleep(PAUSE)
+        return recorded, False
+
+    def _expire(self, *, until: float) -> None:
+        """End the retries of entries that are too old, and for which there was no time."""
+        while not self._is_over(until):
+            if self._log.expire(self._clock(), providers=self._providers) < BATCH:
+                break
+            sleep(PAUSE)
+
+    def _search(self) -> Slice:
+        """Search the next part of the log; adapt the size of the parts to the time it takes."""
+        while True:
+            began = monotonic()
+            try:
+                with limited_to(LONGEST_SLICE):
+                    found = self._log.hopeful(
+                        self._clock(),
+                        providers=self._providers,
+                        after=self._place,
+                        limit=self._part,
+                    )
+            except StoreError:
+                if self._part <= SMALLEST_PART:
+                    raise
+                self._part = max(self._part // 4, SMALLEST_PART)
+                continue
+            seconds = monotonic() - began
+            if seconds > SLICE:
+                self._part = max(self._part // 2, SMALLEST_PART)
+            elif seconds < SLICE / 2:
+                self._part = min(self._part * 2, LARGEST_PART)
+            return found
+
+    def _retry_others(self, kind: DueKind, *, until: float) -> int:
+        recorded = 0
+        while not self._is_over(until):
+            ids = self._log.due(self._clock(), kind, providers=self._providers, limit=AT_ONCE)
+            recorded += self._retry_ids(ids, until)
+            if len(ids) < AT_ONCE:
+                break
+        return recorded
+
+    def _retry_ids(self, ids: Sequence[int], until: float) -> int:
+        """Retry the entries with these ids that are still due, in groups, until a time."""
+        recorded = 0
+        for start in range(0, len(ids), GROUP):
+            group = ids[start : start + GROUP]
+            while not self._is_over(until) and (taken := self._log.take(group, self._clock())):
+                recorded += self._record(taken)
+                sleep(PAUSE)
+                if len(taken) == len(group):
+                    break
+        return recorded
+
+    def _is_over(self, until: float) -> bool:
+        return monotonic() >= until or self._closed
 
     def _run(self, calls: Sequence[_Call]) -> Sequence[None]:
         [(future, message_ids)] = calls

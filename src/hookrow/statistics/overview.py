@@ -179,7 +179,7 @@ def read_present(store: Store, now: datetime) -> Present:
     if store.log is None:
         return Present(now=now, logged=False)
     last_received, outcomes, types = store.log.recent(RECENT)
-    parked = store.log.count_parked()
+    parked = store.log.backlog(now).parked
     return Present(
         now=now,
         last_received=last_received,

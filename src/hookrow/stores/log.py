@@ -16,7 +16,7 @@ from hookrow.core.log_entry import (
     stored_record_type,
 )
 from hookrow.core.optional import ALWAYS
-from hookrow.core.result import Result
+from hookrow.core.result import MISSING, PARKED, Result
 from hookrow.core.sizes import WIDEST_CHARACTER, leading
 
 HIGHEST = 2**63 - 1
@@ -28,6 +28,9 @@ BATCH = 1000
 
 LATE = timedelta(days=1)
 """The longest delay in a spool after which an entry is still found by its time of arrival."""
+
+MOST_EXPIRED = 100_000
+"""The highest number of expired entries that is counted."""
 
 MOST_COUNTED = 100_000
 """The largest number of entries not in the hourly counts that `LogReader.counts` reads."""
@@ -95,15 +98,54 @@ class Requests(NamedTuple):
     last: datetime | None
 
 
+class DueKind(Enum):
+    """Due entries by what is known about them, in the order of their retries."""
+
+    FAILING = frozenset(PARKED - MISSING)
+    """The rows exist, but are another person's, or the database failed: fewest retries first."""
+
+    MISSING = frozenset(MISSING)
+    """A row was missing: youngest first."""
+
+
+class Place(NamedTuple):
+    """A place among the parked entries, which are in the order of their next retry."""
+
+    retry_at: datetime
+    id: int
+
+
+START = Place(datetime.fromtimestamp(0, UTC), 0)
+"""The place before all entries."""
+
+
+class Slice(NamedTuple):
+    """The ids of entries found in a part of the log, and its end; None at the end of the log."""
+
+    ids: Sequence[int]
+    end: Place | None
+
+
+class Backlog(NamedTuple):
+    """The parked entries: their number, and the planned time of the most overdue retry.
+
+    `expired` is the number of entries for which `has_expired` is true, at most `MOST_EXPIRED`.
+    """
+
+    parked: int
+    oldest_due: datetime | None
+    expired: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Selects the entries that match every condition that is not None.
 
-    `since` and `until` limit the first arrival; `until` is excluded. `parked` selects entries
-    that wait for a retry, and `posted` those that a provider posted, in contrast to manual changes
-    and events from its API. `ids` may be a range. With `until`, a database skips entries that a
-    spool delayed by more than `LATE`. The `record_type` `OTHER` selects entries without a type, and
-    those of every type that is not known.
+    `since` and `until` limit the first arrival; `until` is excluded. `parked` selects entries that
+    wait for a retry, `expired` those that are neither recorded nor retried any more, and `posted`
+    those that a provider posted, in contrast to manual changes and events from its API. `ids` may
+    be a range. With `until`, a database skips entries that a spool delayed by more than `LATE`. The
+    `record_type` `OTHER` selects entries without a type, and those of every type that is not known.
     """
 
     ids: Collection[int] | None = None
@@ -116,6 +158,7 @@ class Query:
     since: datetime | None = None
     until: datetime | None = None
     parked: bool = False
+    expired: bool = False
     posted: bool = False
 
     @property
@@ -143,10 +186,16 @@ class Query:
             and (self.since is None or entry.received_at >= self.since)
             and (self.until is None or entry.received_at < self.until)
             and (not self.parked or entry.retry_at is not None)
+            and (not self.expired or has_expired(entry))
             and (not self.posted or (entry.attempts > 0 and entry.provider is not None))
             and not (self.other_types and entry.record_type in KNOWN_TYPES)
             and all(getattr(entry, name) == value for name, value in self.equal.items())
         )
+
+
+def has_expired(entry: StoredEntry) -> bool:
+    """Return whether an entry is neither recorded nor retried any more, but can be replayed."""
+    return entry.outcome in PARKED and entry.retry_at is None and entry.body is not None
 
 
 def id_range(
@@ -201,17 +250,38 @@ class LogReader(Protocol):
     def count(self, query: Query, *, limit: int) -> int:
         """Return the number of entries, or `limit` if there are more."""
 
+    def hopeful(
+        self, now: datetime, *, providers: Collection[str], after: Place, limit: int
+    ) -> Slice:
+        """Find entries that could be recorded now, among the next `limit` due ones after a place.
+
+        A suppression needs its subscriber, and every other notification the dispatch of the
+        subscriber. Entries on which the database failed are omitted, because their rows prove
+        nothing. The result is a good guess: some entries may be missing, and some may be refused.
+        For `providers` and what is due, see `due`.
+        """
+
     def due(
-        self, now: datetime, *, providers: Collection[str], limit: int
-    ) -> Sequence[StoredEntry]:
-        """Take parked entries that are due, most overdue first, and postpone their next retry.
+        self, now: datetime, kind: DueKind, *, providers: Collection[str], limit: int
+    ) -> Sequence[int]:
+        """Return the ids of due entries of a kind, in its order.
 
-        When none is left, take those whose retry is planned implausibly far ahead; see
-        `core.result.is_due`.
+        They are those of the providers, and those without a provider. A retry that is planned
+        implausibly far ahead is due, too; see `core.result.is_due`.
+        """
 
-        They are those of the providers, and those without a provider.
-        Returns fewer than `limit` if no more are due, or if their bodies are large. Entries that
-        another process is taking are skipped.
+    def take(self, ids: Collection[int], now: datetime) -> Sequence[StoredEntry]:
+        """Take those of the entries that are due, and postpone their next retry.
+
+        Entries that are too old for another retry after this one are no longer parked. Returns
+        fewer if their bodies are large: the others are still due. Entries that another process is
+        taking are skipped.
+        """
+
+    def expire(self, now: datetime, *, providers: Collection[str]) -> int:
+        """End the retries of up to `BATCH` due entries without a row; return their number.
+
+        They are too old even for the last retry; see `ended_before`.
         """
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
@@ -260,8 +330,8 @@ class LogReader(Protocol):
         the last id.
         """
 
-    def count_parked(self) -> int:
-        """Return the number of parked entries."""
+    def backlog(self, now: datetime) -> Backlog:
+        """Return the state of the parked entries."""
 
     def count_hours(self) -> bool:
         """Add a chunk of entries to the hourly counts, if the log has any.

@@ -17,18 +17,24 @@ from hookrow.core.log_entry import (
     quoted,
     stored_recipient,
 )
-from hookrow.core.result import Result, is_due, retry_at
+from hookrow.core.result import MISSING, Result, ended_before, is_due, retry_at
 from hookrow.core.rules import fold
 from hookrow.stores.log import (
+    BATCH,
     KNOWN_REASONS,
     KNOWN_TYPES,
+    MOST_EXPIRED,
     OTHER,
+    Backlog,
     Count,
     Counts,
+    DueKind,
+    Place,
     Query,
     Recent,
     RequestKind,
     Requests,
+    Slice,
     within_size,
 )
 
@@ -72,16 +78,51 @@ class MemoryLog:
         """See `LogReader`."""
         return len(self._matching(query)[:limit])
 
+    def hopeful(
+        self, now: datetime, *, providers: Collection[str], after: Place, limit: int
+    ) -> Slice:
+        """Find nothing: a log in memory does not know the rows, and `due` finds all entries."""
+        del now, providers, after, limit
+        return Slice([], None)
+
     def due(
-        self, now: datetime, *, providers: Collection[str], limit: int
-    ) -> Sequence[StoredEntry]:
+        self, now: datetime, kind: DueKind, *, providers: Collection[str], limit: int
+    ) -> Sequence[int]:
         """See `LogReader`."""
-        known = [each for each in self._matching() if each.provider in {None, *providers}]
-        due = [each for each in known if each.retry_at and is_due(each.retry_at, now)]
-        taken = _group(sorted(due, key=attrgetter("retry_at"))[:limit])
+        due = [each for each in self._due(now, providers) if each.outcome in kind.value]
+        if kind is DueKind.MISSING:
+            due.sort(key=attrgetter("received_at"), reverse=True)
+        else:
+            due.sort(key=_time_parked)
+        return [each.id for each in due[:limit]]
+
+    def take(self, ids: Collection[int], now: datetime) -> Sequence[StoredEntry]:
+        """See `LogReader`."""
+        taken = _group([each for each in self._due(now) if each.id in ids])
         for each in taken:
             self._put(replace(each, retry_at=retry_at(each.received_at, now)))
         return taken
+
+    def expire(self, now: datetime, *, providers: Collection[str]) -> int:
+        """See `LogReader`."""
+        ended = [
+            each
+            for each in self._due(now, providers)
+            if each.received_at < ended_before(now) and each.outcome in MISSING
+        ]
+        for each in ended[:BATCH]:
+            self._put(replace(each, retry_at=None))
+        return len(ended[:BATCH])
+
+    def _due(self, now: datetime, providers: Collection[str] | None = None) -> list[StoredEntry]:
+        """Return the due entries, of all or some providers, in the order of their ids."""
+        return [
+            each
+            for each in self._matching(Query(parked=True))
+            if each.retry_at
+            and is_due(each.retry_at, now)
+            and (providers is None or each.provider in {None, *providers})
+        ]
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
         """See `LogReader`."""
@@ -157,9 +198,14 @@ class MemoryLog:
         later = self._matching(Query(since=at))
         return later[0].id if later else self._last_id + 1
 
-    def count_parked(self) -> int:
+    def backlog(self, now: datetime) -> Backlog:
         """See `LogReader`."""
-        return len(self._matching(Query(parked=True)))
+        due = [each.retry_at for each in self._due(now) if each.retry_at and each.retry_at <= now]
+        return Backlog(
+            len(self._matching(Query(parked=True))),
+            min(due, default=None),
+            self.count(Query(expired=True), limit=MOST_EXPIRED),
+        )
 
     def count_hours(self) -> bool:
         """Return False: there are no hourly counts."""
@@ -185,6 +231,12 @@ class MemoryLog:
 
     def _put(self, entry: StoredEntry) -> None:
         self.entries[entry.fingerprint] = entry
+
+
+def _time_parked(entry: StoredEntry) -> timedelta:
+    """Return how long after its arrival the next retry is: longer after each retry."""
+    assert entry.retry_at is not None  # noqa: S101 - of parked entries
+    return entry.retry_at - entry.received_at
 
 
 def _group(entries: Sequence[StoredEntry], *, bodies: bool = True) -> Sequence[StoredEntry]:

@@ -191,6 +191,11 @@ def _notifications() -> Sequence[_Item]:
             where="first_outcome <> 'recorded' AND outcome = 'recorded' "
             "AND recovery_counted IS NULL",
         ),
+        _index(
+            *("hookrow_expired", "id"),
+            where="retry_at IS NULL AND body IS NOT NULL AND outcome IN "
+            "('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found')",
+        ),
     )
 
 

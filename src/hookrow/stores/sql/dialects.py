@@ -60,6 +60,20 @@ class Dialect(Parameters):
         return self.any_of(self.fold(kind, email), "text" if is_text else type_)
 
     @abstractmethod
+    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:
+        """Compare a column of emails with an address of the log by the column's index.
+
+        `type_` is the column's. An address in the log is in lower case.
+        """
+
+    @abstractmethod
+    def is_message_id(self, column: str, message_id: str, type_: str, *, uuids: bool) -> str:
+        """Compare a column with a message id of the log by the column's index.
+
+        `type_` is the column's. Without a GUID, no row of a column of UUIDs is equal.
+        """
+
+    @abstractmethod
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the values of one parameter, which `encode` returns."""
 
@@ -117,6 +131,22 @@ class PostgreSQL(PostgresParameters, Dialect):
             return f"{self.fold(kind, email)} = ANY(ARRAY(SELECT lower(unnest(%s::text[]))))"
         return super().email_is_any(kind, email, type_)
 
+    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:
+        """Convert the address to the column's type, or fold it as the database does."""
+        match kind:
+            case "ascii":
+                return f"{self.fold(kind, email)} = {address}"
+            case "lower":
+                return f"{self.fold(kind, email)} = lower({address})"
+            case _:
+                return f"{email} = {address}::{type_}"
+
+    def is_message_id(self, column: str, message_id: str, type_: str, *, uuids: bool) -> str:
+        """Convert the id to the column's type; the conversion of another text would fail."""
+        if uuids:
+            message_id = f"CASE WHEN {message_id} ~* '{_GUID}' THEN {message_id} END"
+        return f"{column} = ({message_id})::{type_}"
+
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the elements of an array."""
         return f"{expression} = ANY(%s::{type_}[])"
@@ -167,6 +197,26 @@ class SQLite(SQLiteParameters, Dialect):
             case _:
                 return email
 
+    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
+        """Drop the affinity of the address with `+`: with it, the index of lower() is not used.
+
+        SQLite's documentation, "Datatypes In SQLite", section 4.2, has the rules.
+        """
+        return f"{self.fold(kind, email)} = +{address}"
+
+    def is_message_id(
+        self,
+        column: str,
+        message_id: str,
+        type_: str,  # noqa: ARG002 - for PostgreSQL
+        *,
+        uuids: bool,
+    ) -> str:
+        """Compare with a GUID in both of the forms in which it may be stored."""
+        if not uuids:
+            return f"{column} = +{message_id}"
+        return f"{column} IN (+{message_id}, replace(lower({message_id}), '-', ''))"
+
     def any_of(self, expression: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
         """Compare with the elements of a JSON array."""
         return f"{expression} IN (SELECT value FROM json_each(%s))"
@@ -191,6 +241,9 @@ class SQLite(SQLiteParameters, Dialect):
         """Return text, even if the column's declared type made the value a number."""
         return f"CAST({expression} AS TEXT)"
 
+
+_GUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+"""The canonical form of a UUID."""
 
 _KEY_TYPES = {
     *("smallint", "integer", "bigint", "numeric"),

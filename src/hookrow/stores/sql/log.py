@@ -17,16 +17,21 @@ from hookrow.core.log_entry import (
     stored_message_id,
     stored_recipient,
 )
-from hookrow.core.result import IMPLAUSIBLE
+from hookrow.core.result import IMPLAUSIBLE, MISSING, ended_before
 from hookrow.core.result import retry_at as next_retry
 from hookrow.core.schema import Schema
 from hookrow.stores.log import (
     BATCH,
+    MOST_EXPIRED,
+    Backlog,
     Counts,
+    DueKind,
+    Place,
     Query,
     Recent,
     RequestKind,
     Requests,
+    Slice,
     id_range,
     within_size,
 )
@@ -35,7 +40,15 @@ from hookrow.stores.sql.columns import check_privileges
 from hookrow.stores.sql.connections import Connection, Database, retried
 from hookrow.stores.sql.dialects import known, utc
 from hookrow.stores.sql.hours import RECOVERED, Hours
-from hookrow.stores.sql.log_rows import ALL, BODILESS, WITHIN, conditions, stored_entry
+from hookrow.stores.sql.log_rows import (
+    ALL,
+    BODILESS,
+    WITHIN,
+    conditions,
+    has_outcome,
+    stored_entry,
+)
+from hookrow.stores.sql.queries import Queries
 
 PRUNE_LOCK = 0x686F6F6B70
 """The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
@@ -46,7 +59,7 @@ _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
 class SQLLog:
     """A `LogReader` of the schema's log; `verified` raises if the tables do not fit."""
 
-    def __init__(self, database: Database, schema: Schema, verified: Callable[[], object]) -> None:
+    def __init__(self, database: Database, schema: Schema, verified: Callable[[], Queries]) -> None:
         self._database, self._dialect = database, database.dialect
         self._name, self._verified = schema.log or "", verified
         self._table, self._hours = self._dialect.table(self._name), Hours(self._dialect, schema)
@@ -81,29 +94,97 @@ class SQLLog:
         where = f"message_id IN ({marks}) AND retry_at IS NOT NULL AND id > %s ORDER BY id"
         return self._read(where, [*map(stored_message_id, message_ids), after])
 
+    def hopeful(
+        self, now: datetime, *, providers: Collection[str], after: Place, limit: int
+    ) -> Slice:
+        """See `LogReader`."""
+        queries, write = self._verified(), self._dialect.write
+        due, values = self._due(now, providers)
+        follows = "(n.retry_at, n.id) > (%s, %s)"
+        start = [write(after.retry_at), after.id]
+        last = (
+            f"SELECT n.retry_at, n.id FROM {self._table} AS n WHERE {due} AND {follows} "
+            f"ORDER BY n.retry_at, n.id LIMIT 1 OFFSET {limit - 1}"
+        )
+        with self._database.reading() as connection:
+            rows = connection.fetch(last, [*values, *start])
+            end = Place(known(rows[0][0]), rows[0][1]) if rows else None
+            within, until = "", []
+            if end is not None:
+                within, until = " AND (n.retry_at, n.id) <= (%s, %s)", [write(end[0]), end[1]]
+            found = connection.fetch(
+                f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {follows}{within} "
+                f"AND {queries.is_hopeful} ORDER BY n.id",
+                [*values, *start, *until],
+            )
+        return Slice([id_ for (id_,) in found], end)
+
     def due(
-        self, now: datetime, *, providers: Collection[str], limit: int
-    ) -> Sequence[StoredEntry]:
+        self, now: datetime, kind: DueKind, *, providers: Collection[str], limit: int
+    ) -> Sequence[int]:
+        """See `LogReader`."""
+        due, values = self._due(now, providers)
+        order = "n.received_at DESC"
+        if kind is DueKind.FAILING:  # the pause grows with each retry
+            epoch = self._dialect.epoch
+            order = f"{epoch('n.retry_at')} - {epoch('n.received_at')}"
+        sql = (
+            f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {has_outcome('n', kind.value)} "
+            f"ORDER BY {order}, n.id LIMIT {limit}"
+        )
+        with self._database.reading() as connection:
+            return [id_ for (id_,) in connection.fetch(sql, values)]
+
+    def take(self, ids: Collection[int], now: datetime) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         write = self._dialect.write
-        known = self._dialect.any_of("provider", "text")
-        encoded = self._dialect.encode(providers)
-        rest = f"LIMIT {limit} {self._dialect.skip_locked}"
-        due = f"retry_at <= %s AND (provider IS NULL OR {known}) ORDER BY retry_at {rest}"
-        # A separate query, from the other end of the index: see `core.result.is_due`.
-        implausible = (
-            f"retry_at > %s AND (provider IS NULL OR {known}) ORDER BY retry_at DESC {rest}"
+        where = (
+            f"{self._dialect.any_of('id', 'bigint')} AND (retry_at <= %s OR retry_at > %s) "
+            f"ORDER BY id {self._dialect.skip_locked}"
         )
+        values = [self._dialect.encode(ids), write(now), write(now + IMPLAUSIBLE)]
         with self._transaction() as connection:
-            entries = self._group(connection, due, [write(now), encoded])
-            if not entries:
-                entries = self._group(connection, implausible, [write(now + IMPLAUSIBLE), encoded])
+            entries = self._group(connection, where, values)
             # Entries that are too old for another retry are retried one last time.
             later = [(write(next_retry(each.received_at, now)), each.id) for each in entries]
             if later:
                 put_off = f"UPDATE {self._table} SET retry_at = %s WHERE id = %s"
                 connection.execute_many(put_off, later)
         return entries
+
+    def expire(self, now: datetime, *, providers: Collection[str]) -> int:
+        """See `LogReader`."""
+        due, values = self._due(now, providers)
+        ended = (
+            f"SELECT n.id FROM {self._table} AS n WHERE {due} AND n.received_at < %s "
+            f"AND {has_outcome('n', MISSING)} LIMIT {BATCH} {self._dialect.skip_locked}"
+        )
+        change = (
+            f"UPDATE {self._table} SET retry_at = NULL WHERE "
+            f"{self._dialect.selected_by('id', ended)}"
+        )
+        with self._transaction() as connection:
+            return connection.execute(change, [*values, self._dialect.write(ended_before(now))])
+
+    def backlog(self, now: datetime) -> Backlog:
+        """See `LogReader`."""
+        sql = (
+            f"SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) "
+            f"FROM {self._table} WHERE retry_at IS NOT NULL"
+        )
+        with self._database.reading() as connection:
+            ((parked, oldest),) = connection.fetch(sql, [self._dialect.write(now)])
+        return Backlog(parked, utc(oldest), self.count(Query(expired=True), limit=MOST_EXPIRED))
+
+    def _due(self, now: datetime, providers: Collection[str]) -> tuple[str, list[Any]]:
+        """Return the condition on the due entries of `n` (`result.is_due`), and its parameters."""
+        is_known = self._dialect.any_of("n.provider", "text")
+        condition = (
+            "n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) "
+            f"AND (n.provider IS NULL OR {is_known})"
+        )
+        write = self._dialect.write
+        return condition, [write(now), write(now + IMPLAUSIBLE), self._dialect.encode(providers)]
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
@@ -187,10 +268,6 @@ class SQLLog:
     def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
         """See `LogReader`."""
         return log_counts.read_deliveries(self._database, self._table, since, limit)
-
-    def count_parked(self) -> int:
-        """See `LogReader`."""
-        return int(self._select("count(*)", "retry_at IS NOT NULL")[0][0])
 
     def count_hours(self) -> bool:
         """See `LogReader`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Source
-from hookrow.core.result import Result
+from hookrow.core.result import PARKED, Result
 from hookrow.stores.log import KNOWN_TYPES, Query
 from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.sql.updates import Statement
@@ -75,6 +75,19 @@ def log_insert(dialect: Dialect, log: str) -> Statement:
     return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", rest=f" {_MERGE}")
 
 
+def has_outcome(table: str, results: Collection[Result]) -> str:
+    """Return the condition that an entry has one of the outcomes, as constants.
+
+    The planner then finds a partial index with the same condition.
+    """
+    names = ", ".join(f"'{name}'" for name in sorted(each.value for each in results))
+    return f"{table}.outcome IN ({names})" if table else f"outcome IN ({names})"
+
+
+_EXPIRED = f"retry_at IS NULL AND body IS NOT NULL AND {has_outcome('', PARKED)}"
+"""The condition of `log.has_expired`, which is that of an index."""
+
+
 def conditions(
     dialect: Dialect, first: str, given: Sequence[Any], query: Query
 ) -> tuple[str, Sequence[Any]]:
@@ -98,6 +111,7 @@ def conditions(
         conditions.append(f"(record_type IS NULL OR record_type NOT IN ({marks}))")
         values += KNOWN_TYPES
     conditions += ["retry_at IS NOT NULL"] * query.parked
+    conditions += [_EXPIRED] * query.expired
     conditions += ["attempts > 0 AND provider IS NOT NULL"] * query.posted
     return " AND ".join(conditions), list(map(dialect.write, values))
 

@@ -11,11 +11,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from hookrow.core.notification import EventTime, Suppressible
+from hookrow.core.result import PARKED, Result
 from hookrow.core.schema import KEYS, WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.sql.log_rows import log_insert
+from hookrow.stores.sql.log_rows import has_outcome, log_insert
 from hookrow.stores.sql.updates import ALIASES, Statement, Updates, combined
 
 _OWNER = "o"
@@ -75,6 +76,7 @@ class Queries:
         self.find = self._find()
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None
         self.log_insert = log_insert(dialect, schema.log) if schema.log else None
+        self.is_hopeful = self._is_hopeful()
         self.lock = cache(self._lock)
         self.combined = cache(self._combined)
         self.state = cache(self._state)
@@ -257,6 +259,37 @@ class Queries:
             f"WHERE {self.any_of('dispatches', 'provider_message_id')}"
             f"{self.visible('dispatches', 'subscriptions')}"
         )
+
+    def _is_hopeful(self) -> str:
+        """Return the condition that the rows of an entry `n` of the log exist now.
+
+        The log contains addresses in lower case, so a column that is compared by the exact spelling
+        is searched for that one; an owner is found by the dispatch, and compared in lower case.
+        """
+        dialect, email = self.dialect, self._columns["subscribers"]["email"]
+        column, fold = self.column("subscribers", "email"), self.schema.subscribers.fold
+        address = dialect.is_email(fold, column, "n.recipient", email.type)
+        same = address
+        if fold == "exact":
+            same = f"lower({self.text('subscribers', 'email')}) = lower(n.recipient)"
+        is_sent = dialect.is_message_id(
+            self.column("dispatches", "provider_message_id"),
+            "n.message_id",
+            self._columns["dispatches"]["provider_message_id"].type,
+            uuids=self.has_uuids,
+        )
+        owner = self.refers("dispatches", "subscriber_id", "subscribers", "id")
+        is_owned = (
+            f"EXISTS (SELECT 1 FROM {self.table('dispatches')} JOIN {self.table('subscribers')} "
+            f"ON {owner} WHERE {is_sent} AND {same}{self.visible('dispatches', 'subscribers')})"
+        )
+        is_known = (
+            f"EXISTS (SELECT 1 FROM {self.table('subscribers')} "
+            f"WHERE {address}{self.visible('subscribers')})"
+        )
+        is_suppression = "(n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')"
+        found = has_outcome("n", PARKED - {Result.FAILED})
+        return f"{found} AND ({is_owned} OR ({is_suppression} AND {is_known}))"
 
     def _keyed(self, kind: Suppressible, more: Iterable[str] = ()) -> str:
         """Select the keys that exist among the parameters, and more columns."""

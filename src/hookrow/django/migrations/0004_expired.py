@@ -1,0 +1,33 @@
+"""Create the index for entries that are neither recorded nor retried any more."""
+
+from __future__ import annotations
+
+from django.db import migrations, models
+
+from hookrow.django.operations import BuildIndex
+
+
+class Migration(migrations.Migration):
+    """The same as hookrow's SQL script 0009."""
+
+    atomic = False
+    dependencies = (("hookrow", "0003_indexes"),)
+    operations = (
+        BuildIndex(
+            "notification",
+            models.Index(
+                fields=["id"],
+                name="hookrow_expired",
+                condition=models.Q(
+                    retry_at__isnull=True,
+                    body__isnull=False,
+                    outcome__in=[
+                        "dispatch_not_found",
+                        "failed",
+                        "recipient_mismatch",
+                        "subscriber_not_found",
+                    ],
+                ),
+            ),
+        ),
+    )

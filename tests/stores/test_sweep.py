@@ -1,0 +1,162 @@
+"""A sweep retries the entries that can be recorded now before the others, however many these are.
+
+Many are parked in vain: for people of another application, or for messages that never existed.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+import pytest
+from contract import ADA, fill
+from homes import OURS, SQLHome
+from locations import PLACES, open_home
+from log_contract import entry, keep, reader
+
+from hookrow import testing
+from hookrow.core.log_entry import LogEntry
+from hookrow.core.result import Result
+from hookrow.providers.postmark import Postmark
+from hookrow.receiver import retry
+from hookrow.receiver.retry import ParkedRetry
+from hookrow.stores import Unavailable
+from times import DAY, HOUR, MINUTE
+
+NOW = datetime.now(UTC)
+
+STRANGER = {"outcome": Result.SUBSCRIBER_NOT_FOUND, "recipient": "eve@elsewhere.example"}
+UNSENT = {"outcome": Result.DISPATCH_NOT_FOUND, "recipient": ADA, "message_id": "m-nowhere"}
+MISMATCH = {"outcome": Result.RECIPIENT_MISMATCH, "recipient": ADA, "message_id": "m-bea"}
+
+
+@pytest.fixture(params=PLACES)
+def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
+    with closing(open_home(request.param, OURS, new_database)) as home:
+        assert isinstance(home, SQLHome)
+        fill(home)
+        yield home
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "PAUSE", 0.0)
+
+
+def parked(number: int, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
+    """Return an open that arrived an hour ago, and is due."""
+    given = {"message_id": "m-ada", "recipient": ADA, **columns}
+    body = json.dumps(testing.opening(given["recipient"], given["message_id"], at=NOW))
+    times = {"received_at": NOW - HOUR, "last_received_at": NOW - HOUR, "retry_at": NOW - MINUTE}
+    return entry(number, status=404, **{**times, "body": body, **given})
+
+
+def hopeless(numbers: Sequence[int]) -> list[LogEntry]:
+    """Return entries that cannot be recorded, and have been due longer than any other."""
+    kinds = (STRANGER, UNSENT, MISMATCH)
+    return [
+        parked(n, **kinds[n % 3], retry_at=NOW - HOUR, received_at=NOW - 2 * HOUR) for n in numbers
+    ]
+
+
+def sweeper(home: SQLHome) -> ParkedRetry:
+    return ParkedRetry(home.store, reader(home), Postmark, lambda *_: None)
+
+
+def outcome(home: SQLHome, number: int) -> str:
+    [found] = [
+        row["outcome"]
+        for row in home.logged()
+        if int.from_bytes(bytes(row["fingerprint"])) == number
+    ]
+    return str(found)
+
+
+def test_entries_whose_rows_exist_come_first(
+    home: SQLHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are recorded even if a sweep has no time for any other, and others stay due."""
+    monkeypatch.setattr(retry, "FAILING_FOR", 0.0)
+    monkeypatch.setattr(retry, "OTHERS_FOR", 0.0)
+    keep(home, *hopeless(range(1, 200)))
+    keep(home, parked(200, outcome=Result.DISPATCH_NOT_FOUND))
+    keep(home, parked(201, outcome=Result.RECIPIENT_MISMATCH))
+    assert sweeper(home).retry_due() == 2
+    assert outcome(home, 200) == outcome(home, 201) == "recorded"
+    assert reader(home).backlog(NOW).oldest_due == NOW - HOUR
+
+
+def test_the_next_sweep_continues_the_search(
+    home: SQLHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is too long for one sweep is searched to its end, and then from its beginning."""
+    seconds = count()
+    monkeypatch.setattr(retry, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(retry, "FIRST_PART", retry.SMALLEST_PART)
+    monkeypatch.setattr(retry, "FAILING_FOR", 0.0)
+    monkeypatch.setattr(retry, "OTHERS_FOR", 0.0)
+    keep(home, *hopeless(range(1, 400)))
+    keep(home, parked(400, outcome=Result.DISPATCH_NOT_FOUND))
+    sweeps = sweeper(home)
+    recorded = [sweeps.retry_due() for _ in range(6)]
+    assert recorded[0] == 0
+    assert sum(recorded) == 1
+    keep(home, parked(401, outcome=Result.DISPATCH_NOT_FOUND, retry_at=NOW - 2 * HOUR))
+    assert sum(sweeps.retry_due() for _ in range(6)) == 1
+
+
+def test_a_part_that_takes_too_long_is_searched_in_smaller_ones(
+    home: SQLHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database stops a search after a second; if the smallest part fails, the sweep does."""
+    log, limits = reader(home), []
+    hopeful, most = log.hopeful, 100
+
+    def limited(*args: Any, limit: int, **named: Any) -> Any:  # noqa: ANN401 - passed on
+        limits.append(limit)
+        if limit > most:
+            raise Unavailable("QueryCanceled 57014")
+        return hopeful(*args, limit=limit, **named)
+
+    monkeypatch.setattr(log, "hopeful", limited)
+    keep(home, *hopeless(range(1, 4)), parked(4, outcome=Result.DISPATCH_NOT_FOUND))
+    assert sweeper(home).retry_due() == 1
+    assert limits == [1000, 250, 62]
+    most = 0
+    with pytest.raises(Unavailable):
+        sweeper(home).retry_due()
+    assert limits[3:] == [1000, 250, 62, 50]
+
+
+def test_entries_that_are_too_old_end(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is retried a last time if a sweep has the time, and otherwise ends after an hour more.
+
+    The latter does not apply to entries whose rows exist.
+    """
+    old = {"received_at": NOW - 4 * DAY, "retry_at": NOW - DAY}
+    keep(home, parked(1, outcome=Result.DISPATCH_NOT_FOUND, **old), parked(2, **UNSENT, **old))
+    keep(home, parked(3, **MISMATCH, **old))
+    for name in ("FAILING_FOR", "OTHERS_FOR"):
+        monkeypatch.setattr(retry, name, 0.0)
+    assert sweeper(home).retry_due() == 1
+    retries = {int.from_bytes(bytes(row["fingerprint"])): row["retry_at"] for row in home.logged()}
+    assert retries == {1: None, 2: None, 3: NOW - DAY}
+    assert reader(home).backlog(NOW).expired == 1
+    monkeypatch.undo()
+    assert sweeper(home).retry_due() == 0
+    assert reader(home).backlog(NOW) == (0, None, 2)
+
+
+def test_a_sweep_ends_when_the_receiver_stops(home: SQLHome) -> None:
+    """It does not retry the rest first."""
+    keep(home, *(parked(n, outcome=Result.DISPATCH_NOT_FOUND) for n in range(1, 200)))
+    groups: list[int] = []
+
+    def close(arrivals: Sequence[Any], _: object) -> None:
+        groups.append(len(arrivals))
+        sweeps.close()
+
+    sweeps = ParkedRetry(home.store, reader(home), Postmark, close)
+    assert [sweeps.retry_due()] == groups
