@@ -34,9 +34,10 @@ PAUSE = 0.05
 class PeriodicTask:
     """Calls `work` in a separate thread every `seconds` seconds, once started.
 
-    The first call is immediate or, with `later`, after the first interval. If `work` returns
-    True, it is unfinished and is called again after a short pause. Exceptions are logged, and the
-    next call follows within a minute. After a fork, a child process must start the task again.
+    The first call is immediate or, with `later`, after the first interval. The interval includes
+    the call, but at least half of it is a pause. If `work` returns True, it is unfinished and is
+    called again after a short pause. Exceptions are logged, and the next call follows within a
+    minute. After a fork, a child process must start the task again.
     """
 
     _lock: Lock
@@ -88,8 +89,11 @@ class PeriodicTask:
 
     def _attempt(self, work: Callable[[], object]) -> float:
         """Call a function; return the pause until the next call, in seconds."""
+        began = monotonic()
         try:
-            return min(self._seconds, PAUSE) if work() is True else self._seconds
+            if work() is True:
+                return min(self._seconds, PAUSE)
+            return max(self._seconds - (monotonic() - began), self._seconds / 2)
         except Exception as error:  # noqa: BLE001 - the next call may succeed
             log.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
             return min(self._seconds, RETRY_AFTER)

@@ -49,6 +49,17 @@ def test_unfinished_work_continues_soon(pauses: SimpleQueue[str]) -> None:
         assert len(done) == 3
 
 
+@pytest.mark.parametrize(("duration", "pause"), [(20.0, 40.0), (45.0, 30.0)])
+def test_the_interval_includes_the_call(
+    monkeypatch: pytest.MonkeyPatch, duration: float, pause: float
+) -> None:
+    """At least half of it is a pause."""
+    times = iter([0.0, duration])
+    monkeypatch.setattr(concurrency, "monotonic", lambda: next(times))
+    task = PeriodicTask(lambda: None, seconds=60.0, name="work")
+    assert task._attempt(task._work) == pause
+
+
 def test_a_later_task_waits_for_its_first_interval(pauses: SimpleQueue[str]) -> None:
     """A process that ends earlier never starts the work."""
     done: list[None] = []

@@ -29,16 +29,16 @@ SWEEP_EVERY = 60.0
 """In seconds; the interval between two sweeps."""
 
 SWEEP_FOR = 30.0
-"""In seconds; the time after which a sweep ends, so that it uses at most half of the interval."""
+"""In seconds; the time after which a sweep ends: half of the interval."""
 
 SEARCH_FOR, FAILING_FOR, OTHERS_FOR = 18.0, 22.0, 27.0
 """In seconds since the beginning of a sweep; when it ends to search entries whose rows exist and to
 record them, to retry failing ones, and to retry others. The next sweep continues the search where
 it stopped."""
 
-SLICE = 0.25
-"""In seconds; the time that reading one part of the log should take. Some databases make writers
-wait for readers."""
+SLICE = 0.2
+"""In seconds; reading one part of the log should take between this time and twice as long. Some
+databases make writers wait for readers."""
 
 LONGEST_SLICE = 1.0
 """In seconds; the time after which the database stops reading a part of the log."""
@@ -164,10 +164,10 @@ class ParkedRetry:
                 self._part = max(self._part // 4, SMALLEST_PART)
                 continue
             seconds = monotonic() - began
-            if seconds > SLICE:
-                self._part = max(self._part // 2, SMALLEST_PART)
-            elif seconds < SLICE / 2:
+            if seconds < SLICE:
                 self._part = min(self._part * 2, LARGEST_PART)
+            elif seconds > 2 * SLICE:
+                self._part = max(self._part // 2, SMALLEST_PART)
             return found
 
     def _retry_others(self, kind: DueKind, *, until: float) -> int:
