@@ -5,7 +5,7 @@ own tables forbid, is in classes of its own.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from threading import Thread
@@ -139,9 +139,11 @@ def save(home: Home, change: Change) -> None:
         transaction.write([change])
 
 
-def insistent(store: Store, *, seconds: float = 5.0) -> GroupRecorder:
+def insistent(
+    store: Store, *, seconds: float = 5.0
+) -> Callable[[Sequence[Arrival]], list[Outcome]]:
     """Return a function that records as a receiver without a spool does, errors included."""
-    return GroupRecorder(store, bodies=True, seconds=seconds, spool=len)
+    return GroupRecorder(store, bodies=True, seconds=seconds, spool=len).wait
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[int]:

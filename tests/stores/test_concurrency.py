@@ -24,12 +24,12 @@ from sqlalchemy import event, make_url, text
 
 from copying import replace
 from engines import connect
-from hookrow import Arrival, Outcome, Reactivated, Suppressed
+from hookrow import Arrival, Reactivated, Suppressed
 from hookrow.core.notification import RowId, Suppressible
 from hookrow.core.result import PARKED_FOR
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP
-from hookrow.receiver.recorder import record
+from hookrow.receiver.recorder import record, record_unlocked
 from hookrow.stores import Conflict, Locked, Transaction, Unchanged, timeouts
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
@@ -92,9 +92,7 @@ def test_deadlocks(home: SQLHome) -> None:
     fill_many(home, rows)
     groups = 6  # two of each size
     last = NOON + (WORKERS * groups - 1) * SECOND
-    save: Callable[[Sequence[Arrival]], list[Outcome]] = partial(record, home.store)
-    if "sqlite" in home.url:  # its writers poll, and one may find the file locked for long
-        save = insistent(home.store, seconds=PATIENCE)
+    save = insistent(home.store, seconds=PATIENCE)
 
     def record_groups(worker: int) -> None:
         """Begin at the worker's own row; go up or down, with increasing or decreasing times."""
@@ -257,7 +255,8 @@ class TestLockedRows:
             pair = "list_id = 1 AND subscriber_id = 1"
             host.execute(f"SELECT FROM hookrow_subscriptions WHERE {pair} FOR UPDATE".encode())
             sent = [suppressed(ADA, "m-ada"), suppressed(BEA)]
-            assert statuses(record(home.store, sent, skip_locked=True)) == [503, 200]
+            assert record_unlocked(home.store, sent)[0] is None
+            assert statuses(insistent(home.store)(sent)) == [503, 200]
             row: RowId = (Suppressible.SUBSCRIPTION, (1, 1))
             with home.store.transaction(skip_locked=True) as transaction:
                 assert [*transaction.lock([row])] == [row]

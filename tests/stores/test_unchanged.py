@@ -5,7 +5,6 @@ Row-level security, a trigger that returns null, and a view can have this effect
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from time import monotonic
 from unittest.mock import patch
 
@@ -19,7 +18,7 @@ from copying import replace
 from engines import connect, database_user
 from hookrow import Arrival, Delivered, Outcome, Reactivated, Role, Suppressed
 from hookrow.core.notification import LookupKeys, Notification, Rows
-from hookrow.receiver.recorder import record, retry_on_conflict
+from hookrow.receiver.recorder import Attempts, record
 from hookrow.receiver.replay import replay
 from hookrow.stores import Rejected
 from hookrow.stores.sql import SQLStore
@@ -61,8 +60,9 @@ def live(*notifications: Notification) -> list[Arrival]:
 
 def attempt(home: SQLHome, notification: Notification) -> list[Outcome]:
     """Record as a manual change does, which raises the error."""
-    work = partial(record, home.store)
-    return retry_on_conflict(work, live(notification), until=monotonic() + PATIENCE)
+    attempts = Attempts(home.store, bodies=True)
+    outcomes = attempts.wait_for_locks(live(notification), until=monotonic() + PATIENCE)
+    return [each for each in outcomes if each is not None]
 
 
 def logged(home: SQLHome, arrivals: Sequence[Arrival]) -> list[str]:

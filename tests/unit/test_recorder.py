@@ -13,7 +13,7 @@ from hookrow import Arrival, Delivered, Recorded
 from hookrow.core.notification import Refusal
 from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.receiver import recorder as recording
-from hookrow.receiver.recorder import is_reachable, keep_failed, record
+from hookrow.receiver.recorder import is_reachable, keep_failed, record, record_unlocked
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.timeouts import limited_to
@@ -34,8 +34,8 @@ LARGEST = Arrival(None, b"x" * (LARGEST_GROUP // TEXT_PER_BYTE), NOON)
 LARGE = Arrival(None, LARGEST.body + b"x", NOON)
 
 
-def test_skip_locked_fails_only_the_arrivals_that_need_a_locked_row() -> None:
-    """Without it, all arrivals fail together."""
+def test_only_arrivals_that_need_a_locked_row_are_left() -> None:
+    """They are neither recorded nor logged."""
     database = people("ada", "bea")
     database.held.add(dispatch(1))
     arrivals = [arrival("ada"), arrival("bea"), arrival("nobody")]
@@ -43,14 +43,14 @@ def test_skip_locked_fails_only_the_arrivals_that_need_a_locked_row() -> None:
         record(database, arrivals)
     assert "delivered_at" not in database.dispatches[2]
     assert not database.logged()
-    failed, recorded, refused = record(database, arrivals, skip_locked=True)
-    assert failed == Refusal.FAILED.refused()
+    left, recorded, refused = record_unlocked(database, arrivals)
+    assert left is None
     assert isinstance(recorded, Recorded)
     assert refused == Refusal.SUBSCRIBER_NOT_FOUND.refused()
     assert database.begun == [False, True]
     assert "delivered_at" not in database.dispatches[1]
     assert "delivered_at" in database.dispatches[2]
-    assert len(database.logged()) == 3
+    assert {each.message_id for each in database.logged()} == {"m-bea", "m-nobody"}
 
 
 @pytest.mark.parametrize("bodies", [True, False])

@@ -109,15 +109,20 @@ def test_a_locked_row_is_retried(
 ) -> None:
     database.held.add(HELD)
 
-    def release(*_: object, **__: object) -> float:
-        if released and database.begun:
-            database.held.clear()
-        return 0.0
+    now = [0.0]
 
-    monkeypatch.setattr("hookrow.receiver.replay.monotonic", release)
+    def sleep(seconds: float) -> None:
+        now.append(now[-1] + seconds)
+        if released:
+            database.held.clear()
+
+    monkeypatch.setattr(recorder, "sleep", sleep)
+    for module in (recorder, replaying):
+        monkeypatch.setattr(module, "monotonic", lambda: now[-1])
     late = [replace(each, attempts=1) for each in suppressions("ada", "bea")]
     assert letters(replay(database, late)) == ("RR" if released else "FR")
-    assert database.begun[:2] == [True, False]
+    assert database.begun[:2] == [True, True]
+    assert (4.5 if not released else 0.0) < now[-1] <= 5.0
     entry = next(each for each in database.logged() if each.recipient == ADA)
     assert (entry.attempts, entry.retry_at is None) == (1, released)
 

@@ -451,7 +451,7 @@ def test_each_affected_row_is_listed_once() -> None:
     assert set(found) == {SUBSCRIBER, DISPATCH, SUBSCRIPTION}
 
 
-def test_a_change_of_a_locked_row_fails_the_whole_notification() -> None:
+def test_a_change_of_a_locked_row_leaves_the_whole_notification() -> None:
     outcomes = [*map(_decide, (*_each(ADA, "m-1"), Opened(BEA, "m-2", NOW)))]
     outcomes += [NO_SUBSCRIBER, Recorded(())]
     other: list[RowId] = [(Suppressible.SUBSCRIBER, 11), (Suppressible.DISPATCH, 1)]
@@ -459,8 +459,17 @@ def test_a_change_of_a_locked_row_fails_the_whole_notification() -> None:
         *(([], {}), (other, {}), ([SUBSCRIBER], {2, 3}), ([SUBSCRIPTION], {2, 3})),
         *(([DISPATCH], {0, 1, 2, 3}), ([(Suppressible.DISPATCH, 12), SUBSCRIBER], {2, 3, 4})),
     ):
-        expected = [FAILED if place in failed else each for place, each in enumerate(outcomes)]
-        assert rules.fail_locked(outcomes, held) == expected
+        expected = [None if place in failed else each for place, each in enumerate(outcomes)]
+        assert rules.leave_locked(outcomes, held) == expected
+
+
+def test_no_notification_overtakes_one_that_waits_for_a_locked_row() -> None:
+    delivered, _, suppressed, _ = map(_decide, _each(ADA, "m-1"))
+    assert rules.leave_locked([delivered, suppressed, delivered], [SUBSCRIBER]) == [
+        delivered,
+        None,
+        None,
+    ]
 
 
 def test_unsupported_notifications_of_a_failed_group_are_refused_as_such() -> None:

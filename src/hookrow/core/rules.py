@@ -214,14 +214,22 @@ def affected_rows(outcomes: Iterable[Outcome]) -> Collection[RowId]:
     }
 
 
-def fail_locked(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome]:
-    """Replace the outcomes that change a locked row with failures."""
-    return [
-        Refusal.FAILED.refused()
-        if isinstance(outcome, Recorded) and any(change.row in held for change in outcome.changes)
-        else outcome
-        for outcome in outcomes
-    ]
+def leave_locked(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome | None]:
+    """Return None in place of each outcome that changes a locked row, and the other outcomes.
+
+    So that none overtakes another, a notification is left too if it changes a row of an earlier one
+    that is left.
+    """
+    rows = set(held)
+    unlocked: list[Outcome | None] = []
+    for outcome in outcomes:
+        changed = affected_rows([outcome])
+        if rows.isdisjoint(changed):
+            unlocked.append(outcome)
+        else:
+            rows |= set(changed)
+            unlocked.append(None)
+    return unlocked
 
 
 def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list[Outcome]:

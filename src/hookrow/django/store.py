@@ -56,6 +56,10 @@ class DjangoStore(SQLStore):
             raise Unavailable("The clock is not compared in a transaction of the project.")
         return super().time()
 
+    def is_nested(self) -> bool:
+        """Return whether this thread is inside a transaction of the project."""
+        return connections[self.using].in_atomic_block
+
     def claim_log(self) -> None:
         """Record the mapping, except in a transaction of the project, which may wait for rows."""
         if not connections[self.using].in_atomic_block:
@@ -119,10 +123,14 @@ class DjangoDatabase:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Begin a transaction with time limits, or a savepoint."""
-        with begin(self._using) as connection:
+        with begin(self._using, recording=False) as connection:
             yield CursorConnection(connection)
 
-    session = transaction
+    @contextmanager
+    def session(self) -> Iterator[Connection]:
+        """Begin a transaction that records, or a savepoint."""
+        with begin(self._using, recording=True) as connection:
+            yield CursorConnection(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -39,19 +39,23 @@ from hookrow.stores.watchdog import TRANSACTION_TIMEOUT, watchdog
 
 
 @contextmanager
-def begin(using: str) -> Iterator[BaseDatabaseWrapper]:
+def begin(using: str, *, recording: bool) -> Iterator[BaseDatabaseWrapper]:
     """Begin a transaction, and commit it at the end of the block. Raises a `StoreError`.
 
     It takes no longer than `limited_to` allows. Inside a transaction of the project, this limit
-    applies only to the statements of the block.
+    applies only to the statements of the block. For `recording`, see `timeouts.set_limits`.
     """
     with store_errors():
         connection = connections[using]
         if not connection.in_atomic_block and not connection.get_autocommit():
             raise Unavailable("The project has turned off autocommit: nothing would be committed.")
-        transaction = _savepoint if connection.in_atomic_block else _own_transaction
+        transaction = (
+            _savepoint(connection)
+            if connection.in_atomic_block
+            else _own_transaction(connection, recording=recording)
+        )
         try:
-            with transaction(connection):
+            with transaction:
                 yield connection
         except Error as error:
             if is_of_session(error.__cause__ or error):
@@ -128,35 +132,35 @@ def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
 
 
 @contextmanager
-def _own_transaction(connection: BaseDatabaseWrapper) -> Iterator[None]:
+def _own_transaction(connection: BaseDatabaseWrapper, *, recording: bool) -> Iterator[None]:
     """Begin hookrow's own transaction, with time limits."""
     watched = _connections_watched if connection.vendor == "postgresql" else nullcontext
     with watched(connection):
         _close_if_lost(connection)
-        with _sqlite_timeout(connection), _begin(connection):
+        with _sqlite_timeout(connection), _begin(connection, set_limits(recording=recording)):
             yield
             _limit_busy_timeout(connection)  # because the commit may wait for readers
 
 
-def _begin(connection: BaseDatabaseWrapper) -> ExitStack:
+def _begin(connection: BaseDatabaseWrapper, limits: str) -> ExitStack:
     """Begin a transaction, on a new connection if the server has closed the idle one."""
     idle = connection.connection
     try:
-        return _begin_once(connection)
+        return _begin_once(connection, limits)
     except Error:
         # Django has replaced or closed the connection if it was lost.
         if idle is None or connection.connection is idle:
             raise
-        return _begin_once(connection)
+        return _begin_once(connection, limits)
 
 
-def _begin_once(connection: BaseDatabaseWrapper) -> ExitStack:
+def _begin_once(connection: BaseDatabaseWrapper, limits: str) -> ExitStack:
     with ExitStack() as stack:
         if connection.vendor == "sqlite":
             stack.enter_context(_immediate(connection))
         stack.enter_context(atomic(connection.alias))
         if connection.vendor == "postgresql":
-            _fetch_row(connection, set_limits())
+            _fetch_row(connection, limits)
         return stack.pop_all()
 
 

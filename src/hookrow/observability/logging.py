@@ -15,7 +15,7 @@ from time import monotonic
 from traceback import format_tb
 from typing import Any
 
-from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal
+from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow.http import RequestHead
 
 log = logging.getLogger("hookrow")
@@ -123,12 +123,17 @@ def log_refusal(head: RequestHead, refusal: Refusal) -> None:
         )
 
 
-def log_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds: float) -> None:
-    """Log, at debug level, the time and the outcomes of a group, and each refusal in it."""
+def log_group(
+    arrivals: Sequence[Arrival], outcomes: Sequence[Outcome | None], seconds: float
+) -> None:
+    """Log, at debug level, the time and the outcomes of a group, and each refusal in it.
+
+    Without an outcome, a notification waits for locked rows.
+    """
     if not log.isEnabledFor(logging.DEBUG):
         return
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
-        if not isinstance(outcome, Recorded):
+        if isinstance(outcome, Refused):
             log.debug(
                 "Returned %d: %s for %s",
                 outcome.refusal.status,
@@ -136,7 +141,7 @@ def log_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds:
                 describe_arrival(arrival),
                 extra={"request_id": arrival.request_id},
             )
-    counts = Counter(map(outcome_name, outcomes))
+    counts = Counter("locked" if each is None else outcome_name(each) for each in outcomes)
     requests = request_ids(arrivals)
     log.debug(
         "Processed a group of %d in %.1f ms: %s; requests %s",

@@ -151,15 +151,20 @@ class Metrics(Observer):
         self,
         arrivals: Sequence[Arrival],
         contexts: Sequence[object | None],
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Outcome | None],
     ) -> None:
         now = perf_counter()
-        for result, count in collections.Counter(map(_result, arrivals, outcomes)).items():
+        ended = [
+            (arrival, began, outcome)
+            for arrival, began, outcome in zip(arrivals, contexts, outcomes, strict=True)
+            if outcome is not None
+        ]
+        results = (_result(arrival, outcome) for arrival, _, outcome in ended)
+        for result, count in collections.Counter(results).items():
             self._notifications[result].inc(count)
-        for began in contexts:
+        for arrival, began, _ in ended:
             if isinstance(began, float):
                 self._seconds.observe(now - began)
-        for arrival in arrivals:
             if arrival.notification is not None and arrival.notification.at is not None:
                 lag = (arrival.received_at - arrival.notification.at).total_seconds()
                 self._lag.observe(max(0.0, lag))  # the provider's clock may be ahead

@@ -22,8 +22,11 @@ R = TypeVar("R")
 COLLECT_EVERY = 15.0
 """In seconds; how often a receiver calls `Observer.collect`."""
 
-GroupEnd: TypeAlias = Callable[[Sequence[Outcome]], object]
-"""Called with the outcomes of a group, in the order of its arrivals."""
+GroupEnd: TypeAlias = Callable[[Sequence[Outcome | None]], object]
+"""Called with the outcomes of a group, in the order of its arrivals.
+
+An arrival whose rows another transaction has locked has no outcome yet: it is part of a later
+group again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class Observers(Observer):
             own = [each[position] if isinstance(each, list) else None for each in contexts]
             ends.append(_call(observer.begin_group, arrivals, own))
 
-        def end_group(outcomes: Sequence[Outcome]) -> None:
+        def end_group(outcomes: Sequence[Outcome | None]) -> None:
             for end in filter(None, reversed(ends)):
                 _call(end, outcomes)
 

@@ -74,12 +74,12 @@ class Tracing(Observer):
         )
         token = context.attach(trace.set_span_in_context(group))
 
-        def end_group(outcomes: Sequence[Outcome]) -> None:
+        def end_group(outcomes: Sequence[Outcome | None]) -> None:
             context.detach(token)
             group.end()
             link = Link(group.get_span_context())
             for start, arrival, outcome in zip(contexts, arrivals, outcomes, strict=True):
-                if isinstance(start, _SpanStart):
+                if isinstance(start, _SpanStart) and outcome is not None:
                     self._create_span(start, link, arrival, outcome)
 
         return end_group

@@ -67,7 +67,8 @@ class BatchWriter(Generic[T, R]):
     At most `backlog` items wait, with a total of at most `capacity` bytes. Items that arrive
     together are accepted together or not at all; if several exceed these limits by themselves, they
     are accepted when no others wait. A group has at most `largest` bytes, or is a single item.
-    `size` returns the size of an item in bytes.
+    `size` returns the size of an item in bytes. If `work` returns None for an item, `defer` is
+    called with it and with the callback for its result, which may be called in any thread.
 
     The first item starts the thread; if the thread has ended, the next item starts another. The
     queue of a forked child process is empty; the items remain with the parent process.
@@ -75,7 +76,7 @@ class BatchWriter(Generic[T, R]):
 
     def __init__(  # noqa: PLR0913 - keyword arguments, most with a default
         self,
-        work: Callable[[Sequence[T]], Sequence[R]],
+        work: Callable[[Sequence[T]], Sequence[R | None]],
         *,
         fallback: Callable[[T], R],
         deadline: float,
@@ -86,8 +87,10 @@ class BatchWriter(Generic[T, R]):
         size: Callable[[T], int] = lambda _: 0,
         name: str = "writer",
         on_late: Callable[[T], object] = lambda _: None,
+        defer: Callable[[Sequence[tuple[T, Callable[[R], object]]]], object] = lambda _: None,
     ) -> None:
         self._work, self._fallback, self._on_late = work, fallback, on_late
+        self._defer = defer
         self._group, self._largest = group, largest
         self._backlog, self._capacity = backlog, capacity
         self._deadline, self._size, self._name = deadline, size, name
@@ -239,6 +242,7 @@ class BatchWriter(Generic[T, R]):
         if not group:
             return False
         self._in_progress = items = [waiter.item for waiter in group]
+        replies: list[tuple[_Waiter, R | None]]
         try:
             replies = list(zip(group, self._work(items), strict=True))
         except BaseException as error:  # noqa: BLE001 - it must not end the thread
@@ -269,17 +273,25 @@ class BatchWriter(Generic[T, R]):
             self._release(group)
         return group
 
-    def _deliver(self, replies: Sequence[tuple[_Waiter, R]]) -> None:
+    def _deliver(self, replies: Sequence[tuple[_Waiter, R | None]]) -> None:
         """Deliver the results: directly to threads, and in one callback to each event loop."""
         by_loop: dict[_LoopQueue, list[tuple[_Waiter, R]]] = {}
+        deferred: list[tuple[T, Callable[[R], object]]] = []
         for waiter, result in replies:
-            if waiter.loop_queue is None:
+            if result is None:
+                deferred.append((waiter.item, partial(self._deliver_one, waiter)))
+            elif waiter.loop_queue is None:
                 _reply(waiter, result)
             else:
                 by_loop.setdefault(waiter.loop_queue, []).append((waiter, result))
         for queue, of_loop in by_loop.items():
             with suppress(RuntimeError):  # the loop is closed
                 queue.loop.call_soon_threadsafe(self._complete, queue, of_loop)
+        if deferred:
+            self._defer(deferred)
+
+    def _deliver_one(self, waiter: _Waiter, result: R) -> None:
+        self._deliver([(waiter, result)])
 
     def _hand_over(self, queue: _LoopQueue) -> None:
         """Put a loop's new items on the queue, and watch their deadline."""
@@ -295,7 +307,7 @@ class BatchWriter(Generic[T, R]):
         for waiter, result in replies:
             _reply(waiter, result)
         watched = queue.watched
-        while watched and watched[0][1][-1].reply is None:
+        while watched and all(waiter.reply is None for waiter in watched[0][1]):
             watched.popleft()
 
     def _expire(self, queue: _LoopQueue) -> None:

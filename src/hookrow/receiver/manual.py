@@ -6,7 +6,6 @@ The change is recorded as a notification: the same rules, log and replay apply.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import partial
 from time import monotonic
 
 import msgspec
@@ -15,7 +14,7 @@ from hookrow.core.notification import Arrival, Outcome, Reactivated, Recorded, R
 from hookrow.core.rules import decide, lookup_keys
 from hookrow.providers.postmark import parse
 from hookrow.receiver.clock import measured_clock
-from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, record, retry_on_conflict
+from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
 from hookrow.stores import Reading, Store
 
 ORIGIN = "Host"
@@ -57,8 +56,11 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     if notification is None:
         return Refusal.UNSUPPORTED.refused()
     arrival = Arrival(notification, body, at)
-    attempt = partial(record, store, bodies=bodies, clock=measured_clock(store))
-    [outcome] = retry_on_conflict(attempt, [arrival], until=monotonic() + RETRY_CONFLICTS_FOR)
+    clock = measured_clock(store)
+    attempts = Attempts(store, bodies, clock)
+    [outcome] = attempts.wait_for_locks([arrival], until=monotonic() + RETRY_CONFLICTS_FOR)
+    if outcome is None:  # a sweep will retry it
+        [outcome] = keep_failed(store, [arrival], bodies=bodies, clock=clock)
     return outcome
 
 

@@ -191,7 +191,7 @@ class Receiver:
         kept = arrivals if self._has_log else self._refuse_unsupported(arrivals, responses.append)
         try:
             with limited_to(self._deadline * 0.9):  # the rest of the time is for the spool
-                return combine(responses + (self._responder.respond(kept) if kept else []))
+                return combine(responses + (self._responder.wait(kept) if kept else []))
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
             log.error("Returned 503: %s", describe_bug(error))
             return combine([*map(unavailable, arrivals)])
@@ -221,7 +221,7 @@ class Receiver:
         writer.close(timeout)
         self._responder.spool_rest(writer.take_rest())
         # Closing the retries first also ends the sweep, which is one of the tasks.
-        for each in (*overflow, self._parked, *self._tasks, self._hooks):
+        for each in (self._responder.locked, *overflow, self._parked, *self._tasks, self._hooks):
             if each is not None:
                 each.close(timeout)
 

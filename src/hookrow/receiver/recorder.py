@@ -10,17 +10,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import chain, repeat
 from random import uniform
 from threading import Lock
 from time import monotonic, sleep
-from typing import Protocol
 
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.log_entry import entries as log_entries
 from hookrow.core.notification import Arrival, Outcome, Refusal
-from hookrow.core.rules import affected_rows, decide, fail, fail_locked, lookup_keys, merge
+from hookrow.core.rules import affected_rows, decide, fail, leave_locked, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.observability.logging import describe_arrival, describe_bug, request_ids
 from hookrow.observability.observer import Observer
@@ -32,7 +34,10 @@ PAUSES = (0.01, 0.03, 0.1, 0.3)
 """In seconds; the pauses before the retries of a group that conflicted with another one."""
 
 RETRY_CONFLICTS_FOR = 5.0
-"""In seconds; how long replays and manual operations retry on conflict."""
+"""In seconds; how long replays and manual operations retry on conflict, and wait for locks."""
+
+WAITING = 0.8
+"""The share of its time for which a notification waits for locked rows; the rest is for the log."""
 
 CHECKED_ATTEMPTS = 2
 """How often a group is tried again if a row that was found was not locked or changed: the row may
@@ -53,27 +58,53 @@ def record(
     store: Store,
     arrivals: Sequence[Arrival],
     *,
-    skip_locked: bool = False,
     checked: bool = False,
     bodies: bool = True,
     clock: Callable[[], datetime] = utc_now,
 ) -> list[Outcome]:
     """Record a group in one transaction: find its rows, decide on each arrival, write the changes.
 
-    With `skip_locked`, arrivals whose rows are locked fail instead of waiting; `checked` is as in
-    `Store.transaction`. All arrivals are
-    added to the log, if there is one, with or without their `bodies`, and with the time of the
-    `clock`. Raises a `StoreError` if the transaction fails and changes nothing.
+    `checked` is as in `Store.transaction`. All arrivals are added to the log, if there is one, with
+    or without their `bodies`, and with the time of the `clock`. Raises a `StoreError` if the
+    transaction fails and changes nothing: `Locked` if a row stays locked.
     """
     store.claim_log()
-    begin = store.transaction(skip_locked=skip_locked, checked=checked)
-    with _one_large(arrivals), begin as transaction:
+    with _one_large(arrivals), store.transaction(checked=checked) as transaction:
         rows = transaction.find(lookup_keys(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
-        if skip_locked:
-            outcomes = fail_locked(outcomes, transaction.lock(affected_rows(outcomes)))
         entries = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
         transaction.write(merge(outcomes), entries)
+    return outcomes
+
+
+def record_unlocked(
+    store: Store,
+    arrivals: Sequence[Arrival],
+    *,
+    checked: bool = False,
+    bodies: bool = True,
+    clock: Callable[[], datetime] = utc_now,
+) -> list[Outcome | None]:
+    """Record the arrivals of a group whose rows nobody has locked, without waiting for any lock.
+
+    The others have no outcome, and are not added to the log. The rest is as in `record`.
+    """
+    store.claim_log()
+    begin = store.transaction(skip_locked=True, checked=checked)
+    with _one_large(arrivals), begin as transaction:
+        rows = transaction.find(lookup_keys(arrivals))
+        decided = [decide(arrival, rows) for arrival in arrivals]
+        outcomes = leave_locked(decided, transaction.lock(affected_rows(decided)))
+        left = [
+            (arrival, outcome)
+            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+            if outcome is not None
+        ]
+        done = [outcome for _, outcome in left]
+        entries = _log_entries(
+            store, [arrival for arrival, _ in left], done, bodies=bodies, clock=clock
+        )
+        transaction.write(merge(done), entries)
     return outcomes
 
 
@@ -107,46 +138,103 @@ def is_reachable(store: Store) -> bool:
     return True
 
 
-class Attempt(Protocol):
-    """Records a group in one transaction, or raises a `StoreError`."""
+def _ignore(*_: object) -> None:
+    """Do nothing, because no observer is interested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The ways to record arrivals at a store; the options are those of `record`."""
+
+    store: Store
+    bodies: bool
+    clock: Callable[[], datetime] = utc_now
+    ended: Callable[[Sequence[Arrival], Exception | None], object] = _ignore
+    """Called after each attempt, with the error if it failed."""
 
     def __call__(
-        self, arrivals: Sequence[Arrival], *, skip_locked: bool = False, checked: bool = False
-    ) -> list[Outcome]:
-        """Record all arrivals; with `skip_locked`, fail those whose rows are locked."""
-
-
-def retry_on_conflict(
-    attempt: Attempt, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
-) -> list[Outcome]:
-    """Attempt to record a group until it succeeds, or until a time on the clock of `monotonic`.
-
-    A conflict, such as a deadlock or a busy SQLite file, is retried at most four times. After a
-    lock timeout, locked rows are skipped. After a row was left unchanged, the next attempt is
-    checked, for which a row that has been deleted meanwhile does not exist; if the row is found and
-    left unchanged again, the error is `Rejected`. Raises the last attempt's `StoreError`.
-    """
-    pauses = iter(PAUSES)
-    unchanged = 0
-    while True:
+        self, arrivals: Sequence[Arrival], *, skip_locked: bool, checked: bool
+    ) -> list[Outcome | None]:
+        """Make one attempt, in one transaction. Raises a `StoreError`."""
+        attempt: Callable[..., Sequence[Outcome | None]]
+        attempt = record_unlocked if skip_locked else record
         try:
-            return attempt(arrivals, skip_locked=skip_locked, checked=unchanged > 0)
-        except Unchanged as error:
-            unchanged += 1
-            if unchanged > CHECKED_ATTEMPTS:
-                raise Rejected(f"{error} {UNCHANGED_HINT}") from error
-            if monotonic() > until:
-                raise
-        except Conflict:
-            pause = next(pauses, None)
-            if pause is None or monotonic() > until:
-                raise
-            # Without jitter, two groups that conflicted would conflict again.
-            sleep(pause * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
-        except Locked:
-            if skip_locked or monotonic() > until:
-                raise
-            skip_locked = True
+            outcomes = attempt(
+                self.store, arrivals, checked=checked, bodies=self.bodies, clock=self.clock
+            )
+        except Exception as error:
+            self.ended(arrivals, error)
+            raise
+        self.ended(arrivals, None)
+        return [*outcomes]
+
+    def retry_on_conflict(
+        self, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
+    ) -> list[Outcome | None]:
+        """Attempt to record a group until it succeeds, or until a time on the clock of `monotonic`.
+
+        A conflict, such as a deadlock or a busy SQLite file, is retried at most four times. After a
+        lock timeout, or with `skip_locked`, arrivals whose rows are locked are left, and have no
+        outcome. After a row was left unchanged, the next attempt is checked, for which a row that
+        has been deleted meanwhile does not exist; if the row is found and left unchanged again, the
+        error is `Rejected`. Raises the last attempt's `StoreError`.
+        """
+        pauses = iter(PAUSES)
+        unchanged = 0
+        while True:
+            try:
+                return self(arrivals, skip_locked=skip_locked, checked=unchanged > 0)
+            except Unchanged as error:
+                unchanged += 1
+                if unchanged > CHECKED_ATTEMPTS:
+                    raise Rejected(f"{error} {UNCHANGED_HINT}") from error
+                if monotonic() > until:
+                    raise
+            except Conflict:
+                pause = next(pauses, None)
+                if pause is None or monotonic() > until:
+                    raise
+                _sleep(pause)
+            except Locked:
+                if skip_locked or monotonic() > until:
+                    return [None] * len(arrivals)
+                skip_locked = True
+
+    def wait_for_locks(
+        self, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
+    ) -> list[Outcome | None]:
+        """Do the same, and attempt to record those whose rows are locked again until then.
+
+        Nothing is locked during the pauses, so that no other transaction waits for this one.
+        """
+        outcomes = self.retry_on_conflict(arrivals, until=until, skip_locked=skip_locked)
+        again = partial(self.retry_on_conflict, until=until, skip_locked=True)
+        return repeat_for_locked(again, arrivals, outcomes, until=until)
+
+
+def repeat_for_locked(
+    attempt: Callable[[Sequence[Arrival]], Sequence[Outcome | None]],
+    arrivals: Sequence[Arrival],
+    outcomes: Sequence[Outcome | None],
+    *,
+    until: float,
+) -> list[Outcome | None]:
+    """Attempt to record the arrivals without an outcome again, with pauses, until a time."""
+    done = [*outcomes]
+    pauses = chain(PAUSES, repeat(PAUSES[-1]))
+    while missing := [n for n, outcome in enumerate(done) if outcome is None]:
+        pause = next(pauses)
+        if monotonic() + pause > until:
+            break
+        _sleep(pause)
+        for n, outcome in zip(missing, attempt([arrivals[n] for n in missing]), strict=True):
+            done[n] = outcome
+    return done
+
+
+def _sleep(seconds: float) -> None:
+    # Without jitter, two groups that conflicted would conflict again.
+    sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
 
 
 class GroupRecorder:
@@ -154,10 +242,9 @@ class GroupRecorder:
 
     No attempt begins later than `seconds` after the first one. Arrivals on which the store fails
     are logged as failed, with or without their `bodies`; the log's times are those of the `clock`.
-    `spool` receives those that cannot be
-    recorded because the store is unavailable. If the store can be reached, but fails on a group as
-    if it were unavailable, at least one of the arrivals must be the cause, so they are recorded one
-    by one.
+    `spool` receives those that cannot be recorded because the store is unavailable. If the store
+    can be reached, but fails on a group as if it were unavailable, at least one of the arrivals
+    must be the cause, so they are recorded one by one. No method raises an exception.
     """
 
     def __init__(
@@ -175,33 +262,65 @@ class GroupRecorder:
         self._clock = clock
         self._seconds = seconds
         self._spool = spool
-        self._observer = observer
+        ended = observer.attempted if observer is not None else _ignore
+        self._attempts = Attempts(store, bodies, clock, ended)
         self._paused_until = 0.0
         self._down_since: float | None = None
 
-    def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
-        """Return an outcome for each arrival. Never raises."""
-        return self._record(arrivals, until=min(monotonic() + self._seconds, STORE_DEADLINE.get()))
+    def __call__(
+        self, arrivals: Sequence[Arrival], *, skip_locked: bool = False
+    ) -> list[Outcome | None]:
+        """Return an outcome for each arrival, or None if another transaction has locked its rows.
+
+        These are neither recorded nor logged. With `skip_locked`, no lock is waited for at all.
+        """
+        return self._record(arrivals, until=self._until(self._seconds), skip_locked=skip_locked)
+
+    def wait(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """Return an outcome for each arrival; wait for locked rows, with pauses.
+
+        Inside a transaction of the host, do not wait: it would keep its own locks meanwhile.
+        """
+        until = self._until(self._seconds * WAITING)
+        outcomes = self(arrivals)
+        if not self._store.is_nested():
+            again = partial(self, skip_locked=True)
+            outcomes = repeat_for_locked(again, arrivals, outcomes, until=until)
+        missing = [n for n, outcome in enumerate(outcomes) if outcome is None]
+        failed = iter(self.give_up([arrivals[n] for n in missing]) if missing else ())
+        return [next(failed) if outcome is None else outcome for outcome in outcomes]
+
+    def give_up(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """Log arrivals whose rows have stayed locked as failed; return their outcomes."""
+        self._log_failure(logging.WARNING, arrivals, "another transaction has locked their rows")
+        return self._failed(arrivals, self._until(self._seconds))
 
     @property
     def is_paused(self) -> bool:
         """Whether groups are refused without an attempt, because of an outage a moment ago."""
         return monotonic() < self._paused_until
 
-    def _record(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
+    def _until(self, seconds: float) -> float:
+        return min(monotonic() + seconds, STORE_DEADLINE.get())
+
+    def _record(
+        self, arrivals: Sequence[Arrival], until: float, *, skip_locked: bool = False
+    ) -> list[Outcome | None]:
         now = monotonic()
         if now < self._paused_until or now > until:
-            return self._unavailable(arrivals)
+            return [*self._unavailable(arrivals)]
         try:
-            outcomes = retry_on_conflict(self._attempt, arrivals, until=until)
-        except (Conflict, Locked, Unchanged) as error:
+            outcomes = self._attempts.retry_on_conflict(
+                arrivals, until=until, skip_locked=skip_locked
+            )
+        except (Conflict, Unchanged) as error:
             self._log_failure(logging.WARNING, arrivals, str(error))
         except Rejected as error:
             if len(arrivals) > 1:
-                return self._record_singly(arrivals, until)
+                return self._record_singly(arrivals, until, skip_locked=skip_locked)
             _log_rejected(arrivals[0], error)
         except StoreError as error:
-            return self._after_outage(arrivals, until, error)
+            return self._after_outage(arrivals, until, error, skip_locked=skip_locked)
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
             self._pause(arrivals, describe_bug(error))
         else:
@@ -211,47 +330,28 @@ class GroupRecorder:
                 )
                 self._down_since = None
             return outcomes
-        return self._failed(arrivals, until)
-
-    def _attempt(
-        self, arrivals: Sequence[Arrival], *, skip_locked: bool = False, checked: bool = False
-    ) -> list[Outcome]:
-        """Record a group, and report the attempt to the observer."""
-        try:
-            outcomes = record(
-                self._store,
-                arrivals,
-                skip_locked=skip_locked,
-                checked=checked,
-                bodies=self._bodies,
-                clock=self._clock,
-            )
-        except Exception as error:
-            if self._observer is not None:
-                self._observer.attempted(arrivals, error)
-            raise
-        if self._observer is not None:
-            self._observer.attempted(arrivals, None)
-        return outcomes
+        return [*self._failed(arrivals, until)]
 
     def _after_outage(
-        self, arrivals: Sequence[Arrival], until: float, error: StoreError
-    ) -> list[Outcome]:
+        self, arrivals: Sequence[Arrival], until: float, error: StoreError, *, skip_locked: bool
+    ) -> list[Outcome | None]:
         if monotonic() > until or not is_reachable(self._store):
             self._pause(arrivals, str(error))
         elif len(arrivals) > 1:
-            return self._record_singly(arrivals, until)
+            return self._record_singly(arrivals, until, skip_locked=skip_locked)
         else:
             _log_rejected(arrivals[0], error)
-        return self._unavailable(arrivals)
+        return [*self._unavailable(arrivals)]
 
-    def _record_singly(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
+    def _record_singly(
+        self, arrivals: Sequence[Arrival], until: float, *, skip_locked: bool
+    ) -> list[Outcome | None]:
         """Record arrivals one by one, until the store is unavailable to several in a row."""
-        outcomes: list[Outcome] = []
+        outcomes: list[Outcome | None] = []
         for number, arrival in enumerate(arrivals):
             if outcomes[-OUTAGE:] == [_UNAVAILABLE] * OUTAGE:
-                return outcomes + self._unavailable(arrivals[number:])
-            outcomes += self._record([arrival], until)
+                return [*outcomes, *self._unavailable(arrivals[number:])]
+            outcomes += self._record([arrival], until, skip_locked=skip_locked)
         return outcomes
 
     def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:

@@ -11,11 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from time import monotonic, sleep
 from typing import TypeAlias
-
-from msgspec.structs import replace
 
 from hookrow.core.log_entry import StoredEntry, body_of
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
@@ -26,14 +23,8 @@ from hookrow.observability.logging import describe_arrival
 from hookrow.providers import BodyParser, Part, limit_to
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.clock import utc_now
-from hookrow.receiver.recorder import (
-    RETRY_CONFLICTS_FOR,
-    Attempt,
-    keep_failed,
-    record,
-    retry_on_conflict,
-)
-from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable, Unchanged
+from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
+from hookrow.stores import Conflict, State, Store, StoreError, Unavailable, Unchanged
 from hookrow.stores.log import LogReader, Query
 
 log = logging.getLogger("hookrow")
@@ -175,12 +166,12 @@ def dry_run(store: Store, arrival: Arrival) -> DryRun:
 def _replay_group(
     store: Store, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
 ) -> list[Outcome]:
-    attempt = partial(record, store, bodies=bodies, clock=clock)
+    attempts = Attempts(store, bodies, clock)
     try:
-        outcomes = retry_on_conflict(
-            attempt, arrivals, until=monotonic() + RETRY_CONFLICTS_FOR, skip_locked=True
+        outcomes = attempts.wait_for_locks(
+            arrivals, until=monotonic() + RETRY_CONFLICTS_FOR, skip_locked=True
         )
-    except (Conflict, Locked, Unchanged, Unavailable):
+    except (Conflict, Unchanged, Unavailable):
         raise
     except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:
@@ -188,7 +179,9 @@ def _replay_group(
         cause = error if isinstance(error, StoreError) else type(error).__name__
         log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), cause)
         return _keep_failed(store, arrivals, bodies=bodies, clock=clock)
-    return _retry_locked(attempt, arrivals, outcomes)
+    missing = [arrivals[n] for n, outcome in enumerate(outcomes) if outcome is None]
+    failed = iter(_keep_failed(store, missing, bodies=bodies, clock=clock) if missing else ())
+    return [next(failed) if outcome is None else outcome for outcome in outcomes]
 
 
 def _replay_singly(
@@ -200,23 +193,6 @@ def _replay_singly(
         for each in arrivals:
             outcomes += replay(store, [each], bodies=bodies, clock=clock)
     return outcomes + fail(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
-
-
-def _retry_locked(
-    attempt: Attempt, arrivals: Sequence[Arrival], outcomes: list[Outcome]
-) -> list[Outcome]:
-    """Retry the arrivals whose rows were locked, and wait for the locks of live transactions.
-
-    The first transaction has ended, so that no live one waits for its locks in the meantime.
-    """
-    locked = [n for n, outcome in enumerate(outcomes) if outcome == Refusal.FAILED.refused()]
-    if locked:
-        with suppress(StoreError):  # they are already logged as failed
-            again = [replace(arrivals[n], attempts=0) for n in locked]
-            retried = retry_on_conflict(attempt, again, until=monotonic() + RETRY_CONFLICTS_FOR)
-            for n, outcome in zip(locked, retried, strict=True):
-                outcomes[n] = outcome
-    return outcomes
 
 
 def _keep_failed(

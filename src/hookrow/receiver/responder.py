@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,8 +20,11 @@ from hookrow.observability.observer import Observer
 from hookrow.providers import Provider
 from hookrow.receiver.batch import BatchWriter
 from hookrow.receiver.clock import Clock
-from hookrow.receiver.recorder import GroupRecorder
+from hookrow.receiver.locked import LockedRows
+from hookrow.receiver.recorder import WAITING, GroupRecorder
 from hookrow.stores import Store
+
+U = TypeVar("U", bound="Outcome | None")
 
 OutcomeCallback: TypeAlias = Callable[[Arrival, Outcome], object]
 """Called with each processed arrival and its outcome, after the commit."""
@@ -87,13 +90,15 @@ class Responder:
             spool=self._spool,
             observer=observer,
         )
+        self.locked = LockedRows(self._resume, self._give_up, seconds=deadline * WAITING)
+        """The notifications whose rows another transaction has locked."""
 
     def create_writers(self, group: int, backlog: int) -> list[BatchWriter[Arrival, Response]]:
         """Create the writer and, if there is a spool, another that spools if the queue is full.
 
         Their queues share the capacity.
         """
-        works = [self.respond]
+        works: list[Callable[[Sequence[Arrival]], Sequence[Response | None]]] = [self.respond]
         if self._spool is not _discard:
             works.append(self.spool_overflow)
         return [
@@ -107,19 +112,53 @@ class Responder:
                 largest=LARGEST_GROUP // TEXT_PER_BYTE,
                 size=memory_size,
                 on_late=self.on_late,
+                defer=self.locked.add,
             )
             for work in works
         ]
 
-    def respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
-        """Record a group, and return the responses."""
+    def respond(self, arrivals: Sequence[Arrival]) -> list[Response | None]:
+        """Record a group, and return the responses; None for those whose rows are locked."""
         if not self._recorder.is_paused:
             self._clock.measure()
-        arrivals = self._clock.date(arrivals)
+        return self._respond(self._recorder, self._clock.date(arrivals))
+
+    def wait(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        """Record a group, and return the responses; wait for locked rows in this thread."""
+        if not self._recorder.is_paused:
+            self._clock.measure()
+        responses = self._respond(self._recorder.wait, self._clock.date(arrivals))
+        return [each for each in responses if each is not None]
+
+    def _resume(self, arrivals: Sequence[Arrival]) -> list[Response | None]:
+        return self._respond(partial(self._recorder, skip_locked=True), self._clock.date(arrivals))
+
+    def _give_up(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        responses = self._respond(self._recorder.give_up, self._clock.date(arrivals))
+        return [each for each in responses if each is not None]
+
+    def _respond(
+        self,
+        record: Callable[[Sequence[Arrival]], Sequence[Outcome | None]],
+        arrivals: Sequence[Arrival],
+    ) -> list[Response | None]:
         if self._observer is None and not log.isEnabledFor(logging.DEBUG):
-            outcomes = self._recorder(arrivals)
+            outcomes = record(arrivals)
         else:
-            outcomes = self._observed(self._recorder, arrivals)
+            outcomes = self._observed(record, arrivals)
+        ends = [outcome for outcome in outcomes if outcome is not None]
+        if len(ends) == len(outcomes):
+            return [*self._end(arrivals, ends)]
+        ended = [
+            arrival
+            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+            if outcome is not None
+        ]
+        responses = iter(self._end(ended, ends))
+        return [None if outcome is None else next(responses) for outcome in outcomes]
+
+    def _end(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> Sequence[Response]:
+        """Pass outcomes to the hooks; return the responses."""
         if not self._parks:
             self._spool_failed(arrivals, outcomes)
         if self._on_outcome is not None:
@@ -160,8 +199,8 @@ class Responder:
         return [*map(self._responses, arrivals, outcomes)]
 
     def _observed(
-        self, work: Callable[[Sequence[Arrival]], list[Outcome]], arrivals: Sequence[Arrival]
-    ) -> list[Outcome]:
+        self, work: Callable[[Sequence[Arrival]], Sequence[U]], arrivals: Sequence[Arrival]
+    ) -> Sequence[U]:
         """Process a group with `work`, and report it to the observer and the debug log."""
         end_group, began = None, perf_counter()
         if self._observer is not None:

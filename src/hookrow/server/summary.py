@@ -52,6 +52,6 @@ class MinuteSummary(Observer):
             text += f"; {pluralize(unauthentic, 'request')} without a valid secret"
         log.info("%s.", text)
 
-    def _count(self, outcomes: Sequence[Outcome]) -> None:
+    def _count(self, outcomes: Sequence[Outcome | None]) -> None:
         with self._lock:
-            self._outcomes.update(map(outcome_name, outcomes))
+            self._outcomes.update(outcome_name(each) for each in outcomes if each is not None)

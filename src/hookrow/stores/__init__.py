@@ -138,6 +138,9 @@ class Store(Protocol):
     def reading(self) -> AbstractContextManager[Reading]:
         """Open a read-only view for the block. Raises a `StoreError`, including from within."""
 
+    def is_nested(self) -> bool:
+        """Return whether this thread is inside a transaction of the host, and keeps its locks."""
+
     def probe(self) -> None:
         """Raise a `StoreError` unless the database accepts changes of the tables now.
 

@@ -76,6 +76,10 @@ class MemoryStore:
         """Reads the suppressed subscribers."""
         return MemorySuppressions(self.subscribers, self.subscriptions, self.log)
 
+    def is_nested(self) -> bool:
+        """Return False: there is no transaction of the host."""
+        return False
+
     @contextmanager
     def transaction(
         self, *, skip_locked: bool = False, checked: bool = False

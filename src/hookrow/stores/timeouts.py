@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 from time import monotonic
 
+ROW_LOCK_TIMEOUT = 0.1
+"""In seconds; how long a transaction that records notifications waits for the lock of a row.
+
+PostgreSQL looks for a deadlock when a transaction has waited for a second (`deadlock_timeout`), and
+aborts the one that has. With a shorter limit, this is never a transaction of the host."""
+
 LOCK_TIMEOUT = 2
-"""In seconds; how long a transaction waits for the lock of a row or, on SQLite, of the file."""
+"""In seconds; how long other transactions wait for the lock of a row: those that maintain hookrow's
+own tables, which no host locks, and those inside a transaction of the host. On SQLite, how long
+each transaction waits for the file."""
 
 STATEMENT_TIMEOUT = 4
 """In seconds; how long one statement may take."""
 
 _LIMITS = {"lock_timeout": LOCK_TIMEOUT, "statement_timeout": STATEMENT_TIMEOUT}
+_RECORDING = {"lock_timeout": ROW_LOCK_TIMEOUT, "statement_timeout": STATEMENT_TIMEOUT}
 
 NO_LIMITS = (
     "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
@@ -52,13 +61,14 @@ def milliseconds(seconds: float) -> int:
     return max(int(min(seconds, left() * 0.9) * 1000), 1)
 
 
-def set_limits(*, local: bool = True, tuned: bool = False) -> str:
+def set_limits(*, local: bool = True, tuned: bool = False, recording: bool = True) -> str:
     """Return the SELECT that sets the limits of a transaction or, if not `local`, of a session.
 
-    The limits are shorter if less time is left. With `tuned`, plans are generic, so that the
-    length of an array does not cause replanning, and the time zone is UTC.
+    It is for `recording` notifications, or for hookrow's own tables. The limits are shorter if less
+    time is left. With `tuned`, plans are generic, so that the length of an array does not cause
+    replanning, and the time zone is UTC.
     """
-    settings = _limits() | (_TUNING if tuned else {})
+    settings = _limits(_RECORDING if recording else _LIMITS) | (_TUNING if tuned else {})
     return "SELECT " + ", ".join(
         f"set_config('{name}', '{value}', {str(local).lower()})" for name, value in settings.items()
     )
@@ -69,7 +79,7 @@ def lower_limits() -> str:
 
     Its row begins with the former values, in the order of the parameters of `restore_limits`.
     """
-    limits = _limits()
+    limits = _limits(_LIMITS)
     former = ", ".join(f"current_setting('{name}') AS {name}" for name in limits)
     lower = ", ".join(
         # In PostgreSQL, 0 means no limit, and the units of time are those of an interval.
@@ -94,5 +104,5 @@ def limit_statements() -> str:
     return f"SELECT set_config('statement_timeout', '{milliseconds(inf)}ms', true)"
 
 
-def _limits() -> dict[str, str]:
-    return {name: f"{milliseconds(seconds)}ms" for name, seconds in _LIMITS.items()}
+def _limits(limits: Mapping[str, float]) -> dict[str, str]:
+    return {name: f"{milliseconds(seconds)}ms" for name, seconds in limits.items()}

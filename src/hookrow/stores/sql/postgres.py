@@ -133,13 +133,16 @@ class PostgresDatabase(ConnectionPool[Session]):
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Begin a transaction; it is committed at the end of the block."""
-        with self._session() as session, _begun(session):
+        with self._session() as session, _begun(session, recording=False):
             yield session
 
     @contextmanager
     def session(self) -> Iterator[Connection]:
         """Connect so that statements commit by themselves; behind a pooler, begin a transaction."""
-        with self._session() as session, nullcontext() if session.autocommits else _begun(session):
+        with (
+            self._session() as session,
+            nullcontext() if session.autocommits else _begun(session, recording=True),
+        ):
             yield session
 
     @contextmanager
@@ -227,9 +230,9 @@ class PostgresDatabase(ConnectionPool[Session]):
 
 
 @contextmanager
-def _begun(session: Session) -> Iterator[None]:
-    limits = "" if session.autocommits else f"; {set_limits(tuned=True)}"
-    session.command(POSTGRESQL.begin + limits)
+def _begun(session: Session, *, recording: bool) -> Iterator[None]:
+    limits = set_limits(tuned=not session.autocommits, recording=recording)
+    session.command(f"{POSTGRESQL.begin}; {limits}")
     yield
     session.execute("COMMIT")
 

@@ -25,6 +25,7 @@ from hookrow.stores.watchdog import watchdog
 
 _ERRORS = (SQLAlchemyError, *UNWRITABLE)
 _LIMITS = set_limits(tuned=True)
+_MAINTENANCE_LIMITS = set_limits(tuned=True, recording=False)
 
 _IN_TRANSACTION = 2
 """libpq's PQTRANS_INTRANS: a transaction in which no statement has failed."""
@@ -82,12 +83,19 @@ class EngineDatabase:
         self._lock: AbstractContextManager[object] = RLock() if self._is_shared else nullcontext()
         self.dialect = DIALECTS[engine.dialect.name]
 
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> AbstractContextManager[Connection]:
         """Begin a transaction with time limits; it is committed at the end of the block."""
+        return self._transaction(_MAINTENANCE_LIMITS)
+
+    def session(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction that records; it is committed at the end of the block."""
+        return self._transaction(_LIMITS)
+
+    @contextmanager
+    def _transaction(self, limits: str) -> Iterator[Connection]:
         self._used = True
         with store_errors(_ERRORS), self._lock:
-            connection = self._begun()
+            connection = self._begun(limits)
             with connection, _watched(connection):
                 try:
                     with _committed(connection):
@@ -98,8 +106,6 @@ class EngineDatabase:
                     if is_of_session(error) and not self._is_shared:
                         connection.invalidate()
                     raise
-
-    session = transaction
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -147,31 +153,31 @@ class EngineDatabase:
     def __str__(self) -> str:
         return self._engine.url.set(query={}).render_as_string(hide_password=True)
 
-    def _begun(self) -> EngineConnection:
+    def _begun(self, limits: str) -> EngineConnection:
         """Begin, on a new connection if the server has closed the idle one.
 
         After a slow failure, another attempt would take as long: the server does not respond.
         """
         began = monotonic()
         try:
-            return self._begin()
+            return self._begin(limits)
         except DBAPIError as error:
             if not error.connection_invalidated or monotonic() - began > _QUICK:
                 raise
-            return self._begin()
+            return self._begin(limits)
 
-    def _begin(self) -> EngineConnection:
+    def _begin(self, limits: str) -> EngineConnection:
         connection = self._engine.connect()
         try:
             with _watched(connection):
-                _begin(connection)
+                _begin(connection, limits)
         except BaseException:
             connection.close()
             raise
         return connection
 
 
-def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
+def _begin(connection: EngineConnection, limits: str) -> None:
     """Begin a transaction with time limits, even on an engine that commits each statement.
 
     SQLite's driver would begin one only at the first write, and then fail if another connection

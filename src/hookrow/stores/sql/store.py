@@ -93,6 +93,10 @@ class SQLStore:
             self._queries = None
             raise
 
+    def is_nested(self) -> bool:
+        """Return False: the connections are hookrow's own, or fresh ones of an engine."""
+        return False
+
     def probe(self) -> None:
         """Update no row of each table; see `Store`."""
         with self.transaction() as transaction:
