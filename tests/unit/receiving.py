@@ -1,6 +1,8 @@
 """Support for the unit tests of the receiver: requests, and a store in memory that can fail."""
 
 import json
+import os
+import resource
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -187,3 +189,26 @@ def _post_in_thread(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> F
     future: Future[Response] = Future()
     Thread(target=lambda: future.set_result(post(receiver, payload)), daemon=True).start()
     return future
+
+
+@contextmanager
+def limited(limit: int, soft: int) -> Iterator[None]:
+    """Set a soft limit of `resource` for this process until the block ends."""
+    before = resource.getrlimit(limit)
+    resource.setrlimit(limit, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(limit, before)
+
+
+@contextmanager
+def without_journal(*, locks: int = 0) -> Iterator[None]:
+    """Let SQLite open its database, but no journal, as on a full disk.
+
+    `locks` is the number of files that are opened before it.
+    """
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    with limited(resource.RLIMIT_NOFILE, free + locks + 1):
+        yield

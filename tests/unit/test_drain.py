@@ -1,6 +1,7 @@
 """Drain: the entries of the spool are recorded when the database is available again."""
 
 import logging
+import resource
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,10 +14,12 @@ from receiving import (
     delivery,
     dispatch,
     encode,
+    limited,
     people,
     receive,
     request,
     suppression,
+    without_journal,
 )
 
 from hookrow import Arrival, Outcome, Postmark, testing
@@ -301,6 +304,35 @@ def test_a_crash_counts_no_attempt_twice(
     assert not site.waiting()
     assert site.database.dispatches[1]["delivered_at"] == NOON
     assert site.database.ends() == {"m-ada": ("recorded", 3)}
+
+
+def test_a_drain_needs_no_journal_on_the_disk(site: Site) -> None:
+    site.put(ADA, BEA, ADA)
+    with without_journal(locks=1):
+        site.drain()()
+    assert not site.waiting()
+    assert site.database.ends() == {"m-ada": ("recorded", 2), "m-bea": ("recorded", 1)}
+
+
+def test_entries_that_cannot_be_removed_are_recorded_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No byte of the file can be changed, as on a full disk that never writes in place."""
+    monkeypatch.setattr("hookrow.receiver.drain.GROUP", 1)
+    calls: list[bytes] = []
+    site.put(ADA, BEA, ADA)
+    drain = site.drain(lambda group, _: calls.extend(each.body for each in group))
+    with limited(resource.RLIMIT_FSIZE, 0):
+        drain()
+        drain()
+    assert site.waiting() == {ADA: 2, BEA: 1}
+    assert calls == [ADA, BEA]
+    assert "Recorded, but not removed from the spool yet: 1. disk I/O error" in caplog.messages
+    site.put(BEA)
+    drain()
+    assert not site.waiting()
+    assert calls == [ADA, BEA, BEA]
+    assert site.database.ends() == {"m-ada": ("recorded", 2), "m-bea": ("recorded", 3)}
 
 
 def test_one_process_drains_at_a_time(site: Site) -> None:

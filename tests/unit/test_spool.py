@@ -4,17 +4,19 @@ import logging
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from receiving import NOON
+from receiving import NOON, without_journal
 
 from copying import replace
 from hookrow import Arrival, ConfigurationError
 from hookrow.core.notification import Delivered
-from hookrow.receiver.spool import _APPLICATION, Spool, SpoolEntry
+from hookrow.receiver.spool import Spool, SpoolEntry
+from hookrow.receiver.spool_file import APPLICATION
 from hookrow.stores.timeouts import limited_to
 
 
@@ -35,9 +37,7 @@ def _bodies(spool: Spool) -> list[str]:
 
 
 def _empty(spool: Spool) -> None:
-    found = _everything(spool)
-    spool.take(found)
-    spool.remove(found)
+    spool.remove(spool.take(_everything(spool)))
 
 
 @pytest.fixture
@@ -76,26 +76,25 @@ def test_a_repeated_notification_is_kept_once(spool: Spool) -> None:
 def test_entries_are_removed_once_their_attempts_were_taken(spool: Spool) -> None:
     spool.put([_arrival(name) for name in ("ada", "ada", "bea", "carl")])
     found = _everything(spool)
-    spool.take(found[:2])
-    assert [each.attempts for each in _everything(spool)] == [0, 0, 1]
-    spool.put_back(found[:1])
-    spool.remove(found)
-    assert _everything(spool) == [found[0], found[2]]
+    taken = spool.take(found)
+    assert [each.attempts for each in _everything(spool)] == [0, 0, 0]
+    spool.put_back(taken[:1])
+    spool.remove(taken)
+    assert _everything(spool) == [found[0]]
 
 
 def test_an_entry_that_arrived_again_after_it_was_read_stays(spool: Spool) -> None:
     spool.put([_arrival(), _arrival()])
     found = _everything(spool)
     spool.put([_arrival(minutes=4)])
-    spool.take(found)
+    taken = spool.take(found)
     spool.put([_arrival(minutes=5)])
-    spool.remove(found)
+    spool.remove(taken)
     [kept] = _everything(spool)
     assert (kept.attempts, kept.last_received_at) == (2, NOON + timedelta(minutes=5))
     _empty(spool)
     spool.put([_arrival()])
-    spool.take(found)
-    spool.remove(found)  # the body has a new entry now
+    spool.remove(spool.take(found))  # the body has a new entry now
     assert [each.attempts for each in _everything(spool)] == [1]
 
 
@@ -110,15 +109,21 @@ def _modes(path: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
 
 
+def _modes_while_writing(path: Path) -> Callable[[sqlite3.Connection], dict[str, int]]:
+    def work(connection: sqlite3.Connection) -> dict[str, int]:
+        connection.execute("DELETE FROM arrivals")
+        return _modes(path)
+
+    return work
+
+
 def test_files_are_created_for_the_owner_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "chmod", lambda *_: None)  # it would be too late
     before = os.umask(0)
     try:
         spool = Spool(path)
-        with spool.drained(), spool._open() as connection:
-            connection.execute("DELETE FROM arrivals")
-            names = ("spool.db", "spool.db-journal", "spool.db.lock")
-            assert _modes(path) == dict.fromkeys(names, 0o600)
+        names = ("spool.db", "spool.db-journal", "spool.db.lock")
+        assert spool._file.transact(_modes_while_writing(path)) == dict.fromkeys(names, 0o600)
     finally:
         os.umask(before)
 
@@ -126,7 +131,7 @@ def test_files_are_created_for_the_owner_only(path: Path, monkeypatch: pytest.Mo
 def test_a_spool_that_others_can_read_becomes_private(spool: Spool, path: Path) -> None:
     path.chmod(0o666)
     spool.put([_arrival()])
-    assert _modes(path) == {"spool.db": 0o600}
+    assert _modes(path)["spool.db"] == 0o600
 
 
 def test_a_relative_path_survives_a_change_of_directory(
@@ -140,9 +145,11 @@ def test_a_relative_path_survives_a_change_of_directory(
 
 
 def test_a_put_is_on_the_disk_when_it_returns(spool: Spool) -> None:
-    with spool._open() as connection:
-        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    def settings(connection: sqlite3.Connection) -> list[object]:
+        names = ("synchronous", "journal_mode")
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+
+    assert spool._file.transact(settings, grows=True) == [3, "delete"]  # 3 is EXTRA
 
 
 @pytest.mark.parametrize(
@@ -187,6 +194,35 @@ def test_a_full_spool_keeps_its_entries(path: Path, caplog: pytest.LogCaptureFix
     assert _bodies(spool) == ["again"]
 
 
+def test_only_a_put_needs_a_journal_on_the_disk(
+    spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without one, entries are taken, put back and removed, even if they get longer meanwhile."""
+    spool.put([_arrival(f"n{number % 7}", size=10_000) for number in range(20)])
+    found = _everything(spool)
+    with without_journal():
+        spool.put([_arrival("lost"), _arrival("as well")])
+        assert _everything(spool) == found
+        taken = spool.take(found)
+        assert [each.attempts for each in _everything(spool)] == [0] * 7
+        spool.put_back(taken[:2])
+        spool.remove(taken)
+        assert _everything(spool) == found[:2]
+    [message] = caplog.messages
+    assert message.startswith("Not spooled, so only the provider can send them again: 2.")
+
+
+def test_a_file_at_its_limit_is_emptied(path: Path) -> None:
+    """The numbers of attempts get shorter, for which SQLite moves the entries within the file."""
+    spool = Spool(path)
+    spool.put([_arrival(f"n{number % 10}", size=10_000) for number in range(20)])
+    full = Spool(path, limit=path.stat().st_size)
+    found = _everything(full)
+    assert {each.attempts for each in found} == {2}
+    full.remove(full.take(found))
+    assert full.count() == 0
+
+
 def test_an_entry_that_does_not_fit_does_not_affect_the_others(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -226,9 +262,7 @@ def test_each_mapping_has_its_own_entries(path: Path) -> None:
     assert (_bodies(one), _bodies(two)) == (["ada", "bea"], ["ada"])
     assert (one.others(), two.others()) == ((1, "two"), (2, "one"))
     assert one.count() == two.count() == 3
-    found = two.after(0, limit=9)
-    two.take(found)
-    two.remove(found)
+    two.remove(two.take(two.after(0, limit=9)))
     assert (_bodies(one), _bodies(two)) == (["ada", "bea"], [])
     assert one.others() == (0, "")
 
@@ -239,7 +273,7 @@ def test_entries_of_version_2_belong_to_any_mapping(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
             f"""
-            PRAGMA application_id = {_APPLICATION};
+            PRAGMA application_id = {APPLICATION};
             CREATE TABLE arrivals (id INTEGER PRIMARY KEY AUTOINCREMENT,
                 fingerprint BLOB NOT NULL UNIQUE, body BLOB NOT NULL, {columns});
             INSERT INTO arrivals VALUES (7, x'01', x'02', 3, '2026-03-05T12:00:00+00:00',

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic, sleep
 
-from msgspec.structs import replace
+import msgspec
 
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Source
 from hookrow.core.result import retry_at
@@ -18,7 +20,8 @@ from hookrow.observability.logging import describe_arrival
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
-from hookrow.receiver.spool import Spool, SpoolEntry
+from hookrow.receiver.spool import SPOOL_ERRORS, EntryKey, Spool, SpoolEntry
+from hookrow.receiver.spool_file import lacks_room
 from hookrow.stores import Store, StoreError, WrongMapping
 
 log = logging.getLogger("hookrow")
@@ -77,6 +80,7 @@ class Drain:
         self._stopped_at = 0
         self._recorded_at = 0.0
         self._error: StoreError | None = None
+        self._unremoved: dict[EntryKey, SpoolEntry] = {}
 
     def __call__(self) -> None:
         """Empty the spool, unless another process is already doing this.
@@ -118,13 +122,16 @@ class Drain:
         """
         last, self._stopped_at = self._stopped_at, 0
         self._error, self._recorded_at = None, monotonic()
-        while group := self._spool.after(last, limit=GROUP):
+        recorded, self._unremoved = [*self._unremoved.values()], {}
+        self._remove(recorded)
+        while found := self._spool.after(last, limit=GROUP):
+            group = [each for each in found if not self._is_recorded(each)]
             try:
                 self._record(group, self._replay)
             except StoreError:
                 for each in group:
                     self._record_alone(each)
-            last = group[-1].id
+            last = found[-1].id
             sleep(PAUSE)
         if self._error is not None:
             raise self._error
@@ -158,8 +165,10 @@ class Drain:
 
         The attempts are taken from the spool first: a crash may lose some, but none counts twice.
         """
+        if not group:
+            return
         arrivals = [self._arrival(each) for each in group]
-        self._spool.take(group)
+        group = self._spool.take(group)
         try:
             outcomes = record(arrivals)
         except StoreError:
@@ -173,13 +182,31 @@ class Drain:
                 done.append(entry)
             elif outcome == _UNAVAILABLE:
                 uncounted.append(entry)
-        self._spool.remove(done)
+        self._remove(done)
         self._spool.put_back(uncounted)
         if len(done) < len(group):
             self._resting_until = monotonic() + REST
 
+    def _remove(self, entries: Sequence[SpoolEntry]) -> None:
+        """Remove entries, now or, if the disk has no room even for that, in a later drain."""
+        if not entries:
+            return
+        try:
+            self._spool.remove(entries)
+        except SPOOL_ERRORS as error:
+            self._unremoved |= {each.key: replace(each, body=b"") for each in entries}
+            if not (isinstance(error, sqlite3.Error) and lacks_room(error)):
+                raise
+            log.error("Recorded, but not removed from the spool yet: %d. %s", len(entries), error)
+            self._resting_until = monotonic() + REST
+
+    def _is_recorded(self, entry: SpoolEntry) -> bool:
+        """Return whether this process has recorded an entry that it could not remove."""
+        recorded = self._unremoved.get(entry.key)
+        return recorded is not None and entry.attempts <= recorded.attempts - recorded.taken
+
     def _arrival(self, entry: SpoolEntry) -> Arrival:
-        return replace(
+        return msgspec.structs.replace(
             self._parse(entry.body, entry.received_at),
             source=Source.SPOOL,
             attempts=entry.attempts,

@@ -1,0 +1,132 @@
+"""A full disk, which is a small file system: the spool on it is emptied all the same."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from traffic import Load, logged
+
+from command import HOOKROW, Command, Serving
+from nginx import installed
+from postgres import Server
+from wire import eventually
+
+pytestmark = pytest.mark.never_flaky
+
+ROOM = "512k"
+"""The size of the file system."""
+
+MOUNT_AND_RUN = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
+
+FILL = """
+import errno, sys
+
+with open(sys.argv[1], "wb", buffering=0) as rest:
+    try:
+        while True:
+            rest.write(bytes(1000))
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+"""
+"""Fills the disk of a file."""
+
+READ = """
+import sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1])
+bodies = connection.execute("SELECT body FROM arrivals").fetchall()
+try:
+    connection.execute("DELETE FROM arrivals")
+except sqlite3.OperationalError as error:
+    assert error.sqlite_errorname == "SQLITE_FULL"
+else:
+    sys.exit("there is room for a journal")
+print(*(body.decode() for body, in bodies), sep="\\n")
+"""
+"""Prints the bodies in a spool, one on each line; fails if they can be deleted with a journal."""
+
+COUNT = """
+import sqlite3, sys
+
+print(*sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM arrivals").fetchone())
+"""
+"""Prints the number of notifications in a spool."""
+
+BEGIN = """
+import os, sys
+from datetime import UTC, datetime
+from hookrow import Arrival
+from hookrow.receiver.spool import Spool
+
+spool = Spool(sys.argv[2])
+os.remove(sys.argv[1])
+spool.put([Arrival(None, b"body", datetime.now(UTC))])
+print(spool.count())
+"""
+"""Opens a new spool on a full disk, and puts a notification into it when the disk has room."""
+
+
+class SmallDisk:
+    """An empty disk in a folder, which only the processes of `program` see."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._users = [] if os.geteuid() == 0 else ["--user"]
+        namespace = [installed("unshare", "util-linux"), "--mount"]
+        if self._users:
+            namespace.append("--map-root-user")
+        self.program = [*namespace, "sh", "-c", MOUNT_AND_RUN, "sh", ROOM, str(folder)]
+        tried = subprocess.run([*self.program, "true"], capture_output=True, check=False)
+        if tried.returncode:
+            reason = f"no small disk: {tried.stderr.decode()}"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+
+    def run(self, serving: Serving, script: str, file: Path) -> list[str]:
+        """Run a script with a file on the disk of a server; return the lines that it prints."""
+        inside = ["nsenter", "--target", str(serving.pid), "--mount", *self._users]
+        return _lines_of(*inside, sys.executable, "-c", script, file)
+
+
+def _lines_of(*command: object) -> list[str]:
+    typed = [str(part) for part in command]
+    done = subprocess.run(typed, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+@pytest.mark.parametrize("filled_by_spool", [True, False], ids=["by the spool", "by another file"])
+def test_the_spool_is_emptied(
+    own_postgres: Server, own_postgres_url: str, tmp_path: Path, *, filled_by_spool: bool
+) -> None:
+    """What the spool could keep during an outage is recorded, while its disk is still full."""
+    disk, spool = SmallDisk(tmp_path / "disk"), tmp_path / "disk/spool.db"
+    load = Load(own_postgres_url, pause=0.0 if filled_by_spool else 0.02)
+    command = Command(tmp_path, [*disk.program, HOOKROW])
+    with command.serving("--database-url", own_postgres_url, "--spool", spool) as serving:
+        own_postgres.stop()
+        try:
+            with load.on(serving.port):
+                load.wait_for(200, 503)
+                if filled_by_spool:
+                    serving.wait_until_logged("Not spooled")
+            if not filled_by_spool:
+                disk.run(serving, FILL, spool.with_name("other"))
+            kept = disk.run(serving, READ, spool)
+        finally:
+            own_postgres.start()
+        eventually(lambda: disk.run(serving, COUNT, spool) == ["0"], seconds=60)
+    log = logged(own_postgres_url)
+    print(f"{len(kept)} in the spool; {load}")
+    assert len(kept) >= 200
+    assert {log[body.encode()] for body in kept} == {("recorded", 1)}
+
+
+def test_a_spool_on_a_full_disk_begins_when_there_is_room(tmp_path: Path) -> None:
+    """Until then, a receiver starts without it: the provider repeats what it does not record."""
+    disk, spool = SmallDisk(tmp_path / "disk"), tmp_path / "disk/spool.db"
+    program = [*disk.program, sys.executable, "-c", FILL + BEGIN]
+    assert _lines_of(*program, spool.with_name("other"), spool) == ["1"]
