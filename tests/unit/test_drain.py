@@ -2,8 +2,10 @@
 
 import logging
 import resource
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Never
@@ -80,6 +82,11 @@ class Site:
     def put(self, *bodies: bytes, at: datetime | None = None) -> None:
         """Put notifications into the spool, with a time of arrival or now."""
         self.spool.put([arrival(body, at) for body in bodies])
+
+    def execute(self, statement: str) -> None:
+        """Change the file of the spool."""
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(statement)
 
     def waiting(self) -> Mapping[bytes, int]:
         """Return the attempts of the entries in the spool, by body."""
@@ -304,6 +311,140 @@ def test_a_crash_counts_no_attempt_twice(
     assert not site.waiting()
     assert site.database.dispatches[1]["delivered_at"] == NOON
     assert site.database.ends() == {"m-ada": ("recorded", 3)}
+
+
+@pytest.mark.parametrize(
+    ("damage", "attempts"),
+    [
+        ("received_at = 'no time'", 2),
+        ("last_received_at = 0", 2),
+        ("received_at = x'ff', last_received_at = '9999-12-31T23:59:59-12:00'", 2),
+        ("body = CAST(body AS TEXT)", 2),
+        ("attempts = 'many'", 1),
+        ("attempts = 9223372036854775807", 1),
+        ("attempts = -1", 1),
+        ("attempts = 9e999", 1),
+        ("fingerprint = x'01'", 2),
+        ("fingerprint = CAST(x'ff' AS TEXT)", 2),
+        ("trace_id = CAST(x'ff' AS TEXT)", 2),
+        ("trace_id = x'ff'", 2),
+    ],
+)
+def test_a_damaged_entry_is_recorded_with_what_is_readable(
+    site: Site, damage: str, attempts: int
+) -> None:
+    """It is recorded before the entries that follow it, and has the same entry in the log."""
+    site.put(ADA, BEA, ADA)
+    site.execute(f"UPDATE arrivals SET {damage} WHERE id = 1")
+    recorded: list[bytes] = []
+    begun = datetime.now(UTC)
+    site.drain(lambda group, _: recorded.extend(each.body for each in group))()
+    assert recorded == [ADA, BEA]
+    assert not site.waiting()
+    assert {each.received_at - begun < timedelta(minutes=1) for each in site.database.logged()}
+    site.put(ADA)
+    site.drain()()
+    assert site.database.ends() == {
+        "m-ada": ("recorded", attempts + 1),
+        "m-bea": ("recorded", 1),
+    }
+
+
+def test_a_damaged_entry_that_arrives_again_is_recorded_again(site: Site) -> None:
+    """The new arrival may date it."""
+    site.put(ADA)
+    site.execute("UPDATE arrivals SET attempts = 'many'")
+    site.drain(lambda *_: site.put(ADA))()
+    assert site.waiting() == {ADA: 1}
+    site.drain()()
+    assert not site.waiting()
+    assert site.database.ends() == {"m-ada": ("recorded", 2)}
+
+
+_parse = ArrivalReader.parse
+
+
+def _parse_except_ada(reader: ArrivalReader, body: bytes, at: datetime) -> Arrival:
+    if body == ADA:
+        raise RecursionError
+    return _parse(reader, body, at)
+
+
+@pytest.mark.parametrize("fault", ["body", "parsing"])
+def test_an_unusable_entry_stays_and_is_reported_once(
+    site: Site, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It neither holds up other entries nor keeps the drain busy."""
+    site.put(BEA, ADA)
+    if fault == "body":
+        site.execute("UPDATE arrivals SET body = 7 WHERE id = 2")
+    else:
+        monkeypatch.setattr(ArrivalReader, "parse", _parse_except_ada)
+    drain = site.drain()
+    for number in range(3):
+        drain()
+        begun = len(site.database.begun)
+        drain()
+        assert len(site.database.begun) == begun
+        site.put(_opening(number))
+    drain()
+    assert site.spool.count() == 1
+    assert len(site.database.logged()) == 4
+    [message] = [each for each in caplog.messages if "Entry" in each]
+    assert message.startswith("Entry 2 of the spool cannot be recorded, and stays there: ")
+    assert ("RecursionError" in message) is (fault == "parsing")
+
+
+def test_a_bug_in_recording_holds_up_only_its_own_entry(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a minute, an entry that cannot even be logged as failed is reported once."""
+
+    def refuse(each: Change | LogEntry) -> bool:
+        if _in_log_of_ada(each):
+            raise OverflowError
+        return False
+
+    site.database.refuses = refuse
+    site.put(ADA, ADA, at=datetime.now(UTC) - FAILED_AFTER)
+    site.put(_opening(1), BEA)
+    drain = site.drain()
+    with pytest.raises(StoreError, match="a bug raised OverflowError"):
+        drain()
+    assert site.waiting() == {ADA: 2, _opening(1): 1}
+    site.put(STRANGER)
+    with pytest.raises(StoreError, match="Opened"):
+        drain()
+    assert site.database.ends() == {
+        "m-bea": ("recorded", 1),
+        "m-eve": ("subscriber_not_found", 1),
+    }
+    [message] = [each for each in caplog.messages if "Entry" in each]
+    assert message.startswith("Entry 1 of the spool cannot be recorded, and stays there: a bug")
+    site.database.refuses = _nothing
+    site.drain()()
+    assert not site.waiting()
+    assert sorted(each.attempts for each in site.database.logged()) == [1, 1, 1, 2]
+
+
+def test_without_a_readable_time_only_a_suppression_is_recorded(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It counts as of now; a reactivation might undo a newer suppression."""
+    lifted = testing.reactivation("ada@example.com", "m-ada", at=NOON)
+    suppressed = suppression("bea")
+    site.put(*(encode(each | {"ChangedAt": None}) for each in (lifted, suppressed)))
+    site.put(encode(testing.reactivation("ada@example.com", "m-ada", at=NOON)))
+    site.execute("UPDATE arrivals SET received_at = '', last_received_at = ''")
+    begun = datetime.now(UTC)
+    site.drain()()
+    assert [*site.waiting()] == [encode(lifted | {"ChangedAt": None})]
+    suppressed_at = site.database.subscribers[2]["suppressed_at"]
+    assert suppressed_at is not None
+    assert begun <= suppressed_at <= datetime.now(UTC)
+    assert site.database.subscribers[1]["suppression_changed_at"] == NOON
+    [message] = [each for each in caplog.messages if "cannot be recorded" in each]
+    assert message.startswith("Entry 1 of the spool")
 
 
 def test_a_drain_needs_no_journal_on_the_disk(site: Site) -> None:

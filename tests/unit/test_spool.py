@@ -267,6 +267,15 @@ def test_each_mapping_has_its_own_entries(path: Path) -> None:
     assert one.others() == (0, "")
 
 
+def test_a_damaged_mapping_belongs_to_no_store(spool: Spool, path: Path) -> None:
+    """Any other store might find other rows with it; the count of such entries reports it."""
+    spool.put([_arrival(), _arrival("bea")])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE arrivals SET mapping = CAST(x'fe' AS TEXT) WHERE id = 1")
+    assert _bodies(spool) == ["bea"]
+    assert spool.others() == (1, "\ufffd")
+
+
 def test_entries_of_version_2_belong_to_any_mapping(path: Path) -> None:
     """Their attempts and trace ids are kept when the table is upgraded."""
     columns = "attempts INTEGER, received_at TEXT, last_received_at TEXT, trace_id TEXT"

@@ -46,6 +46,9 @@ from hookrow.core.sizes import WIDEST_CHARACTER
 _DIGEST = 12
 """In bytes; the size of the digest in a fingerprint."""
 
+FINGERPRINT_SIZE = 4 + _DIGEST
+"""In bytes; a fingerprint begins with a time."""
+
 LONGEST_RECORD_TYPE = 64
 """In characters; Postmark's longest record type has 18."""
 

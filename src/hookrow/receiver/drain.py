@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic, sleep
+from typing import TypeAlias
 
 import msgspec
 
-from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Source
+from hookrow.core.notification import (
+    Arrival,
+    Notification,
+    Outcome,
+    Reactivated,
+    Recorded,
+    Refusal,
+    Source,
+)
 from hookrow.core.result import retry_at
-from hookrow.core.rules import is_probe
-from hookrow.observability.logging import describe_arrival
+from hookrow.core.rules import effective_time, is_probe
+from hookrow.observability.logging import describe_arrival, describe_bug
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
@@ -47,6 +55,8 @@ FAILED_AFTER = timedelta(minutes=1)
 
 _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 """The outcome of an entry that only the spool keeps and counts."""
+
+_Pair: TypeAlias = tuple[SpoolEntry, Arrival]
 
 
 class Drain:
@@ -81,6 +91,8 @@ class Drain:
         self._recorded_at = 0.0
         self._error: StoreError | None = None
         self._unremoved: dict[EntryKey, SpoolEntry] = {}
+        self._unusable: set[EntryKey] = set()
+        self._damaged: set[EntryKey] = set()
 
     def __call__(self) -> None:
         """Empty the spool, unless another process is already doing this.
@@ -90,7 +102,7 @@ class Drain:
         if monotonic() > self._others_at:
             self._others_at = monotonic() + WRONG_MAPPING_REST
             self._report_others()
-        if monotonic() < self._resting_until or not self._spool.after(0, limit=1):
+        if monotonic() < self._resting_until or not self._has_work():
             return
         self._store.probe()  # raises if the database is still unavailable
         self._clock.measure()
@@ -102,6 +114,9 @@ class Drain:
         with self._spool.drained() as alone:
             if alone:
                 self._drain()
+
+    def _has_work(self) -> bool:
+        return bool(self._unremoved) or self._spool.has_entries(besides=self._unusable)
 
     def _report_others(self) -> None:
         """Log a warning if the spool has entries that arrived with another `where`."""
@@ -125,59 +140,98 @@ class Drain:
         recorded, self._unremoved = [*self._unremoved.values()], {}
         self._remove(recorded)
         while found := self._spool.after(last, limit=GROUP):
-            group = [each for each in found if not self._is_recorded(each)]
+            group = [*self._readable(found)]
             try:
                 self._record(group, self._replay)
             except StoreError:
-                for each in group:
-                    self._record_alone(each)
+                for entry, arrival in group:
+                    self._record_alone(entry, arrival)
             last = found[-1].id
             sleep(PAUSE)
         if self._error is not None:
             raise self._error
 
-    def _record_alone(self, entry: SpoolEntry) -> None:
+    def _readable(self, entries: Sequence[SpoolEntry]) -> Iterator[_Pair]:
+        """Yield the entries that can be recorded, unless this process has recorded them."""
+        for entry in entries:
+            if entry.key in self._unusable or self._is_recorded(entry):
+                continue
+            try:
+                arrival = self._arrival(entry)
+            except _Unusable as error:
+                self._give_up(entry, str(error))
+            except Exception as error:  # noqa: BLE001 - it must not hold up the others
+                self._give_up(entry, describe_bug(error))
+            else:
+                self._report_damage(entry)
+                yield entry, arrival
+
+    def _give_up(self, entry: SpoolEntry, cause: str) -> None:
+        """Leave an entry in the spool for as long as this process runs."""
+        self._unusable.add(entry.key)
+        log.error("Entry %d of the spool cannot be recorded, and stays there: %s", entry.id, cause)
+
+    def _report_damage(self, entry: SpoolEntry) -> None:
+        if entry.unreadable and entry.key not in self._damaged:
+            self._damaged.add(entry.key)
+            names = ", ".join(entry.unreadable)
+            log.warning("Entry %d of the spool is damaged; not readable: %s", entry.id, names)
+
+    def _record_alone(self, entry: SpoolEntry, arrival: Arrival) -> None:
         """Record an entry, or log it as failed if a reachable database keeps failing on it.
 
         Raises a `StoreError` if the database is unavailable, or has not recorded any entry for
         `FAILING` seconds.
         """
         try:
-            self._record([entry], self._replay)
+            self._record([(entry, arrival)], self._replay)
         except StoreError as error:
             if not is_reachable(self._store):
                 raise
-            if self._clock() - entry.received_at > FAILED_AFTER:
-                with suppress(StoreError):
-                    self._record([entry], self._keep_failed)
-                    return
-            self._error = type(error)(f"{describe_arrival(self._arrival(entry))}: {error}")
+            if self._is_logged(entry, arrival):
+                return
+            self._error = type(error)(f"{describe_arrival(arrival)}: {error}")
             if monotonic() > self._recorded_at + FAILING:
                 self._stopped_at = entry.id
                 raise self._error from error
 
+    def _is_logged(self, entry: SpoolEntry, arrival: Arrival) -> bool:
+        """Log an entry as failed after a minute; return False if it has to be tried again."""
+        if self._clock() - arrival.received_at <= FAILED_AFTER:
+            return False
+        try:
+            self._record([(entry, arrival)], self._keep_failed)
+        except _Bug as bug:
+            self._give_up(entry, str(bug))
+        except StoreError:
+            return False
+        return True
+
     def _record(
         self,
-        group: Sequence[SpoolEntry],
+        group: Sequence[_Pair],
         record: Callable[[Sequence[Arrival]], Sequence[Outcome]],
     ) -> None:
-        """Record a group, and remove the finished entries. Raises a `StoreError`.
+        """Record a group, and remove the finished entries.
 
-        The attempts are taken from the spool first: a crash may lose some, but none counts twice.
+        Raises a `StoreError`, which is a `_Bug` for any other exception. The attempts are taken
+        from the spool first: a crash may lose some, but none counts twice.
         """
         if not group:
             return
-        arrivals = [self._arrival(each) for each in group]
-        group = self._spool.take(group)
+        arrivals = [arrival for _, arrival in group]
+        entries = self._spool.take([entry for entry, _ in group])
         try:
             outcomes = record(arrivals)
-        except StoreError:
-            self._spool.put_back(group)
-            raise
+        except Exception as error:
+            self._spool.put_back(entries)
+            if isinstance(error, StoreError):
+                raise
+            raise _Bug(describe_bug(error)) from error
         self._recorded_at = monotonic()
         self._on_outcomes(arrivals, outcomes)
         done, uncounted = [], []
-        for entry, arrival, outcome in zip(group, arrivals, outcomes, strict=True):
+        for entry, arrival, outcome in zip(entries, arrivals, outcomes, strict=True):
             if self._is_done(arrival, outcome):
                 done.append(entry)
             elif outcome == _UNAVAILABLE:
@@ -206,13 +260,25 @@ class Drain:
         return recorded is not None and entry.attempts <= recorded.attempts - recorded.taken
 
     def _arrival(self, entry: SpoolEntry) -> Arrival:
+        """Return the arrival of an entry, in which what is unreadable is replaced.
+
+        If both times are unreadable, it arrives now. A suppression that has no date of its own is
+        then too late rather than missing. Raises any exception if the entry cannot be recorded.
+        """
+        if "body" in entry.unreadable:
+            raise _Unusable("its body is unreadable.")
+        now = self._clock()
+        arrived_at = entry.received_at or now
+        arrival = self._parse(entry.body, arrived_at)
+        if entry.received_at is None and _depends_on_arrival(arrival.notification, now):
+            raise _Unusable("its time is unreadable, so it might undo a newer suppression.")
         return msgspec.structs.replace(
-            self._parse(entry.body, entry.received_at),
+            arrival,
             source=Source.SPOOL,
             attempts=entry.attempts,
-            last_received_at=entry.last_received_at,
-            applied_at=self._clock(),
-            fingerprint=entry.fingerprint,
+            last_received_at=entry.last_received_at or now,
+            applied_at=now,
+            fingerprint=None if "fingerprint" in entry.unreadable else entry.fingerprint,
             trace_id=entry.trace_id,
         )
 
@@ -234,3 +300,18 @@ class Drain:
             outcome.refusal.name.lower(),
         )
         return True
+
+
+class _Unusable(Exception):
+    """An entry is damaged, and cannot be recorded; the text says why."""
+
+
+class _Bug(StoreError):
+    """Recording raised another exception than a `StoreError`."""
+
+
+def _depends_on_arrival(notification: Notification | None, now: datetime) -> bool:
+    """Return whether the time of its arrival decides what a reactivation undoes."""
+    if not isinstance(notification, Reactivated):
+        return False
+    return effective_time(notification.at, now, now) != notification.at

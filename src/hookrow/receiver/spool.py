@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from hookrow.core.log_entry import fingerprint, stored_trace_id
+from hookrow.core.log_entry import FINGERPRINT_SIZE, fingerprint, stored_trace_id
 from hookrow.core.notification import Arrival, Reactivated, Suppressed
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.errors import ConfigurationError
@@ -41,16 +41,32 @@ ON CONFLICT (fingerprint, mapping) DO UPDATE SET
 _PUT_LAST = _PUT + ", id = (SELECT max(id) + 1 FROM arrivals)"  # noqa: S608 - constant
 """Puts an entry behind all others, even if it is there already."""
 
-_AFTER = """
-SELECT id, fingerprint, body, attempts, trace_id, received_at, last_received_at FROM arrivals
-WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
-"""
+_FINGERPRINT = "coalesce(CAST(fingerprint AS BLOB), x'')"
+
+_AFTER = f"""
+SELECT id, {_FINGERPRINT}, CASE typeof(body) WHEN 'text' THEN CAST(body AS BLOB) ELSE body END,
+    attempts, trace_id, received_at, last_received_at
+FROM arrivals WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
+"""  # noqa: S608 - constants
+
+_KEYS = f"SELECT id, {_FINGERPRINT} FROM arrivals WHERE mapping IN (?, '') ORDER BY id"  # noqa: S608 - constants
 
 _OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT IN (?, '')"
 
-_COUNT = "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?"
+_MOST_ATTEMPTS = 1_000_000
+"""More arrivals than any notification can have: a greater number is damaged."""
 
-_REMOVE = "DELETE FROM arrivals WHERE id = ? AND attempts <= ?"
+_COUNTS = f"typeof(attempts) = 'integer' AND attempts BETWEEN 0 AND {_MOST_ATTEMPTS}"
+
+_COUNT = f"""
+UPDATE arrivals SET attempts = CASE WHEN {_COUNTS} THEN attempts + ? ELSE 0 END
+WHERE id = ? AND {_FINGERPRINT} = ?
+"""  # noqa: S608 - constants
+
+_REMOVE = f"""
+DELETE FROM arrivals
+WHERE id = ? AND {_FINGERPRINT} = ? AND CASE WHEN {_COUNTS} THEN attempts ELSE 0 END <= ?
+"""  # noqa: S608 - constants
 
 SPOOL_ERRORS = (OSError, sqlite3.Error, ConfigurationError)
 """The errors of a file that fails or was replaced."""
@@ -64,7 +80,9 @@ EntryKey: TypeAlias = tuple[int, bytes]
 class SpoolEntry:
     """A notification in the spool: its body, number of arrivals and their times, in UTC.
 
-    `taken` is the number of these arrivals that the file no longer counts.
+    `taken` is the number of these arrivals that the file no longer counts. `unreadable` names the
+    columns that are damaged: an unreadable body is empty, an unreadable number of arrivals is 1,
+    and an unreadable time is the other one, or None if neither can be read.
     """
 
     id: int
@@ -72,8 +90,9 @@ class SpoolEntry:
     body: bytes
     attempts: int
     trace_id: str | None
-    received_at: datetime
-    last_received_at: datetime
+    received_at: datetime | None
+    last_received_at: datetime | None
+    unreadable: Sequence[str] = ()
     taken: int = 0
 
     @property
@@ -150,20 +169,25 @@ class Spool:
 
         def read(connection: sqlite3.Connection) -> list[SpoolEntry]:
             rows = connection.execute(_AFTER, (self._mapping, last, limit))
-            group = leading(rows, lambda row: TEXT_PER_BYTE * len(row[2]), most=limit)
-            return [
-                SpoolEntry(*fields, *map(datetime.fromisoformat, (first, last)))
-                for *fields, first, last in group
-            ]
+            entries = (_entry(*row) for row in rows)
+            return leading(entries, lambda each: TEXT_PER_BYTE * len(each.body), most=limit)
 
         return self._file.transact(read)
+
+    def has_entries(self, *, besides: Collection[EntryKey]) -> bool:
+        """Return whether there are entries with other keys than these."""
+        return self._file.transact(
+            lambda connection: any(
+                key not in besides for key in connection.execute(_KEYS, (self._mapping,))
+            )
+        )
 
     def others(self) -> tuple[int, str]:
         """Return the number of entries of other mappings, and the key of one of these."""
         number, mapping = self._file.transact(
             lambda connection: connection.execute(_OTHERS, (self._mapping,)).fetchone()
         )
-        return number, mapping or ""
+        return number, str(mapping or "")
 
     def take(self, entries: Sequence[SpoolEntry]) -> Sequence[SpoolEntry]:
         """Subtract the attempts of entries, which the log counts next; return the entries.
@@ -171,7 +195,7 @@ class Spool:
         If the disk has no room even for that, a warning is logged, and the file counts them still.
         """
         try:
-            self._count([(-each.attempts, each.id) for each in entries])
+            self._count([(-each.attempts, *each.key) for each in entries])
         except sqlite3.Error as error:
             if not lacks_room(error):
                 raise
@@ -181,7 +205,7 @@ class Spool:
 
     def put_back(self, entries: Sequence[SpoolEntry]) -> None:
         """Restore the attempts that were taken. Never raises: a failure is logged."""
-        taken = [(each.taken, each.id) for each in entries if each.taken]
+        taken = [(each.taken, *each.key) for each in entries if each.taken]
         if not taken:
             return
         try:
@@ -191,15 +215,56 @@ class Spool:
 
     def remove(self, entries: Sequence[SpoolEntry]) -> None:
         """Remove entries, unless they have arrived again since they were read."""
-        read = [(each.id, each.attempts - each.taken) for each in entries]
+        read = [(*each.key, each.attempts - each.taken) for each in entries]
         self._file.transact(lambda connection: connection.executemany(_REMOVE, read))
 
     def drained(self) -> AbstractContextManager[bool]:
         """Lock the spool against drains in all processes; yield False if another has locked it."""
         return self._file.locked()
 
-    def _count(self, attempts: Sequence[tuple[int, int]]) -> None:
+    def _count(self, attempts: Sequence[tuple[int, int, bytes]]) -> None:
         self._file.transact(lambda connection: connection.executemany(_COUNT, attempts))
+
+
+def _entry(
+    id_: int,
+    fingerprint_: bytes,
+    body: object,
+    attempts: object,
+    trace_id: object,
+    received_at: object,
+    last_received_at: object,
+) -> SpoolEntry:
+    """Return the entry of a row, of which any column but the first two may be of any type."""
+    first, last = _time(received_at), _time(last_received_at)
+    is_number = isinstance(attempts, int) and 0 <= attempts <= _MOST_ATTEMPTS
+    readable = {
+        "fingerprint": len(fingerprint_) == FINGERPRINT_SIZE,
+        "body": isinstance(body, bytes),
+        "attempts": is_number,
+        "trace_id": isinstance(trace_id, str | None),
+        "received_at": first is not None,
+        "last_received_at": last is not None,
+    }
+    return SpoolEntry(
+        id_,
+        fingerprint_,
+        body if isinstance(body, bytes) else b"",
+        attempts if isinstance(attempts, int) and is_number else 1,
+        trace_id if isinstance(trace_id, str) else None,
+        first or last,
+        last or first,
+        [name for name, is_readable in readable.items() if not is_readable],
+    )
+
+
+def _time(stored: object) -> datetime | None:
+    """Return a stored time in UTC, or None if it is none."""
+    try:
+        time = datetime.fromisoformat(str(stored))
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _counts_last(arrival: Arrival) -> bool:

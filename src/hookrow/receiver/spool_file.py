@@ -111,6 +111,7 @@ class SpoolFile:
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         timeout = max(min(LONGEST_WAIT, left()), SHORTEST_WAIT)
         with closing(sqlite3.connect(self._path, timeout=timeout)) as connection:
+            connection.text_factory = _text
             connection.execute("PRAGMA synchronous = EXTRA")
             if _version(connection) != _VERSION or not _is_ours(connection):
                 self._create(connection)
@@ -146,6 +147,10 @@ class SpoolFile:
             )
         connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.commit()
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode(errors="replace")  # a single damaged text must not hide all rows
 
 
 def _is_ours(connection: sqlite3.Connection) -> bool:
