@@ -67,6 +67,22 @@ print(spool.count())
 """
 """Opens a new spool on a full disk, and puts a notification into it when the disk has room."""
 
+DAMAGE = """
+import sqlite3, sys
+from datetime import UTC, datetime
+from hookrow import Arrival
+from hookrow.receiver.spool import Spool
+
+Spool(sys.argv[2]).put([Arrival(None, b"%d" % n, datetime.now(UTC)) for n in range(99)])
+connection = sqlite3.connect(sys.argv[2])
+(page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'index'").fetchone()
+connection.close()
+with open(sys.argv[2], "r+b") as file:
+    file.seek((page - 1) * 4096)
+    file.write(b"x" * 4096)
+"""
+"""Puts notifications into a spool, and damages the index of its file."""
+
 
 class SmallDisk:
     """An empty disk in a folder, which only the processes of `program` see."""
@@ -130,3 +146,10 @@ def test_a_spool_on_a_full_disk_begins_when_there_is_room(tmp_path: Path) -> Non
     disk, spool = SmallDisk(tmp_path / "disk"), tmp_path / "disk/spool.db"
     program = [*disk.program, sys.executable, "-c", FILL + BEGIN]
     assert _lines_of(*program, spool.with_name("other"), spool) == ["1"]
+
+
+def test_a_damaged_spool_on_a_full_disk_is_replaced_when_there_is_room(tmp_path: Path) -> None:
+    """Until then, a receiver starts without it, and the file keeps what can be read in it."""
+    disk, spool = SmallDisk(tmp_path / "disk"), tmp_path / "disk/spool.db"
+    program = [*disk.program, sys.executable, "-c", DAMAGE + FILL + BEGIN]
+    assert _lines_of(*program, spool.with_name("other"), spool) == ["100"]

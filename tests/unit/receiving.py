@@ -203,10 +203,10 @@ def limited(limit: int, soft: int) -> Iterator[None]:
 
 
 @contextmanager
-def without_journal(*, locks: int = 0) -> Iterator[None]:
+def without_journal(*, locks: int = 1) -> Iterator[None]:
     """Let SQLite open its database, but no journal, as on a full disk.
 
-    `locks` is the number of files that are opened before it.
+    `locks` is the number of files that are locked meanwhile.
     """
     free = os.open(os.devnull, os.O_RDONLY)
     os.close(free)

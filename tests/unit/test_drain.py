@@ -447,9 +447,31 @@ def test_without_a_readable_time_only_a_suppression_is_recorded(
     assert message.startswith("Entry 1 of the spool")
 
 
+def test_a_file_that_is_damaged_during_a_drain_is_drained_further(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entries that can be read have the same ids in the file that replaces it."""
+    monkeypatch.setattr("hookrow.receiver.drain.GROUP", 8)
+    bodies = [_opening(number) for number in range(200)]
+    site.put(*bodies)
+    recorded: list[bytes] = []
+
+    def damage_once(group: Sequence[Arrival], _: object) -> None:
+        if not recorded:
+            with site.path.open("r+b") as file:
+                file.seek(10 * 4096)
+                file.write(b"x" * 4096)
+        recorded.extend(each.body for each in group)
+
+    site.drain(damage_once)()
+    assert not site.waiting()
+    assert len(recorded) >= 180
+    assert recorded == [body for body in bodies if body in recorded]
+
+
 def test_a_drain_needs_no_journal_on_the_disk(site: Site) -> None:
     site.put(ADA, BEA, ADA)
-    with without_journal(locks=1):
+    with without_journal(locks=2):
         site.drain()()
     assert not site.waiting()
     assert site.database.ends() == {"m-ada": ("recorded", 2), "m-bea": ("recorded", 1)}

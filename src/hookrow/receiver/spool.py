@@ -19,7 +19,7 @@ from hookrow.core.log_entry import FINGERPRINT_SIZE, fingerprint, stored_trace_i
 from hookrow.core.notification import Arrival, Reactivated, Suppressed
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.errors import ConfigurationError
-from hookrow.receiver.spool_file import SpoolFile, is_full, lacks_room
+from hookrow.receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
 
 log = logging.getLogger("hookrow")
 
@@ -41,15 +41,12 @@ ON CONFLICT (fingerprint, mapping) DO UPDATE SET
 _PUT_LAST = _PUT + ", id = (SELECT max(id) + 1 FROM arrivals)"  # noqa: S608 - constant
 """Puts an entry behind all others, even if it is there already."""
 
-_FINGERPRINT = "coalesce(CAST(fingerprint AS BLOB), x'')"
-
 _AFTER = f"""
-SELECT id, {_FINGERPRINT}, CASE typeof(body) WHEN 'text' THEN CAST(body AS BLOB) ELSE body END,
-    attempts, trace_id, received_at, last_received_at
+SELECT id, {FINGERPRINT}, {BODY}, attempts, trace_id, received_at, last_received_at
 FROM arrivals WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
 """  # noqa: S608 - constants
 
-_KEYS = f"SELECT id, {_FINGERPRINT} FROM arrivals WHERE mapping IN (?, '') ORDER BY id"  # noqa: S608 - constants
+_KEYS = f"SELECT id, {FINGERPRINT} FROM arrivals WHERE mapping IN (?, '') ORDER BY id"  # noqa: S608 - constants
 
 _OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT IN (?, '')"
 
@@ -60,12 +57,12 @@ _COUNTS = f"typeof(attempts) = 'integer' AND attempts BETWEEN 0 AND {_MOST_ATTEM
 
 _COUNT = f"""
 UPDATE arrivals SET attempts = CASE WHEN {_COUNTS} THEN attempts + ? ELSE 0 END
-WHERE id = ? AND {_FINGERPRINT} = ?
+WHERE id = ? AND {FINGERPRINT} = ?
 """  # noqa: S608 - constants
 
 _REMOVE = f"""
 DELETE FROM arrivals
-WHERE id = ? AND {_FINGERPRINT} = ? AND CASE WHEN {_COUNTS} THEN attempts ELSE 0 END <= ?
+WHERE id = ? AND {FINGERPRINT} = ? AND CASE WHEN {_COUNTS} THEN attempts ELSE 0 END <= ?
 """  # noqa: S608 - constants
 
 SPOOL_ERRORS = (OSError, sqlite3.Error, ConfigurationError)
@@ -109,10 +106,11 @@ class Spool:
 
     Only the file's owner can read it. Processes may share it. If their stores hide different rows,
     which `mapping` identifies, each process takes its own entries out of it. Entries without a
-    `mapping` belong to all. Only `put` needs room on the disk. Raises `ConfigurationError` if the
-    file cannot be created or written; if its disk is full, this is logged, and the next `put`
-    creates it. `count`, `after`, `others`, `take`, `remove` and `drained` raise one of
-    `SPOOL_ERRORS` if the file fails.
+    `mapping` belong to all. Only `put` needs room on the disk. A damaged file is renamed, and its
+    readable entries are copied to a new one. Raises `ConfigurationError` if the file cannot be
+    created or written; if its disk is full, this is logged, and the next `put` creates it. `count`,
+    `after`, `has_entries`, `others`, `take`, `remove` and `drained` raise one of `SPOOL_ERRORS` if
+    the file fails.
     """
 
     def __init__(
