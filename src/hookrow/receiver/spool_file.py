@@ -30,10 +30,10 @@ _LOCK_PAUSE = 0.001
 """Seconds to wait before another attempt to lock the file."""
 
 _ATTEMPTS = 3
-"""How often a transaction begins on a file that another one replaces meanwhile."""
+"""How often a transaction begins if its file is moved meanwhile, or is damaged and replaced."""
 
 _MOST_PROBES = 1000
-"""How many ranges of a damaged file are read, each between two damaged places."""
+"""The largest number of ranges of ids that are read from a damaged file."""
 
 APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
 
@@ -286,7 +286,7 @@ class SpoolFile:
             try:
                 kept = self._copy(old, new)
             except BaseException:
-                new.unlink(missing_ok=True)
+                _remove(new)
                 raise
             damaged = Path(f"{self._path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
             self._move(new, damaged)
@@ -301,8 +301,7 @@ class SpoolFile:
 
     def _copy(self, old: sqlite3.Connection, new: Path) -> int:
         """Create a new file with the readable rows of a damaged one; return their number."""
-        for each in (new, _journal(new)):
-            each.unlink(missing_ok=True)
+        _remove(new)  # a crash may have left it
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         self._give_to_owner(new)
         with closing(sqlite3.connect(new)) as connection:
@@ -377,6 +376,11 @@ def _timeout() -> float:
 
 def _journal(path: Path) -> Path:
     return Path(f"{path}-journal")
+
+
+def _remove(path: Path) -> None:
+    for each in (path, _journal(path)):
+        each.unlink(missing_ok=True)
 
 
 def _is_damaged(connection: sqlite3.Connection) -> bool:
