@@ -146,8 +146,11 @@ class TestURL:
         [
             (f"postgresql://ada:{PASSWORD}@db/mail?password={PASSWORD}", "ada:***@db/mail"),
             (f"postgresql://ada:p?{PASSWORD}#x@db:5433/mail", "ada:***@db:5433/mail"),
+            ("postgresql://ada@db1,db2/mail", "ada@db1,db2/mail"),
+            ("postgresql://ada@db1,db2:5433/mail", "ada@db1,db2:5433/mail"),
+            ("postgresql://ada@/mail?host=db1,db2&port=5433", "ada@db1:5433,db2:5433/mail"),
             ("postgresql+asyncpg://db/mail?application_name=my%20app", "db/mail"),
-            ("postgresql:///mail?host=a:5433&host=b", "a,b:5433,5432/mail"),
+            ("postgresql:///mail?host=a:5433&host=b", "a:5433,b:5432/mail"),
         ],
     )
     def test_string_without_password(self, url: str, printed: str) -> None:

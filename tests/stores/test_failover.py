@@ -88,6 +88,7 @@ def test_of_several_hosts_the_primary_is_chosen(
 
     def note(**options: Any) -> psycopg.Connection[Any]:  # noqa: ANN401 - of libpq
         given.append(options.pop("target_session_attrs", None))
+        options.pop("hostaddr", None)
         return connect(**(options | {"host": folder}))
 
     monkeypatch.setattr(psycopg, "connect", note)
@@ -96,6 +97,7 @@ def test_of_several_hosts_the_primary_is_chosen(
     for hosts, more, expected in (
         (f"{folder},{folder}", {}, "read-write"),
         (f"{folder},{folder}", {"target_session_attrs": "any"}, "any"),
+        (folder, {"hostaddr": "192.0.2.1,192.0.2.2"}, "read-write"),
         (folder, {}, None),
     ):
         several = url.set(query={"host": hosts, **more})

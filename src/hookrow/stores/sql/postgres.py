@@ -175,12 +175,17 @@ class PostgresDatabase(ConnectionPool[Session]):
 
     def __str__(self) -> str:
         """Return the URL without the password and the options, for display."""
-        user, host, port, name = (
-            self.options.get(key) for key in ("user", "host", "port", "dbname")
-        )
+        user, name = self.options.get("user"), self.options.get("dbname")
         password = ":***" if "password" in self.options else ""
         login = f"{user}{password}@" if user else ""
-        return f"postgresql://{login}{host or ''}{f':{port}' if port else ''}/{name or ''}"
+        hosts = str(self.options.get("host") or "").split(",")
+        ports = str(self.options.get("port") or "").split(",")
+        if len(ports) == 1:  # it applies to all hosts
+            ports *= len(hosts)
+        places = (
+            f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False)
+        )
+        return f"postgresql://{login}{','.join(places)}/{name or ''}"
 
     @contextmanager
     def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
@@ -217,7 +222,7 @@ class PostgresDatabase(ConnectionPool[Session]):
 
     def _connect(self) -> Session:
         options = OPTIONS | self.options
-        if "," in str(options.get("host", "")):
+        if any("," in str(options.get(key, "")) for key in ("host", "hostaddr")):
             options = {"target_session_attrs": "read-write", **options}  # one of them is a standby
         connection = self._driver.connect(**options, autocommit=True)
         # A pooler may run the next statement in a session that has not prepared it.
