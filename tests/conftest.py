@@ -101,6 +101,12 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Databases]:
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def start_postgres() -> Callable[[], Server]:
+    """Return a function that runs another PostgreSQL server, which the caller removes."""
+    return _own_server
+
+
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[Server]:
     """Run a PostgreSQL server that a test may stop or freeze, but must start again."""

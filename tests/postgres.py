@@ -176,15 +176,19 @@ class Server(Databases):
             self.folder.chmod(0o755)
         try:
             self.binaries = _reachable(binaries, self.folder)
-            _run(
-                *(self.binaries / "initdb", "--pgdata", self._data, "--no-sync"),
-                *("--username", "postgres", "--auth", "trust"),
-                *("--encoding", "UTF8", "--locale", "C.UTF-8"),
-            )
+            self._create()
             self.start()
         except BaseException:
             self.remove()
             raise
+
+    def _create(self) -> None:
+        """Create the server's files."""
+        _run(
+            *(self.binaries / "initdb", "--pgdata", self._data, "--no-sync"),
+            *("--username", "postgres", "--auth", "trust"),
+            *("--encoding", "UTF8", "--locale", "C.UTF-8"),
+        )
 
     @property
     def pid(self) -> int:
@@ -192,14 +196,20 @@ class Server(Databases):
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
-        """Start the server and wait until it responds."""
+    def start(self, primary: Databases | None = None) -> None:
+        """Start the server, as a standby of the primary if there is one; wait until it responds."""
+        options = []
+        if primary is not None:
+            _run("touch", self._data / "standby.signal")
+            # The WAL is kept, so that a former primary can follow this one after a promotion.
+            source = f"primary_conninfo=host={primary.folder} user=postgres"
+            options = ["-c", source, "-c", "wal_keep_size=256MB"]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     *(self.binaries / "postgres", "-D", self._data, "-k", self.folder),
                     *("-c", "listen_addresses=", "-c", f"fsync={self._fsync}"),
-                    *("-c", "max_prepared_transactions=4"),
+                    *("-c", "max_prepared_transactions=4", *options),
                 ],
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -245,6 +255,30 @@ class Server(Databases):
             self.crash()
         finally:
             self._watch.communicate(timeout=REMOVAL)
+
+
+class Standby(Server):
+    """A server that receives the changes of a primary, until it is promoted."""
+
+    def __init__(self, primary: Server) -> None:
+        self._primary: Server | None = primary
+        super().__init__(primary.binaries)
+
+    def _create(self) -> None:
+        assert self._primary is not None
+        _run(
+            *(self.binaries / "pg_basebackup", "--pgdata", self._data, "--no-sync"),
+            *("--host", self._primary.folder, "--username", "postgres", "--checkpoint", "fast"),
+        )
+
+    def start(self, primary: Databases | None = None) -> None:
+        """Start the server, which follows its first primary unless it was promoted."""
+        super().start(primary or self._primary)
+
+    def promote(self) -> None:
+        """Make the standby a primary, and wait until it accepts changes."""
+        assert self.execute("SELECT pg_promote()") == [(True,)]
+        self._primary = None
 
 
 @contextmanager

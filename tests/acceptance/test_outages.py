@@ -37,6 +37,11 @@ class Service:
         self._spool = spool
         self._rows = count(1, 1000)
 
+    @property
+    def log(self) -> str:
+        """The server's log."""
+        return self._serving.log
+
     @contextmanager
     def survives(self) -> Iterator[Load]:
         """Post before, during and after an outage; check the statuses and the slowest response."""
@@ -44,18 +49,24 @@ class Service:
         with load.interrupted(self._serving.port, self._spool):
             yield load
         assert load.slowest < DEADLINE + SLACK, str(load)
-        assert "a bug raised" not in self._serving.log
+        assert "a bug raised" not in self.log
         print("counted more often than posted:", len(load.miscounted()))
+
+
+@contextmanager
+def serving(postgres: Server, folder: Path) -> Iterator[Service]:
+    """Run the server on an empty database."""
+    url = postgres.create()
+    postgres.execute(sql("postgresql"), url=url)
+    spool, command = folder / "spool", patched(folder, SHORT_DEADLINE)
+    with command.serving("--database-url", url, "--spool", spool) as running:
+        yield Service(url, running, spool)
 
 
 @pytest.fixture(scope="module")
 def service(own_postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Run the server on an empty database."""
-    url, folder = own_postgres.create(), tmp_path_factory.mktemp("service")
-    own_postgres.execute(sql("postgresql"), url=url)
-    spool, command = folder / "spool", patched(folder, SHORT_DEADLINE)
-    with command.serving("--database-url", url, "--spool", spool) as serving:
-        yield Service(url, serving, spool)
+    with serving(own_postgres, tmp_path_factory.mktemp("service")) as service:
+        yield service
 
 
 def test_an_immediate_restart(service: Service, own_postgres: Server) -> None:
@@ -72,6 +83,18 @@ def test_a_stop(service: Service, own_postgres: Server) -> None:
         own_postgres.stop()
         time.sleep(DEADLINE + 1)
         own_postgres.start()
+
+
+def test_a_read_only_server(own_postgres: Server, tmp_path: Path) -> None:
+    """The server refuses changes for a moment; the log says so, and when it accepts them again."""
+    with serving(own_postgres, tmp_path) as service:
+        with service.survives() as load:
+            for value in ("on", "off"):
+                own_postgres.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+                own_postgres.execute("SELECT pg_reload_conf()")
+                load.wait_for(100, 503)
+        assert "ReadOnlySqlTransaction 25006: the server is read-only" in service.log
+        assert service.log.count("Notifications are recorded again, after ") == 1
 
 
 def test_connections_are_terminated(service: Service, own_postgres: Server) -> None:

@@ -1,0 +1,295 @@
+"""Failovers to a standby under load: what pauses, what is recorded later, and what is lost.
+
+hookrow reaches the servers by two hosts in its URL, by one address that moves, or through
+PgBouncer. It is never restarted.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from address import Address
+from sqlalchemy import make_url
+from traffic import Load, Posting, logged, spooled
+
+import world
+from command import Command, Serving
+from django_project.manage import Manage, database
+from hookrow.migrations import sql
+from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
+from pgbouncer import pooling
+from postgres import Server, Standby, stopped
+from process import gunicorn, running
+from wire import AT, DELIVERY, ENDPOINT, SECRET, ask, eventually, request
+
+pytestmark = pytest.mark.never_flaky
+
+TWO_HOSTS, ONE_ADDRESS, POOLER = "two hosts", "one address", "PgBouncer"
+
+Host = Callable[[Path, str], AbstractContextManager[Serving]]
+"""Serves an application in a folder, on the database of a URL."""
+
+READ_ONLY = "the server is read-only"
+AGAIN = "Notifications are recorded again, after "
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A primary and its standby, each at an address, with hookrow's tables in a database."""
+
+    primary: Server
+    standby: Standby
+    first: Address
+    second: Address
+
+    @property
+    def newest(self) -> str:
+        """The URL of the server that accepts changes, for the tests' own queries."""
+        hosts = f"{self.standby.folder},{self.primary.folder}"
+        return f"postgresql://postgres@/postgres?host={hosts}&target_session_attrs=read-write"
+
+    @contextmanager
+    def reached(self, way: str) -> Iterator[str]:
+        """Yield the URL for hookrow, of the two addresses or of the one that moves."""
+        first, second = f"127.0.0.1:{self.first.port}", f"127.0.0.1:{self.second.port}"
+        if way == POOLER:
+            server = f"host=127.0.0.1 port={self.first.port}"
+            with pooling(server, "server_login_retry = 1") as port:
+                yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        else:
+            hosts = f"{first},{second}" if way == TWO_HOSTS else first
+            yield f"postgresql://postgres@{hosts}/postgres"
+
+    def replicate_synchronously(self) -> None:
+        """Let each commit on the primary wait until it is on the standby's disk."""
+        self.primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.primary.execute("SELECT pg_reload_conf()")
+        synchronous = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+        eventually(lambda: self.primary.execute(synchronous))
+
+
+@pytest.fixture
+def cluster(start_postgres: Callable[[], Server]) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        primary = start_postgres()
+        stack.callback(primary.remove)
+        primary.execute(sql("postgresql"))
+        standby = Standby(primary)
+        stack.callback(standby.remove)
+        first, second = (stack.enter_context(Address(each)) for each in (primary, standby))
+        yield Cluster(primary, standby, first, second)
+
+
+class Failover:
+    """Load on `hookrow serve` during a failover, and when the new primary was reachable."""
+
+    def __init__(self, cluster: Cluster, serving: Serving, spool: Path | None) -> None:
+        self.load = Load(cluster.newest, pause=0.02)
+        self.serving = serving
+        self._cluster = cluster
+        self._spool = spool
+        self._reachable_at = 0.0
+
+    def promote(self) -> None:
+        """Promote the standby."""
+        self._cluster.standby.promote()
+        self._reachable_at = monotonic()
+
+    def move(self, way: str, url: str) -> None:
+        """Let the one address lead to the new primary; PgBouncer then connects again."""
+        self._cluster.first.leads_to = self._cluster.standby
+        if way == POOLER:
+            console = make_url(url).set(database="pgbouncer").render_as_string()
+            self._cluster.standby.execute("RECONNECT", url=console)
+        self._reachable_at = monotonic()
+
+    def report(self) -> None:
+        """Print how long no response was 200, and how many were not."""
+        attempts = [each for posting in self.load.postings for each in posting.attempts]
+        refused = sorted(each.begun + each.seconds for each in attempts if each.status != 200)
+        recorded = sorted(each.begun + each.seconds for each in attempts if each.status == 200)
+        print(self.load)
+        if refused:
+            print(f"from the first 503 to the last: {refused[-1] - refused[0]:.1f} s")
+        if self._reachable_at:
+            after = next(each for each in recorded if each > self._reachable_at)
+            print(f"recorded {after - self._reachable_at:.1f} s after the new primary is reachable")
+
+    def missing(self) -> list[Posting]:
+        """Return the notifications that are not on the new primary."""
+        log = logged(self._cluster.newest)
+        return [posting for posting in self.load.postings if posting.body not in log]
+
+    def check(self, *, noticed: bool = True) -> None:
+        """Assert that no 200 was lost, and with a spool, that all notifications are recorded.
+
+        If hookrow must have noticed the outage, it logs once that it records again.
+        """
+        if self._spool:
+            self.load.wait_until_recorded()
+        else:
+            print(f"only the provider can send again: {len(self.missing())}")
+        self.load.check(200, 503)
+        times = self.serving.log.count(AGAIN)
+        assert times == 1 or (times == 0 and not noticed), self.serving.log
+        assert "a bug raised" not in self.serving.log
+
+
+@contextmanager
+def failing_over(
+    cluster: Cluster, url: str, folder: Path, *, spool: bool = True
+) -> Iterator[Failover]:
+    """Post before, during and after the block, which ends when hookrow can record again."""
+    file = folder / "spool" if spool else None
+    arguments = ["--spool", file] if file else []
+    with Command(folder).serving("--database-url", url, *arguments) as serving:
+        failover = Failover(cluster, serving, file)
+        with failover.load.on(serving.port):
+            failover.load.wait_for(100, 200)
+            yield failover
+            failover.load.wait_until_healthy()
+        if file:
+            eventually(lambda: spooled(file) == 0, seconds=60)
+        failover.report()
+
+
+@pytest.mark.parametrize(
+    ("way", "spool"),
+    [(TWO_HOSTS, True), (TWO_HOSTS, False), (ONE_ADDRESS, True), (POOLER, True)],
+)
+def test_the_primary_crashes(cluster: Cluster, way: str, tmp_path: Path, *, spool: bool) -> None:
+    """Synchronously replicated, every notification that got a 200 is on the new primary."""
+    cluster.replicate_synchronously()
+    with cluster.reached(way) as url:
+        with failing_over(cluster, url, tmp_path, spool=spool) as failover:
+            cluster.primary.crash()
+            time.sleep(1)
+            failover.promote()
+            if way != TWO_HOSTS:
+                failover.move(way, url)
+        failover.check(noticed=way != POOLER)  # at which requests may wait until it is over
+
+
+@pytest.mark.parametrize("way", [TWO_HOSTS, ONE_ADDRESS, POOLER])
+def test_the_former_primary_returns_as_a_standby(
+    cluster: Cluster, way: str, tmp_path: Path
+) -> None:
+    """After a planned switchover, the address still leads to it for a while; hookrow leaves it."""
+    with cluster.reached(way) as url:
+        with failing_over(cluster, url, tmp_path) as failover:
+            cluster.primary.stop()
+            failover.promote()
+            cluster.primary.start(cluster.standby)
+            if way != TWO_HOSTS:
+                failover.serving.wait_until_logged(READ_ONLY)
+                failover.move(way, url)
+        failover.check()
+    clients = "SELECT 1 FROM pg_stat_activity WHERE client_port = -1 AND pid <> pg_backend_pid()"
+    eventually(lambda: not cluster.primary.execute(clients))
+
+
+@contextmanager
+def flask(folder: Path, url: str) -> Iterator[Serving]:
+    """Run the example, on an engine whose pool keeps its connections."""
+    variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": url}
+    with running(gunicorn, "flask_app:create_app()", folder, variables) as serving:
+        yield serving
+
+
+def one_thread(app: str, port: int) -> Sequence[str]:
+    """Start gunicorn so that each request uses the connection of the previous one."""
+    return "gunicorn", app, "--bind", f"127.0.0.1:{port}"
+
+
+@contextmanager
+def django(folder: Path, url: str, **settings: object) -> Iterator[Serving]:
+    """Run the example, with a connection that is never too old."""
+    databases = {"default": database(url) | {"CONN_MAX_AGE": None}}
+    given = {"SECRET": SECRET, **settings}
+    manage = Manage(folder, url, DATABASES=databases, HOOKROW=given, ROOT_URLCONF="project.urls")
+    migrated = manage.run("migrate", "--fake-initial", "-v0")
+    assert migrated.returncode == 0, migrated.stderr
+    with manage.serving_by(one_thread, "project.wsgi:application") as serving:
+        yield serving
+
+
+@pytest.mark.parametrize(
+    "host", [flask, django, partial(django, GROUP_COMMIT=True)], ids=["flask", "django", "groups"]
+)
+def test_hosts(cluster: Cluster, host: Host, tmp_path: Path) -> None:
+    """An application that is connected to the former primary, a standby now, leaves it."""
+    world.fill(cluster.newest)
+    with cluster.reached(ONE_ADDRESS) as url, host(tmp_path, url) as serving:
+
+        def status() -> int:
+            return ask(serving.port, request(DELIVERY, f"/mail{ENDPOINT}")).status
+
+        assert status() == 200
+        cluster.primary.stop()
+        cluster.standby.promote()
+        cluster.primary.start(cluster.standby)
+        eventually(lambda: (status(), READ_ONLY in serving.log) == (503, True))
+        cluster.first.leads_to = cluster.standby
+        eventually(lambda: status() == 200)
+        assert serving.log.count(AGAIN) == 1
+    assert world.rows(cluster.newest)["dispatches"][0]["delivered_at"] == AT
+
+
+def test_the_primary_freezes(cluster: Cluster, tmp_path: Path) -> None:
+    """The first host accepts connections, but does not reply; it ends before it continues."""
+    cluster.replicate_synchronously()
+    with cluster.reached(TWO_HOSTS) as url:
+        with failing_over(cluster, url, tmp_path) as failover, cluster.primary.frozen():
+            failover.promote()
+            failover.load.wait_until_healthy()
+            cluster.primary.stop(signal.SIGKILL)  # otherwise, there would be two primaries
+        failover.check()
+
+
+def test_an_asynchronous_standby_lags(cluster: Cluster, tmp_path: Path) -> None:
+    """Only what was acknowledged during the lag is lost, and nothing that got a 503."""
+    with cluster.reached(TWO_HOSTS) as url:
+        with failing_over(cluster, url, tmp_path) as failover:
+            sender = "SELECT pid FROM pg_stat_replication"
+            [(pid,)] = cluster.primary.execute(sender)
+            behind_since = monotonic()
+            with stopped(pid):
+                failover.load.wait_for(100, 200)
+                print(f"lag: {monotonic() - behind_since:.1f} s")
+                cluster.primary.crash()
+            failover.promote()
+        missing = failover.missing()
+        print(f"lost after a 200: {len(missing)}")
+        assert missing
+        # Without a lag, replication takes some milliseconds.
+        assert all(
+            posting.statuses == [200] and posting.attempts[-1].begun > behind_since - 1
+            for posting in missing
+        )
+        assert failover.load.unposted() == []
+
+
+def test_the_synchronous_standby_ends(cluster: Cluster, tmp_path: Path) -> None:
+    """The primary commits nothing, so there is no 200, until the standby returns."""
+    cluster.replicate_synchronously()
+    with cluster.reached(ONE_ADDRESS) as url:
+        with failing_over(cluster, url, tmp_path) as failover:
+            cluster.standby.stop()
+            ended = monotonic()
+            failover.load.wait_for(100, 503)
+            time.sleep(TRANSACTION_TIMEOUT + 1)  # after all time limits of a transaction
+            assert failover.load.statuses(since=ended)[200] == 0
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            print(f"sessions that wait for the standby: {len(cluster.primary.execute(waiting))}")
+            cluster.standby.start()
+        # A session that waited held locks. Rows that were locked are due in the next sweep.
+        failed = ("--outcome", "failed", "--database-url", cluster.newest)
+        replayed = Command(tmp_path).call("replay", *failed)
+        assert replayed.returncode == 0, replayed.stdout
+        failover.check()
