@@ -238,6 +238,11 @@ class Server(Databases):
             self._process.wait(PATIENCE)
             self._process = None
 
+    def run(self, script: str) -> None:
+        """Run a shell script as the server's user, in its folder, with PostgreSQL's programs."""
+        path = f"PATH={self.binaries}:{os.environ['PATH']}"
+        _run("env", path, "bash", "-e", "-c", f"cd {self.folder}\n{script}")
+
     def crash(self) -> None:
         """Stop the server as a crash would; the next start recovers."""
         self.stop(signal.SIGQUIT)

@@ -1,12 +1,16 @@
-"""The pages on hosts and on the dashboard: their files and commands work as documented."""
+"""The pages on hosts, the dashboard and failover: their files and commands work as documented."""
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from django_project.page import PAGE, TRY, start
+from postgres import Server
 from session import ROOT, read_blocks, read_commands, read_files, terminal
+from wire import eventually, free_port
 
 HOSTS = {page.stem for page in (ROOT / "docs/how-to/hosts").glob("*.md")} - {"index"}
 
@@ -42,3 +46,37 @@ def test_dashboard(tmp_path: Path) -> None:
     code = read_files("docs/how-to/dashboard.md")["dashboard_app.py"]
     (tmp_path / "dashboard_app.py").write_text(code)
     follow("docs/how-to/dashboard.md", tmp_path)
+
+
+def test_failover(
+    start_postgres: Callable[[], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the rehearsal, what gets a 503 is recorded by the standby after its promotion."""
+    server = start_postgres()
+    monkeypatch.setenv("PATH", f"{server.binaries}:{os.environ['PATH']}")
+    first, second = str(free_port()), str(free_port())
+    create, host, promote, return_, end = (
+        block.replace("5441", first).replace("5442", second)
+        for block in read_blocks("docs/how-to/failover.md", "sh")[-5:]
+    )
+    variables = create.partition("\n")[0]
+    *prepare, loop = host.splitlines()
+    post = loop.removeprefix("while sleep 1; do ").removesuffix("; done")
+    crash, _, pg_promote = promote.splitlines()
+    try:
+        server.run(create)
+        with terminal(tmp_path) as shell:
+            for line in prepare:
+                shell.type(line)
+            assert shell.type(post) == "200\n"
+            server.run(f"{variables}\n{crash}")
+            assert shell.type(post) == "503 Try again later\n"
+            server.run(f"{variables}\n{pg_promote}")
+            eventually(lambda: shell.type(post) == "200\n")
+            server.run(f"{variables}\n{return_}")
+            assert shell.type(post) == "200\n"
+            eventually(lambda: shell.type("hookrow log").count("recorded") >= 4)
+        server.run(f"{variables}\n{end}")
+    finally:
+        server.run("for each in db?; do pg_ctl stop --pgdata $each --mode immediate || true; done")
+        server.remove()
