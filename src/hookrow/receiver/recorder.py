@@ -243,8 +243,8 @@ class GroupRecorder:
     No attempt begins later than `seconds` after the first one. Arrivals on which the store fails
     are logged as failed, with or without their `bodies`; the log's times are those of the `clock`.
     `spool` receives those that cannot be recorded because the store is unavailable. If the store
-    can be reached, but fails on a group as if it were unavailable, at least one of the arrivals
-    must be the cause, so they are recorded one by one. No method raises an exception.
+    can be reached, but fails on a group as if it were unavailable, the session was lost, or one of
+    the arrivals is the cause, so they are recorded one by one. No method raises an exception.
     """
 
     def __init__(
@@ -304,8 +304,14 @@ class GroupRecorder:
         return min(monotonic() + seconds, STORE_DEADLINE.get())
 
     def _record(
-        self, arrivals: Sequence[Arrival], until: float, *, skip_locked: bool = False
+        self,
+        arrivals: Sequence[Arrival],
+        until: float,
+        *,
+        skip_locked: bool = False,
+        again: bool = False,
     ) -> list[Outcome | None]:
+        """Record a group; `again` is whether the store has just failed on it as if unavailable."""
         now = monotonic()
         if now < self._paused_until or now > until:
             return [*self._unavailable(arrivals)]
@@ -320,7 +326,10 @@ class GroupRecorder:
                 return self._record_singly(arrivals, until, skip_locked=skip_locked)
             _log_rejected(arrivals[0], error)
         except StoreError as error:
-            return self._after_outage(arrivals, until, error, skip_locked=skip_locked)
+            if not again and monotonic() <= until and is_reachable(self._store):
+                # The session may have been lost, or one of the arrivals is the cause.
+                return self._record_singly(arrivals, until, skip_locked=skip_locked)
+            return self._after_outage(arrivals, until, error)
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
             self._pause(arrivals, describe_bug(error))
         else:
@@ -333,14 +342,12 @@ class GroupRecorder:
         return [*self._failed(arrivals, until)]
 
     def _after_outage(
-        self, arrivals: Sequence[Arrival], until: float, error: StoreError, *, skip_locked: bool
+        self, arrivals: Sequence[Arrival], until: float, error: StoreError
     ) -> list[Outcome | None]:
-        if monotonic() > until or not is_reachable(self._store):
-            self._pause(arrivals, str(error))
-        elif len(arrivals) > 1:
-            return self._record_singly(arrivals, until, skip_locked=skip_locked)
-        else:
+        if monotonic() <= until and is_reachable(self._store):
             _log_rejected(arrivals[0], error)
+        else:
+            self._pause(arrivals, str(error))
         return [*self._unavailable(arrivals)]
 
     def _record_singly(
@@ -351,7 +358,7 @@ class GroupRecorder:
         for number, arrival in enumerate(arrivals):
             if outcomes[-OUTAGE:] == [_UNAVAILABLE] * OUTAGE:
                 return [*outcomes, *self._unavailable(arrivals[number:])]
-            outcomes += self._record([arrival], until, skip_locked=skip_locked)
+            outcomes += self._record([arrival], until, skip_locked=skip_locked, again=True)
         return outcomes
 
     def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
