@@ -800,7 +800,7 @@ class ReplayContract:
             raise Rejected("CheckViolation 23514")
 
         if fails:
-            monkeypatch.setattr("hookrow.receiver.replay.record", refuse)
+            monkeypatch.setattr("hookrow.receiver.recorder.record_unlocked", refuse)
         provider = SimpleNamespace(name="other", parse=parse)
         recorded = ParkedRetry(home.store, reader(home), provider, lambda *_: None).retry_due()
         assert (recorded, erased) == (0 if fails else 1, [1])
