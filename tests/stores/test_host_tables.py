@@ -16,18 +16,22 @@ from sqlalchemy import Engine, MetaData, insert, make_url, select, text
 from copying import replace
 from engines import run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.core.notification import EventTime, Notification, SetTime, Suppressible
+from hookrow.core.log_entry import entries
+from hookrow.core.notification import EventTime, Notification, Refusal, SetTime, Suppressible
+from hookrow.core.rules import fail
 from hookrow.core.schema import SUPPRESSION, Fold
 from hookrow.diagnostics import indexes
 from hookrow.diagnostics.advice import repeated_emails
 from hookrow.diagnostics.indexes import missing_indexes
+from hookrow.migrations import upgrade
 from hookrow.receiver.recorder import record
+from hookrow.stores.log import START, Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.tables import attach, folded
 from own_tables import add_ada, metadata, subscribers, suppressed_at
-from times import SECOND
+from times import DAY, SECOND
 
 engine = pytest.fixture(empty_engine)
 """A database for a host's tables."""
@@ -278,6 +282,53 @@ def test_fold(engine: Engine, fold: Fold) -> None:
     assert found == [
         f"Engine::{'Dispatch' if found else 'Subscriber'} not found" for found in expected.values()
     ]
+
+
+@pytest.mark.parametrize("fold", get_args(Fold))
+@pytest.mark.parametrize("type_", ["text", "uuid"])
+def test_search_of_the_log(engine: Engine, fold: Fold, type_: str) -> None:
+    """Parked notifications whose rows exist are found, whatever the types and folds of columns.
+
+    Without a dispatch, `exact` finds an address only in lower case.
+    """
+    types = {"sends.provider_message_id": type_}
+    if type_ == "uuid" and engine.dialect.name == "sqlite":
+        types["sends.provider_message_id"] = "char(32)"
+    if fold == "citext":
+        is_sqlite = engine.dialect.name == "sqlite"
+        types["people.email"] = "text COLLATE NOCASE" if is_sqlite else create_citext(engine)
+    guid = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
+    run(
+        make(engine, types),
+        "INSERT INTO people (id, email) VALUES (0, 'ada@example.com'), (1, 'Bea@Example.com')",
+        f"INSERT INTO sends (id, provider_message_id, subscriber_id) VALUES (0, '{guid}', 1)",
+    )
+    url = engine.url.render_as_string(hide_password=False)
+    schema = replace(people(fold=fold), log="hookrow_notifications")
+    upgrade(url, schema)
+    bea = "Bea@Example.com"
+    sent = {
+        opens(bea, guid): True,
+        opens(ADA, guid): False,
+        opens(bea, guid.replace("7", "8")): False,
+        opens(bea, "not a UUID"): False,
+        Suppressed(bea, guid, NOON, "HardBounce"): True,
+        Suppressed(bea, None, NOON, "HardBounce"): fold != "exact",
+        Suppressed(ADA, None, NOON, "HardBounce"): True,
+        Reactivated("eve@example.com", None, NOON): False,
+    }
+    arrivals = [
+        replace(arrival(each), body=str(n).encode(), provider="postmark")
+        for n, each in enumerate(sent)
+    ]
+    with closing(SQLStore(url, schema)) as store:
+        with store.transaction() as transaction:
+            refused = fail(arrivals, Refusal.DISPATCH_NOT_FOUND)
+            transaction.write((), entries(arrivals, refused, NOON))
+        assert store.log is not None
+        ids, _ = store.log.hopeful(NOON + DAY, providers=["postmark"], after=START, limit=99)
+        found = {each.body for each in store.log.oldest(Query(ids=ids), limit=99)}
+    assert found == {str(n) for n, is_hopeful in enumerate(sent.values()) if is_hopeful}
 
 
 class TestConditions:

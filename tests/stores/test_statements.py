@@ -166,6 +166,17 @@ def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) 
     assert f"hookrow_{index}" in plan(home, executed)
 
 
+def test_search_of_the_log(home: SQLHome) -> None:
+    """The rows of parked entries are found by their indexes, and no table is scanned."""
+    with statements(home) as executed:
+        reader(home).hopeful(NOON, providers=PROVIDERS, after=START, limit=64)
+    found = plan(home, executed, scans=False)
+    assert "Seq Scan on hookrow" not in found
+    assert not {"SCAN n", "SCAN d", "SCAN s"} & {line[:6] for line in found.splitlines()}
+    for index in ("subscribers_email", "dispatches_message_id"):
+        assert f"hookrow_{index}" in found
+
+
 @pytest.mark.parametrize(
     ("read", "index"),
     [
