@@ -279,9 +279,11 @@ class Queries:
             uuids=self.has_uuids,
         )
         owner = self.refers("dispatches", "subscriber_id", "subscribers", "id")
+        # SQLite reads the tables of a CROSS JOIN in this order: a person may have many dispatches.
         is_owned = (
-            f"EXISTS (SELECT 1 FROM {self.table('dispatches')} JOIN {self.table('subscribers')} "
-            f"ON {owner} WHERE {is_sent} AND {same}{self.visible('dispatches', 'subscribers')})"
+            f"EXISTS (SELECT 1 FROM {self.table('dispatches')} CROSS JOIN "
+            f"{self.table('subscribers')} WHERE {is_sent} AND {owner} AND {same}"
+            f"{self.visible('dispatches', 'subscribers')})"
         )
         is_known = (
             f"EXISTS (SELECT 1 FROM {self.table('subscribers')} "
