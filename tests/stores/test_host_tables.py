@@ -307,7 +307,7 @@ def test_search_of_the_log(engine: Engine, fold: Fold, type_: str) -> None:
     schema = replace(people(fold=fold), log="hookrow_notifications")
     upgrade(url, schema)
     bea = "Bea@Example.com"
-    sent = {
+    sent: dict[Notification, bool] = {
         opens(bea, guid): True,
         opens(ADA, guid): False,
         opens(bea, guid.replace("7", "8")): False,

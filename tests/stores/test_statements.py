@@ -173,8 +173,8 @@ def test_search_of_the_log(home: SQLHome) -> None:
     found = plan(home, executed, scans=False)
     assert "Seq Scan on hookrow" not in found
     assert not {"SCAN n", "SCAN d", "SCAN s"} & {line[:6] for line in found.splitlines()}
-    for index in ("subscribers_email", "dispatches_message_id"):
-        assert f"hookrow_{index}" in found
+    assert "hookrow_subscribers_email" in found
+    assert "hookrow_dispatches_message_id" in found or "(provider_message_id=?)" in found
 
 
 @pytest.mark.parametrize(
