@@ -388,7 +388,7 @@ def test_outages(command: Command, own_postgres: Server, own_postgres_url: str) 
     }
     own_postgres.stop()
     with command.serving("--dashboard", **variables) as server:
-        assert re.search("WARNING .*The database cannot be reached yet", server.log)
+        assert re.search("WARNING .*Nothing can be recorded yet; .*cannot be reached", server.log)
         ready = get(server.port, "/readyz")
         assert (ready.status, b"cannot be reached" in ready.body) == (503, True)
         assert int(post(server).header("retry-after") or 0) > 0

@@ -238,6 +238,31 @@ def test_rows(host_url: str, statement: str, subject: str, words: str) -> None:
     assert warning.startswith(words)
 
 
+def test_a_read_only_database(postgres_url: str) -> None:
+    """A server that responds, but accepts no changes, is an error until it does."""
+    name = make_url(postgres_url).database
+    run(postgres_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    *_, tables, error = found(postgres_url, Schema())
+    assert (tables.subject, tables.level) == ("tables", Level.OK)
+    assert (error.subject, error.level) == ("changes", Level.ERROR)
+    assert error.text.startswith("The database accepts no changes: ReadOnlySqlTransaction 25006")
+    assert error.meaning == "Until it does, notifications get a 503."
+    assert error.remedy.startswith("Connect to the primary server")
+    writable = "BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT"
+    run(postgres_url, *writable.format(name).split("; "))
+    assert {each.level for each in found(postgres_url, Schema())} == {Level.OK}
+
+
+def test_a_locked_file(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts no changes, either; its tables can still be read."""
+    monkeypatch.setattr("hookrow.stores.sql.sqlite.LOCK_TIMEOUT", 0.05)
+    with opened(sqlite_url) as engine, engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        *_, tables, error = found(sqlite_url, Schema())
+    assert (tables.level, error.subject, error.level) == (Level.OK, "changes", Level.ERROR)
+    assert error.remedy.startswith("Find the transaction that has locked")
+
+
 def test_times_without_zone(host_postgres_url: str) -> None:
     """The statement keeps the instants."""
     run(host_postgres_url, "INSERT INTO people VALUES (1, 'a', '2026-03-04 05:06:07')")

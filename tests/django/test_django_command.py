@@ -13,8 +13,10 @@ from django.core.asgi import get_asgi_application
 from django.core.management import CommandError, call_command, load_command_class
 from django.db import connection
 from django.test import override_settings
+from sqlalchemy import make_url
 
 import django_host
+import engines
 from django_project.manage import PYTHONPATH, Manage
 from django_project.site import Site
 from hookrow import testing
@@ -124,6 +126,18 @@ class TestCheck:
             done, log = run("check"), run("log")
         assert (done.status, done.err, log.err.count("\n")) == (1, "", 1)
         assert "error    database    It cannot be reached" in done.out
+
+    def test_a_read_only_database(self, new_project: Callable[[str], str], run: Run) -> None:
+        """A server that accepts no changes is an error, although it can be read."""
+        url = new_project("postgres")
+        engines.run(
+            url, f"ALTER DATABASE {make_url(url).database} SET default_transaction_read_only = on"
+        )
+        with django_host.default(url):
+            done = run("check", "--json")
+        *_, tables, changes = map(json.loads, done.out.splitlines())
+        assert (done.status, tables["level"], changes["level"]) == (1, "ok", "error")
+        assert changes["text"].startswith("The database accepts no changes: ReadOnlySqlTransaction")
 
 
 @pytest.mark.usefixtures("sqlite_site")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import inspect, make_url
 
 import own_tables
 import wire
@@ -114,6 +114,33 @@ def test_new_file(empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Non
         run(empty_sqlite_url, "INSERT INTO hookrow_migrations (revision) VALUES ('9')")
         wire.eventually(lambda: server.get("/readyz").status == 503)
         assert server.get("/healthz").status == 200
+
+
+def read_only(url: str, *, on: bool) -> None:
+    """Make a PostgreSQL database read-only, or writable again, and end its other sessions."""
+    change = "SET default_transaction_read_only = on" if on else "RESET ALL"
+    run(
+        url,
+        "SET default_transaction_read_only = off",
+        f"ALTER DATABASE {make_url(url).database} {change}",
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+
+
+def test_a_server_starts_on_a_read_only_database(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not ready, and says so in its log, until the database accepts changes."""
+    world.fill(postgres_url)
+    read_only(postgres_url, on=True)
+    with serving(postgres_url) as server:
+        assert "Nothing can be recorded yet; responses are 503. The database acc" in caplog.text
+        answer = server.get("/readyz")
+        assert (answer.status, b"the server is read-only" in answer.body) == (503, True)
+        read_only(postgres_url, on=False)
+        wire.eventually(lambda: server.get("/readyz").body == b"ready\n")
+        wire.eventually(lambda: server.post().status == 200)
 
 
 def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:

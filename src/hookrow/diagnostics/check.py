@@ -13,8 +13,10 @@ from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES, check_retries, check_weaknesses
 from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, HookrowError
 from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
-from hookrow.stores import AccessDenied, Unavailable
+from hookrow.stores import AccessDenied, Conflict, Locked, SchemaChanged, StoreError, Unavailable
 from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.transaction import SQLTransaction
 from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.sql.verify import verify
 
@@ -76,7 +78,7 @@ def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) ->
 
 
 def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
-    """Check that the database responds, is migrated, and has the schema's tables and columns."""
+    """Check that the database responds, is migrated, and has tables that it lets hookrow change."""
     if missing := missing_file(database):
         yield CheckResult(Level.ERROR, "database", missing)
         return
@@ -91,14 +93,14 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         yield CheckResult(Level.ERROR, "database", f"{error}{remedy}")
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
-    tables = check_tables(database, schema)
+    tables = list(check_tables(database, schema))
     if needed := migrations.needed(schema):
-        by_the_host = not current and tables.level is Level.OK
+        by_the_host = not current and tables[0].level is Level.OK
         revision = _OWN_MIGRATIONS if by_the_host else _check_revision(schema, current, needed)
         yield revision
         if revision.level is Level.ERROR:
             return
-    yield tables
+    yield from tables
 
 
 _OWN_MIGRATIONS = CheckResult(
@@ -106,13 +108,46 @@ _OWN_MIGRATIONS = CheckResult(
 )
 
 
-def check_tables(database: Database, schema: Schema) -> CheckResult:
-    """Check that the database has the tables and columns, with suitable types."""
+def check_tables(database: Database, schema: Schema) -> Iterator[CheckResult]:
+    """Check that the tables and columns exist, with suitable types, and can be changed now."""
     try:
-        verify(database, schema)
+        queries = verify(database, schema)
     except HookrowError as error:
-        return CheckResult(Level.ERROR, "tables", str(error))
-    return CheckResult(Level.OK, "tables", "All tables and columns exist.")
+        yield CheckResult(Level.ERROR, "tables", str(error))
+        return
+    yield CheckResult(Level.OK, "tables", "All tables and columns exist.")
+    yield from _check_changes(database, queries)
+
+
+def _check_changes(database: Database, queries: Queries) -> Iterator[CheckResult]:
+    """Yield an error if the database rejects a change that selects no row; see `Store.probe`."""
+    try:
+        with database.session() as connection:
+            transaction = SQLTransaction(connection, queries, skip_locked=False)
+            transaction.probe()
+            transaction.end()
+    except StoreError as error:
+        yield CheckResult(
+            Level.ERROR,
+            "changes",
+            f"The database accepts no changes: {error}",
+            "Until it does, notifications get a 503.",
+            _remedy(error),
+        )
+
+
+def _remedy(error: StoreError) -> str:
+    """Return the remedy, unless the text of the error includes it, as that of SQLite's errors."""
+    if isinstance(error, Conflict | Locked):
+        return "Find the transaction that has locked the table or the file, and end it."
+    if isinstance(error, SchemaChanged):
+        return "Let the user SELECT and UPDATE the tables, and those behind views."
+    if "25006" in str(error):  # read_only_sql_transaction
+        return (
+            "Connect to the primary server: if the URL names several servers, hookrow chooses it. "
+            "If this is the primary, turn off default_transaction_read_only."
+        )
+    return ""
 
 
 def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str]) -> CheckResult:

@@ -116,9 +116,9 @@ def _check_project() -> Iterator[CheckResult]:
 def _check_database() -> Iterator[CheckResult]:
     """Check that the tables match the models; if they do, check them for weaknesses."""
     database, schema = store().database, store().mapping.schema
-    tables = check_tables(database, schema)
-    yield tables
-    if tables.level is Level.OK:
+    tables = list(check_tables(database, schema))
+    yield from tables
+    if all(each.level is Level.OK for each in tables):
         yield from check_working(database, schema, _SUBJECTS)
 
 

@@ -57,11 +57,12 @@ def _warn_of_password(password: str) -> None:
 def _prepare_database(database: Database, schema: Schema) -> None:
     """Create or upgrade hookrow's tables in an SQLite file; in other databases, only check them.
 
-    A database that cannot be reached causes only a warning, because it may start later.
+    A database that cannot be reached, or accepts no changes, causes only a warning, because this
+    may end.
     """
     upgradable = database.dialect.name == "sqlite" and schema.ours
     # Tables that the host's own migrations created have no errors, and are left unchanged.
-    if upgradable and any(_errors(database, schema)):
+    if upgradable and any(each.subject != "changes" for each in _errors(database, schema)):
         try:
             migrations.upgrade(database, schema)
         except Unavailable as error:
@@ -69,9 +70,9 @@ def _prepare_database(database: Database, schema: Schema) -> None:
                 raise
             log.warning(str(error))
     for result in _errors(database, schema):
-        if result.subject != "database":
+        if result.subject not in {"database", "changes"}:
             raise ConfigurationError(result.text)
-        log.warning(f"The database cannot be reached yet; responses are 503. {result.text}")
+        log.warning(f"Nothing can be recorded yet; responses are 503. {result.text}")
 
 
 def _errors(database: Database, schema: Schema) -> Iterator[CheckResult]:
