@@ -11,10 +11,15 @@ from threading import Event, Thread
 import pytest
 from traffic import Load
 
+import world
 from command import HOOKROW, Command
-from wire import eventually
+from wire import DELIVERY, ask, eventually, get, request
 
 pytestmark = pytest.mark.never_flaky
+
+FULL = 48 * 1024
+"""The largest size of a file in bytes: more than the spool needs, but less than the database, so
+that its write-ahead log can neither grow nor be emptied."""
 
 
 def test_the_host_writes_to_the_same_file(sqlite_url: str, tmp_path: Path) -> None:
@@ -67,6 +72,34 @@ def test_a_file_size_limit(sqlite_url: str, tmp_path: Path) -> None:
     assert load.statuses()[503] >= 200
 
 
+@pytest.mark.parametrize("has_spool", [False, True])
+def test_readiness_on_a_full_disk(sqlite_url: str, tmp_path: Path, *, has_spool: bool) -> None:
+    """The last notifications show a fault that no probe finds, until one is recorded."""
+    world.fill(sqlite_url)
+    spool = ["--spool", tmp_path / "spool"] if has_spool else []
+    unlimited = resource.RLIM_INFINITY
+    with Command(tmp_path).serving("--database-url", sqlite_url, *spool) as serving:
+
+        def post() -> int:
+            return ask(serving.port, request(DELIVERY)).status
+
+        def readiness() -> tuple[int, str]:
+            answer = get(serving.port, "/readyz")
+            return answer.status, answer.body.decode().partition(" 503: ")[0]
+
+        write_ahead_log = tmp_path / "hookrow.db-wal"
+        while write_ahead_log.stat().st_size < FULL:
+            assert post() == 200
+        resource.prlimit(serving.pid, resource.RLIMIT_FSIZE, (FULL, unlimited))
+        assert [post() for _ in range(3)] == [503] * 3
+        fault = "The last 3 notifications got a"
+        assert readiness()[1].startswith(f"{'attention' if has_spool else 'not ready'}: {fault}")
+        assert readiness()[0] == (200 if has_spool else 503)
+        resource.prlimit(serving.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+        eventually(lambda: post() == 200)
+        assert readiness() == (200, "ready\n")
+
+
 def test_a_read_only_file(sqlite_url: str, tmp_path: Path) -> None:
     """While the file is read-only, notifications get a 503 and are spooled."""
     load, spool, file = Load(sqlite_url, pause=0.02), tmp_path / "spool", tmp_path / "hookrow.db"
@@ -80,10 +113,13 @@ def test_a_read_only_file(sqlite_url: str, tmp_path: Path) -> None:
     with command.serving(*arguments) as serving:
         with load.on(serving.port):
             load.wait_for(200, 503)
+            ready = get(serving.port, "/readyz")
+            assert (ready.status, ready.body[:10]) == (200, b"attention:")
             for each in tmp_path.glob(
                 "hookrow.db*"
             ):  # also the files that SQLite creates next to it
                 each.chmod(0o600)
             load.wait_until_healthy()
+        eventually(lambda: get(serving.port, "/readyz").body == b"ready\n")
         load.check_recovery(spool)
     assert load.statuses()[503] >= 200

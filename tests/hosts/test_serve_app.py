@@ -19,7 +19,7 @@ from sqlalchemy import inspect, make_url
 import own_tables
 import wire
 import world
-from engines import opened, run
+from engines import database_user, opened, run
 from hookrow.server.app import Server
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.protocol import NotificationProtocol
@@ -131,16 +131,47 @@ def read_only(url: str, *, on: bool) -> None:
 def test_a_server_starts_on_a_read_only_database(
     postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is not ready, and says so in its log, until the database accepts changes."""
+    """It says in its log that it records nothing, until the database accepts changes."""
     world.fill(postgres_url)
     read_only(postgres_url, on=True)
     with serving(postgres_url) as server:
         assert "Nothing can be recorded yet; responses are 503. The database acc" in caplog.text
-        answer = server.get("/readyz")
-        assert (answer.status, b"the server is read-only" in answer.body) == (503, True)
         read_only(postgres_url, on=False)
-        wire.eventually(lambda: server.get("/readyz").body == b"ready\n")
         wire.eventually(lambda: server.post().status == 200)
+
+
+@pytest.mark.parametrize("has_spool", [False, True])
+def test_a_server_whose_database_becomes_read_only(
+    postgres_url: str, tmp_path: Path, *, has_spool: bool
+) -> None:
+    """It is not ready, or needs attention if a spool keeps notifications, until that ends."""
+    world.fill(postgres_url)
+    word = b"attention" if has_spool else b"not ready"
+    with serving(postgres_url, spool=str(tmp_path / "spool") if has_spool else None) as server:
+        assert server.get("/readyz").body == b"ready\n"
+        read_only(postgres_url, on=True)
+        wire.eventually(lambda: server.get("/readyz").body.startswith(word))
+        answer = server.get("/readyz")
+        assert answer.status == (200 if has_spool else 503)
+        assert b"the server is read-only" in answer.body
+        assert server.post().status == 503
+        read_only(postgres_url, on=False)
+        wire.eventually(lambda: server.post().status == 200)
+        wire.eventually(lambda: server.get("/readyz").body == b"ready\n")
+
+
+def test_a_revoked_privilege(postgres_url: str) -> None:
+    """The server is not ready until the privilege is granted again."""
+    grant = "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {}"
+    sequences = "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {}"
+    with database_user(postgres_url, grant, sequences) as url, serving(url) as server:
+        user = make_url(url).username
+        assert server.get("/readyz").body == b"ready\n"
+        run(postgres_url, f"REVOKE UPDATE ON hookrow_dispatches FROM {user}")
+        wire.eventually(lambda: server.get("/readyz").status == 503)
+        assert server.get("/readyz").body.startswith(b"not ready: permission denied for table ")
+        run(postgres_url, f"GRANT UPDATE ON hookrow_dispatches TO {user}")
+        wire.eventually(lambda: server.get("/readyz").body == b"ready\n")
 
 
 def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -277,7 +277,7 @@ def test_locked_rows_are_not_waited_for_longer_than_most_of_the_time(clock: Cloc
 def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "hookrow")
     rig = Rig(*[CONFLICT] * 5, log_fault=fault)
-    assert (rig("abc"), rig.spooled) == ("FFF", ["abc"])
+    assert (rig("abc"), rig.spooled) == ("LLL", ["abc"])
     [message] = caplog.messages
     assert message.startswith(f"The log cannot be written: {type(fault).__name__}")
 

@@ -82,9 +82,9 @@ def serve(
 ) -> None:
     """Receive notifications over HTTP until SIGTERM or Ctrl-C.
 
-    The server also responds at /healthz (the process is running) and /readyz (the database
-    responds and its tables are up to date). It creates and upgrades hookrow's tables in an SQLite
-    file; for PostgreSQL, run `hookrow db upgrade` first. On SIGHUP, it reloads the secret file.
+    The server also responds at /healthz (the process is running) and /readyz (a notification
+    would be recorded). It creates and upgrades hookrow's tables in an SQLite file; for PostgreSQL,
+    run `hookrow db upgrade` first. On SIGHUP, it reloads the secret file.
     """
     from hookrow.server import run
 

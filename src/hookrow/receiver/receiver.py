@@ -94,7 +94,7 @@ class Receiver:
         hooks = {kind: hook for kind, hook in given.items() if hook is not None}
         self._hooks = Hooks(hooks)
         self._observer = None if observer is None else Observers(observer)
-        opened = open_spool(spool, store)
+        self._spool = opened = open_spool(spool, store)
         needs_outcomes = hooks or type(self).on_outcome is not Receiver.on_outcome
         self._responder = Responder(
             store,
@@ -106,6 +106,8 @@ class Receiver:
             observer=self._observer,
             on_outcome=self.on_outcome if needs_outcomes else None,
         )
+        self.results = self._responder.results
+        """Whether the database kept the last notifications, for `hookrow serve`."""
         self._writers = self._responder.create_writers(group, backlog)
         self._parked = self._hourly = None
         if store.log is not None:
@@ -195,6 +197,10 @@ class Receiver:
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
             log.error("Returned 503: %s", describe_bug(error))
             return combine([*map(unavailable, arrivals)])
+
+    def can_spool(self) -> bool:
+        """Return whether there is a spool, and the last write to it, if any, succeeded."""
+        return self._spool is not None and self._spool.accepts
 
     def start(self) -> None:
         """Start the periodic tasks, such as the sweep. The first queued request also does this."""

@@ -266,6 +266,8 @@ class GroupRecorder:
         self._attempts = Attempts(store, bodies, clock, ended)
         self._paused_until = 0.0
         self._down_since: float | None = None
+        self.reason = ""
+        """Why arrivals were not recorded the last time, without personal data."""
 
     def __call__(
         self, arrivals: Sequence[Arrival], *, skip_locked: bool = False
@@ -313,7 +315,7 @@ class GroupRecorder:
     ) -> list[Outcome | None]:
         """Record a group; `again` is whether the store has just failed on it as if unavailable."""
         now = monotonic()
-        if now < self._paused_until or now > until:
+        if now < self._paused_until or self._is_late(until):
             return [*self._unavailable(arrivals)]
         try:
             outcomes = self._attempts.retry_on_conflict(
@@ -324,7 +326,7 @@ class GroupRecorder:
         except Rejected as error:
             if len(arrivals) > 1:
                 return self._record_singly(arrivals, until, skip_locked=skip_locked)
-            _log_rejected(arrivals[0], error)
+            self._log_rejected(arrivals[0], error)
         except StoreError as error:
             if not again and monotonic() <= until and is_reachable(self._store):
                 # The session may have been lost, or one of the arrivals is the cause.
@@ -341,11 +343,17 @@ class GroupRecorder:
             return outcomes
         return [*self._failed(arrivals, until)]
 
+    def _is_late(self, until: float) -> bool:
+        if monotonic() <= until:
+            return False
+        self.reason = f"Not recorded within {self._seconds:g} s."
+        return True
+
     def _after_outage(
         self, arrivals: Sequence[Arrival], until: float, error: StoreError
     ) -> list[Outcome | None]:
         if monotonic() <= until and is_reachable(self._store):
-            _log_rejected(arrivals[0], error)
+            self._log_rejected(arrivals[0], error)
         else:
             self._pause(arrivals, str(error))
         return [*self._unavailable(arrivals)]
@@ -368,8 +376,9 @@ class GroupRecorder:
             return keep_failed(self._store, arrivals, bodies=self._bodies, clock=self._clock)
         except Exception as error:  # noqa: BLE001 - the spool can still keep them
             log.error("The log cannot be written: %s: %s", type(error).__name__, error)
-            self._spool(arrivals)
-            return fail(arrivals)
+            public = error if isinstance(error, StoreError) else type(error).__name__
+            self.reason = f"The log cannot be written: {public}"
+            return self._unavailable(arrivals)
 
     def _unavailable(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         self._spool(arrivals)
@@ -383,6 +392,7 @@ class GroupRecorder:
         self._log_failure(logging.ERROR, arrivals, why)
 
     def _log_failure(self, level: int, arrivals: Sequence[Arrival], why: str) -> None:
+        self.reason = why.partition(" at\n")[0]  # without the traceback of a bug
         requests = request_ids(arrivals)
         named = f" (requests {', '.join(requests)})" if requests else ""
         log.log(
@@ -394,15 +404,15 @@ class GroupRecorder:
             extra={"request_ids": requests},
         )
 
-
-def _log_rejected(arrival: Arrival, error: StoreError) -> None:
-    # Without a traceback, which may quote the row.
-    log.error(
-        "The database rejected %s: %s",
-        describe_arrival(arrival),
-        error,
-        extra={"request_id": arrival.request_id},
-    )
+    def _log_rejected(self, arrival: Arrival, error: StoreError) -> None:
+        self.reason = str(error)
+        # Without a traceback, which may quote the row.
+        log.error(
+            "The database rejected %s: %s",
+            describe_arrival(arrival),
+            error,
+            extra={"request_id": arrival.request_id},
+        )
 
 
 def _log_entries(

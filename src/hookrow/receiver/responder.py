@@ -22,6 +22,7 @@ from hookrow.receiver.batch import BatchWriter
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.locked import LockedRows
 from hookrow.receiver.recorder import WAITING, GroupRecorder
+from hookrow.receiver.results import RecentResults
 from hookrow.stores import Store
 
 U = TypeVar("U", bound="Outcome | None")
@@ -82,6 +83,8 @@ class Responder:
         self._observer = observer
         self._on_outcome = on_outcome
         self._parks = store.log is not None and keep_bodies
+        self.results = RecentResults(has_log=store.log is not None)
+        """Whether the last notifications were kept."""
         self._recorder = GroupRecorder(
             store,
             bodies=keep_bodies,
@@ -142,18 +145,23 @@ class Responder:
         record: Callable[[Sequence[Arrival]], Sequence[Outcome | None]],
         arrivals: Sequence[Arrival],
     ) -> list[Response | None]:
+        paused = self._recorder.is_paused
         if self._observer is None and not log.isEnabledFor(logging.DEBUG):
             outcomes = record(arrivals)
         else:
             outcomes = self._observed(record, arrivals)
         ends = [outcome for outcome in outcomes if outcome is not None]
-        if len(ends) == len(outcomes):
+        ended = arrivals
+        if len(ends) < len(outcomes):
+            ended = [
+                arrival
+                for arrival, outcome in zip(arrivals, outcomes, strict=True)
+                if outcome is not None
+            ]
+        if not paused:  # otherwise, nothing was attempted, because a probe failed a moment ago
+            self.results.add(ended, ends, self._recorder.reason)
+        if ended is arrivals:
             return [*self._end(arrivals, ends)]
-        ended = [
-            arrival
-            for arrival, outcome in zip(arrivals, outcomes, strict=True)
-            if outcome is not None
-        ]
         responses = iter(self._end(ended, ends))
         return [None if outcome is None else next(responses) for outcome in outcomes]
 
@@ -243,6 +251,7 @@ class Responder:
         """Report a response that is sent at the deadline, before the outcome is known."""
         if self._observer is not None:
             self._observer.late()
+        self.results.add_late(arrival, f"Not recorded within {self._deadline:g} s.")
         log.warning(
             "Not recorded within %s s; returned %d (request %s).",
             self._deadline,

@@ -119,11 +119,14 @@ class Spool:
         self._mapping = mapping
         absolute = Path(path).absolute()  # the process may change its directory
         self._file = SpoolFile(absolute, limit=limit)
+        self.accepts = True
+        """Whether the last write in this process, when it was created or by `put`, succeeded."""
         try:
             self._file.create()
         except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: NUL in the path
             if is_full(error):
                 log.error("The spool %s cannot be used until its disk has room.", absolute)
+                self.accepts = False
                 return
             raise ConfigurationError(
                 f"The spool {absolute} cannot be written: {error}. "
@@ -140,12 +143,14 @@ class Spool:
 
         try:
             self._file.transact(insert, grows=True)
+            self.accepts = True
         except SPOOL_ERRORS as error:
             if is_full(error) and len(arrivals) > 1:  # some may fit
                 half = len(arrivals) // 2
                 self.put(arrivals[:half])
                 self.put(arrivals[half:])
                 return
+            self.accepts = False
             log.error(
                 "Not spooled, so only the provider can send them again: %d. %s",
                 len(arrivals),

@@ -63,8 +63,7 @@ class Server:
         self._settings = settings
         self._provider = Postmark(*settings.accepted())
         self._store = store = SQLStore(settings.database_url, settings.schema)
-        self._readiness = Readiness(partial(check_database, store.database, settings.schema))
-        self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(self._readiness)}
+        self._pages = {"/healthz": ASGI(Liveness())}
         summary = MinuteSummary()
         self.receiver = Receiver(
             self._provider,
@@ -77,6 +76,12 @@ class Server:
             keep_bodies=settings.bodies,
             observer=Observers(summary, self._metrics()) if settings.metrics else summary,
         )
+        self._readiness = Readiness(
+            partial(check_database, store.database, settings.schema),
+            self.receiver.results,
+            can_spool=self.receiver.can_spool,
+        )
+        self._pages["/readyz"] = ASGI(self._readiness)
         self._tasks = [
             PeriodicTask(self._log_secret_use, seconds=HOUR, name="count of secrets"),
             PeriodicTask(summary.log_counts, seconds=MINUTE, name="summary", later=True),

@@ -1,4 +1,7 @@
-"""Health checks: /healthz shows whether the process responds, /readyz whether it can record."""
+"""Health checks: /healthz shows whether the process responds, /readyz whether it records.
+
+`diagnostics.diagnosis` recognizes the texts of /readyz.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from time import monotonic
 
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.http import Handler, Request, RequestHead, Response, plain
+from hookrow.receiver.results import RecentResults
 
 VALID_FOR = 1.0
 """In seconds; how long the result of a check is valid."""
@@ -19,7 +23,7 @@ DEADLINE = 4.0
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")
-_SILENT = plain(503, "The database does not respond.\n")
+_SILENT = "The database does not respond."
 
 
 class Liveness(Handler):
@@ -35,21 +39,33 @@ class Liveness(Handler):
 
 
 class Readiness(Handler):
-    """A handler that responds with 200, or with 503 and the first error of `check`.
+    """A handler that responds with 200 and "ready" if a notification would be recorded.
+
+    Otherwise, the response is a 503 with the first error of `check` or, if it has none, the fault
+    that the `results` of the last notifications show. While `can_spool` returns True, because
+    notifications are kept in a spool, the response is a 200 that begins with "attention".
 
     Requests are not authenticated; to keep them from overloading the database, only one check runs
     at a time, and its result is valid for a second.
     """
 
     def __init__(
-        self, check: Callable[[], Iterable[CheckResult]], *, deadline: float = DEADLINE
+        self,
+        check: Callable[[], Iterable[CheckResult]],
+        results: RecentResults,
+        *,
+        can_spool: Callable[[], bool] = lambda: False,
+        deadline: float = DEADLINE,
     ) -> None:
         self._check = check
+        self._results = results
+        self._can_spool = can_spool
         self._deadline = deadline
         self._thread = ThreadPoolExecutor(1, "hookrow-readiness")
         self._lock = Lock()
-        self._response: Future[Response] | None = None
+        self._checked: Future[str | None] | None = None
         self._expires = 0.0
+        self._was_sound = True
 
     def admit(self, head: RequestHead) -> Response | None:
         """Admit every request."""
@@ -57,26 +73,45 @@ class Readiness(Handler):
     def __call__(self, request: Request) -> Response:
         """Respond with the last result while it is valid, otherwise with that of a new check."""
         del request
-        try:
-            with self._lock:
-                if self._response is None or self._has_expired(self._response):
-                    self._response = self._thread.submit(self._respond)
-                response = self._response
-            return response.result(self._deadline)
-        except (TimeoutError, RuntimeError):  # RuntimeError: no thread can be started
-            return _SILENT
+        fault = self._last_fault() or self._results.fault()
+        if fault is None:
+            return _READY
+        if self._can_spool():
+            return plain(200, f"attention: {fault}\n")
+        return plain(503, f"not ready: {fault}\n")
 
     def close(self) -> None:
         """Stop the thread after the check in progress."""
         self._thread.shutdown(wait=False)
 
-    def _has_expired(self, response: Future[Response]) -> bool:
-        return response.done() and monotonic() >= self._expires
+    def _last_fault(self) -> str | None:
+        """Return the result of the last check while it is valid, otherwise that of a new one."""
+        try:
+            with self._lock:
+                if self._checked is None or self._has_expired(self._checked):
+                    self._checked = self._thread.submit(self._find_fault)
+                checked = self._checked
+            return checked.result(self._deadline)
+        except (TimeoutError, RuntimeError):  # RuntimeError: no thread can be started
+            return _SILENT
 
-    def _respond(self) -> Response:
+    def _has_expired(self, checked: Future[str | None]) -> bool:
+        return checked.done() and monotonic() >= self._expires
+
+    def _find_fault(self) -> str | None:
+        """Run the check; return its first error, or None.
+
+        When a fault that the check has detected is over, it was probably the cause of the last
+        results: the server must not wait for a notification in order to be ready.
+        """
+        began = monotonic()
         try:
             fault = next((each.text for each in self._check() if each.level is Level.ERROR), None)
         except Exception as error:  # noqa: BLE001 - no error makes the server ready
             fault = f"The check of the database failed: {type(error).__name__}."
-        self._expires = monotonic() + VALID_FOR
-        return plain(503, f"{fault}\n") if fault else _READY
+        now = monotonic()
+        is_sound = fault is None and now < began + self._deadline
+        if is_sound and not self._was_sound:
+            self._results.forget()
+        self._was_sound, self._expires = is_sound, now + VALID_FOR
+        return fault
