@@ -13,7 +13,7 @@ from traffic import Load
 
 import world
 from command import HOOKROW, Command
-from wire import DELIVERY, ask, eventually, get, request
+from wire import DELIVERY, ENDPOINT, SECRET, ask, eventually, get, request
 
 pytestmark = pytest.mark.never_flaky
 
@@ -74,11 +74,14 @@ def test_a_file_size_limit(sqlite_url: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has_spool", [False, True])
 def test_readiness_on_a_full_disk(sqlite_url: str, tmp_path: Path, *, has_spool: bool) -> None:
-    """The last notifications show a fault that no probe finds, until one is recorded."""
+    """The last notifications show a fault that no probe finds, until one is recorded.
+
+    Both /readyz and `hookrow check URL`, whose own requests write nothing, report it.
+    """
     world.fill(sqlite_url)
     spool = ["--spool", tmp_path / "spool"] if has_spool else []
-    unlimited = resource.RLIM_INFINITY
-    with Command(tmp_path).serving("--database-url", sqlite_url, *spool) as serving:
+    unlimited, command = resource.RLIM_INFINITY, Command(tmp_path)
+    with command.serving("--database-url", sqlite_url, *spool) as serving:
 
         def post() -> int:
             return ask(serving.port, request(DELIVERY)).status
@@ -95,6 +98,10 @@ def test_readiness_on_a_full_disk(sqlite_url: str, tmp_path: Path, *, has_spool:
         fault = "The last 3 notifications got a"
         assert readiness()[1].startswith(f"{'attention' if has_spool else 'not ready'}: {fault}")
         assert readiness()[0] == (200 if has_spool else 503)
+        url = f"http://127.0.0.1:{serving.port}{ENDPOINT}"
+        checked = command.call("check", url, HOOKROW_SECRET=SECRET)
+        assert f"/readyz says: {readiness()[1]}" in checked.stdout
+        assert checked.returncode == (0 if has_spool else 1)
         resource.prlimit(serving.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
         eventually(lambda: post() == 200)
         assert readiness() == (200, "ready\n")
@@ -115,6 +122,8 @@ def test_a_read_only_file(sqlite_url: str, tmp_path: Path) -> None:
             load.wait_for(200, 503)
             ready = get(serving.port, "/readyz")
             assert (ready.status, ready.body[:10]) == (200, b"attention:")
+            checked = command.run("check", "--database-url", sqlite_url, HOOKROW_SECRET=SECRET)
+            assert (checked.returncode, "cannot be written" in checked.stdout) == (1, True)
             for each in tmp_path.glob(
                 "hookrow.db*"
             ):  # also the files that SQLite creates next to it

@@ -29,7 +29,7 @@ from hookrow.stores.memory_log import MemoryLog
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from nginx import installed
-from wire import AT, ENDPOINT, SECRET, free_port
+from wire import AT, ENDPOINT, PATIENCE, SECRET, free_port
 
 PATH = f"/mail{ENDPOINT}"
 UNAUTHENTIC, UNKNOWN = "Cannot verify webhook", "Engine::Subscriber not found"
@@ -63,10 +63,15 @@ class Site:
             observer=Metrics(self.registry),
         )
         self.responses: dict[Sent, WSGIApplication] = {}
+        self.readiness: WSGIApplication = Response("Not Found", 404)
         self.probes: list[Sent] = []
         self.size = 0
 
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/readyz":
+            assert environ["REQUEST_METHOD"] == "GET"
+            assert "HTTP_X_PROVIDER_SECRET" not in environ
+            return self.readiness(environ, start)
         secret = environ.get("HTTP_X_PROVIDER_SECRET")
         self.probes.append({None: NONE, SECRET: CONFIGURED}.get(secret, WRONG))
         self.size = int(environ["CONTENT_LENGTH"])
@@ -166,6 +171,63 @@ def test_each_diagnosis_is_given_for_a_reply() -> None:
     results = [diagnose(reply) for reply, _ in REPLIES]
     given = {(each.subject, each.remedy, each.level) for each in results}
     assert given == {(each.subject, each.remedy, each.level) for each in DIAGNOSES}
+
+
+# -- the readiness of the server -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "level", "words"),
+    [
+        (200, "ready\n", Level.OK, "The server is ready: a notification would be recorded."),
+        (200, "attention: It is full.\n", Level.WARNING, "/readyz says: attention: It is full."),
+        (503, "not ready: It\x1b[2J is.\n", Level.ERROR, r"says: not ready: It\x1b[2J is."),
+        # Servers other than hookrow's own.
+        (200, "ready for you", None, ""),
+        (200, "not ready: x", None, ""),
+        (503, "ready\n", None, ""),
+        (503, "attention: x", None, ""),
+        (302, "", None, ""),
+    ],
+)
+def test_readiness(
+    site: Site, url: str, status: int, text: str, level: Level | None, words: str
+) -> None:
+    """The last result is what the server says about itself, without the webhook's path or query."""
+    site.readiness = Response(text, status)
+    *results, last = check_url(f"{url}{PATH}?a=b", SECRET)
+    if level is None:
+        assert last.subject == "secret"
+        return
+    assert {each.level for each in results} == {Level.OK}
+    assert (last.level, last.subject) == (level, "readiness")
+    assert words in last.text
+
+
+def test_the_reason_why_the_database_cannot_be_used(site: Site, url: str) -> None:
+    """The server's reason follows the response of the webhook."""
+    site.responses[CONFIGURED] = Response("Try again later", 503)
+    site.readiness = Response("not ready: The disk is full.\n", 503)
+    *_, error, reason = check_url(url + PATH, SECRET)
+    assert (error.level, error.subject) == (Level.ERROR, "database")
+    assert reason.text == "/readyz says: not ready: The disk is full."
+
+
+def test_a_server_whose_readiness_never_ends(
+    site: Site, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not hookrow's own, and delays the command only for a moment."""
+    monkeypatch.setattr("hookrow.diagnostics.probe.READINESS_TIMEOUT", 0.1)
+    done = Event()
+
+    def wait(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        done.wait(PATIENCE)
+        return Response("ready")(environ, start)
+
+    site.readiness = wait
+    assert faults(url + PATH) == []
+    assert not done.is_set()
+    done.set()
 
 
 # -- the URL and the connection --------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import werkzeug.test
 from django.test import Client, override_settings
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import django_host  # noqa: F401 - configures Django
 from command import Command
@@ -52,7 +53,8 @@ class TestCheck:
     def test_the_session_prints_the_documented_output(self, tmp_path: Path) -> None:
         [session] = read_blocks("docs/reference/check.md", "console")
         receiver = Receiver(Postmark(SECRET), MemoryStore(), mount_path="/mail")
-        with closing(receiver), loopback(WSGI(receiver)) as port:
+        served = DispatcherMiddleware(WSGI(receiver), {"/readyz": werkzeug.Response("ready\n")})
+        with closing(receiver), loopback(served) as port:
             serve, *checks = read_commands(session.replace("8000", str(port)))
             assert serve == ("hookrow serve --mount-path /mail &", "")
             for line, expected in checks:

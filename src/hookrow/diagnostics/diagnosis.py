@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -59,6 +60,8 @@ _FORWARD = (
     "(Starlette: await request.body(); Flask: request.get_data(); Django: request.body). "
     "Configure the proxy to forward bodies up to 1 MiB unchanged."
 )
+
+_RUN_CHECK = "Check hookrow's log, and run `hookrow check` without a URL on the server."
 
 # The first diagnosis that applies is used.
 DIAGNOSES = (
@@ -154,7 +157,7 @@ DIAGNOSES = (
         "database",
         rf"503 \w+ {Refusal.UNAVAILABLE.text}\Z",
         "hookrow cannot use its database; the provider will retry the notification.",
-        "Check hookrow's log, and run `hookrow check` without a URL on the server.",
+        _RUN_CHECK,
     ),
     Diagnosis(
         "response",
@@ -216,6 +219,37 @@ def diagnose(reply: Reply) -> CheckResult:
     return CheckResult(cause.level, cause.subject, text, meaning, cause.remedy)
 
 
-def _start(text: str) -> str:
+READINESS: Mapping[tuple[int, str], CheckResult] = {
+    (200, "ready"): CheckResult(
+        Level.OK, "readiness", "The server is ready: a notification would be recorded."
+    ),
+    (200, "attention: "): CheckResult(
+        Level.WARNING,
+        "readiness",
+        "/readyz says: {text}",
+        "Notifications get a 503, and are kept in the spool until they can be recorded.",
+        _RUN_CHECK,
+    ),
+    (503, "not ready: "): CheckResult(
+        Level.ERROR,
+        "readiness",
+        "/readyz says: {text}",
+        "Notifications get a 503, and only the provider can send them again.",
+        _RUN_CHECK,
+    ),
+}
+"""The results by the status of /readyz and the beginning of its text; see `server.health`."""
+
+
+def diagnose_readiness(reply: Reply) -> CheckResult | None:
+    """Return the result for a response of /readyz, or None if the response is not hookrow's."""
+    for (status, beginning), result in READINESS.items():
+        is_whole = result.level is not Level.OK or reply.text.strip() == beginning
+        if reply.status == status and reply.text.startswith(beginning) and is_whole:
+            return replace(result, text=result.text.format(text=_start(reply.text, 500)))
+    return None
+
+
+def _start(text: str, length: int = 150) -> str:
     """Return the beginning of a server's text, in one line and without terminal escapes."""
-    return printable(" ".join(text.split())[:150])
+    return printable(" ".join(text.split())[:length])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -18,18 +18,23 @@ from queue import Empty, SimpleQueue
 from secrets import token_urlsafe
 from string import punctuation
 from threading import Thread
+from typing import NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from hookrow.core.notification import Refusal
 from hookrow.core.rules import PROBE
 from hookrow.diagnostics import CheckResult, Level
-from hookrow.diagnostics.diagnosis import Reply, Sent, diagnose
+from hookrow.diagnostics.diagnosis import Reply, Sent, diagnose, diagnose_readiness
 from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER
 from hookrow.providers.postmark import Postmark
 
 TIMEOUT = 30.0
 """In seconds, for each response; the provider does not publish its own timeout."""
+
+READINESS_TIMEOUT = 10.0
+"""In seconds, for the response of /readyz; hookrow responds sooner, even if its database does not.
+"""
 
 LARGE = 64 * 1024
 """In bytes; most notifications are smaller. The rest of a longer response is not read."""
@@ -43,17 +48,24 @@ BODY = json.dumps(
 def check_url(url: str, secret: str | None, *, timeout: float = TIMEOUT) -> Iterator[CheckResult]:
     """Check a webhook with the provider's URL and secret; an error ends the checks.
 
-    If the secret is None, everything else is checked. `timeout` is in seconds, for each response.
-    Raises `ConfigurationError` if the URL or the secret is not valid.
+    If the secret is None, everything else is checked. The last result, or the reason if hookrow
+    cannot use its database, is what `hookrow serve` says at /readyz; any other server is ignored
+    there. `timeout` is in seconds, for each response. Raises `ConfigurationError` if the URL or the
+    secret is not valid.
     """
     target = parse_url(url)
     if secret is not None:
         Postmark(secret)
     send = partial(_send, target, secret=secret, timeout=timeout)
+    error = None
     for result in _check(target, secret, send):
         yield result
         if result.level is Level.ERROR:
-            return
+            error = result.subject
+            break
+    if error in {None, "database"}:
+        ready = diagnose_readiness(_ask_readiness(target, min(timeout, READINESS_TIMEOUT)))
+        yield from [ready] if ready else []
 
 
 def accepts(url: str, secret: str) -> bool | None:
@@ -120,30 +132,50 @@ def _are_public(addresses: Sequence[str]) -> bool:
     return any(ip_address(each).is_global for each in addresses)
 
 
+class _Message(NamedTuple):
+    """The parts of a request without its URL."""
+
+    method: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
 def _send(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
-    """Send a probe on a new connection; wait at most `timeout` seconds for the reply."""
+    """Send a probe. Only `Sent.CONFIGURED` sends the secret."""
+    headers = {"Content-Type": "application/json", "User-Agent": PROBE_AGENT.decode()}
+    if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
+        headers[SECRET_HEADER] = value
+    body = BODY.ljust(LARGE) if sent is Sent.CONFIGURED else BODY
+    return _exchange(url, sent, _Message("POST", headers, body), timeout)
+
+
+def _ask_readiness(url: SplitResult, timeout: float) -> Reply:
+    """Request /readyz of the server, which is at the root, whatever the path of the webhook."""
+    message = _Message("GET", {"User-Agent": PROBE_AGENT.decode()})
+    return _exchange(url._replace(path="/readyz", query=""), Sent.NONE, message, timeout)
+
+
+def _exchange(url: SplitResult, sent: Sent, message: _Message, timeout: float) -> Reply:
+    """Send a request on a new connection; wait at most `timeout` seconds for the reply."""
     replies: SimpleQueue[Reply] = SimpleQueue()
     # In a thread, because the timeout of a socket limits each read, but not all of them together.
-    Thread(target=lambda: replies.put(_post(url, sent, secret, timeout)), daemon=True).start()
+    Thread(target=lambda: replies.put(_request(url, sent, message, timeout)), daemon=True).start()
     try:
         return replies.get(timeout=timeout)
     except Empty:
         return Reply(url.geturl(), sent, 0, f"no complete response within {timeout:g} s")
 
 
-def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
-    """Send a request without following redirects. Only `Sent.CONFIGURED` sends the secret."""
-    headers = {"Content-Type": "application/json", "User-Agent": PROBE_AGENT.decode()}
-    if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
-        headers[SECRET_HEADER] = value
-    body = BODY.ljust(LARGE) if sent is Sent.CONFIGURED else BODY
+def _request(url: SplitResult, sent: Sent, message: _Message, timeout: float) -> Reply:
+    """Send a request without following redirects; return the reply."""
+    method, headers, body = message
     with closing(_connection(url, timeout)) as connection:
         try:
             connection.connect()
             connection.sock.settimeout(2 * timeout)  # so that this thread ends, too
             # A server that rejects the head may close the connection before it reads the body.
             with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
-                connection.request("POST", urlunsplit(("", "", *url[2:])), body, headers)
+                connection.request(method, urlunsplit(("", "", *url[2:])), body, headers)
             response = connection.getresponse()
             text = response.read(LARGE).decode(errors="replace")
             header = response.getheader("WWW-Authenticate") or response.getheader("Location") or ""
