@@ -427,6 +427,30 @@ class TestIndexes:
         follow("indexes", empty_postgres_url, schema)
 
 
+@pytest.mark.parametrize(
+    ("file", "variables", "words"),
+    [
+        ("", {}, None),
+        ("sweep = false", {}, "turn on the sweep: `sweep = true`"),
+        ("", {"HOOKROW_SWEEP": "0"}, "Unless another process sweeps this log"),
+        ("sweep = false", {"HOOKROW_SWEEP": "1"}, None),
+        ("keep_bodies = 'none'", {}, "The log keeps no bodies"),
+        ("[tables]\nlog = false", {}, "Without a log, one that arrives before its rows"),
+    ],
+)
+def test_sweep(command: Command, file: str, variables: dict[str, str], words: str | None) -> None:
+    """Unless `hookrow serve` would retry parked notifications, the line to write is printed."""
+    (command.folder / "hookrow.toml").write_text(file)
+    command.call("db", "upgrade")
+    done = command.call("check", "--json", HOOKROW_SECRET=SECRET, **variables)
+    found = [each for each in map(json.loads, done.stdout.splitlines()) if "setting" not in each]
+    warned = [each for each in found if each["level"] == "warning"]
+    assert (done.returncode, [each["subject"] for each in warned]) == (0, ["sweep"] * bool(words))
+    for each in warned:
+        assert (words or "") in f"{each['text']} {each['remedy']}"
+        assert each["remedy"]
+
+
 def test_command(command: Command) -> None:
     """A line, or an object, for each result; a warning leaves the status at 0, an error is 1."""
     command.call("db", "upgrade")

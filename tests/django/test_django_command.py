@@ -103,6 +103,7 @@ def test_errors(typed: str, settings: dict[str, object], status: int, error: str
 
 class TestCheck:
     @pytest.mark.usefixtures("any_site")
+    @override_settings(HOOKROW={"SECRET": SECRET, "SWEEP": True})
     def test_a_correct_project(self, run: Run) -> None:
         assert run("check") == Done(
             0,
@@ -113,9 +114,17 @@ class TestCheck:
             "ok       retries     0 notifications in the log will be retried.\n",
         )
 
+    @pytest.mark.usefixtures("sqlite_site")
+    def test_deployment(self, run: Run) -> None:
+        """A project that retries nothing is warned, unless it has silenced the warning."""
+        assert run("check").out.startswith("warning  hookrow.W004 Since August 2026, Postmark does")
+        with override_settings(SILENCED_SYSTEM_CHECKS=["hookrow.W004"]):
+            assert run("check").out.startswith("ok       settings    Every system check of hookrow")
+
     def test_faults(self, empty_sqlite_url: str, run: Run) -> None:
         """Each result states what to do; an error results in exit status 1, without a traceback."""
-        with django_host.default(empty_sqlite_url), override_settings(HOOKROW={"SECRET": "short"}):
+        hookrow = {"SECRET": "short", "SWEEP": True}
+        with django_host.default(empty_sqlite_url), override_settings(HOOKROW=hookrow):
             done, log = run("check", "--json"), run("log")
         secret, migrations = map(json.loads, done.out.splitlines())
         assert (secret["level"], secret["subject"]) == ("warning", "hookrow.W001")

@@ -334,6 +334,28 @@ def test_warnings() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("hookrow", "words"),
+    [
+        ({"SWEEP": True}, None),
+        ({}, "No sweep is on"),
+        ({"KEEP_BODIES": False}, "The log keeps no bodies"),
+        ({"LOG": False}, "Without a log"),
+        ({"TABLES": 7}, None),  # reported by the other checks
+    ],
+)
+def test_a_deployment_that_retries_nothing(hookrow: dict[str, Any], words: str | None) -> None:
+    """Only `check --deploy` reports it, because the sweep may run in another process."""
+    with override_settings(HOOKROW={"SECRET": SECRET, **hookrow}):
+        usual = run_checks(tags=["hookrow"])
+        found = run_checks(tags=["hookrow"], include_deployment_checks=True)
+    added = [each for each in found if each not in usual]
+    assert [each.id for each in added] == ["hookrow.W004"] * bool(words)
+    for each in added:
+        assert (words or "") in each.msg
+        assert each.hint
+
+
 def test_a_check_creates_nothing(tmp_path: Path) -> None:
     """The checks create no spool and start no thread."""
     threads = active_count()

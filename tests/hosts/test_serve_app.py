@@ -20,6 +20,7 @@ import own_tables
 import wire
 import world
 from engines import database_user, opened, run
+from hookrow import Schema
 from hookrow.server.app import Server
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.protocol import NotificationProtocol
@@ -245,14 +246,22 @@ def park(url: str) -> None:
     run(url, "UPDATE hookrow_notifications SET retry_at = '2000-01-01 00:00:00.000000'")
 
 
-def test_sweep(sqlite_url: str) -> None:
-    """The sweep records a notification that arrived before its dispatch, unless it is disabled."""
+def test_sweep(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The sweep records a notification that arrived before its dispatch, unless it is disabled.
+
+    The log then says so, except to a host that has also disabled the log.
+    """
     park(sqlite_url)
+    with serving(sqlite_url, sweep=False, schema=Schema(log=None)):
+        assert "August 2026" not in caplog.text
     with serving(sqlite_url, sweep=False) as server:
         assert server.post().status == 200
+        assert "turn on the sweep: `sweep = true`" in caplog.text
     assert times(sqlite_url) == [AT, None]
+    caplog.clear()
     with serving(sqlite_url):
         wire.eventually(lambda: times(sqlite_url) == [AT, AT])
+        assert "August 2026" not in caplog.text
 
 
 def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -59,4 +59,5 @@ INSTALLED_APPS += [
 HOOKROW = {
     "SECRET": os.environ.get("HOOKROW_SECRET"),
     "PREVIOUS_SECRET": os.environ.get("HOOKROW_PREVIOUS_SECRET"),
+    "SWEEP": True,  # retries notifications that arrive before their dispatch is committed
 }

@@ -18,10 +18,11 @@ from hookrow.cli.options import (
     SECRET_FILE,
 )
 from hookrow.cli.serve import serve
-from hookrow.cli.settings import choose_secrets, settings_sources
+from hookrow.cli.settings import choose_secrets, settings_of, settings_sources
 from hookrow.core.schema import Schema
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.errors import ConfigurationError
+from hookrow.providers.postmark import Postmark
 from hookrow.server.settings import Settings, read_secrets
 
 
@@ -60,17 +61,23 @@ def check(
     secrets, file = choose_secrets(
         context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
     )
+    of_server = settings_of(context, serve)
     settings = Settings(
         secrets=secrets,
         secret_file=file,
         database_url=database_url,
         schema=context.obj.schema,
+        sweep=of_server["sweep"] is not False,
+        keep_bodies=of_server["keep_bodies"],
     )
     sources = settings_sources(context, serve, settings.schema)
     if url is None:
         results = chain(
             [check.check_secrets(settings.accepted, settings.secret_file)],
             check.check_database_url(settings.database_url, settings.schema),
+            check.check_sweep(
+                log=settings.schema.log is not None, bodies=settings.bodies, sweep=settings.sweep
+            ),
             (each for each in sources if as_json or each.source != "default"),
         )
     else:
@@ -100,6 +107,10 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
         if secrets:
             yield check.check_secrets(lambda: secrets)
         yield from check.check_rows(app.store.database, app.schema)
+        if receiver is not None and receiver.provider.name == Postmark.name:
+            yield from check.check_sweep(
+                log=app.schema.log is not None, bodies=receiver.keep_bodies, sweep=receiver.sweep
+            )
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "app", str(error))
 

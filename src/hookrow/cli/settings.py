@@ -97,14 +97,26 @@ def settings_sources(
     """
     root = context.find_root()
     file = str(root.params.get("config") or DEFAULT_FILE)
-    # Resilient parsing reports no error; it keeps the source of a value that is rejected.
-    others = command.make_context(command.name, [], parent=root, resilient_parsing=True)
+    others = _resilient(root, command)
     for option in (*root.command.params, *command.params):
         if option.name and option.envvar:
             owner = next(each for each in (root, context, others) if option.name in each.params)
             yield _setting_source(owner, option, option.name, file)
     if schema != Schema():
         yield _describe("tables", "set", "file", file)
+
+
+def settings_of(context: click.Context, command: click.Command) -> Mapping[str, Any]:
+    """Return the settings of a command by name; one that the command would reject is None."""
+    return _resilient(context.find_root(), command).params
+
+
+def _resilient(root: click.Context, command: click.Command) -> click.Context:
+    """Return the context of another command without arguments.
+
+    Resilient parsing reports no error; it keeps the source of a value that is rejected.
+    """
+    return command.make_context(command.name, [], parent=root, resilient_parsing=True)
 
 
 def _setting_source(

@@ -77,6 +77,43 @@ def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) ->
     return CheckResult(Level.OK, "secret", "It is set.")
 
 
+def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult]:
+    """Yield a warning unless notifications that arrive before their rows are retried.
+
+    `log`, `bodies` and `sweep` are whether the receiver has a log, the log keeps bodies, and the
+    receiver sweeps it. `acknowledge_parked` requires all three.
+    """
+    if not log:
+        then = "Without a log, one that arrives before its rows are committed is never recorded."
+        remedy = (
+            "If your application commits rows after it sends their mail, turn on the log: remove "
+            "`log = false` (in Python, log=None; in Django, 'LOG': False)."
+        )
+    elif not bodies:
+        then = (
+            "The log keeps no bodies, so one that arrives before its rows are committed is never "
+            "recorded."
+        )
+        remedy = (
+            'Keep the bodies for a few days: `keep_bodies = "7d"` (in Python, keep_bodies=True; '
+            "in Django, 'KEEP_BODIES': True)."
+        )
+    elif not sweep:
+        then = (
+            "No sweep is on, so one that arrives before its rows are committed is recorded only "
+            "by a replay."
+        )
+        remedy = (
+            "Unless another process sweeps this log, turn on the sweep: `sweep = true` (in "
+            "Python, sweep=True; in Django, 'SWEEP': True)."
+        )
+    else:
+        return
+    # The source is in docs/how-to/provider-webhook.md.
+    final = "Since August 2026, Postmark does not repeat a notification that got a 404."
+    yield CheckResult(Level.WARNING, "sweep", f"{final} {then}", remedy=remedy)
+
+
 def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
     """Check that the database responds, is migrated, and has tables that it lets hookrow change."""
     if missing := missing_file(database):

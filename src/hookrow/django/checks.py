@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +19,7 @@ from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Djan
 from django.db import router
 
 from hookrow.diagnostics import Level
-from hookrow.diagnostics.check import check_secrets
+from hookrow.diagnostics.check import check_secrets, check_sweep
 from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.mapping import ModelMapping, map_models
@@ -52,6 +52,17 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
             build_receiver(DjangoStore(conf.tables, conf.database), spool=None)
         messages += _spool()
     return messages
+
+
+def check_deployment(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
+    """Return a warning if no notification that arrives before its rows is retried."""
+    del app_configs
+    with suppress(ConfigurationError):  # which `check` reports
+        results = check_sweep(
+            log=conf.tables.log is not None, bodies=conf.keep_bodies, sweep=conf.sweep
+        )
+        return [Warning(each.text, hint=each.remedy, id="hookrow.W004") for each in results]
+    return []
 
 
 @contextmanager

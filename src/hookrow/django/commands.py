@@ -99,7 +99,8 @@ def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
 
 def _check_project() -> Iterator[CheckResult]:
     """Run Django's system checks, and then check the database."""
-    messages = run_checks(tags=["hookrow"])
+    found = run_checks(tags=["hookrow"], include_deployment_checks=True)
+    messages = [each for each in found if not each.is_silenced()]
     for message in messages:
         text = " ".join(filter(None, (message.msg, message.hint)))
         yield CheckResult(_level(message.level), str(message.id), text)

@@ -84,6 +84,7 @@ class Receiver:
         self.endpoint = endpoint_path(mount_path)
         """The path of the endpoint, below that of the host's mount."""
         self.provider, self.store = provider, store
+        self.sweep, self.keep_bodies = sweep, keep_bodies
         """The arguments, for `hookrow --app`."""
         self.clock = Clock(store, clock)
         """The time by which arrivals and retries are dated."""

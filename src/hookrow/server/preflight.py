@@ -10,7 +10,7 @@ from hookrow import migrations
 from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
 from hookrow.diagnostics import CheckResult, Level
-from hookrow.diagnostics.check import check_database, check_secrets
+from hookrow.diagnostics.check import check_database, check_secrets, check_sweep
 from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings
 from hookrow.stores import Unavailable
@@ -28,10 +28,9 @@ def check_and_prepare(settings: Settings) -> None:
     warn_of_secret(settings)
     if settings.dashboard and settings.dashboard_password:
         _warn_of_password(settings.dashboard_password)
-    if not settings.bodies:
-        log.warning(
-            "The log keeps no bodies: notifications that cannot be recorded are not retried."
-        )
+    if settings.schema.log is not None:  # a host that disabled it reads what that means in `check`
+        for result in check_sweep(log=True, bodies=settings.bodies, sweep=settings.sweep):
+            log.warning(f"{result.text} {result.remedy}")
     with closing(open_database(settings.database_url)) as database:
         _prepare_database(database, settings.schema)
 
