@@ -21,6 +21,14 @@ from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
 
 READ_ONLY = "SET default_transaction_read_only = on"
+TRIGGERS = (
+    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'",
+    *(
+        f"CREATE TRIGGER refuse_{each} BEFORE UPDATE ON hookrow_subscribers FOR EACH {each} "
+        "EXECUTE FUNCTION refuse()"
+        for each in ("ROW", "STATEMENT")
+    ),
+)
 SENT = [arrival(Suppressed(ADA, None, NOON, "HardBounce"))]
 PLACES = ("postgres", "supplied-postgres", "django-postgres")
 
@@ -64,6 +72,14 @@ def test_a_read_only_server_is_not_reachable(home: SQLHome) -> None:
     assert is_reachable(home.store)
     make_read_only(home)
     assert [is_reachable(home.store), is_reachable(home.store)] == [False, True]
+
+
+def test_the_probe_fires_no_trigger(home: SQLHome) -> None:
+    """Neither one of the host for each row, nor one for each statement."""
+    with home.store.database.transaction() as connection:
+        for statement in TRIGGERS:
+            connection.execute(statement)
+    assert is_reachable(home.store)
 
 
 @pytest.mark.parametrize("home", ["django-postgres"], indirect=True)

@@ -1,6 +1,6 @@
 """The results of the last notifications, which show faults that a probe of the database misses.
 
-A full disk is one: an update that selects no row succeeds on it.
+A full disk is one: a change that selects no row succeeds on it.
 """
 
 from __future__ import annotations

@@ -164,7 +164,11 @@ class Queries:
         return f"given.{name}" if self.dialect.takes_rows else "%s"
 
     def probes(self) -> Iterable[str]:
-        """Return statements that change no row, but need what changes of rows need."""
+        """Return statements that select no row, but need what changes of rows need.
+
+        On PostgreSQL, they are locks, because an update would fire the host's triggers for each
+        statement, as often as /readyz is requested.
+        """
         changed = {
             self.dialect.table(self.schema.roles[kind.value].table): self._columns[kind.value][
                 names[0]
@@ -174,6 +178,9 @@ class Queries:
         if self.schema.log:
             changed[self.dialect.table(self.schema.log)] = "attempts"
         for table, name in changed.items():
+            if self.dialect.locks_rows:
+                yield f"SELECT FROM {table} WHERE 1 = 0 FOR NO KEY UPDATE"
+                continue
             column = self.dialect.quote(name)
             yield f"UPDATE {table} SET {column} = {column} WHERE 1 = 0"
 

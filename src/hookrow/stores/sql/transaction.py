@@ -213,7 +213,7 @@ class SQLTransaction(SQLReading):
             self._verify(changes, before)
 
     def probe(self) -> None:
-        """Run a statement for each table that would change its rows, if it selected any."""
+        """Run a statement for each table that would lock or change its rows, if it selected any."""
         self._begin()
         for statement in self._queries.probes():
             self._connection.execute(statement)
