@@ -6,8 +6,9 @@ import resource
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -208,7 +209,12 @@ def without_journal(*, locks: int = 1) -> Iterator[None]:
 
     `locks` is the number of files that are locked meanwhile.
     """
-    free = os.open(os.devnull, os.O_RDONLY)
-    os.close(free)
-    with limited(resource.RLIMIT_NOFILE, free + locks + 1):
-        yield
+    # New files get the lowest free numbers, so all up to the highest one in use are taken first.
+    highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+    with ExitStack() as stack:
+        taken = -1
+        while taken <= highest:
+            taken = os.open(os.devnull, os.O_RDONLY)
+            stack.callback(os.close, taken)
+        with limited(resource.RLIMIT_NOFILE, taken + 1 + locks + 1):
+            yield
