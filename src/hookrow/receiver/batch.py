@@ -109,11 +109,18 @@ class BatchWriter(Generic[T, R]):
         """
         with self._lock:
             queue = self._loops.get(loop) or self._add_loop(loop)
-            waiters = [_Waiter(item, self._size(item), reply, queue) for item in items]
-            self._reserve(waiters)
-            if not queue.accepted:
+            earlier, size = len(queue.accepted), 0
+            for item in items:
+                waiter = _Waiter(item, self._size(item), reply, queue)
+                size += waiter.size
+                queue.accepted.append(waiter)
+            try:
+                self._reserve(len(items), size)
+            except QueueFull:
+                del queue.accepted[earlier:]
+                raise
+            if not earlier:
                 loop.call_soon(self._hand_over, queue)
-            queue.accepted += waiters
 
     def put(self, item: T) -> None:
         """Accept an item whose result nothing needs. Raises `QueueFull`; see `submit`."""
@@ -145,7 +152,7 @@ class BatchWriter(Generic[T, R]):
 
     def _put(self, waiters: list[_Waiter]) -> None:
         with self._lock:
-            self._reserve(waiters)
+            self._reserve(len(waiters), sum(each.size for each in waiters))
             self._queue.put(waiters)
 
     def waiting(self) -> int:
@@ -190,21 +197,20 @@ class BatchWriter(Generic[T, R]):
         self._thread: Thread | None = None
         self._running = False
 
-    def _reserve(self, waiters: Sequence[_Waiter]) -> None:
-        """Reserve space for items. The caller holds the lock. Raises `QueueFull`."""
-        waiting, size = self._waiting + len(waiters), self._bytes
-        for waiter in waiters:
-            size += waiter.size
-        if self.closed:
+    def _reserve(self, count: int, size: int) -> None:
+        """Reserve space for items of this total size. The caller holds the lock.
+
+        Raises `QueueFull`.
+        """
+        waiting, total = self._waiting + count, self._bytes + size
+        exceeds = waiting > self._backlog or total > self._capacity
+        # Otherwise, a request with more events than the backlog would never be accepted.
+        is_alone = self._waiting == 0 and count > 1
+        if self.closed or (exceeds and not is_alone):
             raise QueueFull
-        if waiting > self._backlog or size > self._capacity:
-            # Otherwise, a request with more events than the backlog would never be accepted.
-            is_alone = self._waiting == 0 and len(waiters) > 1
-            if not is_alone:
-                raise QueueFull
         if not self._running:
             self._start()
-        self._waiting, self._bytes = waiting, size
+        self._waiting, self._bytes = waiting, total
 
     def _release(self, waiters: Sequence[_Waiter]) -> None:
         """Release the space of items. The caller holds the lock."""
@@ -307,7 +313,8 @@ class BatchWriter(Generic[T, R]):
         for waiter, result in replies:
             _reply(waiter, result)
         watched = queue.watched
-        while watched and all(waiter.reply is None for waiter in watched[0][1]):
+        # Most are completed in order, so the last one is checked first.
+        while watched and watched[0][1][-1].reply is None and _are_done(watched[0][1]):
             watched.popleft()
 
     def _expire(self, queue: _LoopQueue) -> None:
@@ -326,6 +333,10 @@ class BatchWriter(Generic[T, R]):
         """Set the loop's only timer to the earliest deadline, unless it is already set."""
         if queue.timer is None:
             queue.timer = queue.loop.call_at(queue.watched[0][0], self._expire, queue)
+
+
+def _are_done(waiters: Sequence[_Waiter]) -> bool:
+    return all(waiter.reply is None for waiter in waiters)
 
 
 def _put_numbered(done: SimpleQueue[tuple[int, R]], number: int, result: R) -> None:
