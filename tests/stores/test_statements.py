@@ -134,24 +134,27 @@ def test_notification_in_django(home: SQLHome, sent: Notification, most: int) ->
     [
         (
             lambda log: log.hopeful(NOON, providers=PROVIDERS, after=START, limit=64),
-            "notifications_parked_retry_at",
+            "parked|notifications_parked_retry_at",
         ),
         (
             lambda log: log.due(NOON, DueKind.FAILING, providers=PROVIDERS, limit=64),
-            "notifications_parked_retry_at",
+            "parked|notifications_parked_retry_at",
         ),
         (
             lambda log: log.due(NOON, DueKind.MISSING, providers=PROVIDERS, limit=64),
-            "notifications_parked_retry_at",
+            "parked|notifications_parked_retry_at",
         ),
-        (lambda log: log.expire(NOON, providers=PROVIDERS), "notifications_parked_retry_at"),
+        (lambda log: log.expire(NOON, providers=PROVIDERS), "parked|notifications_parked_retry_at"),
         (lambda log: log.count(Query(expired=True), limit=64), "expired"),
         (lambda log: log.newest(Query(expired=True), limit=64), "expired"),
         (
             lambda log: log.newest(Query(parked=True), before=9000, limit=64),
-            "notifications_parked_retry_at",
+            "parked|notifications_parked_retry_at",
         ),
-        (lambda log: log.oldest(Query(parked=True), limit=64), "notifications_parked_retry_at"),
+        (
+            lambda log: log.oldest(Query(parked=True), limit=64),
+            "parked|notifications_parked_retry_at",
+        ),
         (lambda log: log.parked(["m-1", "m-2"]), "notifications_parked_message_id"),
     ],
     ids=[
@@ -163,7 +166,8 @@ def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) 
     """Parked entries are found by their index in a long log, not by the primary key."""
     with statements(home) as executed:
         read(reader(home))
-    assert f"hookrow_{index}" in plan(home, executed)
+    found = plan(home, executed)
+    assert any(f"hookrow_{each}" in found for each in index.split("|"))
 
 
 def test_search_of_the_log(home: SQLHome) -> None:

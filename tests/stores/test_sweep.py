@@ -4,12 +4,15 @@ Many are parked in vain: for people of another application, or for messages that
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
+from unittest.mock import Mock
 
+import psycopg
 import pytest
 from contract import ADA, fill
 from homes import OURS, SQLHome
@@ -24,6 +27,7 @@ from hookrow.receiver import retry
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Unavailable
 from times import DAY, HOUR, MINUTE
+from wire import PATIENCE
 
 NOW = datetime.now(UTC)
 
@@ -108,9 +112,9 @@ def test_the_next_sweep_continues_the_search(
 
 
 def test_a_part_that_takes_too_long_is_searched_in_smaller_ones(
-    home: SQLHome, monkeypatch: pytest.MonkeyPatch
+    home: SQLHome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The database stops a search after a second; if the smallest part fails, the sweep does."""
+    """The database stops a search after a second; if the smallest part fails, the search ends."""
     log, limits = reader(home), []
     hopeful, most = log.hopeful, 100
 
@@ -125,9 +129,44 @@ def test_a_part_that_takes_too_long_is_searched_in_smaller_ones(
     assert sweeper(home).retry_due() == 1
     assert limits == [1000, 250, 62]
     most = 0
-    with pytest.raises(Unavailable):
-        sweeper(home).retry_due()
+    keep(home, parked(5, outcome=Result.DISPATCH_NOT_FOUND))
+    assert sweeper(home).retry_due() == 1  # among the others
     assert limits[3:] == [1000, 250, 62, 50]
+    assert "The search for notifications that can be recorded now failed" in caplog.text
+
+
+@pytest.mark.parametrize("home", [each for each in PLACES if "postgres" in each], indirect=True)
+def test_a_locked_row_delays_no_other_entry(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entry is logged as failed, for a later retry; the sweep does not wait."""
+    monkeypatch.setattr("hookrow.receiver.replay.RETRY_CONFLICTS_FOR", PATIENCE)
+    keep(home, *(parked(n, outcome=Result.DISPATCH_NOT_FOUND) for n in range(1, 200, 2)))
+    other = {"recipient": "bea.upper@example.com", "message_id": "m-bea"}
+    keep(home, *(parked(n, outcome=Result.DISPATCH_NOT_FOUND, **other) for n in range(2, 201, 2)))
+    with psycopg.connect(home.url) as host:
+        host.execute(
+            "SELECT FROM hookrow_dispatches WHERE provider_message_id = 'm-ada' FOR UPDATE"
+        )
+        began = time.monotonic()
+        assert sweeper(home).retry_due() == 100
+        assert time.monotonic() - began < PATIENCE / 2
+    assert {outcome(home, 1), outcome(home, 199)} == {"failed"}
+
+
+def test_the_entries_of_another_provider_do_not_end_the_search(
+    home: SQLHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of the log is read even if none of its entries is this receiver's."""
+    monkeypatch.setattr(retry, "FIRST_PART", retry.SMALLEST_PART)
+    monkeypatch.setattr(retry, "LARGEST_PART", retry.SMALLEST_PART)
+    others = {"provider": "courier", "outcome": Result.DISPATCH_NOT_FOUND}
+    keep(home, *(parked(n, retry_at=NOW - HOUR, **others) for n in range(1, 200)))
+    keep(home, parked(200, outcome=Result.DISPATCH_NOT_FOUND))
+    log = reader(home)
+    hopeful = Mock(wraps=log.hopeful)
+    monkeypatch.setattr(log, "hopeful", hopeful)
+    assert sweeper(home).retry_due() == 1
+    assert hopeful.call_count == 5
+    assert {outcome(home, n) for n in range(1, 200)} == {"dispatch_not_found"}
 
 
 def test_entries_that_are_too_old_end(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:

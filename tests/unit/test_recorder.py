@@ -1,7 +1,7 @@
 """Recording: one transaction for the rows and the log, and large notifications."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Thread
 from typing import Any
 from unittest.mock import Mock
@@ -13,7 +13,13 @@ from hookrow import Arrival, Delivered, Recorded
 from hookrow.core.notification import Refusal
 from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.receiver import recorder as recording
-from hookrow.receiver.recorder import is_reachable, keep_failed, record, record_unlocked
+from hookrow.receiver.recorder import (
+    GroupRecorder,
+    is_reachable,
+    keep_failed,
+    record,
+    record_unlocked,
+)
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.timeouts import limited_to
@@ -51,6 +57,16 @@ def test_only_arrivals_that_need_a_locked_row_are_left() -> None:
     assert "delivered_at" not in database.dispatches[1]
     assert "delivered_at" in database.dispatches[2]
     assert {each.message_id for each in database.logged()} == {"m-bea", "m-nobody"}
+
+
+def test_an_arrival_that_waited_for_its_row_overrides_no_newer_one() -> None:
+    database = people("ada")
+    older, later = arrival("ada"), NOON + timedelta(hours=1)
+    newer = Arrival(Delivered("ada@example.com", "m-ada", later), b"newer", datetime.now(UTC))
+    recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len)
+    assert None not in recorder([newer]) + recorder.resume([older])
+    assert database.dispatches[1]["delivered_at"] == later
+    assert len(database.logged()) == 2
 
 
 @pytest.mark.parametrize("bodies", [True, False])

@@ -165,7 +165,7 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
                 return Refusal.RECIPIENT_MISMATCH.refused(
                     owner=dispatch.owner_email, recipient=notification.recipient or ""
                 )
-            late = arrival.source is not Source.LIVE
+            late = arrival.source is not Source.LIVE or arrival.applied_at is not None
             change = SetTime(dispatch.id, notification.column, notification.at, guarded=late)
             is_plain = type(notification) is not Bounced and not rows.first_opens
             return Recorded((change,) if is_plain else optional_changes(change, notification, rows))

@@ -49,7 +49,7 @@ def check_weaknesses(
 
 
 def check_retries(database: Database, queries: Queries) -> CheckResult:
-    """Check that retries keep up, and count the entries of the log that none will record."""
+    """Check that retries keep up, and count the log entries that will not be retried any more."""
     log = SQLLog(database, queries.schema, lambda: queries)
     now = datetime.now(UTC)
     try:
@@ -66,7 +66,7 @@ def check_retries(database: Database, queries: Queries) -> CheckResult:
     if overdue:
         texts[0] += f"; the oldest retry has been due for {format_duration(overdue)}"
     if overdue > OVERDUE:
-        texts.append("No sweep is running, or it lacks the time: run `hookrow replay --parked`")
+        texts.append("No sweep is running, or it cannot keep up: run `hookrow replay --parked`")
     if expired:
         texts.append(
             f"{pluralize(expired, 'notification')}, of which {strangers:,} for unknown addresses, "

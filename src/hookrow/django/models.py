@@ -75,6 +75,11 @@ class Notification(models.Model):
                 & models.Q(outcome="recorded", recovery_counted__isnull=True),
             ),
             models.Index(
+                fields=["retry_at", "id"],
+                name="hookrow_parked",
+                condition=models.Q(retry_at__isnull=False),
+            ),
+            models.Index(
                 fields=["id"],
                 name="hookrow_expired",
                 condition=models.Q(

@@ -83,7 +83,7 @@ class Drain:
         self._parse = parse
         self._on_outcomes = on_outcomes
         self._clock = clock or Clock(store)
-        self._replay = partial(replay, store, bodies=bodies, clock=self._clock)
+        self._replay = partial(replay, store, bodies=bodies, clock=self._clock, waits=False)
         self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=self._clock)
         self._swept = swept
         self._resting_until = self._others_at = 0.0
@@ -215,7 +215,7 @@ class Drain:
         """Record a group, and remove the finished entries.
 
         Raises a `StoreError`, which is a `_Bug` for any other exception. The attempts are taken
-        from the spool first: a crash may lose some, but none counts twice.
+        from the spool first: a crash may lose some, but none counts twice, unless the disk is full.
         """
         if not group:
             return
@@ -262,8 +262,9 @@ class Drain:
     def _arrival(self, entry: SpoolEntry) -> Arrival:
         """Return the arrival of an entry, in which what is unreadable is replaced.
 
-        If both times are unreadable, it arrives now. A suppression that has no date of its own is
-        then too late rather than missing. Raises any exception if the entry cannot be recorded.
+        If both times are unreadable, it arrives now. A suppression without a date of its own is
+        then dated too late, which is better than losing it. Raises any exception if the entry
+        cannot be recorded.
         """
         if "body" in entry.unreadable:
             raise _Unusable("its body is unreadable.")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import uniform
 from threading import Lock, Thread, current_thread
 from time import monotonic, sleep
-from typing import NamedTuple
 
 from hookrow.concurrency import close_at_exit, close_thread_connections, reset_after_fork
 from hookrow.core.log_entry import memory_size
@@ -21,7 +21,7 @@ from hookrow.http import Response
 from hookrow.observability.logging import describe_bug
 
 PAUSE = 0.05
-"""In seconds; the average pause between two attempts."""
+"""Seconds between two attempts, on average."""
 
 GROUP = 64
 """The largest number of notifications in an attempt."""
@@ -34,7 +34,8 @@ Reply = Callable[[Response], object]
 log = logging.getLogger("hookrow")
 
 
-class _Waiting(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
     arrival: Arrival
     reply: Reply
     until: float
@@ -45,8 +46,9 @@ class LockedRows:
     """Records notifications whose rows are locked as soon as they are not, in a thread.
 
     `resume` attempts to record arrivals and returns their responses, or None for those whose rows
-    are still locked; `give_up` returns the responses to those that have waited for `seconds`. The
-    thread exists only while notifications wait.
+    are still locked; `give_up` returns the responses to those that have waited for `seconds`. If
+    they raise an exception, the responses are those of `unavailable`. The thread exists only while
+    notifications wait.
     """
 
     _waiting: list[_Waiting]
@@ -58,8 +60,10 @@ class LockedRows:
         give_up: Callable[[Sequence[Arrival]], Sequence[Response]],
         *,
         seconds: float,
+        unavailable: Callable[[Arrival], Response],
     ) -> None:
         self._resume, self._give_up, self._seconds = resume, give_up, seconds
+        self._unavailable = unavailable
         self.closed = False
         self.reset()
         reset_after_fork(self)
@@ -79,13 +83,22 @@ class LockedRows:
             if is_accepted:
                 self._waiting += added
         if not is_accepted:
-            self._end(added)
+            self._reply(self._give_up, added)
 
     def close(self, timeout: float | None = None) -> None:
         """Give up the notifications that wait; wait up to `timeout` seconds for this."""
         self.closed = True
         if (thread := self._thread) is not None and thread is not current_thread():
             thread.join(timeout)
+
+    def take_rest(self) -> list[Arrival]:
+        """Return the arrivals that still wait after a `close` that timed out, and forget them.
+
+        An attempt to record them may still succeed.
+        """
+        with self._lock:
+            rest, self._waiting = self._waiting, []
+        return [each.arrival for each in rest]
 
     def reset(self) -> None:
         """Return to the state after construction: nothing waits, and there is no thread."""
@@ -112,42 +125,41 @@ class LockedRows:
     def _attempt(self) -> bool:
         """Attempt to record what waits; end the thread and return False if nothing does."""
         with self._lock:
-            waiting, self._waiting = self._waiting, []
-            if not waiting:
+            rest = [*self._waiting]
+            if not rest:
                 self._thread = None
                 return False
-        now = monotonic()
-        self._end([each for each in waiting if self.closed or now > each.until])
-        rest = [each for each in waiting if not self.closed and now <= each.until]
-        again: list[_Waiting] = []
         while group := leading(rest, _text_size, most=GROUP):
-            again += self._resume_group(group)
             rest = rest[len(group) :]
-        with self._lock:
-            self._waiting = [*again, *self._waiting]
+            now = monotonic()
+            over = [each for each in group if self.closed or now > each.until]
+            self._reply(self._give_up, over)
+            self._reply(self._resume, [each for each in group if each not in over])
         return True
 
-    def _resume_group(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Attempt to record a group; return those whose rows are still locked."""
+    def _reply(
+        self,
+        respond: Callable[[Sequence[Arrival]], Sequence[Response | None]],
+        waiting: Sequence[_Waiting],
+    ) -> None:
+        """Pass the responses to those that have one, which then do not wait any more."""
+        if not waiting:
+            return
         try:
-            responses = self._resume([each.arrival for each in group])
+            responses = respond([each.arrival for each in waiting])
         except BaseException as error:  # noqa: BLE001 - it must not end the thread
             log.error("A group failed: %s", describe_bug(error))
-            self._end(group)
-            return []
-        again: list[_Waiting] = []
-        for each, response in zip(group, responses, strict=True):
-            if response is None:
-                again.append(each)
-            else:
-                each.reply(response)
-        return again
-
-    def _end(self, waiting: Sequence[_Waiting]) -> None:
-        if waiting:
-            responses = self._give_up([each.arrival for each in waiting])
-            for each, response in zip(waiting, responses, strict=True):
-                each.reply(response)
+            responses = [self._unavailable(each.arrival) for each in waiting]
+        ended = [
+            (each, response)
+            for each, response in zip(waiting, responses, strict=True)
+            if response is not None
+        ]
+        done = {id(each) for each, _ in ended}
+        with self._lock:
+            self._waiting = [each for each in self._waiting if id(each) not in done]
+        for each, response in ended:
+            each.reply(response)
 
 
 def _text_size(waiting: _Waiting) -> int:

@@ -227,8 +227,10 @@ class Receiver:
         writer, *overflow = self._writers
         writer.close(timeout)
         self._responder.spool_rest(writer.take_rest())
+        self._responder.locked.close(timeout)
+        self._responder.spool_rest(self._responder.locked.take_rest())
         # Closing the retries first also ends the sweep, which is one of the tasks.
-        for each in (self._responder.locked, *overflow, self._parked, *self._tasks, self._hooks):
+        for each in (*overflow, self._parked, *self._tasks, self._hooks):
             if each is not None:
                 each.close(timeout)
 

@@ -18,6 +18,8 @@ from random import uniform
 from threading import Lock
 from time import monotonic, sleep
 
+from msgspec.structs import replace
+
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.log_entry import entries as log_entries
@@ -150,7 +152,7 @@ class Attempts:
     bodies: bool
     clock: Callable[[], datetime] = utc_now
     ended: Callable[[Sequence[Arrival], Exception | None], object] = _ignore
-    """Called after each attempt, with the error if it failed."""
+    """Called after each attempt, with the arrivals that it recorded or, if it failed, its error."""
 
     def __call__(
         self, arrivals: Sequence[Arrival], *, skip_locked: bool, checked: bool
@@ -165,7 +167,9 @@ class Attempts:
         except Exception as error:
             self.ended(arrivals, error)
             raise
-        self.ended(arrivals, None)
+        done = [a for a, outcome in zip(arrivals, outcomes, strict=True) if outcome is not None]
+        if done:  # otherwise, nothing was committed
+            self.ended(done, None)
         return [*outcomes]
 
     def retry_on_conflict(
@@ -269,14 +273,21 @@ class GroupRecorder:
         self.reason = ""
         """Why arrivals were not recorded the last time, without personal data."""
 
-    def __call__(
-        self, arrivals: Sequence[Arrival], *, skip_locked: bool = False
-    ) -> list[Outcome | None]:
+    def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
         """Return an outcome for each arrival, or None if another transaction has locked its rows.
 
-        These are neither recorded nor logged. With `skip_locked`, no lock is waited for at all.
+        These are neither recorded nor logged.
         """
-        return self._record(arrivals, until=self._until(self._seconds), skip_locked=skip_locked)
+        return self._record(arrivals, until=self._until(self._seconds))
+
+    def resume(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
+        """Do the same for arrivals whose rows were locked, without waiting for any lock.
+
+        Others may have been recorded since, so they override nothing that is newer.
+        """
+        now = self._clock()
+        late = [replace(each, applied_at=now) for each in arrivals]
+        return self._record(late, until=self._until(self._seconds), skip_locked=True)
 
     def wait(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Return an outcome for each arrival; wait for locked rows, with pauses.
@@ -286,15 +297,14 @@ class GroupRecorder:
         until = self._until(self._seconds * WAITING)
         outcomes = self(arrivals)
         if not self._store.is_nested():
-            again = partial(self, skip_locked=True)
-            outcomes = repeat_for_locked(again, arrivals, outcomes, until=until)
+            outcomes = repeat_for_locked(self.resume, arrivals, outcomes, until=until)
         missing = [n for n, outcome in enumerate(outcomes) if outcome is None]
         failed = iter(self.give_up([arrivals[n] for n in missing]) if missing else ())
         return [next(failed) if outcome is None else outcome for outcome in outcomes]
 
     def give_up(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
-        """Log arrivals whose rows have stayed locked as failed; return their outcomes."""
-        self._log_failure(logging.WARNING, arrivals, "another transaction has locked their rows")
+        """Log arrivals whose rows were locked as failed; return their outcomes."""
+        self._log_failure(logging.WARNING, arrivals, "another transaction had locked their rows")
         return self._failed(arrivals, self._until(self._seconds))
 
     @property

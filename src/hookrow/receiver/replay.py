@@ -124,27 +124,33 @@ def replay(
     *,
     bodies: bool = True,
     clock: Callable[[], datetime] = utc_now,
+    waits: bool = True,
 ) -> list[Outcome]:
     """Record arrivals that are not live.
 
-    An arrival that the database rejects is logged as failed. If the log rejects it too, its
+    An arrival that the database rejects is logged as failed, and so is one whose rows are locked,
+    after a few seconds or, unless it `waits`, at once. If the log rejects it too, its
     outcome is `UNAVAILABLE`, and nothing stores it. Raises a `StoreError` if the database is
     unavailable.
     """
     outcomes: list[Outcome] = []
     while group := leading(arrivals[len(outcomes) :], lambda each: TEXT_PER_BYTE * len(each.body)):
-        outcomes += _replay_group(store, group, bodies=bodies, clock=clock)
+        outcomes += _replay_group(store, group, bodies=bodies, clock=clock, waits=waits)
     return outcomes
 
 
 def replay_ready(
-    store: Store, arrivals: Sequence[Arrival], clock: Callable[[], datetime] = utc_now
+    store: Store,
+    arrivals: Sequence[Arrival],
+    clock: Callable[[], datetime] = utc_now,
+    *,
+    waits: bool = True,
 ) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
     """Record the arrivals whose rows exist now; return these arrivals and their outcomes."""
     with store.reading() as reading:
         rows = reading.find(lookup_keys(arrivals))
     ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
-    return ready, replay(store, ready, clock=clock) if ready else []
+    return ready, replay(store, ready, clock=clock, waits=waits) if ready else []
 
 
 def dry_run(store: Store, arrival: Arrival) -> DryRun:
@@ -164,18 +170,22 @@ def dry_run(store: Store, arrival: Arrival) -> DryRun:
 
 
 def _replay_group(
-    store: Store, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
+    store: Store,
+    arrivals: Sequence[Arrival],
+    *,
+    bodies: bool,
+    clock: Callable[[], datetime],
+    waits: bool,
 ) -> list[Outcome]:
     attempts = Attempts(store, bodies, clock)
+    attempt = attempts.wait_for_locks if waits else attempts.retry_on_conflict
     try:
-        outcomes = attempts.wait_for_locks(
-            arrivals, until=monotonic() + RETRY_CONFLICTS_FOR, skip_locked=True
-        )
+        outcomes = attempt(arrivals, until=monotonic() + RETRY_CONFLICTS_FOR, skip_locked=True)
     except (Conflict, Unchanged, Unavailable):
         raise
     except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:
-            return _replay_singly(store, arrivals, bodies=bodies, clock=clock)
+            return _replay_singly(store, arrivals, bodies=bodies, clock=clock, waits=waits)
         cause = error if isinstance(error, StoreError) else type(error).__name__
         log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), cause)
         return _keep_failed(store, arrivals, bodies=bodies, clock=clock)
@@ -185,13 +195,18 @@ def _replay_group(
 
 
 def _replay_singly(
-    store: Store, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
+    store: Store,
+    arrivals: Sequence[Arrival],
+    *,
+    bodies: bool,
+    clock: Callable[[], datetime],
+    waits: bool,
 ) -> list[Outcome]:
     """Record arrivals one by one; those after a `StoreError` are unavailable."""
     outcomes: list[Outcome] = []
     with suppress(StoreError):
         for each in arrivals:
-            outcomes += replay(store, [each], bodies=bodies, clock=clock)
+            outcomes += replay(store, [each], bodies=bodies, clock=clock, waits=waits)
     return outcomes + fail(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
 
 

@@ -93,7 +93,9 @@ class Responder:
             spool=self._spool,
             observer=observer,
         )
-        self.locked = LockedRows(self._resume, self._give_up, seconds=deadline * WAITING)
+        self.locked = LockedRows(
+            self._resume, self._give_up, seconds=deadline * WAITING, unavailable=unavailable
+        )
         """The notifications whose rows another transaction has locked."""
 
     def create_writers(self, group: int, backlog: int) -> list[BatchWriter[Arrival, Response]]:
@@ -134,7 +136,15 @@ class Responder:
         return [each for each in responses if each is not None]
 
     def _resume(self, arrivals: Sequence[Arrival]) -> list[Response | None]:
-        return self._respond(partial(self._recorder, skip_locked=True), self._clock.date(arrivals))
+        """Try again to record arrivals; only those that end are reported to the observer."""
+        dated = self._clock.date(arrivals)
+        outcomes = self._recorder.resume(dated)
+        ends = [outcome for outcome in outcomes if outcome is not None]
+        if not ends:
+            return [None] * len(arrivals)
+        ended = [a for a, outcome in zip(dated, outcomes, strict=True) if outcome is not None]
+        responses = iter(self._respond(lambda _: ends, ended))
+        return [None if outcome is None else next(responses) for outcome in outcomes]
 
     def _give_up(self, arrivals: Sequence[Arrival]) -> list[Response]:
         responses = self._respond(self._recorder.give_up, self._clock.date(arrivals))

@@ -6,6 +6,7 @@ instance. They must not delay the others, so a sweep first looks for those whose
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from math import inf
@@ -28,26 +29,25 @@ from hookrow.stores.timeouts import limited_to
 SWEEP_EVERY = 60.0
 """In seconds; the interval between two sweeps."""
 
-SWEEP_FOR = 30.0
-"""In seconds; the time after which a sweep ends: half of the interval."""
+SEARCH_FOR, FAILING_FOR, OTHERS_FOR, SWEEP_FOR = 18.0, 22.0, 27.0, 30.0
+"""Seconds after the start of a sweep at which each phase ends: the search for entries whose rows
+exist, the retries of failing entries, those of the others, and the sweep itself, after half of the
+interval. The next sweep continues the search where it stopped."""
 
-SEARCH_FOR, FAILING_FOR, OTHERS_FOR = 18.0, 22.0, 27.0
-"""In seconds since the beginning of a sweep; when it ends to search entries whose rows exist and to
-record them, to retry failing ones, and to retry others. The next sweep continues the search where
-it stopped."""
-
-SLICE = 0.2
-"""In seconds; reading one part of the log should take between this time and twice as long. Some
+PART_SECONDS = 0.4
+"""Seconds that reading one part of the log should take at most, and half of them at least. Some
 databases make writers wait for readers."""
 
-LONGEST_SLICE = 1.0
-"""In seconds; the time after which the database stops reading a part of the log."""
+PART_TIMEOUT = 1.0
+"""Seconds after which the database stops reading a part of the log."""
 
 FIRST_PART, SMALLEST_PART, LARGEST_PART = 1000, 50, 50_000
-"""In entries; the part of the log that is read at once, which depends on the time it takes."""
+"""The numbers of entries in a part of the log, which depend on the time that reading it takes."""
 
 AT_ONCE = 5000
 """The largest number of entries whose ids are read at once for a retry."""
+
+log = logging.getLogger("hookrow")
 
 _Call: TypeAlias = tuple[Future[int], Sequence[str]]
 """A call of `retry_now`: its result and the message ids."""
@@ -92,7 +92,11 @@ class ParkedRetry:
         self._clock.measure()  # a wrong time would end the retries of entries that seem too old
         self._store.check_mapping()  # before an entry is taken and its next retry postponed
         began = monotonic()
-        recorded, is_complete = self._retry_hopeful(until=began + SEARCH_FOR)
+        try:
+            recorded, is_complete = self._retry_hopeful(until=began + SEARCH_FOR)
+        except StoreError as error:
+            log.warning("The search for notifications that can be recorded now failed: %s", error)
+            recorded, is_complete = 0, False
         recorded += self._retry_others(DueKind.FAILING, until=began + FAILING_FOR)
         recorded += self._retry_others(DueKind.MISSING, until=began + OTHERS_FOR)
         if is_complete:
@@ -151,7 +155,7 @@ class ParkedRetry:
         while True:
             began = monotonic()
             try:
-                with limited_to(LONGEST_SLICE):
+                with limited_to(PART_TIMEOUT):
                     found = self._log.hopeful(
                         self._clock(),
                         providers=self._providers,
@@ -164,9 +168,9 @@ class ParkedRetry:
                 self._part = max(self._part // 4, SMALLEST_PART)
                 continue
             seconds = monotonic() - began
-            if seconds < SLICE:
+            if seconds < PART_SECONDS / 2:
                 self._part = min(self._part * 2, LARGEST_PART)
-            elif seconds > 2 * SLICE:
+            elif seconds > PART_SECONDS:
                 self._part = max(self._part // 2, SMALLEST_PART)
             return found
 
@@ -185,7 +189,7 @@ class ParkedRetry:
         for start in range(0, len(ids), GROUP):
             group = ids[start : start + GROUP]
             while not self._is_over(until) and (taken := self._log.take(group, self._clock())):
-                recorded += self._record(taken)
+                recorded += self._record(taken, waits=False)
                 sleep(PAUSE)
                 if len(taken) == len(group):
                     break
@@ -207,7 +211,7 @@ class ParkedRetry:
         self._clock.measure()
         self._store.check_mapping()
         return sum(
-            self._record(entries)
+            self._record(entries, waits=True)
             for start in range(0, len(message_ids), GROUP)
             for entries in self._find(message_ids[start : start + GROUP])
         )
@@ -219,11 +223,11 @@ class ParkedRetry:
             yield entries
             last = entries[-1].id
 
-    def _record(self, found: Sequence[StoredEntry]) -> int:
+    def _record(self, found: Sequence[StoredEntry], *, waits: bool) -> int:
         arrivals = arrivals_of(self._store, found, self._parser, self._clock())
         if not arrivals:
             return 0
-        ready, outcomes = replay_ready(self._store, arrivals, self._clock)
+        ready, outcomes = replay_ready(self._store, arrivals, self._clock, waits=waits)
         self._on_outcomes(ready, outcomes)
         return sum(isinstance(outcome, Recorded) for outcome in outcomes)
 

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import TypeAlias
 
 from hookrow.core.log_entry import FINGERPRINT_SIZE, fingerprint, stored_trace_id
@@ -22,6 +23,9 @@ from hookrow.errors import ConfigurationError
 from hookrow.receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
 
 log = logging.getLogger("hookrow")
+
+_FAILURE_COUNTS_FOR = 60.0
+"""Seconds for which a spool that could not be written counts as one that accepts nothing."""
 
 LARGEST = 1024**3
 """In bytes; the largest size of the file."""
@@ -119,14 +123,13 @@ class Spool:
         self._mapping = mapping
         absolute = Path(path).absolute()  # the process may change its directory
         self._file = SpoolFile(absolute, limit=limit)
-        self.accepts = True
-        """Whether the last write in this process, when it was created or by `put`, succeeded."""
+        self._failed_at = float("-inf")
         try:
             self._file.create()
         except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: NUL in the path
             if is_full(error):
                 log.error("The spool %s cannot be used until its disk has room.", absolute)
-                self.accepts = False
+                self._failed_at = monotonic()
                 return
             raise ConfigurationError(
                 f"The spool {absolute} cannot be written: {error}. "
@@ -143,19 +146,27 @@ class Spool:
 
         try:
             self._file.transact(insert, grows=True)
-            self.accepts = True
+            self._failed_at = float("-inf")
         except SPOOL_ERRORS as error:
             if is_full(error) and len(arrivals) > 1:  # some may fit
                 half = len(arrivals) // 2
                 self.put(arrivals[:half])
                 self.put(arrivals[half:])
                 return
-            self.accepts = False
+            self._failed_at = monotonic()
             log.error(
                 "Not spooled, so only the provider can send them again: %d. %s",
                 len(arrivals),
                 error,
             )
+
+    @property
+    def accepts(self) -> bool:
+        """Whether no write of this process has failed in the last minute, or one succeeded since.
+
+        Without notifications, nothing is written, so a failure must not count for ever.
+        """
+        return monotonic() > self._failed_at + _FAILURE_COUNTS_FOR
 
     def count(self) -> int:
         """Return the number of entries."""

@@ -102,7 +102,7 @@ class DueKind(Enum):
     """Due entries by what is known about them, in the order of their retries."""
 
     FAILING = frozenset(PARKED - MISSING)
-    """The rows exist, but are another person's, or the database failed: fewest retries first."""
+    """The dispatch belongs to another person, or the database failed: fewest retries first."""
 
     MISSING = frozenset(MISSING)
     """A row was missing: youngest first."""
@@ -253,7 +253,7 @@ class LogReader(Protocol):
     def hopeful(
         self, now: datetime, *, providers: Collection[str], after: Place, limit: int
     ) -> Slice:
-        """Find entries that could be recorded now, among the next `limit` due ones after a place.
+        """Find due entries that could be recorded now, among the next `limit` after a place.
 
         A suppression needs its subscriber, and every other notification the dispatch of the
         subscriber. Entries on which the database failed are omitted, because their rows prove

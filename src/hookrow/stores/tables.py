@@ -191,6 +191,7 @@ def _notifications() -> Sequence[_Item]:
             where="first_outcome <> 'recorded' AND outcome = 'recorded' "
             "AND recovery_counted IS NULL",
         ),
+        _index(*("hookrow_parked", "retry_at", "id"), where="retry_at IS NOT NULL"),
         _index(
             *("hookrow_expired", "id"),
             where="retry_at IS NULL AND body IS NOT NULL AND outcome IN "

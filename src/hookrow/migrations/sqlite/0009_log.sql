@@ -1,6 +1,4 @@
--- Entries that are neither recorded nor retried any more, but can be replayed.
+-- The parked entries in the order in which a sweep searches them, also if many are due at one time.
 
-CREATE INDEX hookrow_expired
-    ON hookrow_notifications (id)
-    WHERE retry_at IS NULL AND body IS NOT NULL AND outcome IN
-        ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found');
+CREATE INDEX hookrow_parked
+    ON hookrow_notifications (retry_at, id) WHERE retry_at IS NOT NULL;

@@ -31,6 +31,9 @@ class Dialect(Parameters):
     """The function that returns the size of a text."""
     skip_locked: ClassVar[str]
     """The clause by which a SELECT locks its rows and skips those that are locked already."""
+    plan_for_values: ClassVar[str | None]
+    """The statement after which the plans of the transaction suit the values of parameters; None if
+    the database has no such plans."""
     explain: ClassVar[str]
     """The prefix of a statement that returns its plan instead of running it."""
     takes_rows: ClassVar[bool]
@@ -110,6 +113,7 @@ class PostgreSQL(PostgresParameters, Dialect):
     binary = '"C"'
     size = "octet_length"  # in bytes: known without reading the text
     skip_locked = "FOR UPDATE SKIP LOCKED"
+    plan_for_values = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
     explain = "EXPLAIN"
     clock = "clock_timestamp()"  # now() is the time at which the transaction began
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -182,6 +186,7 @@ class SQLite(SQLiteParameters, Dialect):
     binary = "BINARY"
     size = "length"  # in characters: SQLite before 3.43 has no function for bytes
     skip_locked = ""
+    plan_for_values = None
     explain = "EXPLAIN QUERY PLAN"
     clock = None
     begin = "BEGIN IMMEDIATE"

@@ -100,14 +100,17 @@ class SQLLog:
         """See `LogReader`."""
         queries, write = self._verified(), self._dialect.write
         due, values = self._due(now, providers)
-        follows = "(n.retry_at, n.id) > (%s, %s)"
+        follows = "n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s)"
         start = [write(after.retry_at), after.id]
+        # Of all parked entries: an index has them in this order, also those of other providers.
         last = (
-            f"SELECT n.retry_at, n.id FROM {self._table} AS n WHERE {due} AND {follows} "
+            f"SELECT n.retry_at, n.id FROM {self._table} AS n WHERE {follows} "
             f"ORDER BY n.retry_at, n.id LIMIT 1 OFFSET {limit - 1}"
         )
         with self._database.reading() as connection:
-            rows = connection.fetch(last, [*values, *start])
+            if self._dialect.plan_for_values is not None:  # a range of any size looks large
+                connection.fetch(self._dialect.plan_for_values)
+            rows = connection.fetch(last, start)
             end = Place(known(rows[0][0]), rows[0][1]) if rows else None
             within, until = "", []
             if end is not None:

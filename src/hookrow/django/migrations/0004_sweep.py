@@ -1,4 +1,4 @@
-"""Create the index for entries that are neither recorded nor retried any more."""
+"""Create the indexes for the search of a sweep, and for entries that no sweep retries any more."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from hookrow.django.operations import BuildIndex
 
 
 class Migration(migrations.Migration):
-    """The same as hookrow's SQL script 0009."""
+    """The same as hookrow's SQL scripts 0009 and 0010."""
 
     atomic = False
     dependencies = (("hookrow", "0003_indexes"),)
     operations = (
+        BuildIndex(
+            "notification",
+            models.Index(
+                fields=["retry_at", "id"],
+                name="hookrow_parked",
+                condition=models.Q(retry_at__isnull=False),
+            ),
+        ),
         BuildIndex(
             "notification",
             models.Index(
