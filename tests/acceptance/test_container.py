@@ -149,7 +149,7 @@ def test_the_container(podman: Podman, postgres: Databases, postgres_url: str) -
         assert ask(port, request(DELIVERY, secret=secret)).status == 200
         podman("healthcheck", "run", container)
         assert podman("exec", container, "id", "-u") == "10001\n"
-        assert podman("exec", container, "ls", "/data") == "spool.db\n"
+        assert podman("exec", container, "ls", "/data") == "spool.db\nspool.db.lock\n"
         podman("stop", "--time=30", container)
         assert podman("inspect", "--format={{.State.ExitCode}}", container) == "0\n"
     assert world.rows(postgres_url)["dispatches"][0]["delivered_at"] == AT
@@ -180,7 +180,8 @@ def test_the_unit(podman: Podman, postgres: Databases, empty_postgres_url: str) 
         restarts = "systemctl show --property=NRestarts --value hookrow@8002"
         eventually(lambda: run(restarts) == "1\n")
         run("curl --silent --fail --retry 20 --retry-all-errors 127.0.0.1:8002/healthz")
-        spool = "/var/lib/hookrow/spool.db:hookrow:600\n"  # the only file that they write
+        # The only files that they write.
+        spool = "".join(f"/var/lib/hookrow/spool.db{end}:hookrow:600\n" for end in ("", ".lock"))
         assert run("stat --format %n:%U:%a /var/lib/hookrow/*") == spool
         assert run("systemctl --failed --quiet") == ""
 

@@ -192,7 +192,7 @@ def test_refusal_without_a_log_is_logged(tmp_path: Path, caplog: pytest.LogCaptu
 @pytest.mark.parametrize(
     ("refuses", "swept", "logged"),
     [
-        pytest.param(None, False, True, id="its row is locked"),
+        pytest.param(None, False, False, id="its row is locked"),
         pytest.param(_of_ada, False, True, id="its row rejects it"),
         pytest.param(_of_ada, True, True, id="the sweep takes over"),
         pytest.param(_in_log_of_ada, True, False, id="the log rejects it"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from time import monotonic, sleep
 from typing import TypeAlias
 
@@ -23,7 +24,12 @@ from hookrow.observability.logging import describe_arrival
 from hookrow.providers import BodyParser, Part, limit_to
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.clock import utc_now
-from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
+from hookrow.receiver.recorder import (
+    RETRY_CONFLICTS_FOR,
+    Attempts,
+    keep_failed,
+    repeat_for_locked,
+)
 from hookrow.stores import Conflict, State, Store, StoreError, Unavailable, Unchanged
 from hookrow.stores.log import LogReader, Query
 
@@ -124,18 +130,19 @@ def replay(
     *,
     bodies: bool = True,
     clock: Callable[[], datetime] = utc_now,
-    waits: bool = True,
+    patience: float | None = None,
 ) -> list[Outcome]:
     """Record arrivals that are not live.
 
-    An arrival that the database rejects is logged as failed, and so is one whose rows are locked,
-    after a few seconds or, unless it `waits`, at once. If the log rejects it too, its
+    An arrival that the database rejects is logged as failed, and so is one whose rows are locked
+    for a few seconds. With `patience`, these are waited for only for so many seconds, are not
+    logged, and their outcome is `UNAVAILABLE`. If the log rejects it too, its
     outcome is `UNAVAILABLE`, and nothing stores it. Raises a `StoreError` if the database is
     unavailable.
     """
     outcomes: list[Outcome] = []
     while group := leading(arrivals[len(outcomes) :], lambda each: TEXT_PER_BYTE * len(each.body)):
-        outcomes += _replay_group(store, group, bodies=bodies, clock=clock, waits=waits)
+        outcomes += _replay_group(store, group, bodies=bodies, clock=clock, patience=patience)
     return outcomes
 
 
@@ -144,13 +151,13 @@ def replay_ready(
     arrivals: Sequence[Arrival],
     clock: Callable[[], datetime] = utc_now,
     *,
-    waits: bool = True,
+    patience: float | None = None,
 ) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
     """Record the arrivals whose rows exist now; return these arrivals and their outcomes."""
     with store.reading() as reading:
         rows = reading.find(lookup_keys(arrivals))
     ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
-    return ready, replay(store, ready, clock=clock, waits=waits) if ready else []
+    return ready, replay(store, ready, clock=clock, patience=patience) if ready else []
 
 
 def dry_run(store: Store, arrival: Arrival) -> DryRun:
@@ -175,23 +182,28 @@ def _replay_group(
     *,
     bodies: bool,
     clock: Callable[[], datetime],
-    waits: bool,
+    patience: float | None,
 ) -> list[Outcome]:
-    attempts = Attempts(store, bodies, clock)
-    attempt = attempts.wait_for_locks if waits else attempts.retry_on_conflict
+    attempts, now = Attempts(store, bodies, clock), monotonic()
+    until = now + RETRY_CONFLICTS_FOR
     try:
-        outcomes = attempt(arrivals, until=monotonic() + RETRY_CONFLICTS_FOR, skip_locked=True)
+        outcomes = attempts.retry_on_conflict(arrivals, until=until, skip_locked=True)
+        again = partial(attempts.retry_on_conflict, until=until, skip_locked=True)
+        end = until if patience is None else now + patience
+        outcomes = repeat_for_locked(again, arrivals, outcomes, until=end)
     except (Conflict, Unchanged, Unavailable):
         raise
     except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:
-            return _replay_singly(store, arrivals, bodies=bodies, clock=clock, waits=waits)
+            return _replay_singly(store, arrivals, bodies=bodies, clock=clock, patience=patience)
         cause = error if isinstance(error, StoreError) else type(error).__name__
         log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), cause)
         return _keep_failed(store, arrivals, bodies=bodies, clock=clock)
     missing = [arrivals[n] for n, outcome in enumerate(outcomes) if outcome is None]
-    failed = iter(_keep_failed(store, missing, bodies=bodies, clock=clock) if missing else ())
-    return [next(failed) if outcome is None else outcome for outcome in outcomes]
+    ends = iter(fail(missing, Refusal.UNAVAILABLE))
+    if missing and patience is None:
+        ends = iter(_keep_failed(store, missing, bodies=bodies, clock=clock))
+    return [next(ends) if outcome is None else outcome for outcome in outcomes]
 
 
 def _replay_singly(
@@ -200,13 +212,13 @@ def _replay_singly(
     *,
     bodies: bool,
     clock: Callable[[], datetime],
-    waits: bool,
+    patience: float | None,
 ) -> list[Outcome]:
     """Record arrivals one by one; those after a `StoreError` are unavailable."""
     outcomes: list[Outcome] = []
     with suppress(StoreError):
         for each in arrivals:
-            outcomes += replay(store, [each], bodies=bodies, clock=clock, waits=waits)
+            outcomes += replay(store, [each], bodies=bodies, clock=clock, patience=patience)
     return outcomes + fail(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
 
 

@@ -189,7 +189,7 @@ class ParkedRetry:
         for start in range(0, len(ids), GROUP):
             group = ids[start : start + GROUP]
             while not self._is_over(until) and (taken := self._log.take(group, self._clock())):
-                recorded += self._record(taken, waits=False)
+                recorded += self._record(taken, patience=0.0)
                 sleep(PAUSE)
                 if len(taken) == len(group):
                     break
@@ -211,7 +211,7 @@ class ParkedRetry:
         self._clock.measure()
         self._store.check_mapping()
         return sum(
-            self._record(entries, waits=True)
+            self._record(entries)
             for start in range(0, len(message_ids), GROUP)
             for entries in self._find(message_ids[start : start + GROUP])
         )
@@ -223,11 +223,11 @@ class ParkedRetry:
             yield entries
             last = entries[-1].id
 
-    def _record(self, found: Sequence[StoredEntry], *, waits: bool) -> int:
+    def _record(self, found: Sequence[StoredEntry], *, patience: float | None = None) -> int:
         arrivals = arrivals_of(self._store, found, self._parser, self._clock())
         if not arrivals:
             return 0
-        ready, outcomes = replay_ready(self._store, arrivals, self._clock, waits=waits)
+        ready, outcomes = replay_ready(self._store, arrivals, self._clock, patience=patience)
         self._on_outcomes(ready, outcomes)
         return sum(isinstance(outcome, Recorded) for outcome in outcomes)
 
