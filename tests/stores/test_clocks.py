@@ -1,6 +1,6 @@
 """A receiver whose process's clock is wrong dates arrivals and retries by the database's clock."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,9 +9,9 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
-from contract import ADA, fill
-from homes import OURS, SQLHome
-from locations import open_home
+from contract import ADA
+from homes import SQLHome
+from locations import filled_home
 
 import received
 from hookrow import Postmark, Receiver, Request, RequestHead, testing
@@ -27,12 +27,7 @@ PLACES = ("postgres", "supplied-postgres", "django-postgres")
 WRONG = [-3 * DAY, 40 * DAY]
 
 
-@pytest.fixture(params=PLACES)
-def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
-    with closing(open_home(request.param, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
-        fill(home)
-        yield home
+home = pytest.fixture(filled_home, params=PLACES)
 
 
 @pytest.fixture(params=WRONG, ids=["slow", "fast"])

@@ -1,17 +1,16 @@
 """After a failover, sessions to the former primary, which is read-only now, are replaced."""
 
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
-from contract import ADA, NOON, arrival, fill, insistent, statuses
+from contract import ADA, NOON, arrival, insistent, statuses
 from django.db import connections
 from django.db.transaction import atomic
 from django_home import DjangoHome
-from homes import OURS, SQLHome
-from locations import open_home
+from homes import SQLHome
+from locations import filled_home
 from sqlalchemy import make_url
 
 from hookrow import Suppressed
@@ -33,12 +32,7 @@ SENT = [arrival(Suppressed(ADA, None, NOON, "HardBounce"))]
 PLACES = ("postgres", "supplied-postgres", "django-postgres")
 
 
-@pytest.fixture(params=PLACES)
-def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
-    with closing(open_home(request.param, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
-        fill(home)
-        yield home
+home = pytest.fixture(filled_home, params=PLACES)
 
 
 def make_read_only(home: SQLHome) -> None:

@@ -5,8 +5,7 @@ Many are parked in vain: for people of another application, or for messages that
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -14,9 +13,9 @@ from unittest.mock import Mock
 
 import psycopg
 import pytest
-from contract import ADA, fill
-from homes import OURS, SQLHome
-from locations import PLACES, open_home
+from contract import ADA
+from homes import SQLHome
+from locations import PLACES, filled_home
 from log_contract import entry, keep, reader
 
 from hookrow import testing
@@ -36,12 +35,7 @@ UNSENT = {"outcome": Result.DISPATCH_NOT_FOUND, "recipient": ADA, "message_id": 
 MISMATCH = {"outcome": Result.RECIPIENT_MISMATCH, "recipient": ADA, "message_id": "m-bea"}
 
 
-@pytest.fixture(params=PLACES)
-def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
-    with closing(open_home(request.param, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
-        fill(home)
-        yield home
+home = pytest.fixture(filled_home, params=PLACES)
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +126,7 @@ def test_a_part_that_takes_too_long_is_searched_in_smaller_ones(
     keep(home, parked(5, outcome=Result.DISPATCH_NOT_FOUND))
     assert sweeper(home).retry_due() == 1  # among the others
     assert limits[3:] == [1000, 250, 62, 50]
-    assert "The search for notifications that can be recorded now failed" in caplog.text
+    assert "The search for entries whose rows exist failed" in caplog.text
 
 
 @pytest.mark.parametrize("home", [each for each in PLACES if "postgres" in each], indirect=True)

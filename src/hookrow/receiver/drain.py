@@ -264,10 +264,10 @@ class Drain:
         return recorded is not None and entry.attempts <= recorded.attempts - recorded.taken
 
     def _arrival(self, entry: SpoolEntry) -> Arrival:
-        """Return the arrival of an entry, in which what is unreadable is replaced.
+        """Return the arrival of an entry; columns that are unreadable are replaced.
 
-        If both times are unreadable, it arrives now. A suppression without a date of its own is
-        then dated too late, which is better than losing it. Raises any exception if the entry
+        If both times are unreadable, the arrival is dated now. A suppression without its own date
+        is then dated too late, which is better than losing it. Raises any exception if the entry
         cannot be recorded.
         """
         if "body" in entry.unreadable:

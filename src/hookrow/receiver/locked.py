@@ -123,7 +123,7 @@ class LockedRows:
             close_thread_connections()
 
     def _attempt(self) -> bool:
-        """Attempt to record what waits; end the thread and return False if nothing does."""
+        """Attempt to record all waiting arrivals; end the thread and return False without any."""
         with self._lock:
             rest = [*self._waiting]
             if not rest:

@@ -345,7 +345,7 @@ class GroupRecorder:
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
             self._pause(arrivals, describe_bug(error))
         else:
-            if self._down_since is not None:
+            if self._down_since is not None and any(outcomes):  # not only locked rows
                 log.warning(
                     "Notifications are recorded again, after %.0f s.", now - self._down_since
                 )

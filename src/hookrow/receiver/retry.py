@@ -44,6 +44,9 @@ PART_TIMEOUT = 1.0
 FIRST_PART, SMALLEST_PART, LARGEST_PART = 1000, 50, 50_000
 """The numbers of entries in a part of the log, which depend on the time that reading it takes."""
 
+PATIENCE = 0.05
+"""Seconds for which the entries of a group wait for rows that live notifications have locked."""
+
 AT_ONCE = 5000
 """The largest number of entries whose ids are read at once for a retry."""
 
@@ -92,11 +95,7 @@ class ParkedRetry:
         self._clock.measure()  # a wrong time would end the retries of entries that seem too old
         self._store.check_mapping()  # before an entry is taken and its next retry postponed
         began = monotonic()
-        try:
-            recorded, is_complete = self._retry_hopeful(until=began + SEARCH_FOR)
-        except StoreError as error:
-            log.warning("The search for notifications that can be recorded now failed: %s", error)
-            recorded, is_complete = 0, False
+        recorded, is_complete = self._retry_hopeful(until=began + SEARCH_FOR)
         recorded += self._retry_others(DueKind.FAILING, until=began + FAILING_FOR)
         recorded += self._retry_others(DueKind.MISSING, until=began + OTHERS_FOR)
         if is_complete:
@@ -133,7 +132,11 @@ class ParkedRetry:
         """
         recorded = 0
         while not self._is_over(until):
-            ids, end = self._search()
+            try:
+                ids, end = self._search()
+            except StoreError as error:  # the others can be retried without it
+                log.warning("The search for entries whose rows exist failed: %s", error)
+                break
             recorded += self._retry_ids(ids, until)
             if self._is_over(until):
                 break  # some of the ids may be left
@@ -189,7 +192,7 @@ class ParkedRetry:
         for start in range(0, len(ids), GROUP):
             group = ids[start : start + GROUP]
             while not self._is_over(until) and (taken := self._log.take(group, self._clock())):
-                recorded += self._record(taken, patience=0.0)
+                recorded += self._record(taken, patience=PATIENCE)
                 sleep(PAUSE)
                 if len(taken) == len(group):
                     break

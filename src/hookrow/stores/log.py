@@ -99,7 +99,7 @@ class Requests(NamedTuple):
 
 
 class DueKind(Enum):
-    """Due entries by what is known about them, in the order of their retries."""
+    """Due entries by the outcome of their last attempt, in the order in which they are retried."""
 
     FAILING = frozenset(PARKED - MISSING)
     """The dispatch belongs to another person, or the database failed: fewest retries first."""
