@@ -18,7 +18,7 @@ COUNTED = 100
 
 SEVERAL = 3
 """After this many results in a row that the database kept none of, the next notification would
-probably get a 503. A single one may have a cause of its own, such as a trigger."""
+probably get a 503. A single one may have another cause, such as a trigger."""
 
 COUNTS_FOR = 60.0
 """Seconds for which a result counts. A receiver that gets no notifications, because it is not

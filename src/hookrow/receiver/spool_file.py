@@ -260,7 +260,7 @@ class SpoolFile:
         return False
 
     def _is_spool(self) -> bool:
-        """Return whether a damaged file is hookrow's: it has a lock file, or the header says so."""
+        """Return whether a damaged file is hookrow's: it has a lock file, or the application id is hookrow's."""
         if self._lock_path.exists():
             return True
         # No process has used the file yet, so closing it here releases no lock of SQLite's.
@@ -276,7 +276,7 @@ class SpoolFile:
         """
         with self._used(LOCK_EX), self._open() as old:
             try:
-                old.execute("BEGIN IMMEDIATE")  # what is written meanwhile would be lost
+                old.execute("BEGIN IMMEDIATE")  # other writes would be lost
             except sqlite3.Error as error:
                 if not _is_damage(error):
                     raise
