@@ -260,7 +260,7 @@ class SpoolFile:
         return False
 
     def _is_spool(self) -> bool:
-        """Return whether a damaged file is hookrow's: it has a lock file, or the application id is hookrow's."""
+        """Return whether a damaged file is hookrow's: it has a lock file, or its application id."""
         if self._lock_path.exists():
             return True
         # No process has used the file yet, so closing it here releases no lock of SQLite's.
