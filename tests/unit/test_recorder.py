@@ -69,6 +69,21 @@ def test_an_arrival_that_waited_for_its_row_overrides_no_newer_one() -> None:
     assert len(database.logged()) == 2
 
 
+def test_an_outage_that_began_during_a_successful_attempt_lasted_no_negative_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    database = people("ada", "bea")
+    recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len)
+    database.opened.clear()
+    attempt = Thread(target=recorder, args=([arrival("ada")],))
+    attempt.start()
+    assert database.reached.wait(PATIENCE)
+    recorder._pause([arrival("bea")], "gone")  # by another thread
+    database.opened.set()
+    attempt.join(PATIENCE)
+    assert caplog.messages[-1] == "Notifications are recorded again, after 0 s."
+
+
 @pytest.mark.parametrize("bodies", [True, False])
 def test_bodies_are_logged_unless_disabled(*, bodies: bool) -> None:
     database, begun = people("ada", "bea"), datetime.now(UTC)

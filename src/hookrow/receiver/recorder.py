@@ -324,8 +324,7 @@ class GroupRecorder:
         again: bool = False,
     ) -> list[Outcome | None]:
         """Record a group; `again` is whether the store has just failed on it as if unavailable."""
-        now = monotonic()
-        if now < self._paused_until or self._is_late(until):
+        if self.is_paused or self._is_late(until):
             return [*self._unavailable(arrivals)]
         try:
             outcomes = self._attempts.retry_on_conflict(
@@ -345,11 +344,12 @@ class GroupRecorder:
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
             self._pause(arrivals, describe_bug(error))
         else:
-            if self._down_since is not None and any(outcomes):  # not only locked rows
-                log.warning(
-                    "Notifications are recorded again, after %.0f s.", now - self._down_since
-                )
+            down_since = self._down_since  # which another thread may change
+            if down_since is not None and any(outcomes):  # not only locked rows
                 self._down_since = None
+                log.warning(
+                    "Notifications are recorded again, after %.0f s.", monotonic() - down_since
+                )
             return outcomes
         return [*self._failed(arrivals, until)]
 
