@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -34,6 +34,9 @@ DATE = (b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")
 TURNS = 12
 """How often the event loop runs after each piece: enough for any response."""
 
+MOST_REQUESTS = 6
+"""The number of requests in a stream; a server may respond to them one by one."""
+
 BODIES = (
     b'{"RecordType": "Open"}',
     b"{}",
@@ -44,6 +47,12 @@ BODIES = (
     b"\0" * 99,
     wire.request(b"{}"),  # within a body, it is not a request
 )
+
+INVALID = (
+    b"HTTP/1.1 400 Bad Request\r\n%s: %s\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: 30\r\nconnection: close\r\n\r\nInvalid HTTP request received." % DATE
+)
+"""uvicorn's response to broken data, after which the connection is closed."""
 
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -147,6 +156,10 @@ class Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0  # a protocol expects `resume_writing` when everything has been read
+        assert low is None
+
     def get_write_buffer_size(self) -> int:
         return self.unread
 
@@ -164,14 +177,21 @@ class Transport(asyncio.Transport):
         return not self.is_paused
 
 
-def connect(protocol: type[P], receiver: LoopHandler) -> tuple[P, Transport]:
-    """Open a connection to a server with this protocol; call it in an event loop."""
+def connect(
+    protocol: type[P], receiver: LoopHandler, shared: dict[str, Any] | None = None
+) -> tuple[P, Transport]:
+    """Open a connection to a server with this protocol; call it in an event loop.
+
+    Connections with the same `shared` state belong to one server.
+    """
     config = uvicorn.Config(ASGI(receiver), log_config=None, ws="none", access_log=False)
     config.load()
     state = ServerState()
     state.default_headers = [DATE]
     make: Callable[..., P] = protocol
-    connection = make(config, state, {RECEIVER: receiver})
+    app_state = {} if shared is None else shared
+    app_state[RECEIVER] = receiver
+    connection = make(config, state, app_state)
     transport = Transport(connection)
     connection.connection_made(transport)
     return connection, transport
@@ -196,7 +216,7 @@ async def responses(
             connection.data_received(piece)
         if patient:
             await settle()
-    for _ in stream:
+    for _ in range(MOST_REQUESTS + 1):
         await settle()
     transport.close()
     await settle()
@@ -212,8 +232,9 @@ async def settle() -> None:
 async def compare(number: int) -> Counter[int]:
     """Compare hookrow's protocol with uvicorn's on random streams; count the statuses sent.
 
-    The pieces of every fifth stream arrive without a wait for responses. None of its requests is
-    broken, because uvicorn refuses such a one before it has responded to those before it.
+    The pieces of every fifth stream arrive without a wait for responses, and none of its requests
+    is broken: uvicorn refuses broken data before it has responded to the requests before it in the
+    same piece. hookrow has responded to some of them.
     """
     statuses: Counter[int] = Counter()
     receiver = Echo()
@@ -222,14 +243,16 @@ async def compare(number: int) -> Counter[int]:
         pieces = stream(Random(seed), valid=not patient)
         expected = await responses(HttpToolsProtocol, receiver, pieces, patient=patient)
         sent = await responses(NotificationProtocol, receiver, pieces, patient=patient)
-        assert sent == expected, pieces
+        if sent != expected:
+            assert expected.endswith(INVALID), pieces
+            assert sent.startswith(expected.removesuffix(INVALID)), pieces
         statuses.update(map(int, re.findall(rb"HTTP/1\.1 (\d+) ", expected)))
     return statuses
 
 
 def stream(random: Random, *, valid: bool) -> list[bytes]:
     """Make a stream; a valid one is HTTP without anything broken or unusual."""
-    requests = [_request(random, valid=valid) for _ in range(random.randint(1, 6))]
+    requests = [_request(random, valid=valid) for _ in range(random.randint(1, MOST_REQUESTS))]
     place = random.randrange(len(requests))
     match random.randrange(12):
         case 0 | 1 if not valid:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -42,6 +42,10 @@ MAX_DISCARDED = 16 * 1024 * 1024
 
 DISCARD_TIMEOUT = 5.0
 """In seconds; the time limit for reading this rest of the body."""
+
+ADMITTED = "hookrow.admitted"
+"""The key of an extension in ASGI's scope. Its `call` is called when a request has been admitted
+and is complete, so that a server knows which connections to close last."""
 
 THREADS = 8
 """The maximum number of concurrent calls of a blocking handler."""
@@ -79,7 +83,8 @@ class ASGI:
         match scope["type"]:
             case "http":
                 head = _request_head(scope)
-                response = await self._respond(head, receive)
+                extension = scope.get("extensions", {}).get(ADMITTED)
+                response = await self._respond(head, receive, extension)
                 if response.stream is not None:
                     await self._send_stream(response, response.stream, head, receive, send)
                 else:
@@ -93,7 +98,9 @@ class ASGI:
         """Create the thread pool for a blocking handler; its threads start when they are needed."""
         self._threads = ThreadPoolExecutor(THREADS, "hookrow-call")
 
-    async def _respond(self, head: RequestHead, receive: Receive) -> Response:
+    async def _respond(
+        self, head: RequestHead, receive: Receive, extension: Mapping[str, Any] | None
+    ) -> Response:
         handler = self._loop_handler
         if handler is None:
             refusal = await self._call(self.handler.admit, head, head)
@@ -104,6 +111,8 @@ class ASGI:
         body = Refusal.TOO_LARGE if oversized(head) else await _read_body(head, receive)
         if isinstance(body, Refusal):
             return self.handler.refuse(head, body)
+        if extension is not None:
+            extension["call"]()
         request = Request(head, body)
         if handler is None:
             return await self._call(self.handler, request, head)

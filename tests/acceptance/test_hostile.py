@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from selectors import EVENT_WRITE, DefaultSelector, SelectorKey
+from threading import Event, Thread
 
 import psycopg
 import pytest
@@ -26,7 +28,7 @@ MIB = 1024 * 1024
 RESPONSE_LIMIT = 5.0
 """In seconds; the time limit for responses to the other clients."""
 
-MEMORY_LIMIT, GROWTH_LIMIT = 400, 100
+MEMORY_LIMIT, GROWTH_LIMIT = 300, 100
 """In MiB; the limits of the server's memory and of its growth."""
 
 LINE_LIMIT = 40
@@ -77,8 +79,11 @@ class Service:
         self.port = serving.port
 
     @contextmanager
-    def under_attack(self) -> Iterator[None]:
-        """Put the server under load; check the responses, the server's memory and its log."""
+    def under_attack(self, *, growth: int = GROWTH_LIMIT) -> Iterator[None]:
+        """Put the server under load; check the responses, the server's memory and its log.
+
+        `growth` is in MiB.
+        """
         load = Load(self._url, first=next(self._numbers), pause=0.02)
         Path(f"/proc/{self._serving.pid}/clear_refs").write_text("5")  # proc(5): resets the peak
         before, logged = _peak(self._serving), len(self._serving.log)
@@ -91,7 +96,7 @@ class Service:
         load.check(200)
         assert load.slowest < RESPONSE_LIMIT, str(load)
         assert after < MEMORY_LIMIT
-        assert after - before < GROWTH_LIMIT
+        assert after - before < growth
         assert len(lines) < LINE_LIMIT, lines[-20:]
 
 
@@ -175,6 +180,103 @@ def test_requests_without_the_secret(service: Service) -> None:
     with service.under_attack(), ThreadPoolExecutor(16) as threads:
         answers = [status for each in threads.map(guess, range(16)) for status in each]
     assert answers == [401] * GUESSES
+
+
+class Flood:
+    """Connections that all send the same data, as fast as the server reads it, and read nothing.
+
+    With `again`, a connection repeats its data. One that the server closes is not replaced.
+    """
+
+    def __init__(self, port: int, data: bytes, number: int, *, again: bool = False) -> None:
+        self._address = "127.0.0.1", port
+        self._data = data
+        self._number = number
+        self._again = again
+        self._over = Event()
+        self._thread = Thread(target=self._run)
+        self.connections = 0
+
+    def __enter__(self) -> None:
+        self._thread.start()
+        eventually(lambda: self.connections == self._number)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(PATIENCE)
+
+    def _run(self) -> None:
+        with ExitStack() as stack, DefaultSelector() as selector:
+            for _ in range(self._number):
+                client = stack.enter_context(socket.socket())
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+                client.settimeout(0)
+                client.connect_ex(self._address)
+                selector.register(client, EVENT_WRITE, memoryview(self._data))
+                self.connections += 1
+            while not self._over.is_set():
+                for key, _ in selector.select(0.1):
+                    self._send(selector, key)
+
+    def _send(self, selector: DefaultSelector, key: SelectorKey) -> None:
+        assert isinstance(key.fileobj, socket.socket)
+        try:
+            rest = key.data[key.fileobj.send(key.data) :]
+        except OSError:
+            selector.unregister(key.fileobj)  # the server has closed it
+            return
+        if rest or self._again:
+            selector.modify(key.fileobj, EVENT_WRITE, rest or memoryview(self._data))
+        else:
+            selector.unregister(key.fileobj)
+
+
+def _connect_for(seconds: float, port: int) -> None:
+    """Send a notification on a new connection, again and again; check the time of each response."""
+    slowest, over = 0.0, time.monotonic() + seconds
+    while time.monotonic() < over:
+        begun = time.monotonic()
+        assert ask(port, request(b"{}")).status == 422
+        slowest = max(slowest, time.monotonic() - begun)
+    print(f"new connections: the slowest response after {slowest:.1f} s")
+    assert slowest < RESPONSE_LIMIT
+
+
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize("end", [b"\r\n", b""], ids=["complete", "incomplete"])
+def test_heads_with_many_headers(service: Service, end: bytes) -> None:
+    """2,000 connections send heads of 12,000 tiny headers."""
+    data = head(secret=None)[:-2] + b"a:\r\n" * 12_000 + end
+    with service.under_attack(), Flood(service.port, data, 2000):
+        _connect_for(3, service.port)
+
+
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize(
+    "data", [head("/", method="GET"), head(secret=None, length=0)], ids=["GET", "POST"]
+)
+def test_pipelined_requests_from_many_connections(service: Service, data: bytes) -> None:
+    """2,000 connections pipeline requests without the secret, and read no response."""
+    with service.under_attack(growth=200), Flood(service.port, data * 1000, 2000, again=True):
+        _connect_for(10, service.port)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_idle_connections_and_half_of_a_body(service: Service) -> None:
+    """Besides 1,500 idle connections, 1,500 with the secret have sent half of a large body."""
+    half = head(length=MIB) + b"x" * (MIB // 2)
+    idle, sending = Flood(service.port, b"", 1500), Flood(service.port, half, 1500)
+    with service.under_attack(growth=200), idle, sending:
+        _connect_for(10, service.port)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_more_connections_than_the_limit(service: Service) -> None:
+    """10,000 idle connections: the oldest are closed, and those of the other clients stay open."""
+    with service.under_attack(), ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(Flood(service.port, b"", 2000))
+        _connect_for(3, service.port)
 
 
 def _large_bodies() -> Iterator[bytes]:

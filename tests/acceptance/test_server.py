@@ -23,7 +23,8 @@ from traffic import spooled
 import world
 from command import Command, Serving, Terminal, patched
 from hookrow.server.app import DRAIN_TIMEOUT, RECORD_TIMEOUT, TASK_TIMEOUT
-from hookrow.server.limits import GRACE_PERIOD, SWEEP_EVERY
+from hookrow.server.budgets import SWEEP_EVERY
+from hookrow.server.limits import GRACE_PERIOD
 from hookrow.server.workers import STOP_TIMEOUT
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from nginx import running

@@ -14,12 +14,13 @@ PRIVATE = {
         "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol": (
             "connection_made connection_lost data_received on_headers_complete on_body "
             "on_message_complete on_response_complete cycle "
-            "expect_100_continue flow headers loop parser pipeline server_state shutdown "
+            "expect_100_continue flow headers loop parser pipeline resume_writing scope "
+            "send_400_response server_state shutdown "
             "timeout_keep_alive timeout_keep_alive_handler transport url"
         ),
-        "uvicorn.protocols.http.flow_control:FlowControl": "resume_reading",
+        "uvicorn.protocols.http.flow_control:FlowControl": "read_paused resume_reading",
         "uvicorn.protocols.http.httptools_impl:RequestResponseCycle": (
-            "keep_alive message_event response_complete response_started"
+            "body keep_alive message_event response_complete response_started"
         ),
         "uvicorn.protocols.http.httptools_impl:STATUS_LINE": "",
         "uvicorn.server:ServerState": "default_headers",

@@ -102,8 +102,11 @@ class Server:
             mount = self._settings.dashboard_path
             if self._dashboard_app and f"{scope['path']}/".startswith(f"{mount}/"):
                 await self._dashboard_app({**scope, "root_path": mount}, receive, send)
+            elif page := self._pages.get(scope["path"]):
+                # These admit every request, which is no reason to keep its connection.
+                await page({**scope, "extensions": {}}, receive, send)
             else:
-                await self._pages.get(scope["path"], self._webhook)(scope, receive, send)
+                await self._webhook(scope, receive, send)
 
     def reload(self) -> None:
         """Accept the secrets that are now in the secret file, if they are valid."""

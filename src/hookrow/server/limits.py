@@ -2,7 +2,8 @@
 
 uvicorn waits for a head as long as the connection lasts, accepts a head of any length, and reads
 the whole of a body to which it has responded. It parses any number of pipelined requests, and
-waits forever for a client that does not read. `asgi` limits the bodies that the application reads.
+waits forever for a client that does not read. `asgi` limits the bodies that the application reads,
+and `budgets` what all connections use together.
 """
 
 from __future__ import annotations
@@ -15,17 +16,28 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-MAX_HEAD = 64 * 1024
-"""In bytes; a longer head gets 431 (RFC 6585, section 5). All other data that is neither a head nor
-part of a body, such as trailers, has the same limit."""
+from hookrow.asgi import ADMITTED
+from hookrow.server.budgets import Budgets
+
+MAX_HEAD = 16 * 1024
+"""Bytes of a head; a longer one gets 431 (RFC 6585, section 5). All other data that is neither a
+head nor part of a body, such as trailers, has the same limit."""
+
+MAX_HEADERS = 100
+"""The number of headers in a head; one with more gets 431, too. Trailers have the same limit."""
+
+HEADER_SIZE = 150
+"""Bytes of memory that a header takes, besides its own."""
 
 MAX_DISCARDED = 1024 * 1024
 """In bytes; how much of a body is read after its response, so that the client can read the
 response."""
 
-CHUNK_SIZE = 4096
-"""In bytes; the most that is parsed at once. This limits the number of pipelined requests that
-wait: at most 227 requests of 18 bytes, whose objects take 1.4 kB each."""
+PIECE = 4096
+"""Bytes that are parsed at once, before the time is checked."""
+
+END = b"\r\n\r\n"
+"""The end of each head and of each chunked body. httptools requires exactly these bytes."""
 
 CLIENT_TIMEOUT = 15.0
 """In seconds; a connection is closed if a head, or the rest of a body after its response, takes
@@ -35,10 +47,7 @@ GRACE_PERIOD = 5.0
 """In seconds; how long a stopping server waits for the rest of a request, and for clients that
 have not read their responses. A response that is still being generated is then cut off."""
 
-SWEEP_EVERY = 1.0
-"""In seconds; the interval at which connections that are too slow are closed."""
-
-_SWEEP = "hookrow.sweep"
+_BUDGETS = "hookrow.budgets"
 _TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -51,17 +60,23 @@ class LimitedProtocol(HttpToolsProtocol):
     `_in_head` and `_in_body` show whether uvicorn's parser is in a head or a body, and `_is_idle`
     whether no head has begun since the last response. `_bytes_allowed` is the number of bytes that
     may follow until the parser makes progress. `_running` is uvicorn's cycle whose response is
-    next; the other cycles wait in `pipeline`. `_buffered` is the data after requests that wait;
-    reading is paused until they have their responses. The connection is closed at `_expires`, a
-    time of the event loop. In a stopping server, `_last_call` is the time from which neither the
-    rest of a body nor an unread or unfinished response keeps it open.
+    next; a request waits in `pipeline` only if its head was parsed with the end of a body. Data
+    after a request waits in `_buffered`, from `_begin`, and reading is paused, until the client has
+    read the response. The connection is closed at `_expires`, a time of the event loop. In a
+    stopping server, `_last_call` is the time from which neither the rest of a body nor an unread or
+    unfinished response keeps it open.
     """
 
+    unfinished = 0
+    is_admitted = is_deferred = False
+
     _expires = _last_call = inf
-    _in_head = _in_body = _is_idle = False
+    _in_head = _in_body = _is_idle = _is_known = False
     _unread = 0
     _bytes_allowed = MAX_HEAD
+    _head_size = _headers = _body_size = 0
     _buffered = b""
+    _begin = 0
 
     def __init__(
         self,
@@ -71,36 +86,39 @@ class LimitedProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        if _SWEEP not in app_state:
-            app_state[_SWEEP] = _Sweep(self.loop)
-        self._sweep: _Sweep = app_state[_SWEEP]
+        if _BUDGETS not in app_state:
+            app_state[_BUDGETS] = Budgets(self.loop)
+        self._budgets: Budgets = app_state[_BUDGETS]
 
     def connection_made(  # type: ignore[override] # as uvicorn's
         self, transport: asyncio.Transport
     ) -> None:
         """Wait for the first head."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # `resume_writing` is called if all has been read
         self._read_at = self.loop.time()
         self._expire_in(CLIENT_TIMEOUT)
-        self._sweep.add(self)
+        self._budgets.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection, and end its request in progress."""
-        self._sweep.discard(self)
+        self._budgets.discard(self)
+        self._buffered = b""
+        if self.scope:  # type: ignore[truthy-bool,unused-ignore] # None at first
+            self.scope["extensions"] = {}  # refers to this connection
         if self.pipeline:
             self.cycle = self._running  # uvicorn ends only the last request
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data, within the limits, until a request has to wait for another's response."""
-        if self._is_idle:  # even an empty line begins a head
-            self._expire_in(CLIENT_TIMEOUT)
-        end = 0
-        while end < len(data) and not self.pipeline and not self.transport.is_closing():
-            begin, end = end, end + min(CHUNK_SIZE, self._bytes_allowed)
-            self._parse(data[begin:end])
-        if self.pipeline:
-            self._buffer(data[end:])
+        """Parse the data, within the limits, or keep it until its turn."""
+        if self._buffered or self._must_wait():
+            self._buffer(self._buffered[self._begin :] + data, 0)
+        elif self._has_time():
+            self._consume(data, 0)
+        else:
+            self._buffer(data, 0)
+            self._budgets.defer(self)
 
     def eof_received(self) -> bool:  # type: ignore[override] # uvicorn's closes the connection
         """Keep the connection open if the client has only stopped sending and responses are due."""
@@ -112,15 +130,26 @@ class LimitedProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Limit the client's remaining time, because a stopping server waits for the connection."""
         self._last_call = self.loop.time() + GRACE_PERIOD
-        super().shutdown()
+        if not self._buffered:  # otherwise, `proceed` does it after these requests
+            self._end()
+
+    def resume_writing(self) -> None:
+        """Parse the next request: the client has read all responses."""
+        super().resume_writing()
+        self._resume()
 
     def on_message_begin(self) -> None:
         """Begin a head."""
         self._in_head = True
+        self._head_size = self._headers = 0
         super().on_message_begin()
+        self.scope["extensions"] = {ADMITTED: {"call": self._admit}}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Ignore trailers, which ASGI would present as headers."""
+        """Count headers and trailers; ignore trailers, which ASGI would present as headers."""
+        self._headers += 1
+        if self._headers > MAX_HEADERS:
+            raise TooManyHeadersError  # stops the parser
         if self._in_head:
             super().on_header(name, value)
 
@@ -136,6 +165,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Accept part of a body; more may follow unless the response has been sent."""
         if not self._is_answered():
             self._bytes_allowed = MAX_HEAD
+            self._body_size += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -146,9 +176,12 @@ class LimitedProtocol(HttpToolsProtocol):
             self._idle()
 
     def on_response_complete(self) -> None:
-        """Limit the rest of the body or the next head; parse the next chunk if nothing waits."""
+        """Limit the rest of the body or the next head; parse what follows if nothing waits."""
         if self.loop.time() >= self._last_call:
             self.transport.close()  # before the next request begins
+        self.is_admitted = False
+        self._body_size = 0
+        self._running.body = bytearray()  # if the application has not read it
         if self.pipeline:
             self._running, _ = self.pipeline[-1]
         super().on_response_complete()
@@ -156,8 +189,14 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         if self._is_answered():
             self._limit_rest()
-        if not self.pipeline:
-            self._resume()
+        self._resume()
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond to a head with too many headers, or to data that is not HTTP."""
+        if self._headers > MAX_HEADERS:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
 
     def timeout_keep_alive_handler(self) -> None:
         """Let the sweep close the connection: uvicorn's timer may belong to an earlier request."""
@@ -178,25 +217,107 @@ class LimitedProtocol(HttpToolsProtocol):
         ):
             self.transport.close()
 
-    def _parse(self, chunk: bytes) -> None:
-        self._bytes_allowed -= len(chunk)
-        super().data_received(chunk)
+    def proceed(self) -> None:
+        """Parse the data that waits, unless it has to wait longer; then resume reading."""
+        if self.transport.is_closing() or self._must_wait():
+            return
+        if self._buffered:
+            data, self._buffered = self._buffered, b""
+            self._consume(data, self._begin)
+            if self._buffered or self.transport.is_closing():
+                return
+            if self._last_call < inf:
+                self._end()
+        if not self.flow.read_paused:  # by uvicorn, because the application has not read the body
+            self.transport.resume_reading()
+
+    def abort(self) -> None:
+        """Close the connection at once, even if the client has not read everything."""
+        self.transport.abort()
+
+    def _end(self) -> None:
+        """Close the connection, after the response if one is due."""
+        super().shutdown()
+
+    def _has_time(self) -> bool:
+        """Return whether data may be parsed now, of which the first piece then is."""
+        return self._is_known or self._budgets.has_time()
+
+    def _resume(self) -> None:
+        """Proceed, now or in its turn."""
+        if self.is_deferred:
+            return
+        if self._buffered and not self._has_time():
+            self._budgets.defer(self)
+        else:
+            self.proceed()
+
+    def _consume(self, data: bytes, begin: int) -> None:
+        """Parse data from a place until a request has to wait, or the time of this turn is over."""
+        if self._is_idle:  # even an empty line begins a head
+            self._expire_in(CLIENT_TIMEOUT)
+        size = len(data)
+        while begin < size:
+            end = self._end_of_piece(data, begin)
+            self._parse(data[begin:end])
+            begin = end
+            if not self._in_body and self.parser.should_upgrade():
+                begin = size  # uvicorn drops what follows a request for another protocol, too
+            if self.transport.is_closing() or self._must_wait():
+                break
+            if begin < size and not self._budgets.has_time():
+                self._budgets.defer(self)
+                break
+        self._buffer(data, begin)
+
+    def _end_of_piece(self, data: bytes, begin: int) -> int:
+        """Return where to stop parsing: at the latest where the next head or chunked body ends.
+
+        Therefore, a piece completes at most one request and the head of another.
+        """
+        most = min(begin + min(PIECE, self._bytes_allowed), len(data))
+        place = data.find(END, begin, most)
+        return most if place < 0 else place + len(END)
+
+    def _parse(self, piece: bytes) -> None:
+        self._bytes_allowed -= len(piece)
+        was_in_body = self._in_body
+        super().data_received(piece)
+        if self._in_head or not was_in_body:
+            self._head_size += len(piece)
         if not self._bytes_allowed:  # the parser has made no progress, and more data would follow
             self._refuse()
 
-    def _buffer(self, data: bytes) -> None:
-        """Keep data, and pause reading, until all earlier requests have their responses."""
-        self._buffered += data
-        # uvicorn ends its own pauses as soon as the application reads a body.
-        self.flow.resume_reading()
-        self.transport.pause_reading()
+    def _must_wait(self) -> bool:
+        """Return whether the next request has to wait for a response, or for its reader."""
+        return bool(
+            self.pipeline
+            or not (self._in_body or self._is_answered())
+            or self.transport.get_write_buffer_size()
+        )
 
-    def _resume(self) -> None:
-        """Resume reading, and parse the buffered data first."""
-        buffered, self._buffered = self._buffered, b""
-        self.transport.resume_reading()
-        if buffered:
-            self.data_received(buffered)
+    def _buffer(self, data: bytes, begin: int) -> None:
+        """Keep the data from a place, if there is any, and pause reading.
+
+        All of it is kept: copying the rest after each of many small requests would take longer than
+        parsing them.
+        """
+        if begin < len(data) and not self.transport.is_closing():
+            self._buffered, self._begin = data, begin
+            # uvicorn ends its own pauses as soon as the application reads a body.
+            self.flow.resume_reading()
+            self.transport.pause_reading()
+        self._report_size()
+
+    def _report_size(self) -> None:
+        head = self._head_size + self._headers * HEADER_SIZE
+        size = head + self._body_size + len(self._buffered)
+        if size != self.unfinished:
+            self._budgets.hold(self, size)
+
+    def _admit(self) -> None:
+        self.is_admitted = self._is_known = True
+        self._budgets.admit(self)
 
     def _is_answered(self) -> bool:
         """Return whether all requests with a complete head have their responses."""
@@ -235,31 +356,5 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class _Sweep:
-    """Checks the connections of one server, with one timer for all of them."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._connections: set[LimitedProtocol] = set()
-        self._is_scheduled = False
-
-    def add(self, connection: LimitedProtocol) -> None:
-        """Start checking a connection."""
-        self._connections.add(connection)
-        self._schedule()
-
-    def discard(self, connection: LimitedProtocol) -> None:
-        """Stop checking a connection, which is closed."""
-        self._connections.discard(connection)
-
-    def _schedule(self) -> None:
-        if self._connections and not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_later(SWEEP_EVERY, self._run)
-
-    def _run(self) -> None:
-        self._is_scheduled = False
-        self._schedule()
-        now = self._loop.time()
-        for connection in self._connections:
-            connection.check(now)
+class TooManyHeadersError(Exception):
+    """Raised in a callback of the parser, which stops it."""

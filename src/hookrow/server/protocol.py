@@ -28,7 +28,13 @@ from hookrow.core.notification import Refusal
 from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse, request_id
 from hookrow.observability.logging import describe_bug
 from hookrow.server import RECEIVER
-from hookrow.server.limits import GRACE_PERIOD, MAX_HEAD, LimitedProtocol
+from hookrow.server.limits import (
+    END,
+    MAX_HEAD,
+    MAX_HEADERS,
+    LimitedProtocol,
+    TooManyHeadersError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +44,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("hookrow")
 
 UVICORN = (
+    "cycle.body",
     "cycle.response_complete",
     "cycle.response_started",
+    "flow.read_paused",
     "flow.resume_reading",
     "loop",
     "on_response_complete",
+    "parser",
     "pipeline",
+    "resume_writing",
+    "scope",
+    "send_400_response",
     "server_state.default_headers",
     "shutdown",
     "timeout_keep_alive",
@@ -51,6 +63,9 @@ UVICORN = (
     "transport",
 )
 """The undocumented attributes of uvicorn's protocol on which hookrow's protocol depends."""
+
+MAX_DIRECT = 64 * 1024
+"""Bytes of a request that is handled without uvicorn."""
 
 _ENDPOINT = "hookrow.endpoint"
 _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
@@ -94,36 +109,34 @@ class NotificationProtocol(LimitedProtocol):
             app_state[_ENDPOINT] = DirectEndpoint(app_state[RECEIVER])
         self._endpoint: DirectEndpoint | None = app_state.get(_ENDPOINT)
 
-    def data_received(self, data: bytes) -> None:
-        """Submit a whole notification to the receiver; pass all other data to uvicorn."""
-        if self._pending is not None:
-            self._buffer(data)
-        elif self._endpoint and self._is_free() and (request := self._endpoint.parse(data)):
-            self._submit(self._endpoint, request)
-        else:
-            super().data_received(data)
-
     def eof_received(self) -> bool:  # type: ignore[override] # as in `LimitedProtocol`
         """Keep the connection open if the client has only stopped sending and a response is due."""
         self._is_last = self._pending is not None
         return self._is_last or super().eof_received()
 
-    def shutdown(self) -> None:
-        """Close the connection, after the response if one is due."""
+    def _consume(self, data: bytes, begin: int) -> None:
+        """Submit a whole notification to the receiver; pass all other data to uvicorn."""
+        endpoint = self._endpoint
+        if (
+            endpoint is not None
+            and not self._in_head
+            and not self._in_body
+            and (request := endpoint.parse(data, begin))
+        ):
+            self._submit(endpoint, request)
+            if self.unfinished:
+                self._report_size()
+        else:
+            super()._consume(data, begin)
+
+    def _must_wait(self) -> bool:
+        return self._pending is not None or super()._must_wait()
+
+    def _end(self) -> None:
         if self._pending is None:
-            super().shutdown()
+            super()._end()
         else:
             self._is_last = True
-            self._last_call = self.loop.time() + GRACE_PERIOD
-
-    def _is_free(self) -> bool:
-        """Return whether no request has begun, and all responses have been sent."""
-        return (
-            not self._in_head
-            and not self._in_body
-            and self._is_answered()
-            and not self.transport.get_write_buffer_size()
-        )
 
     def _submit(self, endpoint: DirectEndpoint, request: Request) -> None:
         self._pending = head = request.head
@@ -132,6 +145,7 @@ class NotificationProtocol(LimitedProtocol):
         try:
             refusal = endpoint.receiver.admit(head)
             if refusal is None:
+                self._admit()
                 endpoint.receiver.submit(request, self.loop, reply)
         except Exception as error:  # noqa: BLE001 - a bug, but the provider retries after a 503
             refusal = _failed(error, head.request_id)
@@ -143,8 +157,11 @@ class NotificationProtocol(LimitedProtocol):
         if self._pending is not head:
             return
         self._pending = None
+        self.is_admitted = False
         if self.transport.is_closing():
             return
+        if self.loop.time() >= self._last_call:
+            self._is_last = True
         start = endpoint.encode(response, self.server_state.default_headers)
         end = b"\r\nconnection: close\r\n\r\n" if self._is_last else b"\r\n\r\n"
         self.transport.write(b"".join((start, head.request_id.encode(), end, response.body)))
@@ -165,11 +182,11 @@ class DirectEndpoint:
         self._parser = _Parser()
         self._encoded: tuple[Response | None, object, bytes] = (None, None, b"")
 
-    def parse(self, data: bytes) -> Request | None:
-        """Return the request if the data is exactly one to the endpoint, otherwise None."""
-        if len(data) > MAX_HEAD or not data.startswith(self._request_line):
+    def parse(self, data: bytes, begin: int) -> Request | None:
+        """Return the request if the data from a place is exactly one to the endpoint, else None."""
+        if len(data) - begin > MAX_DIRECT or not data.startswith(self._request_line, begin):
             return None
-        if not self._parser.parse(data):
+        if not self._parser.parse(data[begin:]):
             self._parser = _Parser()  # the old one may have stopped anywhere
             return None
         headers = self._parser.headers
@@ -200,17 +217,18 @@ class _Parser:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return False
-        return (
-            self._is_complete
-            and self._is_simple
-            and len(data) == data.index(b"\r\n\r\n") + 4 + len(self.body)
-        )
+        if not (self._is_complete and self._is_simple):
+            return False
+        head = data.index(END) + len(END)
+        return head <= MAX_HEAD and len(data) == head + len(self.body)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header, with its name in lower case as in ASGI."""
         name = name.lower()
         if name in {b"expect", b"transfer-encoding"}:
             self._is_simple = False
+        if len(self.headers) == MAX_HEADERS:
+            raise TooManyHeadersError  # stops the parser
         self.headers.append((name, value))
 
     def on_body(self, body: bytes) -> None:
@@ -219,7 +237,13 @@ class _Parser:
 
     def on_message_complete(self) -> None:
         """Record that the request is complete, unless it closes the connection."""
+        if self._is_complete:
+            raise SecondRequestError  # stops the parser
         self._is_complete = self._parser.should_keep_alive()
+
+
+class SecondRequestError(Exception):
+    """Raised in a callback of the parser, which stops it."""
 
 
 def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) -> bytes:

@@ -26,9 +26,15 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT
 from hookrow.observability import logging as logs
 from hookrow.server.app import DRAIN_TIMEOUT, Server
+from hookrow.server.budgets import MAX_CONNECTIONS
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.settings import Settings, endpoint
 from hookrow.server.workers import build_server, run_workers
+
+ACCEPTED_AT_ONCE = 16
+"""How many connections are accepted in one turn of the event loop. uvloop accepts one for each
+listening socket, so that a new client would wait for as many turns as others connected before it.
+Sockets that share a port cost a microsecond each when a client connects."""
 
 log = logging.getLogger("hookrow")
 
@@ -43,6 +49,7 @@ def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) 
     server = Server(settings)
     check_and_prepare(settings)
     listener = _bind(settings.host, settings.port)
+    listeners = [listener, *(listener.dup() for _ in range(ACCEPTED_AT_ONCE - 1))]
     _raise_file_limit()
     _announce(settings)
     configure = partial(
@@ -53,14 +60,15 @@ def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) 
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=DRAIN_TIMEOUT,
+        backlog=MAX_CONNECTIONS,  # the system may have a lower limit: somaxconn
         log_config=log_config,
     )
     if workers > 1:
         server.close()  # it only checked the settings: each worker builds its own server
         config = configure(partial(build_server, settings), factory=True, workers=workers)
-        run_workers(config, listener, share_counts=settings.metrics)
+        run_workers(config, listeners, share_counts=settings.metrics)
     else:
-        _run(uvicorn.Server(configure(server)), listener)
+        _run(uvicorn.Server(configure(server)), listeners)
 
 
 def choose_protocol() -> type[asyncio.Protocol] | Literal["auto"]:
@@ -124,9 +132,9 @@ def _announce(settings: Settings) -> None:
         )
 
 
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+def _run(server: uvicorn.Server, listeners: list[socket.socket]) -> None:
     """Run the server in this process; exit with status 0 if a signal stopped it."""
     for signum in (signal.SIGTERM, signal.SIGINT):
         # After it has stopped, uvicorn raises the signal again for the handler that it replaced.
         signal.signal(signum, lambda *_: sys.exit(0))
-    server.run([listener])
+    server.run(listeners)

@@ -38,7 +38,9 @@ they need (`DRAIN_TIMEOUT` and `RECORD_TIMEOUT` in `app`), but shorter than its 
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
-def run_workers(config: uvicorn.Config, listener: socket.socket, *, share_counts: bool) -> None:
+def run_workers(
+    config: uvicorn.Config, listeners: list[socket.socket], *, share_counts: bool
+) -> None:
     """Run workers until SIGTERM or SIGINT; with `share_counts`, sum their metrics.
 
     `config` builds the application with `build_server`. Exits with an error status if a worker's
@@ -49,7 +51,7 @@ def run_workers(config: uvicorn.Config, listener: socket.socket, *, share_counts
         if name.startswith("HOOKROW_") or name == "DATABASE_URL":
             del os.environ[name]
     # This handles SIGTERM and SIGINT from now on, so that the directory of counts is deleted.
-    workers = _Workers(config, [listener])
+    workers = _Workers(config, listeners)
     with ExitStack() as stack:
         if share_counts:
             from hookrow.observability import endpoint  # noqa: PLC0415 - an extra

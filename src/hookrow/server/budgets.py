@@ -1,0 +1,181 @@
+"""Limits for all connections of a server together: number, memory, and time in the event loop.
+
+Without them, thousands of connections could take all memory or keep the event loop busy, although
+each of them stays within its own limits, which are in `limits`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from itertools import chain
+from time import perf_counter
+from typing import Protocol
+
+MAX_CONNECTIONS = 8192
+"""The number of open connections. Each takes 6 to 10 kB, besides what it holds. The limit is lower
+if the process may open fewer files."""
+
+RESERVED_FILES = 128
+"""The number of files that connections leave to the database and to the process itself."""
+
+MAX_UNFINISHED = 96 * 1024 * 1024
+"""Bytes of requests that are not complete, and of data that waits to be parsed."""
+
+LEFT_AFTER_EXCESS = 0.75
+"""The share of `MAX_UNFINISHED` that is left after connections were closed because of it. The
+search for them takes up to a millisecond, and is therefore not made for each piece of data."""
+
+TURN = 0.001
+"""Seconds for which data is parsed in one turn of the event loop. Then, the responses that are due
+and all other work have their turn, before the rest of the data is parsed."""
+
+SWEEP_EVERY = 1.0
+"""Seconds between two searches for connections that are too slow."""
+
+logger = logging.getLogger("hookrow")
+
+
+class Connection(Protocol):
+    """What a connection shares with the others of its server."""
+
+    unfinished: int
+    """The number of bytes that it holds; set by `Budgets.hold`."""
+
+    is_admitted: bool
+    """Whether an authenticated request is complete and waits for its response."""
+
+    is_deferred: bool
+    """Whether it has to wait for `proceed`; set by `Budgets.defer`."""
+
+    def proceed(self) -> None:
+        """Parse the data that waits, unless the connection is closed."""
+
+    def check(self, now: float) -> None:
+        """Close the connection if it is too slow at this time of the event loop."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
+class Budgets:
+    """The connections of an event loop, and what they use.
+
+    Above a limit, the connection that has been longest without an authenticated request is closed:
+    first those that never had one. No new connection is refused, and none is closed whose
+    authenticated request waits for its response.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = min(MAX_CONNECTIONS, max(files - RESERVED_FILES, files // 2))
+        # The keys are the connections, from the one that is closed first to the last.
+        self._strangers: OrderedDict[Connection, None] = OrderedDict()
+        self._known: OrderedDict[Connection, None] = OrderedDict()
+        self._unfinished = 0
+        self._deferred: deque[Connection] = deque()
+        self._turn_ends = 0.0
+        self._is_scheduled = False
+
+    def add(self, connection: Connection) -> None:
+        """Add a new connection."""
+        self._strangers[connection] = None
+        if len(self._strangers) + len(self._known) > self._most:
+            self._make_room_for(connection)
+        self._schedule()
+
+    def discard(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        self.hold(connection, 0)
+        self._strangers.pop(connection, None)
+        self._known.pop(connection, None)
+
+    def admit(self, connection: Connection) -> None:
+        """Record that an authenticated request of a connection is complete."""
+        if connection in self._known:
+            self._known.move_to_end(connection)
+        elif connection in self._strangers:
+            del self._strangers[connection]
+            self._known[connection] = None
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """Record how many bytes of unfinished requests a connection holds."""
+        if connection in self._strangers or connection in self._known:
+            self._unfinished += size - connection.unfinished
+            connection.unfinished = size
+            if self._unfinished > MAX_UNFINISHED:
+                self._close_unfinished()
+
+    def has_time(self) -> bool:
+        """Return whether more data may be parsed in this turn of the event loop."""
+        now = perf_counter()
+        if not self._turn_ends:
+            self._turn_ends = now + TURN
+            self._loop.call_soon(self._next_turn)
+        return now < self._turn_ends
+
+    def defer(self, connection: Connection) -> None:
+        """Let a connection proceed in one of the next turns, after those that already wait."""
+        if not connection.is_deferred:
+            connection.is_deferred = True
+            self._deferred.append(connection)
+
+    def _next_turn(self) -> None:
+        self._turn_ends = 0.0
+        while self._deferred and self.has_time():
+            connection = self._deferred.popleft()
+            connection.is_deferred = False
+            connection.proceed()
+
+    def _candidates(self) -> Iterator[Connection]:
+        """Yield the connections that may be closed, in this order."""
+        return (each for each in chain(self._strangers, self._known) if not each.is_admitted)
+
+    def _make_room_for(self, new: Connection) -> None:
+        for connection in self._candidates():
+            if connection is not new:
+                self._close(connection)
+                logger.warning(
+                    "%d connections are open; closed the one that has been longest without an "
+                    "authenticated request.",
+                    self._most,
+                )
+                return
+
+    def _close_unfinished(self) -> None:
+        """Close connections that hold unfinished requests until enough memory is free."""
+        before = self._unfinished
+        closed = 0
+        for connection in [*self._candidates()]:
+            if self._unfinished <= MAX_UNFINISHED * LEFT_AFTER_EXCESS:
+                break
+            if connection.unfinished:
+                self._close(connection)
+                closed += 1
+        if closed:
+            logger.warning(
+                "Unfinished requests took %d MiB; closed %d connections that have been longest "
+                "without an authenticated request.",
+                before >> 20,
+                closed,
+            )
+
+    def _close(self, connection: Connection) -> None:
+        self.discard(connection)
+        connection.abort()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled and (self._strangers or self._known):
+            self._is_scheduled = True
+            self._loop.call_later(SWEEP_EVERY, self._sweep)
+
+    def _sweep(self) -> None:
+        self._is_scheduled = False
+        self._schedule()
+        now = self._loop.time()
+        for connection in chain(self._strangers, self._known):
+            connection.check(now)
