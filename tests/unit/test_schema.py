@@ -1,12 +1,12 @@
 """The schema: the columns of a host's tables, and invalid schemas."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
-from hookrow.core.notification import Suppressible
+from hookrow.core.notification import KNOWN_REASONS, Suppressible
 from hookrow.core.schema import Role, Schema, nearest
 from hookrow.errors import ConfigurationError
 
@@ -157,6 +157,18 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
             "With `messages`, the dispatches need the column 'message_id'",
         ),
         ({"subscriptions": None, "messages": MAILS}, "`messages` needs `subscriptions`"),
+        (
+            {"reasons": {}},
+            "`reasons` is {}: map reasons, for example {'HardBounce': 'bounced'}, or",
+        ),
+        ({"reasons": "bounced"}, "`reasons` is 'bounced': map reasons"),
+        ({"reasons": {1: "bounced"}}, "`reasons` has the key 1: use a reason of the provider, or"),
+        ({"reasons": {"": "bounced"}}, "`reasons` has the key ''"),
+        ({"reasons": {"*": None}}, "`reasons` has None for '.': use a string or an integer"),
+        ({"reasons": {"*": True}}, "`reasons` has True for '.': use a string or an integer"),
+        ({"reasons": {"*": 9.0}}, "`reasons` has 9.0 for '.': use a string or an integer"),
+        ({"reasons": {"*": 2**63}}, f"`reasons` has {2**63} for '.': use an integer that fits 64"),
+        ({"reasons": {"*": -(2**63) - 1}}, "use an integer that fits 64 bits"),
         ({"reasons": {"HardBounce": 1}}, "has integers: add one for all others"),
         ({"reasons": {"HardBounce": 1, "*": "other"}}, "has strings and integers: use only one"),
         (members(fold="upper"), "has fold='upper': use ascii, lower, exact or citext"),
@@ -188,6 +200,22 @@ def test_an_invalid_schema_is_rejected(given: Mapping[str, Any], message: str) -
 def test_reasons_of_a_host(reasons: Mapping[str, str | int] | None, kept: list[object]) -> None:
     schema = Schema(reasons=reasons)
     assert [schema.reason(word) for word in ("HardBounce", "Spite", None)] == kept
+
+
+@pytest.mark.parametrize(
+    ("reasons", "values"),
+    [
+        (None, KNOWN_REASONS),
+        ({"HardBounce": "b"}, ["b", *KNOWN_REASONS[1:]]),
+        ({"HardBounce": "b", "Spite": "s"}, ["b", *KNOWN_REASONS[1:], "s"]),
+        ({"HardBounce": 1, "*": 9}, [1, 9, 9, 9]),
+    ],
+)
+def test_values_for_reasons(
+    reasons: Mapping[str, str | int] | None, values: Sequence[object]
+) -> None:
+    """A reason of the provider that is not mapped is written unchanged, or as all others."""
+    assert [*Schema(reasons=reasons).known_values.values()] == [*values]
 
 
 def test_a_mistyped_name_gets_a_hint_with_the_most_similar_name() -> None:

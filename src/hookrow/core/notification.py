@@ -87,6 +87,11 @@ class Suppressed(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+KNOWN_REASONS = ("HardBounce", "SpamComplaint", "ManualSuppression")
+"""The reasons of the providers: Postmark's, which also stand for Resend's. Any other text may
+contain an address."""
+
+
 class Reactivated(msgspec.Struct, frozen=True, gc=False):
     """The provider sends to the recipient again; `at` (UTC) may be None, as in `Suppressed`."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
-from hookrow.core.notification import EventTime, Suppressible
+from hookrow.core.notification import KNOWN_REASONS, EventTime, Suppressible
 from hookrow.core.optional import OPTIONAL_COLUMNS, check_records, requested
 from hookrow.errors import ConfigurationError
 
@@ -108,8 +108,8 @@ class Schema:
     optional records: "click", "bounce", "complaint" and "first_open". A host's dispatches need
     columns for them.
 
-    Raises `ConfigurationError` for unknown columns, required columns that are None, and
-    contradictory options.
+    Raises `ConfigurationError` for unknown columns, required columns that are None, values that
+    no column can hold, and contradictory options.
     """
 
     subscribers: Role = Role("hookrow_subscribers")
@@ -189,6 +189,16 @@ class Schema:
         if reason is None or self.reasons is None:
             return reason
         return self.reasons.get(reason, self.reasons.get(OTHERWISE, reason))
+
+    @property
+    def known_values(self) -> Mapping[str, str | int]:
+        """The host's values that hookrow knows it may write, by the provider's reason or `"*"`.
+
+        Without `"*"`, any other reason of the provider is written unchanged.
+        """
+        reasons = self.reasons or {}
+        values = {word: reasons.get(OTHERWISE, word) for word in KNOWN_REASONS}
+        return {**values, **reasons}
 
     @property
     def _without_date(self) -> Collection[Suppressible]:
@@ -276,7 +286,14 @@ def _check_where(name: str, role: Role) -> None:
             )
 
 
-def _check_reasons(reasons: Mapping[str, str | int]) -> None:
+def _check_reasons(reasons: object) -> None:
+    if not isinstance(reasons, Mapping) or not reasons:
+        raise ConfigurationError(
+            f"`reasons` is {reasons!r}: map reasons, for example {{'HardBounce': 'bounced'}}, or "
+            "omit it to store them unchanged."
+        )
+    for word, value in reasons.items():
+        _check_reason(word, value)
     numbers = [value for value in reasons.values() if isinstance(value, int)]
     if numbers and OTHERWISE not in reasons:
         raise ConfigurationError(
@@ -284,6 +301,21 @@ def _check_reasons(reasons: Mapping[str, str | int]) -> None:
         )
     if len(numbers) not in {0, len(reasons)}:
         raise ConfigurationError("`reasons` has strings and integers: use only one of the two.")
+
+
+def _check_reason(word: object, value: object) -> None:
+    if not isinstance(word, str) or not word:
+        raise ConfigurationError(
+            f"`reasons` has the key {word!r}: use a reason of the provider, or '*' for all others."
+        )
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ConfigurationError(
+            f"`reasons` has {value!r} for {word!r}: use a string or an integer."
+        )
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigurationError(
+            f"`reasons` has {value} for {word!r}: use an integer that fits 64 bits."
+        )
 
 
 def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:

@@ -10,7 +10,7 @@ from heapq import nlargest
 from operator import attrgetter
 
 from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
-from hookrow.core.notification import Suppressed
+from hookrow.core.notification import KNOWN_REASONS, Suppressed
 from hookrow.core.result import Result
 from hookrow.dashboard import queries
 from hookrow.dashboard.actions import RESULTS
@@ -32,7 +32,7 @@ from hookrow.providers import explain, limit_to
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
 from hookrow.stores import StoreError
-from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER, Query
+from hookrow.stores.log import KNOWN_TYPES, OTHER, Query
 from hookrow.stores.log_operations import with_bodies
 
 MAX_LISTS = 500

@@ -37,9 +37,6 @@ MOST_COUNTED = 100_000
 
 KNOWN_TYPES = frozenset(RECORD_TYPES[kind] for kind in ALWAYS)
 
-KNOWN_REASONS = frozenset({"HardBounce", "SpamComplaint", "ManualSuppression"})
-"""The provider's reasons. Any other text may contain an address."""
-
 OTHER = "other"
 """The name of every other record type or reason in counts, and of every other type in a query."""
 

@@ -17,11 +17,11 @@ from hookrow.core.log_entry import (
     quoted,
     stored_recipient,
 )
+from hookrow.core.notification import KNOWN_REASONS
 from hookrow.core.result import MISSING, Result, ended_before, is_due, retry_at
 from hookrow.core.rules import fold
 from hookrow.stores.log import (
     BATCH,
-    KNOWN_REASONS,
     KNOWN_TYPES,
     MOST_EXPIRED,
     OTHER,

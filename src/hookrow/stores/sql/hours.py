@@ -13,10 +13,11 @@ import logging
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
+from hookrow.core.notification import KNOWN_REASONS
 from hookrow.core.result import Result
 from hookrow.core.schema import Schema
 from hookrow.errors import UPGRADE
-from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER
+from hookrow.stores.log import KNOWN_TYPES, OTHER
 from hookrow.stores.sql.columns import columns, regclass
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.dialects import Dialect
