@@ -26,6 +26,7 @@ class Person(models.Model):
     address = models.EmailField(max_length=320)
     muted_at = models.DateTimeField(null=True)
     mute_reason = models.TextField(null=True)
+    mute_word = models.CharField(max_length=12, null=True)
     mute_code = models.SmallIntegerField(null=True, choices=Reason.choices)
     mute_changed = models.DateTimeField(null=True)
     deleted_at = models.DateTimeField(null=True)

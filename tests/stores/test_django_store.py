@@ -1,6 +1,8 @@
 """The Django store: transactions of the project, and mappings of its models."""
 
+import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -10,6 +12,7 @@ import psycopg
 import pytest
 from contract import ADA, NOON, arrival, opens, statuses
 from django.db import NotSupportedError, connections
+from django.db.models import CheckConstraint, Q
 from django.test import override_settings
 from django_home import DjangoHome
 from locations import filled_home
@@ -132,6 +135,19 @@ def subscribers(**changes: Any) -> Schema:  # noqa: ANN401 - a Role's own
     return replace(HOST, subscribers=replace(HOST.subscribers, **changes))
 
 
+def muting(field: str) -> Schema:
+    """Return the schema with the reasons of the provider in this field of the subscribers."""
+    columns = {**HOST.subscribers.columns, "suppression_reason": field}
+    return replace(subscribers(columns=columns), reasons=None)
+
+
+def limit(alias: str, error: str) -> AbstractContextManager[object]:
+    """Expect an error about the size of a value, except on SQLite, which ignores sizes."""
+    if connections[alias].vendor == "sqlite":
+        return nullcontext()
+    return pytest.raises(SchemaMismatch, match=re.escape(error))
+
+
 class TestModelsOfAHost:
     def test_hidden_rows(self, crm: str) -> None:
         """A deleted person is not found, but is named as the owner of a dispatch."""
@@ -208,6 +224,43 @@ class TestModelsOfAHost:
             cursor.execute("SELECT mute_code, muted_at FROM crm_person WHERE mute_code > 0")
             [(code, at)] = cursor.fetchall()
         assert (code, str(at)[:10]) == (100 + Reason.BOUNCE, str(NOON - later)[:10])
+
+    def test_fields_of_limited_size(self, crm: str) -> None:
+        """A field that cannot hold a reason is rejected, unless its database ignores the limit."""
+        long = muting("mute_word")
+        mute = Suppressed(ADA, None, NOON, "ManualSuppression")
+        with limit(crm, "'mute_word' of 'crm.Person' is of the type CharField, which cannot hold"):
+            assert respond(long, crm, mute) == [200]
+        with limit(crm, "crm.Person.mute_code cannot hold 32768: use a value for a SmallInteger"):
+            assert respond(replace(muting("mute_code"), reasons={"*": 2**15}), crm, mute) == [200]
+        assert respond(replace(long, reasons={"*": "other"}), crm, mute) == [200]
+
+    def test_a_field_that_shortens_reasons(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What counts is the stored form; if that is too long, the tables are rejected."""
+        field, length = Person.mute_word.field, 12
+        monkeypatch.setattr(field, "get_prep_value", lambda value: value and value[:length])
+        store = DjangoStore(muting("mute_word"), crm)
+        mute = arrival(Suppressed(ADA, None, NOON, "ManualSuppression"))
+        assert statuses(record(store, [mute])) == [200]
+        assert Person.objects.using(crm).get(uid=UID).mute_word == "ManualSuppre"
+        verify(store.database, store.schema)
+        length = 13
+        with limit(crm, "the type CHARACTER VARYING(12), which cannot hold the reasons 'SpamComp"):
+            verify(store.database, store.schema)
+        monkeypatch.setattr(field, "get_prep_value", {"HardBounce": "b", None: None}.__getitem__)
+        with pytest.raises(SchemaMismatch, match="hold the reasons 'SpamComplaint', 'ManualSupp"):
+            verify(store.database, store.schema)
+
+    def test_a_constraint_of_a_model(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The database evaluates the constraints of a model."""
+        condition = Q(mute_reason__in=["HardBounce", "SpamComplaint"])
+        constraint = CheckConstraint(condition=condition, name="known_reason")
+        monkeypatch.setattr(Person._meta, "constraints", [constraint])  # for SQLite's editor
+        with connections[crm].schema_editor() as editor:
+            editor.add_constraint(Person, constraint)
+        store = DjangoStore(muting("mute_reason"), crm)
+        with pytest.raises(SchemaMismatch, match="known_reason, which rejects the reason 'Manual"):
+            verify(store.database, store.schema)
 
     @pytest.mark.parametrize("use_tz", [True, False])
     def test_times_of_the_project(self, crm: str, *, use_tz: bool) -> None:

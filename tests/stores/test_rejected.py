@@ -39,7 +39,7 @@ _TRIGGER_OF_SQLITE = """
 @pytest.mark.parametrize(
     ("home", "obstacle"),
     [
-        ("postgres", "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(5)"),
+        ("postgres", "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(17)"),
         ("sqlite", _TRIGGER_OF_SQLITE),
         ("django-postgres", _TRIGGER),
         ("django-sqlite", _TRIGGER_OF_SQLITE),
@@ -52,7 +52,7 @@ def test_rejected_row(home: SQLHome, obstacle: str, caplog: pytest.LogCaptureFix
     home.run(obstacle)
     sent = [
         arrival(Suppressed(BEA, None, NOON, "Short")),
-        arrival(Suppressed(ADA, None, NOON, "much too long")),
+        arrival(Suppressed(ADA, None, NOON, "a reason that is much too long")),
         arrival(Delivered(ADA, "m-ada", NOON)),
         arrival(Suppressed(ZOE, None, NOON, "Short")),
     ]

@@ -118,8 +118,8 @@ def check(engine: Engine, schema: Schema, error: str) -> None:
         # A column has to hold every reason that the schema may write.
         ({WHY: "integer"}, NUMBERS, ""),
         ({WHY: "bigint"}, HOST, "BIGINT, which cannot hold text: map the reasons"),
-        ({WHY: "integer"}, keeping("bounced"), "cannot hold the reason 'bounced'"),
-        ({}, NUMBERS, "cannot hold the reason 1"),
+        ({WHY: "integer"}, keeping("bounced"), "cannot hold the reasons 'bounced', '"),
+        ({}, NUMBERS, "cannot hold the reasons 1, 9: change its type, or correct `reasons`."),
         ({WHY: "text NOT NULL"}, BLANK, ""),
         ({WHY: "text"}, BLANK, ""),
         ({WHY: "integer NOT NULL"}, BLANK, "cannot hold an empty string: o"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -47,6 +48,8 @@ class NeedsORM(SchemaMismatch):
 def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
     """Return the column of a field. Raises `NeedsORM` for binary values on PostgreSQL."""
     target, type_ = target_of(field), _type(field, connection)
+    # SQLite stores longer texts, and a table that Django does not manage may be wider.
+    is_limited = connection.vendor != "sqlite" and field.model._meta.managed
     if type_ == "bytea":
         raise NeedsORM(f"{field} stores bytes: use a field for text, numbers or UUIDs.")
     return Column(
@@ -59,7 +62,7 @@ def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
         default=False,
         holds_uuids=isinstance(target, UUIDField),
         ignores_case=_ignores_case(target, connection),
-        length=target.max_length if isinstance(target, CharField) else None,
+        length=target.max_length if is_limited and isinstance(target, CharField) else None,
         read=_reader(target, connection),
         write=_writer(target, connection),
     )
@@ -121,15 +124,27 @@ def check_plain(field: AnyField) -> None:
         )
 
 
-def check_value(field: AnyField, value: object) -> None:
-    """Raise `SchemaMismatch` for a value that the field cannot hold."""
+def check_value(field: AnyField, value: object, connection: BaseDatabaseWrapper) -> None:
+    """Raise `SchemaMismatch` for a value that the field cannot hold in this database."""
     target = target_of(field)
     try:
-        target.run_validators(target.to_python(value))
+        converted = target.to_python(value)
+        target.run_validators(converted)
+        _check_range(target, converted, connection)
     except (ValidationError, TypeError, ValueError):
         raise SchemaMismatch(
             f"{field} cannot hold {value!r}: use a value for a {type(target).__name__}."
         ) from None
+
+
+def _check_range(field: AnyField, value: object, connection: BaseDatabaseWrapper) -> None:
+    """Raise `ValueError` for an integer out of range; validators know the default database's."""
+    if not isinstance(field, IntegerField) or not isinstance(value, int) or not _is_plain(field):
+        return
+    with suppress(KeyError):  # a type of the host's own
+        least, most = connection.ops.integer_field_range(field.get_internal_type())
+        if not least <= value <= most:
+            raise ValueError(value)
 
 
 _KINDS: Mapping[type[AnyField], str] = {

@@ -102,15 +102,15 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     reasons = _plain_values(schema.reasons or {}) or None
     changed: dict[str, Any] = {**roles, "log": table, "reasons": reasons}
     mapping = ModelMapping(replace(schema, **changed), columns, models, fields, log)
-    _check_fields(mapping)
+    _check_fields(mapping, connection)
     for name, key in keys(schema).items():
         fields_of_key = [fields[name, ours] for ours in key]
         check_key(name, models[name], fields_of_key, hiding[name], connection)
     return mapping
 
 
-def _check_fields(mapping: ModelMapping) -> None:
-    """Raise `SchemaMismatch` for the first unsuitable field. Errors name models by label.
+def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> None:
+    """Raise `SchemaMismatch` for unsuitable fields. Errors name models by label.
 
     A field has one type, unlike a column of SQLite. `_where` has checked the values of `where`.
     """
@@ -125,12 +125,12 @@ def _check_fields(mapping: ModelMapping) -> None:
         }
         for name, columns in mapping.columns.items()
     }
-    for mistake in mistakes(replace(mapping.schema, **roles), typed):
-        raise SchemaMismatch(mistake)
+    if found := [*mistakes(replace(mapping.schema, **roles), typed)]:
+        raise SchemaMismatch(" ".join(found))
     for (_, ours), field in mapping.fields.items():
         if ours == "suppression_reason":
             for reason in (mapping.schema.reasons or {}).values():
-                check_value(field, reason)  # a number may be out of the field's range
+                check_value(field, reason, connection)  # a number may be out of the field's range
     check_references(mapping.fields)
     check_plain(mapping.fields["subscribers", "email"])
     check_plain(mapping.fields["dispatches", "provider_message_id"])
@@ -224,7 +224,7 @@ def _where(
                 "another field."
             )
         if value is not None and (value is not False or isinstance(field, BooleanField)):
-            check_value(field, value)
+            check_value(field, value, connection)
         where[field] = literal(field, value, connection)
     return where
 

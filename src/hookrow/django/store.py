@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,10 +15,11 @@ from django.utils.timezone import make_aware
 
 from hookrow.concurrency import AT_THREAD_END
 from hookrow.core.schema import Schema, nearest
-from hookrow.django.mapping import map_models
+from hookrow.django.mapping import ModelMapping, map_models
 from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError
 from hookrow.stores import UNSUPPORTED_DATABASE, Unavailable
+from hookrow.stores.sql.columns import Convert
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite
 from hookrow.stores.sql.queries import Queries
@@ -35,7 +37,7 @@ class DjangoStore(SQLStore):
         check_alias(using)
         self.using = using
         self.mapping = map_models(schema, using)
-        database = DjangoDatabase(using)
+        database = DjangoDatabase(using, _writers(self.mapping))
         self._open(database, self.mapping.schema)
         dialect = database.dialect
         self._built = Queries(
@@ -86,6 +88,16 @@ def check_alias(using: str) -> None:
         )
 
 
+def _writers(mapping: ModelMapping) -> Mapping[tuple[str, str], Convert]:
+    """Return the conversions of fields for reasons; see `connections.Database`."""
+    columns = {
+        (role.table, name): mapping.columns[role_name][name]
+        for role_name, role in mapping.schema.roles.items()
+        if (name := mapping.schema.columns(role_name).get("suppression_reason"))
+    }
+    return {place: column.write for place, column in columns.items() if column.write}
+
+
 class _QuotesTables(Dialect):
     """Quotes table names as Django does: a dot is part of the name."""
 
@@ -116,8 +128,12 @@ class DjangoDatabase:
     Inside a transaction of the project, hookrow's transactions are savepoints.
     """
 
-    def __init__(self, using: str) -> None:
-        connection, self._using = connections[using], using
+    def __init__(
+        self,
+        using: str,
+        writers: Mapping[tuple[str, str], Convert] = MappingProxyType({}),
+    ) -> None:
+        connection, self._using, self.writers = connections[using], using, writers
         self.dialect = _DIALECTS[connection.vendor](connection.ops.quote_name)
 
     @contextmanager

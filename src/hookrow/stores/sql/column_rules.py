@@ -6,8 +6,9 @@ so a column is rejected there only if its declared type is plainly meant for oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -43,6 +44,13 @@ class _Rule(NamedTuple):
     names: Collection[str]
     is_broken: Callable[[Column, Schema], bool]
     text: str
+
+
+class Obstacle(NamedTuple):
+    """What prevents a column from holding a value: a verb phrase, and how to remove it."""
+
+    text: str
+    remedy: str
 
 
 REFERENCES = (
@@ -127,8 +135,6 @@ _OR_NO_REASON = (
     ", set empty='' in its role to write an empty string instead of null, or map suppression_reason"
     " to None to keep no reason"
 )
-_CANNOT_BE_EMPTY = f"{_TYPE}, which cannot hold an empty string: omit `empty`."
-_CANNOT_HOLD = f"{_TYPE}, which cannot hold the reason {{value!r}} of `reasons`.{{near}}"
 _NEVER_EQUALS = f"{_TYPE}, which never equals {{value!r}}: correct `where`.{{near}}"
 _CANNOT_COMPARE = (
     f"{_TYPE}, and {{key.name!r}} of {{other_table!r}} is {{key.type_name}}: they cannot be "
@@ -144,19 +150,66 @@ def mistakes(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[str]:
         for ours, theirs in schema.columns(name).items()
     }
     for (name, ours), (table, column) in named.items():
-        for rule in _RULES:
-            if ours in rule.names and rule.is_broken(column, schema):
-                yield _describe(table, column, rule.text)
-        yield from _check_null(table, column, ours, schema.roles[name].empty)
-        if ours in _REASON:
-            yield from _check_reasons(table, column, schema.roles[name].empty, schema.reasons or {})
+        found = _check_column(table, column, ours, schema.roles[name].empty, schema)
+        yield from islice(found, 1)  # the others may have the same cause
     for name, role in schema.roles.items():
         for theirs, value in role.where.items():
-            if not _is_value(tables[name][theirs], value):
-                yield from _check_value(role.table, tables[name][theirs], value, _NEVER_EQUALS)
+            column = tables[name][theirs]
+            if not _is_value(column, value) and not _takes(column, value):
+                near = nearest(str(value), column.labels)
+                yield _describe(role.table, column, _NEVER_EQUALS, value=value, near=near)
     for one, other in REFERENCES:
         if {one, other} <= named.keys():
             yield from _check_reference(*named[one], *named[other])
+
+
+def _check_column(
+    table: str, column: Column, ours: str, empty: str | None, schema: Schema
+) -> Iterator[str]:
+    for rule in _RULES:
+        if ours in rule.names and rule.is_broken(column, schema):
+            yield _describe(table, column, rule.text)
+    yield from _check_null(table, column, ours, empty)
+    if ours not in _REASON:
+        return
+    values = reason_values(schema, empty)
+    if unsuitable := [value for value in values if not _takes(column, value)]:
+        yield reason_mistake(table, column, unsuitable, schema, type_of(column))
+
+
+def reason_values(schema: Schema, empty: str | None) -> Sequence[Scalar]:
+    """Return the values that a column of reasons must hold: the one for no reason is the first."""
+    return [*dict.fromkeys([empty, *schema.known_values.values()])]
+
+
+def reason_mistake(
+    table: str, column: Column, values: Sequence[Scalar], schema: Schema, obstacle: Obstacle
+) -> str:
+    """Return the sentence for an obstacle to some of the `reason_values` of a column."""
+    known = schema.known_values.values()
+    remedies = [obstacle.remedy]
+    if values[0] is None:
+        what = "null, to which a reactivation sets it"
+    elif values[0] not in known:
+        what = "an empty string"
+        remedies.insert(0, "omit `empty`")
+    else:
+        what = f"the reason{'s' * (len(values) > 1)} {', '.join(map(repr, values))}"
+        given = {*(schema.reasons or {}).values()}
+        pairs = [f"{value!r}: ..." for value in values if value not in given]
+        others = f"set another value in `reasons`: {{{', '.join(pairs)}}}"
+        remedies.append(others if pairs else "correct `reasons`")
+    near = nearest(str(values[0]), column.labels)
+    return (
+        f"The column {column.name!r} of {table!r} {obstacle.text} {what}: "
+        f"{', or '.join(remedies)}.{near}"
+    )
+
+
+def type_of(column: Column) -> Obstacle:
+    """Return the obstacle for values that do not suit the type of a column."""
+    text = f"is {_TYPE.format(type_name=column.type_name)}, which cannot hold"
+    return Obstacle(text, "change its type")
 
 
 def mistakes_of_dates(table: str, columns: Columns) -> Iterator[str]:
@@ -184,28 +237,17 @@ def _check_reference(table: str, column: Column, other_table: str, key: Column) 
         yield _describe(table, column, _CANNOT_COMPARE, other_table=other_table, key=key)
 
 
-def _check_reasons(
-    table: str, column: Column, empty: str | None, reasons: Mapping[str, str | int]
-) -> Iterator[str]:
-    yield from _check_value(table, column, empty, _CANNOT_BE_EMPTY)
-    for reason in reasons.values():
-        yield from _check_value(table, column, reason, _CANNOT_HOLD)
-
-
-def _check_value(table: str, column: Column, value: Scalar, text: str) -> Iterator[str]:
-    if not _takes(column, value):
-        near = nearest(str(value), column.labels)
-        yield _describe(table, column, text, value=value, near=near)
-
-
 def _describe(table: str, column: Column, text: str, **names: object) -> str:
     mistake = text.format(type_name=column.type_name, **names)
     return f"The column {column.name!r} of {table!r} is {mistake}"
 
 
 def _takes(column: Column, value: Scalar) -> bool:
-    """Return whether a column can hold the value."""
-    if value is None or value is False or not column.kind:
+    """Return whether a column can hold the value, judging by its type.
+
+    A conversion may return any other value.
+    """
+    if value is None or value is False or not column.kind or column.write:
         return True
     if column.kind == "enum":
         return value in column.labels

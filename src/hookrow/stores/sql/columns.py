@@ -26,8 +26,9 @@ class Column:
     `ignores_case` is whether it can be compared ignoring case without a function: CITEXT, a
     collation that is not deterministic, and any column of SQLite. `length` is the maximum length of
     a text, in characters; `labels` are the values of an enum. `denied` are the privileges that the
-    user lacks: "SELECT", "UPDATE". `read` converts a value from the driver, and `write` a value for
-    the driver; neither is called with None.
+    user lacks: "SELECT", "UPDATE". `declared` is the type on PostgreSQL as it is declared, with its
+    length, its domain and its collation, as SQL text. `read` converts a value from the driver, and
+    `write` a value for the driver; neither is called with None.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Column:
     length: int | None = None
     labels: Sequence[str] = ()
     denied: Sequence[str] = ()
+    declared: str = ""
     read: Convert | None = None
     write: Convert | None = None
 
@@ -146,19 +148,21 @@ WITH RECURSIVE found AS (
         atthasdef OR attidentity <> '' OR relkind = 'v' AS defaults,
         has_column_privilege(attrelid, attnum, 'SELECT') AS selects,
         has_column_privilege(attrelid, attnum, 'UPDATE') AS updates,
-        coalesce(NOT collisdeterministic, false) AS lenient
-    FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid
+        coalesce(NOT collisdeterministic, false) AS lenient,
+        format_type(atttypid, atttypmod) || CASE WHEN attcollation <> typcollation
+            THEN ' COLLATE ' || attcollation::regcollation::text ELSE '' END AS declared
+    FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid JOIN pg_type AS d ON d.oid = atttypid
     LEFT JOIN pg_collation AS l ON l.oid = attcollation
     WHERE c.oid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
     UNION ALL
     SELECT attnum, attname, typbasetype, typtypmod, filled OR typnotnull, generated,
-        defaults OR typdefault IS NOT NULL, selects, updates, lenient
+        defaults OR typdefault IS NOT NULL, selects, updates, lenient, declared
     FROM found JOIN pg_type ON oid = found.type WHERE typtype = 'd'
 )
 SELECT attname, format_type(t.oid, -1), format_type(t.oid, mod), typcategory::text, NOT filled,
     generated, defaults, mod,
     ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder),
-    lenient, selects, updates
+    declared, lenient, selects, updates
 FROM found JOIN pg_type AS t ON t.oid = found.type WHERE typtype <> 'd' ORDER BY attnum
 """
 """A domain counts as the type that it is based on, and a view as the table behind it."""
@@ -216,7 +220,7 @@ _SQLITE_KINDS = {
 
 def _postgres_column(row: Row) -> Column:
     name, type_, type_name, category, nullable, generated, default, modifier, labels, *rest = row
-    is_lenient, *may = rest
+    declared, is_lenient, *may = rest
     kind = _KINDS.get(category, "datetime" if type_.startswith("timestamp") else type_)
     return Column(
         name,
@@ -231,6 +235,7 @@ def _postgres_column(row: Row) -> Column:
         length=max(modifier - _HEADER, 0) or None if kind == "text" else None,
         labels=labels,
         denied=[each for each, has in zip(("SELECT", "UPDATE"), may, strict=True) if not has],
+        declared=declared.replace("%", "%%"),
     )
 
 

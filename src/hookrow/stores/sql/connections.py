@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from math import inf
 from threading import Semaphore
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 from weakref import finalize
 
 from hookrow.concurrency import reset_after_fork
@@ -68,6 +68,10 @@ class Database(Protocol):
     def dialect(self) -> Dialect:
         """The SQL that the database understands."""
 
+    @property
+    def writers(self) -> Mapping[tuple[str, str], Callable[[Any], Any]]:
+        """The conversions of reasons by the host's own types, by table and column."""
+
     def transaction(self) -> AbstractContextManager[Connection]:
         """Begin a transaction with time limits; it is committed at the end of the block.
 
@@ -125,6 +129,7 @@ class ConnectionPool(ABC, Generic[C]):
 
     errors: tuple[type[Exception], ...]
     """The errors of the driver, and `UNWRITABLE`."""
+    writers: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
 
     _idle: _IdleStack[C]
     _free: Semaphore

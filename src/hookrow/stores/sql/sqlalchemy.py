@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import isinf
 from threading import RLock
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import Connection as EngineConnection
 from sqlalchemy import CursorResult, Engine
@@ -67,6 +67,8 @@ class EngineDatabase:
     Raises `ConfigurationError` for an async engine, and for databases other than PostgreSQL and
     SQLite.
     """
+
+    writers: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
 
     def __init__(self, engine: Engine) -> None:
         if engine.dialect.name not in DIALECTS:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from hookrow.stores.sql.log_rows import LOG_COLUMNS
 from hookrow.stores.sql.mapping_record import TABLE as MAPPING_RECORD
 from hookrow.stores.sql.parameters import count_parameters
 from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.rehearsal import reason_mistakes
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 _VERSION = {"postgresql": "SHOW server_version", "sqlite": "SELECT sqlite_version()"}
@@ -72,17 +74,24 @@ _UNUSABLE_SEQUENCE = (
 def verify(database: Database, schema: Schema) -> Queries:
     """Verify every table and column; return the SQL for them.
 
-    Raises `SchemaMismatch` for the first table or column that is missing or cannot work,
-    `ConfigurationError` if the database's version is too old, and `Unavailable`.
+    Raises `SchemaMismatch` for the first table or column that is missing, for all columns that are
+    unsuitable, or for the first other reason why the tables cannot work; `ConfigurationError` if
+    the database's version is too old; and `Unavailable`.
     """
     dialect = database.dialect
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         _check_version(connection, dialect)
         catalogue = _Catalogue(connection, dialect, schema)
-        tables = {name: catalogue.columns(name) for name in schema.roles}
+        tables = {
+            name: _with_writers(role.table, catalogue.columns(name), database)
+            for name, role in schema.roles.items()
+        }
         catalogue.check_own_tables()
-        for mistake in mistakes(schema, tables):
-            raise SchemaMismatch(mistake)
+        found = [*mistakes(schema, tables)] or [
+            *reason_mistakes(connection, dialect, schema, tables)
+        ]
+        if found:
+            raise SchemaMismatch(" ".join(found))
         single_statement = dialect.single_statement_write and catalogue.are_disjoint()
         queries = Queries(schema, tables, dialect, single_statement=single_statement)
         for mistake in key_mistakes(connection, queries):
@@ -90,6 +99,14 @@ def verify(database: Database, schema: Schema) -> Queries:
         if dialect.takes_rows:
             _plan(connection, queries)
     return queries
+
+
+def _with_writers(table: str, columns: Columns, database: Database) -> Columns:
+    """Return columns with the conversions that the host's own types make of reasons."""
+    return {
+        name: replace(column, write=database.writers.get((table, name)))
+        for name, column in columns.items()
+    }
 
 
 def _plan(connection: Connection, queries: Queries) -> None:
