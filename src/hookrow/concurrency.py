@@ -12,6 +12,8 @@ from time import monotonic
 from typing import Protocol
 from weakref import WeakSet, WeakValueDictionary
 
+from hookrow.faults import EXPECTED, describe_bug, describe_fault, without_values
+
 log = logging.getLogger("hookrow")
 
 AT_THREAD_END: set[Callable[[], object]] = set()
@@ -37,7 +39,8 @@ class PeriodicTask:
     The first call is immediate or, with `later`, after the first interval. The interval includes
     the call, but at least half of it is a pause. If `work` returns True, it is unfinished and is
     called again after a short pause. Exceptions are logged, and the next call follows within a
-    minute. After a fork, a child process must start the task again.
+    minute. The log has the text only of those in `faults.EXPECTED` and in `expected`. After a fork,
+    a child process must start the task again.
     """
 
     _lock: Lock
@@ -45,12 +48,19 @@ class PeriodicTask:
     _thread: Thread | None
 
     def __init__(
-        self, work: Callable[[], object], *, seconds: float, name: str, later: bool = False
+        self,
+        work: Callable[[], object],
+        *,
+        seconds: float,
+        name: str,
+        later: bool = False,
+        expected: tuple[type[Exception], ...] = (),
     ) -> None:
         self._work = work
         self._seconds = seconds
         self._delay = seconds if later else 0.0
         self._name = name
+        self._expected: tuple[type[Exception], ...] = (*EXPECTED, *expected)
         self._closed = False
         self.reset()
         reset_after_fork(self)
@@ -94,9 +104,15 @@ class PeriodicTask:
             if work() is True:
                 return min(self._seconds, PAUSE)
             return max(self._seconds - (monotonic() - began), self._seconds / 2)
-        except Exception as error:  # noqa: BLE001 - the next call may succeed
+        except self._expected as error:
             log.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
-            return min(self._seconds, RETRY_AFTER)
+        except Exception as error:
+            log.error(
+                f"The {self._name} failed: %s",
+                describe_bug(error),
+                exc_info=without_values(error),
+            )
+        return min(self._seconds, RETRY_AFTER)
 
     def _finish(self) -> None:
         """Do what remains when the task is closed. Subclasses may override this."""
@@ -140,8 +156,12 @@ def close_thread_connections() -> None:
     for callback in AT_THREAD_END:
         try:
             callback()
-        except Exception as error:  # noqa: BLE001 - raised by the host's database driver
-            log.warning("A thread could not close its connections: %s", type(error).__name__)
+        except Exception as error:
+            log.warning(
+                "A thread could not close its connections: %s",
+                describe_fault(error),
+                exc_info=without_values(error),
+            )
 
 
 @atexit.register

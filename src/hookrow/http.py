@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from random import getrandbits
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
+from hookrow.arguments import has_members, reject
 from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.errors import ConfigurationError
 
@@ -138,11 +140,47 @@ class LoopHandler(Handler, Protocol):
         """Call `reply` with the response exactly once, now or later, in the thread of the loop."""
 
 
+def check_handler(host: str, handler: object) -> None:
+    """Raise `ConfigurationError` for an object that `host`, such as "ASGI", cannot mount."""
+    if not (callable(handler) and has_members(handler, ("admit",))):
+        reject(
+            f"The argument of {host}()", "a receiver or a dashboard", handler, f"{host}(receiver)"
+        )
+
+
+def reject_call(handler: Handler, *arguments: Any) -> Response:  # noqa: ANN401 - of any host
+    """Raise `ConfigurationError` for a handler that a server or framework calls as an application.
+
+    A server that only starts its application (ASGI's lifespan) would ignore an exception, so it
+    receives an application that makes the start fail, in place of a response.
+    """
+    name, first = type(handler).__name__, arguments[0]
+    line = f"ASGI({name.lower()}), with `from hookrow.asgi import ASGI`"
+    if type(first).__module__.startswith("django."):
+        line = 'path("mail/", include("hookrow.django.urls"))'
+    elif isinstance(first, Mapping) and "REQUEST_METHOD" in first:  # PEP 3333
+        line = f"WSGI({name.lower()}), with `from hookrow.wsgi import WSGI`"
+    text = f"A {name} is not an application or a view of a framework: mount {line}."
+    if isinstance(first, Mapping) and first.get("type") == "lifespan":
+        _, *rest = arguments
+        fail = partial(_fail_start, text)
+        # A server may make the two calls of ASGI 2.
+        return cast("Response", fail(*rest) if rest else fail)
+    raise ConfigurationError(text)
+
+
+async def _fail_start(text: str, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+    await receive()
+    await send({"type": "lifespan.startup.failed", "message": text})
+
+
 def endpoint_path(mount_path: str) -> str:
     """Return the path of the endpoint below a mount path, which may begin or end with slashes.
 
     Raises `ConfigurationError` if no request can have the mount path.
     """
+    if not isinstance(mount_path, str):
+        reject("mount_path", "a string", mount_path, 'mount_path="/mail"')
     mount = mount_path.strip("/")
     if any(letter in "?#%" or letter.isspace() for letter in mount):
         raise ConfigurationError(

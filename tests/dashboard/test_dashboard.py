@@ -333,13 +333,21 @@ def test_a_body_that_is_not_stored() -> None:
     ("fault", "status", "message"),
     [
         (Unavailable("It is gone."), 503, "The database cannot be read: It is gone."),
-        (KeyError(), 500, "The page failed with KeyError."),
+        (KeyError(ADA), 500, "The page failed with KeyError."),
     ],
 )
 def test_store_errors(
-    visitor: Visitor, fault: Exception, status: int, message: str, monkeypatch: pytest.MonkeyPatch
+    visitor: Visitor,
+    fault: Exception,
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A store error returns 503, a bug 500, both with an explanation."""
+    """A store error returns 503, a bug 500, both with an explanation.
+
+    The text of a bug's exception, which may quote a row, is not logged.
+    """
 
     def fail(*_: object, **__: object) -> None:
         raise fault
@@ -354,6 +362,7 @@ def test_store_errors(
     ):
         assert response.status == status
         assert message in response.body.decode()
+    assert ADA not in caplog.text
 
 
 class TestSuppression:

@@ -79,7 +79,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"LOG": 1}, "E003", r"HOOKROW\['LOG'\] must be True or False"),
     ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] must be text"),
     *(({"DEADLINE": each}, "E003", "a positive number of seconds") for each in (0, inf, True)),
-    ({"OBSERVER": "hookrow.metrics.Metrics"}, "E003", "must be an observer such as Metrics"),
+    ({"OBSERVER": "hookrow.metrics.Metrics"}, "E003", "must be an observer, .* not str: write '"),
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
     ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),
     ({"SPOOL": "/no/such/folder/spool.db"}, "E005", "/no/such/folder/spool.db cannot be"),

@@ -243,14 +243,22 @@ def listening() -> Iterator[list[tuple[object, bytes, bool]]]:
 
     def listen(signal: object, arrival: Arrival, **_: object) -> None:
         sent.append((signal, arrival.body, connections["default"].in_atomic_block))
-        raise ZeroDivisionError
+        raise ValueError(ADA)
 
-    listener = partial(listen)  # it has no name, which Django would log
+    def fail(**_: object) -> None:
+        raise KeyError(ADA)
+
+    listeners: list[Callable[..., None]] = [
+        partial(fail),
+        listen,
+    ]  # the first one has no name, which Django would log
     for signal in (notification_recorded, notification_refused):
-        signal.connect(listener)
+        for listener in listeners:
+            signal.connect(listener)
     yield sent
     for signal in (notification_recorded, notification_refused):
-        signal.disconnect(listener)
+        for listener in listeners:
+            signal.disconnect(listener)
 
 
 @pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
@@ -261,6 +269,8 @@ class TestSignals:
     ) -> None:
         """Each outcome is sent once, after the commit; errors in listeners are only logged.
 
+        The log lines name the type, the file and the line of each error, and have a traceback, but
+        not the error's text.
         Requests of `hookrow check URL` are not sent.
         """
         world.fill(sqlite_url)
@@ -275,7 +285,12 @@ class TestSignals:
             (True, DELIVERY),
         ]
         assert delivered(sqlite_url) == AT
-        assert "A signal listener raised" in caplog.text
+        failed = [each for each in caplog.records if each.exc_info]
+        assert {each.getMessage().partition(":")[0] for each in failed} == {
+            f"A signal listener raised {name} at {__file__}" for name in ("KeyError", "ValueError")
+        }
+        assert {each.name for each in failed} == {"hookrow"}
+        assert ADA not in caplog.text
 
     @pytest.mark.parametrize("group_commit", [False, True])
     def test_async_listener(self, sqlite_url: str, *, group_commit: bool) -> None:

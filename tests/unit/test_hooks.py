@@ -1,18 +1,21 @@
 """Hooks: functions of the host are called after the commit, and affect no response."""
 
 import asyncio
+import re
 import threading
 from asyncio import AbstractEventLoop, current_task, get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import closing
 from functools import partial
 from threading import Event, Thread
+from traceback import walk_tb
 from typing import Any
 
 import pytest
 from receiving import NOON, delivery, encode, people, receive, request, suppression
 
 from hookrow import Arrival, ConfigurationError, Recorded, Refusal, Refused, Suppressed
+from hookrow.observability.logging import JSONFormatter
 from hookrow.receiver.hooks import Hook, Hooks
 from wire import ADA, PATIENCE, eventually
 
@@ -66,8 +69,66 @@ def test_hook_that_raises(
     with closing(hooks(fail_in_the_loop if is_async else fail)) as calls:
         call(calls, 10)
     assert [each.body for each, _ in recording.calls] == [b"%d" % number for number in range(10)]
-    assert caplog.messages == [f"on_recorded raised {type(fault).__name__}."]
-    assert all(record.exc_info is None for record in caplog.records)
+    [record] = caplog.records
+    place = f"{__file__}:{fail.__code__.co_firstlineno + 3}"
+    assert record.getMessage() == f"on_recorded raised {type(fault).__name__} at {place}."
+    assert record.exc_info
+    frames = [*walk_tb(record.exc_info[2])]
+    assert frames[-1][0].f_code.co_name == "fail"
+    assert not any(frame.f_locals for frame, _ in frames)
+    assert ADA not in caplog.text
+    assert ADA not in JSONFormatter().format(record)
+
+
+def test_several_hooks_are_called_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    """One that fails affects no other, and each failure is logged."""
+    called: list[tuple[str, bytes]] = []
+
+    def first(arrival: Arrival, _: object) -> None:
+        called.append(("first", arrival.body))
+        raise KeyError(ADA)
+
+    async def second(arrival: Arrival, _: object) -> None:
+        await asyncio.sleep(0)
+        called.append(("second", arrival.body))
+        raise ValueError(ADA)
+
+    def third(arrival: Arrival, _: object) -> None:
+        called.append(("third", arrival.body))
+
+    receiver = receive(people("ada"), on_recorded=[first, second, third], on_refused=(third,))
+    bodies = [encode(delivery("ada")), encode(delivery("eve"))]
+    assert [receiver(request(body)).status for body in bodies] == [200, 404]
+    receiver.close(PATIENCE)
+    recorded = [(name, bodies[0]) for name in ("first", "second", "third")]
+    assert called == [*recorded, ("third", bodies[1])]
+    assert [each.partition(" at ")[0] for each in caplog.messages] == [
+        "on_recorded raised KeyError",
+        "on_recorded raised ValueError",
+    ]
+
+
+def test_an_empty_list_is_no_hook() -> None:
+    receiver = receive(people("ada"), on_recorded=[], on_refused=[])
+    assert receiver(request(delivery("ada"))).status == 200
+    assert not receiver._hooks
+    receiver.close(PATIENCE)
+
+
+def test_close_drops_the_other_hooks_of_a_call_that_hangs() -> None:
+    started, called = Event(), []
+
+    async def hang(*_: object) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    before = set(threading.enumerate())
+    calls = Hooks({Recorded: [hang, lambda *_: called.append(1)]})
+    call(calls, 1)
+    assert started.wait(PATIENCE)
+    calls.close(0.01)
+    eventually(lambda: set(threading.enumerate()) <= before)
+    assert called == []
 
 
 class Loops:
@@ -196,7 +257,7 @@ def test_close_cancels_an_async_hook_that_hangs(caplog: pytest.LogCaptureFixture
     assert bodies == [b"0"]
     assert caplog.messages == [
         "Stopped before all hooks had ended; dropped calls: 3.",
-        "on_recorded raised CancelledError.",
+        f"on_recorded raised CancelledError at {__file__}:{hang.__code__.co_firstlineno + 4}.",
     ]
     calls.close()  # again
     call(calls, 1)
@@ -228,8 +289,12 @@ def test_close_ends_although_a_hook_suppresses_its_cancellation() -> None:
 @pytest.mark.parametrize(
     ("hook", "error"),
     [
-        (Loops, "^on_refused must be a function, not <class .*Loops'>"),
-        ("hook", "^on_refused must be a function, not 'hook'"),
+        (Loops, "^on_refused must be a function, not the class Loops: write def on_refused"),
+        ("hook", "^on_refused must be a function, not str: write"),
+        ([print, None], "^on_refused must be a function, not None"),
+        ({print}, "^on_refused must be a function, not set"),
+        (lambda: None, r"<lambda>\) does not accept .*: write def on_refused\(arrival, outcome\)"),
+        (lambda _, __: (yield), "^on_refused is a generator function, .*: remove `yield`"),
     ],
 )
 def test_a_hook_that_would_never_run_is_rejected(hook: Any, error: str) -> None:  # noqa: ANN401
@@ -269,7 +334,10 @@ def test_call_that_hangs(
         for now in (1030.0, 1030.1, 1099.0):  # noqa: B007 - the clock
             call(calls, 1)
         recording.opened.set()
-    assert caplog.messages == ["A call to on_recorded has taken more than 30.0 s."]
+    [message] = caplog.messages
+    assert re.fullmatch(
+        r"A call to on_recorded \((RecordingHook|.*in_loop)\) has taken more than 30.0 s.", message
+    )
 
 
 @pytest.mark.parametrize("is_async", [False, True])

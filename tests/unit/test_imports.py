@@ -16,7 +16,7 @@ SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
     *(f"core.{path.stem}" for path in sorted((SOURCE / "core").glob("[!_]*.py"))),
-    *("providers", "providers._json", "providers.postmark", "http", "errors"),
+    *("providers", "providers._json", "providers.postmark", "http", "errors", "arguments"),
 )
 
 assert "core.rules" in CORE
@@ -27,7 +27,18 @@ assert "core.rules" in CORE
 HARMLESS = {
     *("__future__", "abc", "asyncio", "collections", "collections.abc", "contextlib"),
     *("contextvars", "dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "hmac"),
-    *("ipaddress", "json", "math", "msgspec", "msgspec.structs", "operator", "random", "re", "sys"),
+    *(
+        "inspect",
+        "ipaddress",
+        "json",
+        "math",
+        "msgspec",
+        "msgspec.structs",
+        "operator",
+        "random",
+        "re",
+        "sys",
+    ),
     *("threading", "types", "typing", "uuid"),
 }
 FORBIDDEN = {
@@ -37,7 +48,7 @@ FORBIDDEN = {
 
 
 ORDER = (
-    *("errors", "core", "http", "concurrency"),
+    *("errors", "arguments", "core", "http", "faults", "concurrency"),
     *("stores", "observability", "providers"),
     *("metrics", "tracing", "receiver"),
     *("describe", "statistics", "migrations"),

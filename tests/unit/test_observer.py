@@ -12,7 +12,7 @@ from receiving import delivery, fill_transaction, head, people, post, receive
 from werkzeug.test import Client
 
 import asgi_client
-from hookrow import Refusal, testing
+from hookrow import ConfigurationError, Refusal, testing
 from hookrow.asgi import ASGI
 from hookrow.core.notification import Recorded
 from hookrow.http import ENDPOINT, MAX_BODY
@@ -91,10 +91,45 @@ def test_an_exception_changes_no_response(
         assert (refusal := receiver.admit(head("/x")))
         assert refusal.status == 404
         eventually(lambda: observer.collect.called)
-    assert caplog.messages == [f"An observer raised {named}."]
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"An observer raised {named} at ")
+    assert record.exc_info
+    assert record.exc_info[2], "it has frames"
     assert refused(observer) == [("/x", Refusal.NO_SUCH_PATH)]
     assert [*map(type, outcomes(observer))] == [Recorded] * 2
     assert observer.begin_group.call_args.args[1] == ["r-1"]
+
+
+def test_several_observers(observer: Mock) -> None:
+    """A list is accepted as well as a single observer; each receives all events."""
+    another = Mock(Observer, admitted=lambda _: "another")
+    with closing(receive(people("ada"), observer=[observer, another])) as receiver:
+        assert post(receiver, delivery("ada")).status == 200
+        assert outcomes(observer) == outcomes(another)
+        assert [*map(type, outcomes(another))] == [Recorded]
+        assert another.begin_group.call_args.args[1] == ["another"]
+
+
+class _OnlyFails(Observer):
+    def collect(self) -> None:
+        raise KeyError
+
+
+def test_the_failures_of_several_observers_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The rate limit of the log does not drop the second, although they fail at once."""
+
+    class Another(Observer):
+        def collect(self) -> None:
+            raise KeyError
+
+    Observers(_OnlyFails(), Another()).collect()
+    assert len({*caplog.messages}) == 2
+
+
+@pytest.mark.parametrize("given", [Observer, "metrics", [Observer(), None], [[Observer()]], 3])
+def test_an_object_that_is_no_observer(given: Any) -> None:  # noqa: ANN401 - of any type
+    with pytest.raises(ConfigurationError, match=r"^observer must be .*: write observer=Metrics\("):
+        receive(people(), observer=given)
 
 
 def test_a_late_response_precedes_the_outcome_of_its_group(observer: Mock) -> None:

@@ -38,6 +38,7 @@ PRIVATE = {
     },
     "django": {
         "django.http:HttpRequest": "_read_started",
+        "django.dispatch:Signal": "_log_robust_failure",
         "django.db.models.sql:Query": "chain get_compiler",
         "django.db.models.sql:UpdateQuery": "add_update_values",
         "django.db.models.sql.compiler:SQLCompiler": "get_converters select",

@@ -14,8 +14,6 @@ from functools import cached_property
 from inspect import iscoroutinefunction, isroutine
 from pathlib import Path
 from pkgutil import resolve_name
-from sysconfig import get_paths
-from traceback import walk_tb
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import click
@@ -24,6 +22,7 @@ from click.core import ParameterSource
 from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import OWN_TABLES, ConfigurationError
+from hookrow.faults import host_line
 from hookrow.http import ENDPOINT
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
@@ -238,21 +237,8 @@ def _load(reference: str) -> object:
             raise TypeError("it is an async function: name a plain one")  # noqa: TRY301
         return found() if isroutine(found) else found
     except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split())[:LONGEST_ERROR]
+        line, text = host_line(error), " ".join(str(error).split())[:LONGEST_ERROR]
         raise ConfigurationError(
             f"The app {reference} cannot be loaded: "
-            f"{type(error).__name__}{_location(error)}: {text}"
+            f"{type(error).__name__}{f' in {line}' if line else ''}: {text}"
         ) from error
-
-
-def _location(error: BaseException) -> str:
-    """Return the line of the application that was reached last, if it is not in a library."""
-    paths = get_paths()
-    libraries = ("<frozen", *(paths[name] for name in ("stdlib", "purelib", "platlib")))
-    lines = [
-        f" in {frame.f_code.co_filename}:{line}"
-        for frame, line in walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith(libraries)
-        and str(frame.f_globals.get("__name__")).partition(".")[0] != "hookrow"
-    ]
-    return lines[-1] if lines else ""

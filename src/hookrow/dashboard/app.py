@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from http import HTTPStatus
+from inspect import iscoroutine, iscoroutinefunction
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
+from hookrow.arguments import check_flags, check_function, kind_of, reject
 from hookrow.dashboard import actions, auth, pages, suppressions
 from hookrow.dashboard.actions import Done
 from hookrow.dashboard.download import download
@@ -17,12 +19,13 @@ from hookrow.dashboard.queries import Context
 from hookrow.dashboard.templating import Redirect, View, render, static_files
 from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
-from hookrow.http import Handler, Request, RequestHead, Response, plain
+from hookrow.faults import describe_bug, describe_fault, without_values
+from hookrow.http import Handler, Request, RequestHead, Response, plain, reject_call
 from hookrow.observability.logging import mask_email
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.statistics import Statistics
-from hookrow.stores import Store, StoreError
+from hookrow.stores import Store, StoreError, check_store
 from hookrow.stores.timeouts import limited_to
 
 log = logging.getLogger("hookrow")
@@ -105,7 +108,8 @@ class Dashboard(Handler):
     database. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
     limits of the project's connections also apply.
 
-    Raises `ConfigurationError` without `authorize`, because a dashboard must not be open to all.
+    Raises `ConfigurationError` without `authorize`, because a dashboard must not be open to all,
+    and if another argument is not valid.
     """
 
     def __init__(
@@ -117,11 +121,23 @@ class Dashboard(Handler):
         provider_status: Callable[[], str | None] | None = None,
         keep_bodies: bool = True,
     ) -> None:
-        if not callable(authorize):
+        if authorize is None:
             raise ConfigurationError(
                 "The dashboard is never open by default: pass authorize, "
                 "for example authorize=basic(user, password)."
             )
+        check_store(store)
+        check_function("authorize", authorize, "head")
+        if iscoroutinefunction(authorize):
+            raise ConfigurationError(
+                "authorize is an async function, but the dashboard calls it in a thread: write "
+                "def authorize(head)."
+            )
+        if not (hasattr(provider, "parse") and hasattr(provider, "name")):
+            reject("provider", "a provider or its class", provider, "provider=Postmark")
+        if provider_status is not None:
+            check_function("provider_status", provider_status)
+        check_flags(keep_bodies=keep_bodies)
         self._authorize = authorize
         self._context = Context(
             store,
@@ -139,8 +155,10 @@ class Dashboard(Handler):
         head.context[self] = user
         return None
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: Request, *others: object) -> Response:
         """Respond to a request; call `authorize` unless `admit` has already called it."""
+        if others or not isinstance(request, Request):
+            return reject_call(self, request, *others)
         user = request.head.context.pop(self, None) or self._authenticate(request.head)
         return user if isinstance(user, Response) else self.respond(request, user)
 
@@ -161,7 +179,13 @@ class Dashboard(Handler):
             response = _error(address, 503, f"The database cannot be read: {error}")
         except Exception as error:
             id_ = request.head.request_id
-            log.exception("The dashboard failed, request %s", id_, extra={"request_id": id_})
+            log.error(
+                "The dashboard failed, request %s: %s",
+                id_,
+                describe_bug(error),
+                exc_info=without_values(error),
+                extra={"request_id": id_},
+            )
             name = type(error).__name__
             response = _error(address, 500, f"The page failed with {name}. See the server's log.")
         return _secure(response)
@@ -174,19 +198,15 @@ class Dashboard(Handler):
         """Return the name of the user, or the response that denies access."""
         try:
             result = self._authorize(head)
-            if isinstance(result, Response):
-                return _secure(result)
-            if not isinstance(result, bool | str):  # such as the coroutine of an async function
-                kind = type(result).__name__
-                raise TypeError(  # noqa: TRY301 - logged like the function's own errors
-                    f"authorize must return a name, a bool or a Response, not {kind}."
-                )
-        except Exception:
-            id_ = head.request_id
-            log.exception(
-                "The dashboard cannot authenticate request %s", id_, extra={"request_id": id_}
-            )
-            return _secure(plain(500, "The request cannot be authenticated; see the server's log."))
+        except Exception as error:  # noqa: BLE001 - raised by the host's function
+            return _not_authenticated(head, f"authorize raised {describe_fault(error)}", error)
+        if isinstance(result, Response):
+            return _secure(result)
+        if not isinstance(result, bool | str):
+            if iscoroutine(result):
+                result.close()
+            expected = "authorize must return a name, a bool or a Response"
+            return _not_authenticated(head, f"{expected}, not {kind_of(result)}")
         if not result:
             return _secure(plain(403, "You do not have access to this dashboard."))
         return "unknown" if result is True else result
@@ -233,6 +253,18 @@ class Dashboard(Handler):
         action = act(self._context, parse_fields(head.query, page.fields), form, user)
         _log_action(head, user, action.summary)
         return _redirect(base, action.location)
+
+
+def _not_authenticated(head: RequestHead, cause: str, error: Exception | None = None) -> Response:
+    id_ = head.request_id
+    log.error(
+        "The dashboard cannot authenticate request %s: %s.",
+        id_,
+        cause,
+        exc_info=None if error is None else without_values(error),
+        extra={"request_id": id_},
+    )
+    return _secure(plain(500, "The request cannot be authenticated; see the server's log."))
 
 
 def _log_action(head: RequestHead, user: str, summary: str) -> None:

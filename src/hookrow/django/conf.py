@@ -17,7 +17,7 @@ from django.conf import settings
 
 from hookrow.core.schema import Schema, nearest
 from hookrow.errors import ConfigurationError
-from hookrow.observability.observer import Observer
+from hookrow.observability.observer import Observers, check_observers
 from hookrow.providers.postmark import Postmark
 from hookrow.server.settings import schema_of
 
@@ -111,10 +111,11 @@ class Settings:
         raise ConfigurationError("HOOKROW['DEADLINE'] must be a positive number of seconds.")
 
     @property
-    def observer(self) -> Observer | None:
-        """The observer of all notifications, such as `Metrics(registry)`."""
-        expected = "an observer such as Metrics(registry)"
-        return self._get("OBSERVER", None, Observer | None, expected)
+    def observer(self) -> Observers | None:
+        """The observer of all notifications, such as `Metrics(registry)`, or a list of them."""
+        value, line = self._all().get("OBSERVER"), "'OBSERVER': Metrics(registry)"
+        observers = check_observers("HOOKROW['OBSERVER']", value, line)
+        return Observers(*observers) if observers else None
 
     def secrets(self) -> Sequence[str]:
         """Return the accepted secrets. Raises `ConfigurationError` if there is none."""

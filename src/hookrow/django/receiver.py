@@ -103,7 +103,7 @@ def _store() -> DjangoStore:
 
 @cache
 def _receiver() -> Receiver:
-    observer = None if conf.observer is None else _Observers(conf.observer)
+    observer = conf.observer and _Observers(conf.observer)
     return build_receiver(_store(), spool=conf.spool, observer=observer)
 
 

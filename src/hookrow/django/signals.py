@@ -11,14 +11,24 @@ import logging
 from django.dispatch import Signal
 
 from hookrow.core.notification import Arrival, Outcome, Recorded
+from hookrow.faults import describe_fault, without_values
 from hookrow.receiver.receiver import Receiver
 
 log = logging.getLogger("hookrow")
 
-notification_recorded = Signal()
+
+class _Signal(Signal):
+    """Logs exceptions of listeners without their text, which Django would log."""
+
+    def _log_robust_failure(self, receiver: object, err: Exception) -> None:
+        del receiver
+        _log(err)
+
+
+notification_recorded = _Signal()
 """A notification was recorded; `outcome` is a `Recorded`."""
 
-notification_refused = Signal()
+notification_refused = _Signal()
 """A notification was refused; `outcome` is a `Refused`. It is not sent for a 503."""
 
 
@@ -31,8 +41,13 @@ def send(arrival: Arrival, outcome: Outcome) -> None:
     """Send the signal of an outcome. Never raises."""
     try:
         _signal(outcome).send_robust(Receiver, arrival=arrival, outcome=outcome)
-    except Exception as error:  # noqa: BLE001 - Django cannot log the error of a listener without a name
-        log.error("A signal listener raised %s.", type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - Django cannot call an async listener in every thread
+        _log(error)
+
+
+def _log(error: Exception) -> None:
+    # The template has the line, so that the rate limit does not drop another listener's.
+    log.error(f"A signal listener raised {describe_fault(error)}.", exc_info=without_values(error))
 
 
 def _signal(outcome: Outcome) -> Signal:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import monotonic
-from traceback import format_tb
 from typing import Any
 
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
@@ -168,11 +167,6 @@ def describe_arrival(arrival: Arrival) -> str:
     recipient = mask_email(notification.recipient or "")
     # ASCII only, so that no control character breaks the line, and at most 80 characters each.
     return f"{kind} {notification.message_id!a:.80} of {recipient!a:.80}{request}"
-
-
-def describe_bug(error: BaseException) -> str:
-    """Describe an unexpected exception by its type and place: its text may quote a notification."""
-    return f"a bug raised {type(error).__name__} at\n{''.join(format_tb(error.__traceback__))}"
 
 
 def request_ids(arrivals: Sequence[Arrival]) -> Sequence[str]:

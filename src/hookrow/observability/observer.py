@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeAlias, TypeVar
 
+from hookrow.arguments import has_members, reject, several
 from hookrow.core.notification import Arrival, Outcome, Refusal
+from hookrow.faults import describe_fault, without_values
 from hookrow.http import RequestHead
 from hookrow.stores.log import LogReader
 
@@ -81,6 +83,21 @@ class Observer:
         """Handle a response sent at the deadline, before its group has completed."""
 
 
+def check_observers(name: str, value: object, line: str) -> Sequence[Observer]:
+    """Return the observers in an argument or setting: one, a list of them, or None.
+
+    Raises `ConfigurationError` with the line to write for any other object.
+    """
+    observers: Sequence[Observer] = several(value)
+    for each in observers:
+        if not has_members(each, _EVENTS):
+            reject(name, "an observer, or a list of observers", each, line)
+    return observers
+
+
+_EVENTS = ("start", "collect", "refused", "admitted", "begin_group", "attempted", "late")
+
+
 class Observers(Observer):
     """Combines observers, and logs the exceptions that they raise.
 
@@ -146,7 +163,7 @@ def _call(event: Callable[P, R], *values: P.args, **named: P.kwargs) -> R | None
         return event(*values, **named)
     except KeyboardInterrupt:  # the user ends the process
         raise
-    except BaseException as error:  # noqa: BLE001 - an observer's SystemExit must not end a thread
-        # Without a traceback, which may quote a notification.
-        log.error("An observer raised %s.", type(error).__name__)
+    except BaseException as error:
+        # The template has the line, so that the rate limit does not drop another observer's.
+        log.error(f"An observer raised {describe_fault(error)}.", exc_info=without_values(error))
         return None

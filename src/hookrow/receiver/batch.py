@@ -20,7 +20,7 @@ import msgspec
 
 from hookrow.concurrency import close_at_exit, close_thread_connections, reset_after_fork
 from hookrow.core.sizes import CAPACITY, LARGEST_GROUP
-from hookrow.observability.logging import describe_bug
+from hookrow.faults import describe_bug, describe_fault, without_values
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
@@ -251,8 +251,8 @@ class BatchWriter(Generic[T, R]):
         replies: list[tuple[_Waiter, R | None]]
         try:
             replies = list(zip(group, self._work(items), strict=True))
-        except BaseException as error:  # noqa: BLE001 - it must not end the thread
-            log.error("A group failed: %s", describe_bug(error))
+        except BaseException as error:
+            log.error("A group failed: %s", describe_bug(error), exc_info=without_values(error))
             replies = [(waiter, self._fallback(waiter.item)) for waiter in group]
         self._in_progress = ()
         self._deliver(replies)
@@ -350,5 +350,9 @@ def _reply(waiter: _Waiter, result: object) -> None:
         return
     try:
         reply(result)
-    except Exception as error:  # noqa: BLE001 - raised by the host or its server
-        log.error("A response could not be sent: %s", type(error).__name__)
+    except Exception as error:
+        log.error(
+            "A response could not be sent: %s",
+            describe_fault(error),
+            exc_info=without_values(error),
+        )

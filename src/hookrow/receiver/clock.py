@@ -16,9 +16,10 @@ from time import monotonic
 
 from msgspec.structs import replace
 
+from hookrow.arguments import check_function, reject
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Arrival
-from hookrow.observability.logging import describe_bug
+from hookrow.faults import describe_bug, without_values
 from hookrow.stores import Store, StoreError
 from hookrow.stores.timeouts import limited_to
 
@@ -65,16 +66,24 @@ class Clock:
     then once a minute. A store without a clock of its own, such as SQLite, leaves only the times of
     live events, which can show that the process's clock is slow. A `given` clock is never
     corrected: it is for the tests of hosts, in which time may stand still.
+
+    Raises `ConfigurationError` if the `given` clock does not return a datetime with a time zone.
     """
 
     def __init__(self, store: Store, given: Callable[[], datetime] | None = None) -> None:
         self._store = store
         self._is_given = given is not None
+        if given is not None:
+            check_function("clock", given)
         self.process: Callable[[], datetime] = given or utc_now
         """Returns the time without the correction."""
         self._offset = _NONE
         self._measure_at = 0.0
-        self._zero = self._monotonic_zero()
+        now: object = self.process()
+        if not isinstance(now, datetime) or now.tzinfo is None:
+            line = "clock=lambda: datetime(2026, 3, 5, tzinfo=UTC)"
+            reject("The result of clock()", "a datetime with a time zone", now, line)
+        self._zero = now - timedelta(seconds=monotonic())
         self._events: _EventTimes | None = None
         self.reset()
         reset_after_fork(self)
@@ -117,9 +126,13 @@ class Clock:
         try:
             with limited_to(MEASURE_TIMEOUT):
                 difference = clock_difference(self._store.time, self.process)
-        except Exception as error:  # noqa: BLE001 - a notification does not depend on it
+        except Exception as error:
             if not isinstance(error, StoreError):
-                log.warning("The clock cannot be compared: %s", describe_bug(error))
+                log.warning(
+                    "The clock cannot be compared: %s",
+                    describe_bug(error),
+                    exc_info=without_values(error),
+                )
         else:
             pause = MEASURE_EVERY
             if difference is None:

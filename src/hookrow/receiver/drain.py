@@ -24,7 +24,8 @@ from hookrow.core.notification import (
 )
 from hookrow.core.result import retry_at
 from hookrow.core.rules import effective_time, is_probe
-from hookrow.observability.logging import describe_arrival, describe_bug
+from hookrow.faults import describe_bug, without_values
+from hookrow.observability.logging import describe_arrival
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
@@ -165,15 +166,20 @@ class Drain:
             except _Unusable as error:
                 self._give_up(entry, str(error))
             except Exception as error:  # noqa: BLE001 - it must not hold up the others
-                self._give_up(entry, describe_bug(error))
+                self._give_up(entry, describe_bug(error), error)
             else:
                 self._report_damage(entry)
                 yield entry, arrival
 
-    def _give_up(self, entry: SpoolEntry, cause: str) -> None:
+    def _give_up(self, entry: SpoolEntry, cause: str, bug: BaseException | None = None) -> None:
         """Leave an entry in the spool for as long as this process runs."""
         self._unusable.add(entry.key)
-        log.error("Entry %d of the spool cannot be recorded, and stays there: %s", entry.id, cause)
+        log.error(
+            "Entry %d of the spool cannot be recorded, and stays there: %s",
+            entry.id,
+            cause,
+            exc_info=None if bug is None else without_values(bug),
+        )
 
     def _report_damage(self, entry: SpoolEntry) -> None:
         if entry.unreadable and entry.key not in self._damaged:
@@ -206,7 +212,7 @@ class Drain:
         try:
             self._record([(entry, arrival)], self._keep_failed)
         except _Bug as bug:
-            self._give_up(entry, str(bug))
+            self._give_up(entry, str(bug), bug.__cause__)
         except StoreError:
             return False
         return True

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from inspect import isawaitable, isclass
+from inspect import isawaitable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hookrow.arguments import check_functions, name_of
 from hookrow.concurrency import close_at_exit, reset_after_fork
 from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refused
-from hookrow.errors import ConfigurationError
+from hookrow.faults import describe_fault, without_values
 from hookrow.receiver.batch import BatchWriter, QueueFull
 
 if TYPE_CHECKING:
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
 
 Hook: TypeAlias = Callable[[Arrival, Any], object]
 """Called with an arrival and its outcome; it may be async, or return any awaitable."""
+
+SomeHooks: TypeAlias = Hook | Sequence[Hook] | None
+"""The hooks for one type of outcome, as a host passes them: a function, or a list of functions."""
+
+_OnRecorded: TypeAlias = Callable[[Arrival, Recorded], object]
+_OnRefused: TypeAlias = Callable[[Arrival, Refused], object]
+
+OnRecorded: TypeAlias = _OnRecorded | Sequence[_OnRecorded] | None
+"""The hooks for notifications that were recorded."""
+
+OnRefused: TypeAlias = _OnRefused | Sequence[_OnRefused] | None
+"""The hooks for notifications that were refused."""
 
 log = logging.getLogger("hookrow")
 
@@ -32,25 +45,28 @@ _NAMES: Mapping[type[Outcome], str] = {Recorded: "on_recorded", Refused: "on_ref
 
 
 class Hooks:
-    """Calls the hook for each type of outcome in a separate thread, one call at a time.
+    """Calls the hooks for each type of outcome in a separate thread, one call at a time.
 
-    If a hook returns an awaitable, such as a coroutine, the awaitable runs in an event loop that
-    has its own thread, and the next call waits for it. The loop runs from the first awaitable
-    until `close`, so that hooks can keep clients that depend on it.
+    Several hooks for one type are called in their order, each with every outcome. If a hook returns
+    an awaitable, such as a coroutine, the awaitable runs in an event loop that has its own thread,
+    and the next call waits for it. The loop runs from the first awaitable until `close`, so that
+    hooks can keep clients that depend on it.
 
     Exceptions that hooks raise are logged, and calls are dropped if hooks are too slow. Neither
-    affects a response.
+    affects a response or another hook.
 
-    Raises `ConfigurationError` if a hook is not a function.
+    Raises `ConfigurationError` if a hook is not a function that can be called.
     """
 
     _current: tuple[str, float] | None  # the name of the hook, and when the call began
     _event_loop: EventLoop | None
 
-    def __init__(self, hooks: Mapping[type[Outcome], Hook]) -> None:
-        self._hooks = hooks
-        for kind, hook in hooks.items():
-            _check(hook, _NAMES[kind])
+    def __init__(self, hooks: Mapping[type[Outcome], SomeHooks]) -> None:
+        checked = {
+            kind: check_functions(_NAMES[kind], each, "arrival", "outcome")
+            for kind, each in hooks.items()
+        }
+        self._hooks = {kind: several for kind, several in checked.items() if several}
         self._calls: BatchWriter[tuple[Arrival, Outcome], None] = BatchWriter(
             self._call,
             fallback=lambda _: None,
@@ -65,8 +81,12 @@ class Hooks:
         reset_after_fork(self)
         close_at_exit(self)
 
+    def __bool__(self) -> bool:
+        """Return whether there is any hook."""
+        return bool(self._hooks)
+
     def __call__(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Queue a call of the hook for an outcome. Never raises and never waits."""
+        """Queue the calls of the hooks for an outcome. Never raises and never waits."""
         if type(outcome) not in self._hooks:
             return
         try:
@@ -88,28 +108,34 @@ class Hooks:
         self._calls.close(timeout)
         if rest := self._calls.take_rest():
             log.warning("Stopped before all hooks had ended; dropped calls: %d.", len(rest))
+        self._dropping = True
         if self._event_loop is not None:
             self._event_loop.close(timeout)
 
     def reset(self) -> None:
         """Return to the state after construction: no current call, and no event loop."""
-        self._current = None
+        self._current, self._dropping = None, False
         self._event_loop = None
 
     def _call(self, calls: Sequence[tuple[Arrival, Outcome]]) -> Sequence[None]:
         [(arrival, outcome)] = calls
+        for hook in self._hooks[type(outcome)]:
+            if not self._dropping:
+                self._call_one(hook, arrival, outcome)
+        return [None]
+
+    def _call_one(self, hook: Hook, arrival: Arrival, outcome: Outcome) -> None:
         name = _NAMES[type(outcome)]
-        self._current = name, monotonic()
+        self._current = f"{name} ({name_of(hook)})", monotonic()
         try:
-            result = self._hooks[type(outcome)](arrival, outcome)
+            result = hook(arrival, outcome)
             if isawaitable(result):
                 self._await(result)
-        except BaseException as error:  # noqa: BLE001 - the host's function may raise SystemExit
-            # Without a traceback, which may quote the notification.
-            log.error(f"{name} raised %s.", type(error).__name__)
+        except BaseException as error:
+            # The template has the line, so that the rate limit does not drop another hook's.
+            log.error(f"{name} raised {describe_fault(error)}.", exc_info=without_values(error))
         finally:
             self._current = None
-        return [None]
 
     def _await(self, awaitable: Awaitable[object]) -> None:
         """Run an awaitable in the event loop, and wait for it. The first one starts the loop."""
@@ -118,9 +144,3 @@ class Hooks:
 
             self._event_loop = EventLoop()
         self._event_loop.run(awaitable)
-
-
-def _check(hook: object, name: str) -> None:
-    """Raise `ConfigurationError` for a hook that is not a function."""
-    if not callable(hook) or isclass(hook):
-        raise ConfigurationError(f"{name} must be a function, not {hook!r:.80}.")

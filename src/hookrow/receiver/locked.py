@@ -17,8 +17,8 @@ from hookrow.concurrency import close_at_exit, close_thread_connections, reset_a
 from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
+from hookrow.faults import describe_bug, without_values
 from hookrow.http import Response
-from hookrow.observability.logging import describe_bug
 
 PAUSE = 0.05
 """Seconds between two attempts, on average."""
@@ -147,8 +147,8 @@ class LockedRows:
             return
         try:
             responses = respond([each.arrival for each in waiting])
-        except BaseException as error:  # noqa: BLE001 - it must not end the thread
-            log.error("A group failed: %s", describe_bug(error))
+        except BaseException as error:
+            log.error("A group failed: %s", describe_bug(error), exc_info=without_values(error))
             responses = [self._unavailable(each.arrival) for each in waiting]
         ended = [
             (each, response)

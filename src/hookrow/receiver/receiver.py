@@ -11,24 +11,26 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from hookrow.arguments import check_flags
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow.core.optional import ALWAYS, Kinds
 from hookrow.core.rules import is_provider_test
 from hookrow.core.sizes import check_options
 from hookrow.errors import ConfigurationError
-from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse
-from hookrow.observability.logging import describe_bug, log_refusal
-from hookrow.observability.observer import Gauges, Observer, Observers
+from hookrow.faults import describe_bug, without_values
+from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
+from hookrow.observability.logging import log_refusal
+from hookrow.observability.observer import Gauges, Observer, Observers, check_observers
 from hookrow.providers import Part, Provider, Unauthentic, check_provider, limit_to
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.clock import Clock
-from hookrow.receiver.hooks import Hook, Hooks
+from hookrow.receiver.hooks import Hooks, OnRecorded, OnRefused
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.receiver.responder import Responder, ResponseCollector, Responses, combine, unavailable
 from hookrow.receiver.retry import ParkedRetry, check_retries
 from hookrow.receiver.tasks import drain_task, open_spool, other_tasks
-from hookrow.stores import Store
+from hookrow.stores import Store, check_store
 from hookrow.stores.log import RequestKind
 from hookrow.stores.timeouts import limited_to
 
@@ -53,6 +55,7 @@ class Receiver:
     that the sweep will retry. `on_recorded` and `on_refused`, which may be async, are called with
     an `Arrival` and its `Outcome`, in a separate thread after the commit, each time a notification
     is processed; neither a 503 nor a test is an outcome. `observer` collects metrics or traces.
+    Each of these three may also be a list, of functions or observers that are called in its order.
     `clock` replaces the clock in tests that freeze time; it returns a UTC datetime. By default, the
     process's clock is corrected by the database's if they differ by more than an hour.
 
@@ -73,12 +76,19 @@ class Receiver:
         keep_bodies: bool = True,
         acknowledge_tests: bool = False,
         acknowledge_parked: bool = False,
-        on_recorded: Callable[[Arrival, Recorded], object] | None = None,
-        on_refused: Callable[[Arrival, Refused], object] | None = None,
-        observer: Observer | None = None,
+        on_recorded: OnRecorded = None,
+        on_refused: OnRefused = None,
+        observer: Observer | Sequence[Observer] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         check_provider(provider)
+        check_store(store)
+        check_flags(
+            sweep=sweep,
+            keep_bodies=keep_bodies,
+            acknowledge_tests=acknowledge_tests,
+            acknowledge_parked=acknowledge_parked,
+        )
         check_options(group=group, backlog=backlog, deadline=deadline)
         check_retries(store, bodies=keep_bodies, sweep=sweep, acknowledge_parked=acknowledge_parked)
         self.endpoint = endpoint_path(mount_path)
@@ -91,12 +101,11 @@ class Receiver:
         self._reader = ArrivalReader(provider, store.recorded, acknowledge_tests=acknowledge_tests)
         self._deadline = deadline
         self._has_log = store.log is not None
-        given: dict[type[Outcome], Hook | None] = {Recorded: on_recorded, Refused: on_refused}
-        hooks = {kind: hook for kind, hook in given.items() if hook is not None}
-        self._hooks = Hooks(hooks)
-        self._observer = None if observer is None else Observers(observer)
+        self._hooks = Hooks({Recorded: on_recorded, Refused: on_refused})
+        observers = check_observers("observer", observer, "observer=Metrics(registry)")
+        self._observer = Observers(*observers) if observers else None
         self._spool = opened = open_spool(spool, store)
-        needs_outcomes = hooks or type(self).on_outcome is not Receiver.on_outcome
+        needs_outcomes = self._hooks or type(self).on_outcome is not Receiver.on_outcome
         self._responder = Responder(
             store,
             keep_bodies=keep_bodies,
@@ -172,8 +181,10 @@ class Receiver:
         for response in self._responder.refuse_overflow(kept) if kept else ():
             reply(response)
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: Request, *others: object) -> Response:
         """Record an admitted request with those of other threads; wait for the response."""
+        if others or not isinstance(request, Request):
+            return reject_call(self, request, *others)
         arrivals = self._arrivals(request)
         if isinstance(arrivals, Response):
             return arrivals
@@ -195,8 +206,8 @@ class Receiver:
         try:
             with limited_to(self._deadline * 0.9):  # the rest of the time is for the spool
                 return combine(responses + (self._responder.wait(kept) if kept else []))
-        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
-            log.error("Returned 503: %s", describe_bug(error))
+        except Exception as error:
+            log.error("Returned 503: %s", describe_bug(error), exc_info=without_values(error))
             return combine([*map(unavailable, arrivals)])
 
     def can_spool(self) -> bool:

@@ -26,7 +26,8 @@ from hookrow.core.log_entry import entries as log_entries
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.core.rules import affected_rows, decide, fail, leave_locked, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
-from hookrow.observability.logging import describe_arrival, describe_bug, request_ids
+from hookrow.faults import describe_bug, without_values
+from hookrow.observability.logging import describe_arrival, request_ids
 from hookrow.observability.observer import Observer
 from hookrow.receiver.clock import utc_now
 from hookrow.stores import UNCHANGED_HINT, Conflict, Locked, Rejected, Store, StoreError, Unchanged
@@ -342,7 +343,7 @@ class GroupRecorder:
                 return self._record_singly(arrivals, until, skip_locked=skip_locked)
             return self._after_outage(arrivals, until, error)
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
-            self._pause(arrivals, describe_bug(error))
+            self._pause(arrivals, describe_bug(error), error)
         else:
             down_since = self._down_since  # which another thread may change
             if down_since is not None and any(outcomes):  # not only locked rows
@@ -384,9 +385,15 @@ class GroupRecorder:
             return self._unavailable(arrivals)
         try:
             return keep_failed(self._store, arrivals, bodies=self._bodies, clock=self._clock)
-        except Exception as error:  # noqa: BLE001 - the spool can still keep them
-            log.error("The log cannot be written: %s: %s", type(error).__name__, error)
-            public = error if isinstance(error, StoreError) else type(error).__name__
+        except Exception as error:
+            is_bug = not isinstance(error, StoreError)
+            cause = describe_bug(error) if is_bug else f"{type(error).__name__}: {error}"
+            log.error(
+                "The log cannot be written: %s",
+                cause,
+                exc_info=without_values(error) if is_bug else None,
+            )
+            public = type(error).__name__ if is_bug else error
             self.reason = f"The log cannot be written: {public}"
             return self._unavailable(arrivals)
 
@@ -394,15 +401,23 @@ class GroupRecorder:
         self._spool(arrivals)
         return fail(arrivals, Refusal.UNAVAILABLE)
 
-    def _pause(self, arrivals: Sequence[Arrival], why: str) -> None:
+    def _pause(
+        self, arrivals: Sequence[Arrival], why: str, bug: BaseException | None = None
+    ) -> None:
         now = monotonic()
         self._paused_until = now + PAUSE_AFTER_OUTAGE
         if self._down_since is None:
             self._down_since = now
-        self._log_failure(logging.ERROR, arrivals, why)
+        self._log_failure(logging.ERROR, arrivals, why, bug)
 
-    def _log_failure(self, level: int, arrivals: Sequence[Arrival], why: str) -> None:
-        self.reason = why.partition(" at\n")[0]  # without the traceback of a bug
+    def _log_failure(
+        self,
+        level: int,
+        arrivals: Sequence[Arrival],
+        why: str,
+        bug: BaseException | None = None,
+    ) -> None:
+        self.reason = why if bug is None else f"a bug raised {type(bug).__name__}"
         requests = request_ids(arrivals)
         named = f" (requests {', '.join(requests)})" if requests else ""
         log.log(
@@ -411,6 +426,7 @@ class GroupRecorder:
             "1 notification" if len(arrivals) == 1 else f"{len(arrivals)} notifications",
             named,
             why,
+            exc_info=None if bug is None else without_values(bug),
             extra={"request_ids": requests},
         )
 

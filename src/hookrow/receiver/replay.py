@@ -20,6 +20,7 @@ from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId
 from hookrow.core.result import Result
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
+from hookrow.faults import describe_bug, without_values
 from hookrow.observability.logging import describe_arrival
 from hookrow.providers import BodyParser, Part, limit_to
 from hookrow.providers.postmark import Postmark
@@ -193,11 +194,16 @@ def _replay_group(
         outcomes = repeat_for_locked(again, arrivals, outcomes, until=end)
     except (Conflict, Unchanged, Unavailable):
         raise
-    except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
+    except Exception as error:
         if len(arrivals) > 1:
             return _replay_singly(store, arrivals, bodies=bodies, clock=clock, patience=patience)
-        cause = error if isinstance(error, StoreError) else type(error).__name__
-        log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), cause)
+        is_bug = not isinstance(error, StoreError)
+        log.error(
+            "Cannot record %s: %s",
+            describe_arrival(arrivals[0]),
+            describe_bug(error) if is_bug else error,
+            exc_info=without_values(error) if is_bug else None,
+        )
         return _keep_failed(store, arrivals, bodies=bodies, clock=clock)
     missing = [arrivals[n] for n, outcome in enumerate(outcomes) if outcome is None]
     ends = iter(fail(missing, Refusal.UNAVAILABLE))

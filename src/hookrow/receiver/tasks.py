@@ -7,6 +7,7 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from hookrow.arguments import reject
 from hookrow.concurrency import PeriodicTask
 from hookrow.core.notification import Arrival
 from hookrow.observability.observer import COLLECT_EVERY, Observer
@@ -24,6 +25,9 @@ def open_spool(path: str | PathLike[str] | None, store: Store) -> Spool | None:
     """Return the spool of a store at the path, if there is one. Raises `ConfigurationError`."""
     if path is None:
         return None
+    given: object = path
+    if not isinstance(given, str | PathLike) or not given:
+        reject("spool", "the path of a file", given, 'spool="/var/lib/hookrow/spool.db"')
     from hookrow.receiver.spool import Spool  # noqa: PLC0415 - see the module's docstring
 
     return Spool(path, store.mapping_key)
@@ -41,9 +45,11 @@ def drain_task(
 ) -> PeriodicTask:
     """Return the task that drains the spool; the arguments are those of `Drain`."""
     from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - as above
+    from hookrow.receiver.spool import SPOOL_ERRORS  # noqa: PLC0415 - as above
 
     drain = Drain(spool, store, parse, on_outcomes, clock, bodies=bodies, swept=swept)
-    return PeriodicTask(drain, seconds=DRAIN_EVERY, name="draining of the spool")
+    name = "draining of the spool"
+    return PeriodicTask(drain, seconds=DRAIN_EVERY, name=name, expected=SPOOL_ERRORS)
 
 
 def other_tasks(

@@ -25,8 +25,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from hookrow.core.notification import Refusal
+from hookrow.faults import describe_bug, without_values
 from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse, request_id
-from hookrow.observability.logging import describe_bug
 from hookrow.server import RECEIVER
 from hookrow.server.limits import (
     END,
@@ -260,5 +260,11 @@ def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) 
 
 
 def _failed(error: Exception, id_: str) -> Response:
-    log.error("Returned 503 to request %s: %s", id_, describe_bug(error))
+    log.error(
+        "Returned 503 to request %s: %s",
+        id_,
+        describe_bug(error),
+        exc_info=without_values(error),
+        extra={"request_id": id_},
+    )
     return _UNAVAILABLE

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from hookrow.concurrency import close_thread_connections, reset_after_fork
+from hookrow.faults import EXPECTED, describe_bug, without_values
 from hookrow.statistics.overview import Overview, Period, Present, read_overview, read_present
 from hookrow.statistics.tables import TableCounts, count_tables
 from hookrow.stores import Store, StoreError, Unavailable
@@ -119,8 +120,13 @@ class Statistics:
         begin, self._error = monotonic(), None
         try:
             self._counts = count_tables(self._store, datetime.now(UTC))
-        except Exception as error:  # noqa: BLE001 - the next count may succeed
+        except EXPECTED as error:
             log.warning("Rows could not be counted: %s: %s", type(error).__name__, error)
+            self._error = error
+        except Exception as error:
+            log.error(
+                "Rows could not be counted: %s", describe_bug(error), exc_info=without_values(error)
+            )
             self._error = error
         finally:
             close_thread_connections()

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
+from hookrow.arguments import has_members, reject
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import (
     Change,
@@ -169,6 +170,13 @@ class Store(Protocol):
 
         Raises a `StoreError`.
         """
+
+
+def check_store(store: object) -> None:
+    """Raise `ConfigurationError` for an object that is no store, such as a URL or an engine."""
+    if not has_members(store, ("transaction", "reading", "log", "recorded")):
+        line = 'SQLStore("postgresql://user@host/database"), or SQLStore(engine)'
+        reject("The store", "a store", store, line)
 
 
 def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:

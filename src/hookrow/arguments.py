@@ -1,0 +1,94 @@
+"""Checks of the arguments that a host passes: each mistake is a sentence with the right line.
+
+No message quotes a value that may be a secret or contain one, such as a URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from inspect import Parameter, isasyncgenfunction, isclass, isgeneratorfunction, signature
+from typing import Any, NoReturn, TypeVar
+
+from hookrow.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+def kind_of(value: object) -> str:
+    """Describe a value of the wrong type: a number as itself, anything else by its type."""
+    if value is None or isinstance(value, int | float):
+        return repr(value)
+    if isclass(value):
+        return f"the class {value.__name__}"
+    return type(value).__name__
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function, or that of the type of a callable object."""
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name
+
+
+def reject(name: str, expected: str, value: object, line: str = "") -> NoReturn:
+    """Raise `ConfigurationError` for an argument of the wrong type, with the line to write."""
+    write = f": write {line}." if line else "."
+    raise ConfigurationError(f"{name} must be {expected}, not {kind_of(value)}{write}")
+
+
+def has_members(value: object, members: Collection[str]) -> bool:
+    """Return whether an object, which is not a class, has these attributes."""
+    return not isclass(value) and all(hasattr(value, each) for each in members)
+
+
+def check_flags(**flags: object) -> None:
+    """Check options that are True or False: "false" from a variable would count as true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            reject(name, "True or False", value)
+
+
+def check_function(name: str, value: object, *parameters: str) -> None:
+    """Check a function that is called with these arguments.
+
+    A callable whose parameters are unknown, as those of some built-in functions, is accepted.
+    """
+    form = f"def {name}({', '.join(parameters)})"
+    if not callable(value) or isclass(value):
+        reject(name, "a function", value, form)
+    if isgeneratorfunction(value) or isasyncgenfunction(value):
+        raise ConfigurationError(
+            f"{name} is a generator function, whose body would never run: remove `yield`."
+        )
+    if not _accepts(value, len(parameters)):
+        raise ConfigurationError(
+            f"{name} ({name_of(value)}) does not accept the arguments with which it is called: "
+            f"write {form}."
+        )
+
+
+def check_functions(name: str, value: object, *parameters: str) -> Sequence[Callable[..., Any]]:
+    """Return the functions in an argument that is a function, a list of functions, or None."""
+    functions = several(value)
+    for each in functions:
+        check_function(name, each, *parameters)
+    return functions
+
+
+def several(value: Any) -> Sequence[Any]:  # noqa: ANN401 - of a host
+    """Return the items of a list or tuple; any other value as the only item; none for None."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _accepts(function: Callable[..., object], count: int) -> bool:
+    """Return whether a function can be called with so many positional arguments."""
+    try:
+        parameters = signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        parameters.bind(*[Parameter.empty] * count)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,140 @@
+"""Describes unexpected exceptions, of the host's code and of hookrow's, without values of a row.
+
+The text of an exception, its attributes and the variables of its frames may quote a notification.
+The log and error trackers get its type, and the function, file and line of each frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from inspect import currentframe
+from traceback import walk_tb
+from types import FrameType, FunctionType, TracebackType
+
+from hookrow.errors import HookrowError
+
+OMITTED = "(text omitted, because it may quote a notification)"
+"""The text of each copied exception."""
+
+EXPECTED = (HookrowError, OSError)
+"""Exceptions that hookrow's code may raise, and whose text quotes no notification."""
+
+MOST_EXCEPTIONS = 20
+"""The largest number of causes and members of an exception that are copied with it."""
+
+MOST_FRAMES = 50
+"""The largest number of frames that are copied; the first ones are omitted."""
+
+
+def describe_fault(error: BaseException) -> str:
+    """Return the type of an exception, and the line of the host that was reached last.
+
+    If it did not come from the host's code, the line is that which raised it: `KeyError at
+    /srv/shop/mail.py:12`.
+    """
+    line = host_line(error) or _last_line(error)
+    return f"{type(error).__name__} at {line}" if line else type(error).__name__
+
+
+def describe_bug(error: BaseException) -> str:
+    """Return the same for an exception that code of hookrow should have handled."""
+    return f"a bug raised {describe_fault(error)}"
+
+
+def host_line(error: BaseException) -> str:
+    """Return the host's line that was reached last as `file:line`; empty if there is none.
+
+    Lines of libraries and of hookrow are not the host's.
+    """
+    lines = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(_libraries())
+        and str(frame.f_globals.get("__name__")).partition(".")[0] != "hookrow"
+    ]
+    return lines[-1] if lines else ""
+
+
+def without_values(error: BaseException) -> BaseException:
+    """Return a copy of an exception for a logger's `exc_info`, from which no value can be read.
+
+    The copy has the name of the type, and a traceback whose frames have no variables. Its causes,
+    and the members of a group, are copied as well. The exception itself is not changed: clearing
+    its frames would end a suspended coroutine of the host that caught the exception.
+    """
+    return _copy(error, {}) or Exception(OMITTED)
+
+
+def _copy(error: BaseException | None, copies: dict[int, BaseException]) -> BaseException | None:
+    """Copy an exception, unless it is in `copies`, by id, or there are too many of them."""
+    if error is None or id(error) in copies:
+        return copies.get(id(error))
+    if len(copies) >= MOST_EXCEPTIONS:
+        return None
+    copy = copies[id(error)] = _plain_copy(error)
+    if isinstance(error, BaseExceptionGroup):
+        members = [member for each in error.exceptions if (member := _copy(each, copies))]
+        if members:
+            copy = copies[id(error)] = _group_copy(error, members)
+    copy.__cause__ = _copy(error.__cause__, copies)
+    copy.__context__ = _copy(error.__context__, copies)
+    copy.__suppress_context__ = error.__suppress_context__
+    return copy.with_traceback(_copy_traceback(error.__traceback__))
+
+
+def _plain_copy(error: BaseException) -> BaseException:
+    copy: BaseException = type(type(error).__name__, (Exception,), _names(error))(OMITTED)
+    return copy
+
+
+def _group_copy(error: BaseException, members: Sequence[BaseException]) -> BaseException:
+    kind = type(type(error).__name__, (BaseExceptionGroup,), _names(error))
+    copy: BaseException = kind(OMITTED, members)
+    return copy
+
+
+def _names(error: BaseException) -> dict[str, object]:
+    kind = type(error)
+    return {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+
+
+def _copy_traceback(traceback: TracebackType | None) -> TracebackType | None:
+    copy: TracebackType | None = None
+    for frame, known_line in reversed([*walk_tb(traceback)][-MOST_FRAMES:]):
+        line = known_line or 1  # generated code may have instructions without a line
+        # Without an instruction (-1), formatters mark no part of the line.
+        copy = TracebackType(copy, _empty_frame(frame, line), -1, line)
+    return copy
+
+
+def _return_frame() -> FrameType | None:
+    return currentframe()
+
+
+def _empty_frame(frame: FrameType, line: int) -> FrameType:
+    """Return a frame of a function with the same name, file and line, which has no variables."""
+    code = _return_frame.__code__.replace(
+        co_name=frame.f_code.co_name,
+        co_qualname=frame.f_code.co_qualname,
+        co_filename=frame.f_code.co_filename,
+        co_firstlineno=line - 1,  # the function returns on its second line
+    )
+    names = {name: frame.f_globals.get(name) for name in ("__name__", "__loader__")}
+    empty = FunctionType(code, {**names, "currentframe": currentframe})()
+    assert isinstance(empty, FrameType)  # noqa: S101 - for mypy
+    return empty
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in walk_tb(error.__traceback__)]
+    return lines[-1] if lines else ""
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    """Return the beginnings of the files of libraries."""
+    from sysconfig import get_paths  # noqa: PLC0415 - only for an exception
+
+    paths = get_paths()
+    return ("<frozen", *(paths[name] for name in ("stdlib", "purelib", "platlib")))
