@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, isasyncgenfunction, isclass, isgeneratorfunction, signature
-from typing import Any, NoReturn, TypeVar
+from threading import TIMEOUT_MAX
+from typing import Any, NoReturn
 
 from hookrow.errors import ConfigurationError
-
-T = TypeVar("T")
 
 
 def kind_of(value: object) -> str:
@@ -35,6 +34,12 @@ def reject(name: str, expected: str, value: object, line: str = "") -> NoReturn:
     raise ConfigurationError(f"{name} must be {expected}, not {kind_of(value)}{write}")
 
 
+def reject_secret(name: str, value: object, line: str) -> NoReturn:
+    """Raise `ConfigurationError` for a secret that is not a string, without quoting a number."""
+    kind = type(value).__name__
+    raise ConfigurationError(f"{name} must be a string, not {kind}: write {line}.")
+
+
 def has_members(value: object, members: Collection[str]) -> bool:
     """Return whether an object, which is not a class, has these attributes."""
     return not isclass(value) and all(hasattr(value, each) for each in members)
@@ -47,14 +52,25 @@ def check_flags(**flags: object) -> None:
             reject(name, "True or False", value)
 
 
-def check_function(name: str, value: object, *parameters: str) -> None:
+def check_seconds(name: str, value: object) -> None:
+    """Check a duration that a lock or a socket can wait for."""
+    if isinstance(value, bool) or not (isinstance(value, int | float) and 0 < value <= TIMEOUT_MAX):
+        raise ConfigurationError(
+            f"{name} must be a number of seconds greater than 0 and at most "
+            f"{TIMEOUT_MAX:.0f}, not {value!r}."
+        )
+
+
+def check_function(
+    name: str, value: object, *parameters: str, expected: str = "a function"
+) -> None:
     """Check a function that is called with these arguments.
 
     A callable whose parameters are unknown, as those of some built-in functions, is accepted.
     """
     form = f"def {name}({', '.join(parameters)})"
     if not callable(value) or isclass(value):
-        reject(name, "a function", value, form)
+        reject(name, expected, value, form)
     if isgeneratorfunction(value) or isasyncgenfunction(value):
         raise ConfigurationError(
             f"{name} is a generator function, whose body would never run: remove `yield`."
@@ -70,7 +86,7 @@ def check_functions(name: str, value: object, *parameters: str) -> Sequence[Call
     """Return the functions in an argument that is a function, a list of functions, or None."""
     functions = several(value)
     for each in functions:
-        check_function(name, each, *parameters)
+        check_function(name, each, *parameters, expected="a function, or a list of functions")
     return functions
 
 

@@ -26,6 +26,7 @@ from hookrow.http import (
     Request,
     RequestHead,
     Response,
+    check_handler,
     complete_body,
     oversized,
     plain,
@@ -73,6 +74,7 @@ class ASGI:
     _threads: ThreadPoolExecutor
 
     def __init__(self, handler: Handler) -> None:
+        check_handler("ASGI", handler)
         self.handler = handler
         self._loop_handler = handler if isinstance(handler, LoopHandler) else None
         self.reset()

@@ -106,7 +106,7 @@ class PeriodicTask:
             return max(self._seconds - (monotonic() - began), self._seconds / 2)
         except self._expected as error:
             log.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
-        except Exception as error:
+        except Exception as error:  # the next call may succeed
             log.error(
                 f"The {self._name} failed: %s",
                 describe_bug(error),
@@ -156,7 +156,7 @@ def close_thread_connections() -> None:
     for callback in AT_THREAD_END:
         try:
             callback()
-        except Exception as error:
+        except Exception as error:  # raised by the host's database driver
             log.warning(
                 "A thread could not close its connections: %s",
                 describe_fault(error),

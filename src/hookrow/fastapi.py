@@ -10,7 +10,7 @@ from typing import Any
 from hookrow.asgi import ASGI, Message, Receive, Scope, Send
 from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, SECRET_HEADER, Handler
+from hookrow.http import ENDPOINT, SECRET_HEADER, Handler, check_handler
 from hookrow.providers import Provider
 from hookrow.stores.log import KNOWN_TYPES
 
@@ -53,6 +53,7 @@ def router(receiver: Handler) -> APIRouter:
     The prefix is the mount path, so the receiver needs no `mount_path`. All responses are the
     receiver's, and FastAPI does not read the body. Dependencies of the host run first.
     """
+    check_handler("router", receiver)
     app = ASGI(receiver)
 
     async def webhook(request: Request) -> Response:

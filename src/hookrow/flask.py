@@ -7,7 +7,7 @@ from io import BytesIO
 from wsgiref.types import InputStream
 
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, Handler
+from hookrow.http import ENDPOINT, Handler, check_handler
 from hookrow.wsgi import WSGI
 
 try:
@@ -24,6 +24,7 @@ def blueprint(receiver: Handler) -> Blueprint:
     receiver's. Exempt the blueprint from extensions that check forms before the view is called,
     such as CSRF protection.
     """
+    check_handler("blueprint", receiver)
     webhook = WSGI(receiver)
     endpoint = Blueprint("hookrow", __name__)
 

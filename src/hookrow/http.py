@@ -148,20 +148,28 @@ def check_handler(host: str, handler: object) -> None:
         )
 
 
-def reject_call(handler: Handler, *arguments: Any) -> Response:  # noqa: ANN401 - of any host
+def reject_call(name: str, handler: Handler, *arguments: Any) -> Response:  # noqa: ANN401 - of any host
     """Raise `ConfigurationError` for a handler that a server or framework calls as an application.
 
-    A server that only starts its application (ASGI's lifespan) would ignore an exception, so it
-    receives an application that makes the start fail, in place of a response.
+    The message shows how to mount the handler, which is called `name` there. A server that starts
+    its application (ASGI's lifespan) would ignore an exception, so it receives an application that
+    makes the start fail, in place of a response.
     """
-    name, first = type(handler).__name__, arguments[0]
-    line = f"ASGI({name.lower()}), with `from hookrow.asgi import ASGI`"
+    first = arguments[0]
+    scope = first.get("type") if isinstance(first, Mapping) else None
     if type(first).__module__.startswith("django."):
-        line = 'path("mail/", include("hookrow.django.urls"))'
+        module = "hookrow.django.urls" if name == "receiver" else f"hookrow.django.{name}"
+        line = f'path("mail/", include("{module}"))'
+    elif scope == "lifespan":
+        line = f"app = ASGI({name}), with `from hookrow.asgi import ASGI`"
+    elif scope is not None:
+        line = f'app.mount("/mail", ASGI({name})), with `from hookrow.asgi import ASGI`'
     elif isinstance(first, Mapping) and "REQUEST_METHOD" in first:  # PEP 3333
-        line = f"WSGI({name.lower()}), with `from hookrow.wsgi import WSGI`"
-    text = f"A {name} is not an application or a view of a framework: mount {line}."
-    if isinstance(first, Mapping) and first.get("type") == "lifespan":
+        line = f"WSGI({name}), with `from hookrow.wsgi import WSGI`"
+    else:
+        line = f"hookrow.asgi.ASGI({name}) or hookrow.wsgi.WSGI({name})"
+    text = f"A {type(handler).__name__} is not an application of a framework: write {line}."
+    if scope == "lifespan":
         _, *rest = arguments
         fail = partial(_fail_start, text)
         # A server may make the two calls of ASGI 2.

@@ -12,6 +12,7 @@ from time import monotonic
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from hookrow.core.notification import Refusal
+from hookrow.errors import ConfigurationError
 from hookrow.http import (
     BODY_TIMEOUT,
     MAX_BODY,
@@ -20,6 +21,7 @@ from hookrow.http import (
     Request,
     RequestHead,
     Response,
+    check_handler,
     complete_body,
     declared_length,
     request_id,
@@ -39,10 +41,18 @@ class WSGI:
     """
 
     def __init__(self, handler: Handler) -> None:
+        check_handler("WSGI", handler)
         self.handler = handler
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(
+        self, environ: WSGIEnvironment, start_response: StartResponse, *others: object
+    ) -> Iterable[bytes]:
         """Respond to one request."""
+        if others:
+            raise ConfigurationError(
+                "This is an application for WSGI, but the host is for ASGI: mount ASGI(receiver), "
+                "with `from hookrow.asgi import ASGI`."
+            )
         head = request_head(environ)
         response = self._respond(head, environ)
         headers = [*response.headers.items(), (REQUEST_ID_HEADER, head.request_id)]

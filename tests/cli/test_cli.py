@@ -122,6 +122,10 @@ class TestProcess:
             ("click", "-h", "serve"),
             *((module, "serve", "serve") for module in ("uvicorn", "uvloop", "httptools")),
             ("psycopg", f"serve {AWAY}", "postgres"),
+            ("prometheus_client", "serve --metrics", "metrics"),
+            ("prometheus_client", "serve --metrics --workers 2", "metrics"),
+            ("jinja2", "serve --dashboard", "dashboard"),
+            ("uvicorn", "demo --once", "serve"),
         ],
     )
     def test_missing_extra(self, command: Command, module: str, typed: str, extra: str) -> None:

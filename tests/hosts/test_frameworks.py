@@ -1,7 +1,8 @@
 """The examples in this process, and the receiver with the features of FastAPI and Flask."""
 
+import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing
 from io import BytesIO
 from typing import Any
@@ -12,19 +13,22 @@ import flask
 import litestar
 import pytest
 import quart
+import uvicorn
 from drivers import GatedStore, example_serving, receiving
 from hypercorn.middleware import DispatcherMiddleware as Dispatcher
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.routing import Mount
+from uvicorn.lifespan.on import LifespanOn
 from werkzeug.exceptions import NotFound
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
-from werkzeug.test import TestResponse
+from werkzeug.test import Client, TestResponse
 from werkzeug.wsgi import get_input_stream
 
+import asgi_client
 import wire
-from hookrow import Receiver, Refusal, Schema
+from hookrow import ConfigurationError, Receiver, Refusal, Schema
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
@@ -317,3 +321,32 @@ class TestFlask:
         body = b" " * (MAX_BODY + 1)
         answer = self.post(app, body, content_length=length, environ_overrides=TERMINATED)
         assert answer.status_code == 413
+
+
+class TestReceiverInPlaceOfAnApplication:
+    """A receiver that is mounted without `ASGI` or `WSGI`: the host logs the right line."""
+
+    @pytest.mark.parametrize("framework", [Starlette, fastapi.FastAPI])
+    def test_asgi(self, receiver: Any, framework: Callable[..., Any]) -> None:  # noqa: ANN401 - no application
+        app = framework()
+        app.mount("/mail", receiver)
+        line = r'write app\.mount\("/mail", ASGI\(receiver\)\)'
+        with pytest.raises(ConfigurationError, match=line):
+            asgi_client.request(app, "POST", f"/mail{ENDPOINT}")
+
+    def test_wsgi(self, receiver: Any) -> None:  # noqa: ANN401 - no application
+        app = DispatcherMiddleware(flask.Flask("host"), {"/mail": receiver})
+        with pytest.raises(ConfigurationError, match=r"write WSGI\(receiver\)"):
+            Client(app).post(f"/mail{ENDPOINT}")
+
+    def test_whole_server(self, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:  # noqa: ANN401 - no application
+        """`uvicorn app:receiver` does not start."""
+
+        async def start() -> bool:
+            lifespan = LifespanOn(uvicorn.Config(receiver, log_config=None))
+            await lifespan.startup()
+            return lifespan.should_exit
+
+        with caplog.at_level("ERROR", "uvicorn.error"):
+            assert asyncio.run(start())
+        assert "write app = ASGI(receiver)" in caplog.text

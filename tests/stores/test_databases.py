@@ -169,7 +169,7 @@ DRIVER.__dict__["paramstyle"] = "format"  # all that SQLAlchemy requires of it
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda: None, r"takes a database URL or an sqlalchemy\.Engine, not .* NoneType"),
+        (lambda: None, r"takes a database URL or an sqlalchemy\.Engine, not None: write"),
         # A real one needs greenlet.
         (type("AsyncEngine", (), {"sync_engine": None}), r"pass engine\.url"),
         (lambda: create_engine("postgresql+psycopg_async://ada@localhost/mail"), "async"),

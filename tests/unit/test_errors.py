@@ -1,9 +1,11 @@
 """Errors: their remedies, and the classes of database errors."""
 
 import importlib
+import re
 import sqlite3
 import sys
 from collections.abc import Callable
+from importlib.metadata import metadata
 
 import psycopg
 import pytest
@@ -21,30 +23,50 @@ from hookrow.stores import (
 )
 from hookrow.stores.errors import message, store_error
 
+PACKAGES = [
+    ("fastapi", "fastapi", "hookrow.fastapi needs FastAPI", "fastapi"),
+    ("flask", "flask", "hookrow.flask needs Flask", "flask"),
+    ("django", "django", "A Django project needs an extra", "'hookrow[django]'"),
+    ("dashboard", "jinja2", "The dashboard needs an extra", "'hookrow[dashboard]'"),
+    ("cli", "click", "The command needs an extra", "'hookrow[serve]'"),
+    ("metrics", "prometheus_client", "hookrow.metrics needs an extra", "'hookrow[metrics]'"),
+    (
+        *("observability.endpoint", "prometheus_client"),
+        *("hookrow.metrics needs an extra", "'hookrow[metrics]'"),
+    ),
+    ("tracing", "opentelemetry", "hookrow.tracing needs an extra", "'hookrow[tracing]'"),
+    (
+        *("stores.tables", "sqlalchemy"),
+        *("hookrow.stores.tables needs an extra", "'hookrow[sqlalchemy]'"),
+    ),
+]
+"""Modules that need a package: the module, the package, the message, and what to install."""
 
-@pytest.mark.parametrize(
-    ("module", "missing", "install"),
-    [
-        ("fastapi", "fastapi", "fastapi"),
-        ("flask", "flask", "flask"),
-        ("django", "django", r"'hookrow\[django\]'"),
-        ("dashboard", "jinja2", r"'hookrow\[dashboard\]'"),
-        ("cli", "click", r"'hookrow\[serve\]'"),
-        ("metrics", "prometheus_client", r"'hookrow\[metrics\]'"),
-        ("observability.endpoint", "prometheus_client", r"'hookrow\[metrics\]'"),
-        ("tracing", "opentelemetry", r"'hookrow\[tracing\]'"),
-    ],
-)
+ELSEWHERE = {"postgres"}
+"""Extras that no module needs when it is imported; `test_databases.py` tests this one."""
+
+NOT_FOR_HOSTS = {"all", "bench", "dev", "docs", "mutants"}
+
+
+def test_every_extra_is_in_the_table() -> None:
+    listed = {install for *_, install in PACKAGES} | {f"'hookrow[{each}]'" for each in ELSEWHERE}
+    extras = {*(metadata("hookrow").get_all("Provides-Extra") or ())} - NOT_FOR_HOSTS
+    assert extras
+    assert {f"'hookrow[{each}]'" for each in extras} <= listed
+
+
+@pytest.mark.parametrize(("module", "missing", "message", "install"), PACKAGES)
 def test_a_module_without_its_package_message_how_to_install_it(
-    module: str, missing: str, install: str, monkeypatch: pytest.MonkeyPatch
+    module: str, missing: str, message: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    text = re.escape(f"{message}: pip install {install}")
     for name in [*sys.modules]:
         if f"{name}.".startswith(
             (f"{missing}.", f"hookrow.{module}.", f"hookrow.observability.{module}.")
         ):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ConfigurationError, match=f"pip install {install}$"):
+    with pytest.raises(ConfigurationError, match=f"^{text}$"):
         importlib.import_module(f"hookrow.{module}")
 
 

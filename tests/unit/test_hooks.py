@@ -289,10 +289,10 @@ def test_close_ends_although_a_hook_suppresses_its_cancellation() -> None:
 @pytest.mark.parametrize(
     ("hook", "error"),
     [
-        (Loops, "^on_refused must be a function, not the class Loops: write def on_refused"),
-        ("hook", "^on_refused must be a function, not str: write"),
-        ([print, None], "^on_refused must be a function, not None"),
-        ({print}, "^on_refused must be a function, not set"),
+        (Loops, "^on_refused must be a function, or .*, not the class Loops: write def on"),
+        ("hook", "^on_refused must be a function, or a list of functions, not str: write"),
+        ([print, None], "^on_refused must be a function, or a list of functions, not None"),
+        ({print}, "^on_refused must be a function, or a list of functions, not set"),
         (lambda: None, r"<lambda>\) does not accept .*: write def on_refused\(arrival, outcome\)"),
         (lambda _, __: (yield), "^on_refused is a generator function, .*: remove `yield`"),
     ],

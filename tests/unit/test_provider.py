@@ -135,7 +135,7 @@ def test_an_outage(post: Post) -> None:
 
 def test_an_object_of_another_class() -> None:
     secret: Any = "the secret alone"
-    with pytest.raises(ConfigurationError, match=r"such as Postmark\(secret\), not str\."):
+    with pytest.raises(ConfigurationError, match=r"not str: write Receiver\(Postmark\(secret\)"):
         Receiver(secret, MemoryStore())
 
 

@@ -128,8 +128,8 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
     [
         ({"log": ""}, "The log needs a table"),
         ({"subscribers": Role("")}, "'subscribers' needs a table"),
-        ({"subscribers": None}, r"'subscribers' is None: use Role\('a_table'\)"),
-        ({"messages": "mails"}, r"'messages' is 'mails': use Role\('a_table'\)"),
+        ({"subscribers": None}, r"'subscribers' must be a Role, not None: write subscribers=Role"),
+        ({"messages": "mails"}, r"a Role, not str: write messages=Role\(\"mails\"\)"),
         (
             members(where={"tenant": 1.5}),
             "'subscribers' has 1.5 for 'tenant' in `where`: use a string, an integer, True,",
@@ -161,7 +161,6 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
             {"reasons": {}},
             "`reasons` is {}: map reasons, for example {'HardBounce': 'bounced'}, or",
         ),
-        ({"reasons": "bounced"}, "`reasons` is 'bounced': map reasons"),
         ({"reasons": {1: "bounced"}}, "`reasons` has the key 1: use a reason of the provider, or"),
         ({"reasons": {"": "bounced"}}, "`reasons` has the key ''"),
         ({"reasons": {"*": None}}, "`reasons` has None for '.': use a string or an integer"),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 import click
 from click.core import ParameterSource
 
+from hookrow.arguments import kind_of
 from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import OWN_TABLES, ConfigurationError
@@ -178,7 +179,7 @@ class HostApp(App):
         if isinstance(found, Receiver | SQLStore):
             return found
         raise ConfigurationError(
-            f"{self} is of the type {type(found).__name__}: name a Receiver or an SQLStore, or a "
+            f"{self} is {kind_of(found)}: name a Receiver or an SQLStore, or a "
             "function that returns one, such as shop.mail:create_receiver. If an application of a "
             "framework has the receiver, name its attribute, such as shop.main:app.state.receiver."
         )

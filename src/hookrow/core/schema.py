@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
+from hookrow.arguments import reject
 from hookrow.core.notification import KNOWN_REASONS, EventTime, Suppressible
 from hookrow.core.optional import OPTIONAL_COLUMNS, check_records, requested
 from hookrow.errors import ConfigurationError
@@ -64,6 +65,28 @@ OTHERWISE = "*"
 """The key in `Schema.reasons` for all other reasons."""
 
 
+def _table_of(value: object) -> str:
+    """Return the name of a model's table: SQLAlchemy's, or Django's label; else an example."""
+    if isinstance(value, str) and value:
+        return value
+    meta = getattr(value, "_meta", None)
+    found = [
+        getattr(value, "__tablename__", None),
+        getattr(value, "fullname", None),
+        getattr(meta, "label", None),
+    ]
+    return next((each for each in found if isinstance(each, str)), "people")
+
+
+def _check_names(argument: str, names: object, example: str) -> None:
+    """Reject a mapping of columns that is not one, or whose keys are not names."""
+    if not isinstance(names, Mapping):
+        reject(f"`{argument}` of a role", "a dict", names, example)
+    for name in names:
+        if not isinstance(name, str):
+            reject(f"A key in `{argument}` of a role", "the name of a column", name, example)
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """The table for a role, and its columns whose names differ from hookrow's.
@@ -77,6 +100,8 @@ class Role:
     settings file cannot express null. `fold` applies only to the subscribers. `empty` is the value
     of `suppression_reason` for no reason: null, or an empty string if the column does not allow
     null. The empty string is read as null.
+
+    Raises `ConfigurationError` for an object that is not a name, such as the class of a model.
     """
 
     table: str
@@ -84,6 +109,17 @@ class Role:
     where: Mapping[str, Scalar] = field(default_factory=dict, kw_only=True)
     fold: Fold = field(default="ascii", kw_only=True)
     empty: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.table, str):
+            line = f'Role("{_table_of(self.table)}")'
+            reject("The table of a role", "the name of a table", self.table, line)
+        _check_names("columns", self.columns, '{"email": "address"}')
+        _check_names("where", self.where, '{"deleted_at": None}')
+        for ours, theirs in self.columns.items():
+            if not isinstance(theirs, str | None):
+                line = f'{{"{ours}": "{getattr(theirs, "name", None) or ours}"}}'
+                reject(f"The column for {ours!r}", "the name of a column, or None", theirs, line)
 
     def column(self, name: str) -> str | None:
         """Return a column's name in the table by hookrow's name, or None if the table lacks it.
@@ -121,12 +157,9 @@ class Schema:
     record: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_types(self)
         if self.log == "":
             raise ConfigurationError("The log needs a table: set its name, or None for no log.")
-        for name in _REQUIRED:
-            given = getattr(self, name)
-            if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
-                raise ConfigurationError(f"The role {name!r} is {given!r}: use Role('a_table').")
         for name, role in self.roles.items():
             _check(name, role)
             _check_twice(name, self.columns(name))
@@ -236,6 +269,24 @@ def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
     return f" Did you mean {lowered[near[0]]!r}?" if near else ""
 
 
+def _check_types(schema: Schema) -> None:
+    for name in _REQUIRED:
+        given = getattr(schema, name)
+        if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
+            line = f'{name}=Role("{_table_of(given)}")'
+            reject(f"The role {name!r}", "a Role", given, line)
+    if not isinstance(schema.log, str | None):
+        reject("log", "the name of a table, or None", schema.log, "log=None for no log")
+    record: object = schema.record
+    if not isinstance(record, list | tuple):
+        reject("record", "a tuple of names", record, 'record=("click", "bounce")')
+    for each in record:
+        if not isinstance(each, str):
+            reject("Each item of record", "a string", each, 'record=("click", "bounce")')
+    if not isinstance(schema.reasons, Mapping | None):
+        reject("reasons", "a dict", schema.reasons, 'reasons={"HardBounce": "bounced"}')
+
+
 def _check(name: str, role: Role) -> None:
     known = (*_REQUIRED[name], *_OPTIONAL[name])
     if not role.table:
@@ -286,8 +337,8 @@ def _check_where(name: str, role: Role) -> None:
             )
 
 
-def _check_reasons(reasons: object) -> None:
-    if not isinstance(reasons, Mapping) or not reasons:
+def _check_reasons(reasons: Mapping[str, str | int]) -> None:
+    if not reasons:
         raise ConfigurationError(
             f"`reasons` is {reasons!r}: map reasons, for example {{'HardBounce': 'bounced'}}, or "
             "omit it to store them unchanged."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
-from threading import TIMEOUT_MAX
 from typing import TypeVar
 
+from hookrow.arguments import check_seconds
 from hookrow.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -33,13 +33,7 @@ def check_options(*, group: object, backlog: object, deadline: object) -> None:
     for name, value in (("group", group), ("backlog", backlog)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ConfigurationError(f"{name} must be an integer of at least 1, not {value!r}.")
-    if isinstance(deadline, bool) or not (
-        isinstance(deadline, int | float) and 0 < deadline <= TIMEOUT_MAX
-    ):
-        raise ConfigurationError(
-            "deadline must be a number of seconds greater than 0 and at most "
-            f"{TIMEOUT_MAX:.0f}, not {deadline!r}."
-        )
+    check_seconds("deadline", deadline)
 
 
 def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:

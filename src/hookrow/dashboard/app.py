@@ -158,7 +158,7 @@ class Dashboard(Handler):
     def __call__(self, request: Request, *others: object) -> Response:
         """Respond to a request; call `authorize` unless `admit` has already called it."""
         if others or not isinstance(request, Request):
-            return reject_call(self, request, *others)
+            return reject_call("dashboard", self, request, *others)
         user = request.head.context.pop(self, None) or self._authenticate(request.head)
         return user if isinstance(user, Response) else self.respond(request, user)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hmac import compare_digest
 from typing import TypeAlias
 
+from hookrow.arguments import reject_secret
 from hookrow.errors import ConfigurationError
 from hookrow.http import RequestHead, Response, is_loopback, plain
 
@@ -39,6 +40,9 @@ def basic(user: str, password: str) -> Authorize:
     the proxy protect against guessing. Raises `ConfigurationError` if `user` or `password` is
     empty, or if `user` contains a colon.
     """
+    for name, value in (("user", user), ("password", password)):
+        if value and not isinstance(value, str):
+            reject_secret(f"The {name} of the dashboard", value, "basic(user, password)")
     if not user or not password or ":" in user:
         raise ConfigurationError(
             "The dashboard needs a user name without a colon, and a password; neither may be empty."

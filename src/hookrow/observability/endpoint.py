@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
+from hookrow.arguments import has_members, reject
 from hookrow.errors import MissingExtra
-from hookrow.http import Handler, Request, RequestHead, Response
+from hookrow.http import Handler, Request, RequestHead, Response, reject_call
 
 try:
     from prometheus_client import (
@@ -21,7 +22,7 @@ try:
         multiprocess,
     )
 except ModuleNotFoundError as error:
-    raise MissingExtra("hookrow.observability.endpoint", "metrics") from error
+    raise MissingExtra("hookrow.metrics", "metrics") from error
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the directory in which processes share their metrics.
@@ -33,23 +34,37 @@ prometheus_client reads it on import: https://prometheus.github.io/client_python
 class MetricsEndpoint(Handler):
     """A handler that returns the metrics in a registry, in Prometheus' text format.
 
-    If processes share their metrics, the response covers all of them.
+    If processes share their metrics, the response covers all of them. Raises `ConfigurationError`
+    for an object that is not a registry.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        check_registry("MetricsEndpoint", registry)
         self._registry = registry
 
     def admit(self, head: RequestHead) -> Response | None:
         """Admit every request."""
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: Request, *others: object) -> Response:
         """Return the metrics."""
-        del request
+        if others or not isinstance(request, Request):
+            return reject_call("endpoint", self, request, *others)
         registry = self._registry
         if FOLDER in os.environ:
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # it has no types
         return Response(200, generate_latest(registry), {"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def create_registry() -> CollectorRegistry:
+    """Return a registry without metrics."""
+    return CollectorRegistry()
+
+
+def check_registry(name: str, registry: object) -> None:
+    """Raise `ConfigurationError` if the argument of `name` is not a registry."""
+    if not has_members(registry, ("register", "collect")):
+        reject(f"The argument of {name}()", "a CollectorRegistry", registry, f"{name}(registry)")
 
 
 @contextmanager

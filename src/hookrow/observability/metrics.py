@@ -30,6 +30,7 @@ from hookrow.core.notification import (
 )
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
 from hookrow.http import RequestHead
+from hookrow.observability.endpoint import check_registry
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.log import MOST_EXPIRED, LogReader, Query
@@ -38,7 +39,7 @@ from hookrow.stores.log_operations import totals
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 except ModuleNotFoundError as error:
-    raise MissingExtra("hookrow.observability.metrics", "metrics") from error
+    raise MissingExtra("hookrow.metrics", "metrics") from error
 
 RESPONSE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86400.0, 3 * 86400.0)
@@ -83,10 +84,12 @@ _UNREADABLE = (HookrowError, OSError, sqlite3.Error)
 class Metrics(Observer):
     """The metrics of one receiver: `Receiver(..., observer=Metrics(registry))`.
 
-    Raises `ConfigurationError` if the registry already contains the metrics of a receiver.
+    Raises `ConfigurationError` if the registry already contains the metrics of a receiver, or if it
+    is not a registry.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        check_registry("Metrics", registry)
         try:
             self._register_counters(registry)
             self._register_histograms(registry)

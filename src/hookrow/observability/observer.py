@@ -163,7 +163,7 @@ def _call(event: Callable[P, R], *values: P.args, **named: P.kwargs) -> R | None
         return event(*values, **named)
     except KeyboardInterrupt:  # the user ends the process
         raise
-    except BaseException as error:
+    except BaseException as error:  # an observer's SystemExit must not end a thread
         # The template has the line, so that the rate limit does not drop another observer's.
         log.error(f"An observer raised {describe_fault(error)}.", exc_info=without_values(error))
         return None

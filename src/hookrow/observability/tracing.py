@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import time_ns
 
 from hookrow import __version__
+from hookrow.arguments import has_members, reject
 from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Arrival, Outcome
 from hookrow.errors import MissingExtra
@@ -24,7 +25,7 @@ try:
     from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as error:
-    raise MissingExtra("hookrow.observability.tracing", "tracing") from error
+    raise MissingExtra("hookrow.tracing", "tracing") from error
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -48,10 +49,14 @@ class Tracing(Observer):
 
     The span of a notification starts when the request is admitted and ends when its response is
     known. Its parent is the host's current span or, if there is none, the span in the request's
-    `traceparent` header. It links to the span of its group.
+    `traceparent` header. It links to the span of its group. Raises `ConfigurationError` for an
+    object that is not a tracer provider.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
+        if tracer_provider is not None and not has_members(tracer_provider, ("get_tracer",)):
+            line = "Tracing(tracer_provider), or Tracing() for the global one"
+            reject("The argument of Tracing()", "a TracerProvider", tracer_provider, line)
         self._tracer = trace.get_tracer("hookrow", __version__, tracer_provider)
 
     def admitted(self, head: RequestHead) -> _SpanStart:

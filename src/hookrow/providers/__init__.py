@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from hookrow.arguments import kind_of, reject_secret
 from hookrow.core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
 from hookrow.core.notification import Notification, Refusal, Unsupported
 from hookrow.core.optional import OPTIONAL_KINDS, RECORDS, Kinds
@@ -115,14 +116,22 @@ def check_provider(provider: object) -> None:
     """Raise `ConfigurationError` for an object that is no provider, or whose name is too long."""
     if not isinstance(provider, Provider):
         raise ConfigurationError(
-            "The provider must be an instance of a subclass of hookrow.providers.Provider, such as "
-            f"Postmark(secret), not {type(provider).__name__}."
+            "The provider must be an instance of a subclass of hookrow.providers.Provider, not "
+            f"{kind_of(provider)}: write Receiver(Postmark(secret), store)."
         )
     if not 0 < len(provider.name) <= LONGEST_PROVIDER:
         raise ConfigurationError(
             f"The name of a provider has 1 to {LONGEST_PROVIDER} characters, but that of "
             f"{type(provider).__name__} is {provider.name!r}: choose another one."
         )
+
+
+def check_secrets(provider: Provider, secrets: Sequence[object]) -> None:
+    """Raise `ConfigurationError` for a secret that is not a string, such as a list of secrets."""
+    for each in secrets:
+        if not isinstance(each, str):
+            line = f"{type(provider).__name__}(new_secret, old_secret)"
+            reject_secret("A secret", each, line)
 
 
 def explain(parser: BodyParser, part: Part, recorded: Kinds) -> str | None:

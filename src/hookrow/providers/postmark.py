@@ -29,7 +29,7 @@ from hookrow.core.notification import (
 from hookrow.core.optional import ALWAYS
 from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
-from hookrow.providers import LONGEST_TEXT, Part, Provider, text_of, utc
+from hookrow.providers import LONGEST_TEXT, Part, Provider, check_secrets, text_of, utc
 from hookrow.providers._json import decode, replace_surrogates
 
 MIN_SECRET_LENGTH = 16
@@ -217,6 +217,7 @@ class Postmark(Provider):
                 "The webhook secret is missing or empty: set one, for example from "
                 "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
             )
+        check_secrets(self, secrets)
         if not all(_is_header_value(secret) for secret in secrets):
             raise ConfigurationError(
                 "The webhook secret has a character that a header cannot contain: "

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from hmac import compare_digest, digest
 from time import time
 
+from hookrow.arguments import check_function
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead
-from hookrow.providers import Provider, Unauthentic
+from hookrow.providers import Provider, Unauthentic, check_secrets
 
 TOLERANCE = 300
 """In seconds; how far the time of a request may differ from this clock, in either direction."""
@@ -40,6 +41,7 @@ class StandardWebhooks(Provider):
     matched: Counter[int]
 
     def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:
+        check_function("clock", clock)
         self._clock = clock
         self.accept(*secrets)
 
@@ -49,6 +51,7 @@ class StandardWebhooks(Provider):
             raise ConfigurationError(
                 "The signing secret is missing or empty: copy it from the webhook at the provider."
             )
+        check_secrets(self, secrets)
         self._keys = [_key(secret) for secret in secrets]
         self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
 

@@ -251,7 +251,7 @@ class BatchWriter(Generic[T, R]):
         replies: list[tuple[_Waiter, R | None]]
         try:
             replies = list(zip(group, self._work(items), strict=True))
-        except BaseException as error:
+        except BaseException as error:  # it must not end the thread
             log.error("A group failed: %s", describe_bug(error), exc_info=without_values(error))
             replies = [(waiter, self._fallback(waiter.item)) for waiter in group]
         self._in_progress = ()
@@ -350,7 +350,7 @@ def _reply(waiter: _Waiter, result: object) -> None:
         return
     try:
         reply(result)
-    except Exception as error:
+    except Exception as error:  # raised by the host or its server
         log.error(
             "A response could not be sent: %s",
             describe_fault(error),

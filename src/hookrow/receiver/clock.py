@@ -126,7 +126,7 @@ class Clock:
         try:
             with limited_to(MEASURE_TIMEOUT):
                 difference = clock_difference(self._store.time, self.process)
-        except Exception as error:
+        except Exception as error:  # a notification does not depend on it
             if not isinstance(error, StoreError):
                 log.warning(
                     "The clock cannot be compared: %s",

@@ -131,7 +131,7 @@ class Hooks:
             result = hook(arrival, outcome)
             if isawaitable(result):
                 self._await(result)
-        except BaseException as error:
+        except BaseException as error:  # the host's function may raise SystemExit
             # The template has the line, so that the rate limit does not drop another hook's.
             log.error(f"{name} raised {describe_fault(error)}.", exc_info=without_values(error))
         finally:

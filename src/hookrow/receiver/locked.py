@@ -147,7 +147,7 @@ class LockedRows:
             return
         try:
             responses = respond([each.arrival for each in waiting])
-        except BaseException as error:
+        except BaseException as error:  # it must not end the thread
             log.error("A group failed: %s", describe_bug(error), exc_info=without_values(error))
             responses = [self._unavailable(each.arrival) for each in waiting]
         ended = [

@@ -11,7 +11,7 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from hookrow.arguments import check_flags
+from hookrow.arguments import check_flags, reject
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow.core.optional import ALWAYS, Kinds
@@ -184,7 +184,7 @@ class Receiver:
     def __call__(self, request: Request, *others: object) -> Response:
         """Record an admitted request with those of other threads; wait for the response."""
         if others or not isinstance(request, Request):
-            return reject_call(self, request, *others)
+            return reject_call("receiver", self, request, *others)
         arrivals = self._arrivals(request)
         if isinstance(arrivals, Response):
             return arrivals
@@ -206,7 +206,7 @@ class Receiver:
         try:
             with limited_to(self._deadline * 0.9):  # the rest of the time is for the spool
                 return combine(responses + (self._responder.wait(kept) if kept else []))
-        except Exception as error:
+        except Exception as error:  # after a 503, the provider sends it again
             log.error("Returned 503: %s", describe_bug(error), exc_info=without_values(error))
             return combine([*map(unavailable, arrivals)])
 
@@ -223,10 +223,14 @@ class Receiver:
         """Retry the parked notifications of these messages, whose dispatches are now committed.
 
         The future's `result()` returns the number of recorded notifications, or raises a
-        `StoreError`. The sweep retries the others later. Raises `ConfigurationError` without a log.
+        `StoreError`. The sweep retries the others later. Raises `ConfigurationError` without a log,
+        and if an id is not a string.
         """
         if self._parked is None:
             raise ConfigurationError("Without a log, no notification is parked: add a log.")
+        for each in message_ids:
+            if not isinstance(each, str):
+                reject("A message id", "a string", each, "receiver.retry_now(*message_ids)")
         return self._parked.retry_now(message_ids)
 
     def close(self, timeout: float | None = None) -> None:

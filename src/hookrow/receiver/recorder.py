@@ -385,7 +385,7 @@ class GroupRecorder:
             return self._unavailable(arrivals)
         try:
             return keep_failed(self._store, arrivals, bodies=self._bodies, clock=self._clock)
-        except Exception as error:
+        except Exception as error:  # the spool can still keep them
             is_bug = not isinstance(error, StoreError)
             cause = describe_bug(error) if is_bug else f"{type(error).__name__}: {error}"
             log.error(

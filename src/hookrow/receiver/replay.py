@@ -194,7 +194,7 @@ def _replay_group(
         outcomes = repeat_for_locked(again, arrivals, outcomes, until=end)
     except (Conflict, Unchanged, Unavailable):
         raise
-    except Exception as error:
+    except Exception as error:  # bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:
             return _replay_singly(store, arrivals, bodies=bodies, clock=clock, patience=patience)
         is_bug = not isinstance(error, StoreError)

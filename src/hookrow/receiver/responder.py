@@ -252,7 +252,7 @@ class Responder:
                     continue  # `hookrow check URL` expects the refusal
             try:
                 self._on_outcome(arrival, outcome)
-            except Exception as error:
+            except Exception as error:  # raised by a subclass of the host
                 log.error(
                     "Receiver.on_outcome failed; responses are not affected: %s",
                     describe_fault(error),

@@ -20,7 +20,7 @@ from hookrow.concurrency import PeriodicTask
 from hookrow.diagnostics.check import check_database
 from hookrow.errors import ConfigurationError
 from hookrow.observability.logging import rate_limit
-from hookrow.observability.observer import Observer, Observers
+from hookrow.observability.observer import Observer
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
 from hookrow.server import RECEIVER, release_sighup
@@ -74,7 +74,7 @@ class Server:
             acknowledge_parked=settings.acknowledge_parked,
             spool=settings.spool,
             keep_bodies=settings.bodies,
-            observer=Observers(summary, self._metrics()) if settings.metrics else summary,
+            observer=[summary, self._metrics()] if settings.metrics else summary,
         )
         self._readiness = Readiness(
             partial(check_database, store.database, settings.schema),
@@ -147,13 +147,11 @@ class Server:
 
     def _metrics(self) -> Observer:
         """Return an observer that counts, and add the page with its counts."""
-        from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra
-
-        from hookrow.observability.endpoint import MetricsEndpoint  # noqa: PLC0415 - an extra
+        from hookrow.observability import endpoint  # noqa: PLC0415 - an extra
         from hookrow.observability.metrics import Metrics  # noqa: PLC0415 - an extra
 
-        registry = CollectorRegistry()
-        self._pages["/metrics"] = ASGI(MetricsEndpoint(registry))
+        registry = endpoint.create_registry()
+        self._pages["/metrics"] = ASGI(endpoint.MetricsEndpoint(registry))
         return Metrics(registry)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -123,7 +123,7 @@ class Statistics:
         except EXPECTED as error:
             log.warning("Rows could not be counted: %s: %s", type(error).__name__, error)
             self._error = error
-        except Exception as error:
+        except Exception as error:  # the next count may succeed
             log.error(
                 "Rows could not be counted: %s", describe_bug(error), exc_info=without_values(error)
             )

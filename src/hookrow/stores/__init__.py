@@ -175,8 +175,8 @@ class Store(Protocol):
 def check_store(store: object) -> None:
     """Raise `ConfigurationError` for an object that is no store, such as a URL or an engine."""
     if not has_members(store, ("transaction", "reading", "log", "recorded")):
-        line = 'SQLStore("postgresql://user@host/database"), or SQLStore(engine)'
-        reject("The store", "a store", store, line)
+        line = 'SQLStore("postgresql://user@host/database") or SQLStore(engine)'
+        reject("The store", "an SQLStore or another store", store, line)
 
 
 def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, TypeAlias
 
+from hookrow.arguments import has_members, reject
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import (
     Change,
@@ -57,7 +58,19 @@ class MemoryStore:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Warn about rows for which no date of the last change is kept."""
+        """Check the tables; warn about rows for which no date of the last change is kept."""
+        for name in ("subscribers", "dispatches", "subscriptions"):
+            table = getattr(self, name)
+            for each in (table, *(table.values() if isinstance(table, dict) else ())):
+                if not isinstance(each, dict):
+                    line = f"MemoryStore({name}={{1: {{...}}}}), with each row by its key"
+                    reject(name, "a dict with a dict for each row", each, line)
+        for name in ("undated", "optional"):
+            names = getattr(self, name)
+            if isinstance(names, str) or not isinstance(names, Collection):
+                reject(name, "a collection", names, f"MemoryStore({name}=[...])")
+        if self.log is not None and not has_members(self.log, ("keep",)):
+            reject("log", "a MemoryLog, or None", self.log, "MemoryStore(log=None) for no log")
         if self.log is None:
             warn_of_undated(self.undated)
 

@@ -9,15 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import conv
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import GenericFunction
-
+from hookrow.arguments import reject
 from hookrow.core.schema import Schema
-from hookrow.errors import ConfigurationError
+from hookrow.errors import ConfigurationError, MissingExtra
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy.dialects import postgresql
+    from sqlalchemy.ext.compiler import compiles
+    from sqlalchemy.schema import conv
+    from sqlalchemy.sql.compiler import SQLCompiler
+    from sqlalchemy.sql.functions import GenericFunction
+except ModuleNotFoundError as error:
+    raise MissingExtra("hookrow.stores.tables", "sqlalchemy") from error
 
 _Item: TypeAlias = sa.Column[Any] | sa.Index | sa.UniqueConstraint
 _Definitions: TypeAlias = Mapping[str, Callable[[], Sequence[_Item]]]
@@ -248,8 +252,18 @@ def attach(to: sa.MetaData, schema: Schema = Schema()) -> Sequence[sa.Table]:  #
     apply: on PostgreSQL, constraints and indexes have the same names as those of `hookrow db
     upgrade`. A table that the metadata already has is left unchanged.
 
-    Raises `ConfigurationError` if the metadata would move them to another schema.
+    Raises `ConfigurationError` if the metadata would move them to another schema, or if an argument
+    has another type.
     """
+    if not isinstance(to, sa.MetaData):
+        has_one = isinstance(getattr(to, "metadata", None), sa.MetaData)
+        line = (
+            f"attach({getattr(to, '__name__', 'db')}.metadata)" if has_one else "attach(metadata)"
+        )
+        reject("The argument of attach()", "a sqlalchemy.MetaData", to, line)
+    if not isinstance(schema, Schema):
+        line = 'attach(metadata, Schema(subscribers=Role("people"), ...))'
+        reject("The schema of attach()", "a Schema", schema, line)
     definitions = _definitions(schema)
     if to.schema and not all("." in name for name in definitions):
         raise ConfigurationError(

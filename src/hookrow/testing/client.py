@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from hookrow.core.notification import Arrival, Recorded, Refused
+from hookrow.arguments import check_seconds, has_members, kind_of, reject_secret
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.http import ENDPOINT, SECRET_HEADER, Handler, Request, RequestHead
 from hookrow.providers.postmark import Postmark
+from hookrow.receiver.hooks import OnRecorded, OnRefused
 from hookrow.receiver.receiver import Receiver
 from hookrow.stores.memory import MemoryStore
 
@@ -33,6 +34,8 @@ def headers(*, secret: str | None = SECRET) -> dict[str, str]:
     sent = {"User-Agent": "Postmark"}
     if secret is None:
         return sent
+    if not isinstance(secret, str):
+        reject_secret("The secret", secret, "headers(secret=SECRET)")
     if any(letter > "\xff" or letter in "\r\n\0" for letter in secret):
         raise ConfigurationError("The secret has a character that an HTTP header cannot contain.")
     return sent | {SECRET_HEADER: secret}
@@ -56,16 +59,17 @@ def post(
     be reached or does not respond within `timeout` seconds.
     """
     sent = headers(secret=secret)
+    check_seconds("timeout", timeout)
     try:
         body = msgspec.json.encode(payload)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"The payload cannot be encoded as JSON: {error}.") from error
     if isinstance(target, str):
         return _post(target, body, sent | {"Content-Type": "application/json"}, timeout)
-    if not hasattr(target, "admit"):
+    if not has_members(target, ("admit",)):
         raise ConfigurationError(
-            f"post() cannot post to {target!r:.80}: pass a URL or a receiver. For an application, "
-            "use the test client of its framework, with hookrow.testing.headers()."
+            f"post() cannot post to {kind_of(target)}: pass a URL or a receiver. For an "
+            "application, use the test client of its framework, with hookrow.testing.headers()."
         )
     return _call(target, body, sent)
 
@@ -74,12 +78,13 @@ def post(
 def memory_receiver(
     store: MemoryStore,
     *,
-    on_recorded: Callable[[Arrival, Recorded], object] | None = None,
-    on_refused: Callable[[Arrival, Refused], object] | None = None,
+    on_recorded: OnRecorded = None,
+    on_refused: OnRefused = None,
 ) -> Iterator[Receiver]:
     """Build a receiver that accepts the secret of `post` and records in the store's dicts.
 
-    At the end of the block, the hooks have been called for all notifications posted in it.
+    At the end of the block, the hooks have been called for all notifications posted in it. Each of
+    `on_recorded` and `on_refused` may be a function or a list of functions.
     """
     receiver = Receiver(Postmark(SECRET), store, on_recorded=on_recorded, on_refused=on_refused)
     try:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any, TypeAlias
 
+from hookrow.arguments import reject
+
 Payload: TypeAlias = dict[str, Any]
 """A JSON object."""
 
@@ -97,6 +99,7 @@ def click(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
 
 def inbound(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
     """Return the payload of a reply at `at`, which has no record type and is not supported."""
+    _check(at)
     return {
         "MessageStream": "inbound",
         "MessageID": message_id,
@@ -122,6 +125,7 @@ def send_test(*, at: datetime) -> Payload:
     Its recipient and its message ID do not exist. Captures from 2021 to 2026 agree on all fields
     except the texts in `Details` and `Metadata`.
     """
+    _check(at)
     return {
         "RecordType": "Delivery",
         "MessageStream": "outbound",
@@ -160,4 +164,10 @@ def _visit(at: datetime) -> Payload:
 
 
 def _time(at: datetime) -> str:
+    _check(at)
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _check(at: object) -> None:
+    if not isinstance(at, datetime):
+        reject("at", "a datetime", at, "at=datetime.now(UTC)")

@@ -10,6 +10,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from hookrow.arguments import check_flags, reject
 from hookrow.core.optional import recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
@@ -59,6 +60,10 @@ class SQLStore:
         *,
         verify: bool = False,
     ) -> None:
+        check_flags(verify=verify)
+        if not isinstance(schema, Schema):
+            line = 'SQLStore(url, Schema(subscribers=Role("people"), ...))'
+            reject("The schema of a store", "a Schema", schema, line)
         self._open(open_database(database), schema)
         if verify:
             self._queries = self._verify()

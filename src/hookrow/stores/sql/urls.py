@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
+from hookrow.arguments import kind_of
 from hookrow.errors import UPGRADE, ConfigurationError
 from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.sql.connections import NOT_A_URL, Database
@@ -46,9 +48,12 @@ def open_database(database: str | URL | Engine | Database) -> Database:
         raise ConfigurationError(
             "hookrow writes in a thread, which an AsyncEngine does not support: pass engine.url."
         )
+    line = 'SQLStore("postgresql://user@host/database") or SQLStore(engine)'
+    if isinstance(database, PurePath):
+        line = f'SQLStore("sqlite:///{database}")'
     raise ConfigurationError(
-        "A store takes a database URL or an sqlalchemy.Engine, not an object of type "
-        f'{type(database).__name__}: pass "postgresql://user@host/database", for example.'
+        f"A store takes a database URL or an sqlalchemy.Engine, not {kind_of(database)}: write "
+        f"{line}."
     )
 
 
