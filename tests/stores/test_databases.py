@@ -1,5 +1,6 @@
 """The databases of URLs and engines: connections, transactions, time limits, errors."""
 
+import os
 import re
 import sqlite3
 import sys
@@ -7,7 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import READERS, SESSIONS, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
+from hookrow.stores.sql.sqlite import SQLiteDatabase
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import LOCK_TIMEOUT, limited_to
@@ -182,7 +184,74 @@ def test_another_database(make: Callable[[], Any], error: str) -> None:
         SQLStore(make())
 
 
+@contextmanager
+def open_umask() -> Iterator[None]:
+    """Let the process create files that everybody can read and write, unless it limits them."""
+    before = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, str]:
+    """Return the permissions of the files in a folder."""
+    return {each.name: f"{each.stat().st_mode & 0o777:o}" for each in folder.iterdir()}
+
+
 class TestSQLite:
+    @pytest.mark.parametrize("existing", [None, "640"])
+    def test_modes(self, tmp_path: Path, existing: str | None) -> None:
+        """A new file and its companions are its owner's; an existing file gives them its mode."""
+        names = ["mail.db", "mail.db-shm", "mail.db-wal"]
+        file = tmp_path / names[0]
+        with open_umask(), closing(open_database(f"sqlite:///{file}")) as database:
+            assert not modes(tmp_path), "nothing is created before the first use"
+            if existing:
+                file.touch()
+                file.chmod(int(existing, 8))
+            with database.transaction() as connection:
+                connection.execute("CREATE TABLE people (id)")
+                assert modes(tmp_path) == dict.fromkeys(names, existing or "600")
+
+    def test_modes_during_an_upgrade(self, tmp_path: Path) -> None:
+        file = tmp_path / "mail.db"
+        with open_umask():
+            assert upgrade(f"sqlite:///{file}", Schema())
+        assert modes(tmp_path) == {"mail.db": "600"}
+
+    def test_mode_at_the_end_of_a_link(self, tmp_path: Path) -> None:
+        """A link whose target is missing leads to the place of the new file."""
+        folder, link = tmp_path / "disk", tmp_path / "mail.db"
+        folder.mkdir()
+        link.symlink_to(folder / "target.db")
+        with open_umask(), closing(open_database(f"sqlite:///{link}")) as database:
+            assert fetch(database, "PRAGMA journal_mode") == [("wal",)]
+            assert set(modes(folder).values()) == {"600"}
+            assert "target.db" in modes(folder)
+
+    @pytest.mark.parametrize("name", ["a %41#?&.db", "é'\"\\.db", os.fsdecode(b"\xff.db")])
+    def test_any_name(self, tmp_path: Path, name: str) -> None:
+        """A path is taken literally, although SQLite receives it in a URI."""
+        with closing(SQLiteDatabase(f"/{tmp_path}/{name}")) as database:
+            with database.transaction() as connection:
+                connection.execute("CREATE TABLE people (id)")
+            assert name in modes(tmp_path)
+
+    def test_no_folder(self, tmp_path: Path) -> None:
+        database = open_database(f"sqlite:///{tmp_path}/none/mail.db")
+        with pytest.raises(Unavailable, match="Create its directory, and give this user write"):
+            fetch(database, NAMES)
+
+    def test_sqlite_never_creates_a_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It would choose the mode by the umask."""
+        monkeypatch.setattr("hookrow.stores.sql.sqlite.create_private_file", lambda _: None)
+        with pytest.raises(Unavailable, match="unable to open"):
+            fetch(open_database(f"sqlite:///{tmp_path}/mail.db"), NAMES)
+        assert not modes(tmp_path)
+
     def test_a_file_that_is_no_database(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -20,6 +20,7 @@ from time import monotonic, sleep
 from typing import TypeAlias, TypeVar
 
 from hookrow.errors import ConfigurationError
+from hookrow.stores.private_file import create_private_file
 from hookrow.stores.timeouts import left
 
 LONGEST_WAIT = 5.0
@@ -179,7 +180,7 @@ class SpoolFile:
     def _transact(self, work: Callable[[sqlite3.Connection], T], settings: Sequence[str] = ()) -> T:
         """Run `work` in a transaction, again if the file was moved, or was damaged and replaced."""
         for _ in range(_ATTEMPTS - 1):
-            self._create_missing()
+            create_private_file(self._path)
             found = self._identity()
             try:
                 return self._attempt(work, settings)
@@ -209,7 +210,7 @@ class SpoolFile:
 
     def _open(self) -> closing[sqlite3.Connection]:
         """Open the file for one transaction, so that no connection is shared after a fork."""
-        self._create_missing()
+        create_private_file(self._path)
         connection = sqlite3.connect(self._path, timeout=_timeout())
         connection.text_factory = _text
         return closing(connection)
@@ -233,10 +234,6 @@ class SpoolFile:
         finally:
             flock(directory, LOCK_UN)  # a child process may still have the descriptor
             os.close(directory)
-
-    def _create_missing(self) -> None:
-        if not self._path.exists():
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
 
     def _is_repaired(self, found: Identity) -> bool:
         """Replace a file if it is damaged and hookrow's; return whether to use the path again.

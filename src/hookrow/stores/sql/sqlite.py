@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from math import isinf
 from os.path import samestat
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
+from urllib.parse import quote
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import Unavailable
 from hookrow.stores.errors import UNWRITABLE
+from hookrow.stores.private_file import create_private_file
 from hookrow.stores.sql.connections import Connection, ConnectionPool, Row
 from hookrow.stores.sql.dialects import SQLITE
 from hookrow.stores.sql.parameters import question_marks
@@ -45,6 +47,9 @@ class SQLiteConnection(Connection):
 
 class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     """The database in a file; see `connections.Database`. Every commit is synced to the disk.
+
+    The first connection creates the file if it is missing: only its owner can use it, and SQLite's
+    companions of it (-wal, -shm, -journal). Existing files keep their modes.
 
     Raises `ConfigurationError` if no file is named.
     """
@@ -140,8 +145,15 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
             raise Unavailable(
                 f"The file {self.name} cannot be written: give this user write access to it."
             )
+        with suppress(OSError):  # SQLite then reports that it cannot open the file
+            create_private_file(self.file)
+        # SQLite itself creates no file: it would give it the mode that the umask allows.
         connection = sqlite3.connect(
-            self.file, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
+            f"file://{quote(os.fsencode(self.file))}?mode=rw",
+            uri=True,
+            timeout=LOCK_TIMEOUT,
+            isolation_level=None,
+            check_same_thread=False,
         )
         try:
             set_pragmas(connection)
