@@ -126,13 +126,24 @@ def _value(value: object) -> str:
     return format_time(value) if isinstance(value, datetime) else str(value or "null")
 
 
-def printable(text: str) -> str:
-    """Escape control characters, line breaks, and characters that hide or reorder text."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+def printable(text: str, *, keep: str = "") -> str:
+    """Escape control characters, line breaks, and characters that hide or reorder text.
+
+    The characters in `keep` stay. Zero-width joiners are escaped, too, although some emoji and
+    names in Persian and Indic scripts contain them: of two addresses that differ only in one,
+    each must be recognizable.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else repr(each)[1:-1] for each in text
+    )
 
 
 def format_body(body: str) -> str:
-    """Return the beginning of a body, escaped, with one line per value if it is JSON.
+    """Return the beginning of a body, with one line per value if it is JSON.
+
+    It is escaped, except for line breaks and tabs.
 
     A body longer than `MAX_BODY_LENGTH` is not indented, because 1 MiB of nested values could
     become 1 GB: each line begins with its indentation.
@@ -141,7 +152,7 @@ def format_body(body: str) -> str:
     if len(body) <= MAX_BODY_LENGTH:
         with suppress(ValueError, RecursionError):
             text = msgspec.json.format(body, indent=2)
-    formatted = "\n".join(map(printable, text[:MAX_BODY_LENGTH].split("\n")))
+    formatted = printable(text[:MAX_BODY_LENGTH], keep="\n\t")
     if len(text) > MAX_BODY_LENGTH:
         formatted += f"\n... (truncated: the body has {len(body):,} characters)"
     return formatted

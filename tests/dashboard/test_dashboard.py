@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urlencode
@@ -28,8 +29,10 @@ from hookrow.stores.sql import SQLStore
 from visitor import MOUNT, Visitor, ask, head, receive
 from wire import ADA, ADAS, AT, PATIENCE, eventually
 
-HOSTILE = "<script>alert(1)</script>\"'&\u202e\x07{{7*7}}"
+HIDDEN = "\x01\t\x1b[31m\x7f\x85\u061c\u200b\u200d\u202e\u2028\u2066\ufeff\xa0\U000e0041"
+"""Controls, bidirectional controls, and other characters that are not visible."""
 
+HOSTILE = f"<script>alert(1)</script>\"'&{HIDDEN}%41\\u202e{{{{7*7}}}}"
 
 IN_BOTH_STORES = pytest.mark.parametrize("store", ["memory", "postgres"], indirect=True)
 
@@ -151,7 +154,7 @@ def test_a_position_that_the_database_rejects(visitor: Visitor) -> None:
 
 @IN_BOTH_STORES
 def test_hostile_payloads(store: Store, visitor: Visitor) -> None:
-    """Hostile payloads are escaped and shortened on every page."""
+    """Hostile payloads are escaped and shortened on every page, also in attributes."""
     long = f"{HOSTILE}{'x' * 900_000}"
     receive(
         store,
@@ -164,10 +167,67 @@ def test_hostile_payloads(store: Store, visitor: Visitor) -> None:
         *(visitor.shows("/notification", id=n) for n in (1, 2, 3)),
         *(visitor.shows("/subscriber", email=email) for email in (HOSTILE, ADA)),
         *(visitor.shows("/dispatch", message_id=each) for each in (HOSTILE, ADAS)),
+        visitor.shows("/search", q=f"no {HOSTILE}"),
+        visitor.shows("/suppressions", reason=long[:1000]),
+        *(visitor.shows("/notifications", **{name: HOSTILE}) for name in FIELDS),
+        visitor.get("/notifications", **{HOSTILE: 1}).body.decode(),
     ):
-        assert not re.search("<script>|<img|\u202e|\x07|\0", page)
+        assert not re.search("<script>|<img", page)
+        assert all(each.isprintable() or each == "\n" for each in html.unescape(page))
         assert "alert(1)" in page
         assert len(page) < 200_000
+
+
+FIELDS = ("type", "reason", "recipient", "message_id")
+
+
+class Forms(HTMLParser):
+    """The fields of a page's forms, as a browser submits them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.fields: dict[str, str] = {}
+        self._select = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, given: list[tuple[str, str | None]]) -> None:
+        attributes = {name: value or "" for name, value in given}
+        if tag == "select":
+            self._select = attributes["name"]
+        if tag == "option" and "selected" in attributes:
+            self.fields[self._select] = attributes["value"]
+        if tag == "input" and attributes.get("type") != "checkbox":
+            self.fields[attributes["name"]] = attributes.get("value", "")
+
+
+@pytest.mark.parametrize(
+    "value", [HOSTILE, "100%41+a@example.com", HIDDEN], ids=["markup", "percent", "hidden"]
+)
+def test_forms_submit_exact_values(store: MemoryStore, visitor: Visitor, value: str) -> None:
+    """A filter, a search and a hidden field keep what the page can only show escaped."""
+    receive(store, {**testing.delivery(value, value, at=AT), "RecordType": value})
+    for name, page in (("type", {}), ("recipient", {"message_id": value}), ("message_id", {})):
+        shown = Forms(visitor.shows("/notifications", **{name: value}, **page)).fields
+        del shown[next(each for each in shown if each.startswith("q"))]
+        assert 'data-id="1"' in visitor.shows("/notifications", **shown)
+        assert 'data-id="1"' not in visitor.shows("/notifications", **shown, outcome="recorded")
+    nothing = f"{value}!"
+    shown = Forms(visitor.shows("/search", q=nothing)).fields
+    again = visitor.shows("/search", **shown)
+    assert Forms(again).fields == shown
+    assert (set(shown) == {"q"}) is nothing.isprintable()
+
+
+def test_a_hidden_address_stays_exact(store: MemoryStore, visitor: Visitor) -> None:
+    """The owner of a dispatch is suppressed, whose address is only shown escaped."""
+    address = f"{HIDDEN}@example.com"
+    store.subscribers[1]["email"] = address
+    page = visitor.shows("/dispatch", message_id=ADAS)
+    [email] = re.findall(r'<input type="hidden" (.+?)>', page)
+    [(name, value)] = Forms(f"<input {email}>").fields.items()
+    form = {"action": "suppress", "reason": "asked", name: value}
+    assert visitor.post("/dispatch", form, message_id=ADAS).status == 303
+    assert store.subscribers[1]["suppression_reason"] == "asked"
 
 
 class TestNotifications:

@@ -76,6 +76,7 @@ class TestLog:
             b"[" * 500 + b"1," * 9499 + b"1" + b"]" * 500,
             b'{"RecordType": "Open", "RecordType": "' + script.encode() + b'"}',
         )
+        Notification.objects.update(trace_id=f"t{reverse}")
         pages = [any_site.get(LOG), *(any_site.get(f"{LOG}{pk}/change/") for pk in ids())]
         assert not [page for page in pages for text in (script, reverse, "\0") if text in page]
         assert sum(escape(script) in page for page in pages) >= 5

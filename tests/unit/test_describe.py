@@ -139,10 +139,10 @@ NESTED = "[" * (MAX_BODY_LENGTH // 2) + "]" * (MAX_BODY_LENGTH // 2)
     ("body", "formatted"),
     [
         *(("not JSON\n{", "not JSON\n{"), ('{"a":\u202e1}', '{"a":\\u202e1}')),
-        *(("", ""), ("\0", "\\x00")),
+        *(("", ""), ("\0", "\\x00"), ("a\tb\r\n\x1b", "a\tb\\r\n\\x1b")),
         (NESTED, NESTED),  # too deeply for the JSON parser
     ],
-    ids=["text", "override", "empty", "NUL", "nested"],
+    ids=["text", "override", "empty", "NUL", "lines", "nested"],
 )
 def test_other_bodies_are_escaped_but_not_indented(body: str, formatted: str) -> None:
     """Characters that hide or reorder text are escaped."""

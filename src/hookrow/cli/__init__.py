@@ -27,6 +27,7 @@ from hookrow.cli.check import check
 from hookrow.cli.db import db
 from hookrow.cli.log import log
 from hookrow.cli.options import option
+from hookrow.cli.output import echo
 from hookrow.cli.progress import INTERRUPTED
 from hookrow.cli.provider import provider
 from hookrow.cli.replay import prune, replay
@@ -35,6 +36,7 @@ from hookrow.cli.settings import DEFAULT_FILE, read_file, unknown_variables
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
 from hookrow.core.schema import Schema
+from hookrow.describe import printable
 from hookrow.server import release_sighup
 
 SERVERS = {"httptools", "uvicorn", "uvloop"}
@@ -62,7 +64,8 @@ class Commands(click.Group):
             click.echo("\nAborted!", err=True)
             context.exit(INTERRUPTED)
         except HookrowError as error:
-            raise click.ClickException(str(error)) from error
+            # It may quote an application, a server or a notification.
+            raise click.ClickException(printable(str(error), keep="\n")) from error
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in SERVERS:
                 raise
@@ -107,7 +110,7 @@ def hookrow(context: click.Context, config: Path | None, app: str | None) -> Non
     if context.invoked_subcommand != serve.name:
         release_sighup()
     for warning in unknown_variables(hookrow, os.environ):
-        click.echo(f"Warning: {warning}", err=True)
+        echo(f"Warning: {warning}", err=True)
     schema, file = Schema(), config or DEFAULT_FILE
     if config or file.exists():
         context.default_map, schema = read_file(file, hookrow)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import click
-import msgspec
 from click.core import ParameterSource
 
 from hookrow.cli.app import HostApp
@@ -17,6 +16,7 @@ from hookrow.cli.options import (
     SECRET,
     SECRET_FILE,
 )
+from hookrow.cli.output import echo, echo_json
 from hookrow.cli.serve import serve
 from hookrow.cli.settings import choose_secrets, settings_of, settings_sources
 from hookrow.core.schema import Schema
@@ -119,8 +119,10 @@ def report(results: Iterable[CheckResult], *, as_json: bool) -> int:
     """Print the results; return the exit status, which is 1 if there is an error."""
     status = 0
     for result in results:
-        details = "".join(f"\n{'':20} {each}" for each in (result.meaning, result.remedy) if each)
-        line = f"{result.level.value:8} {result.subject:11} {result.text}{details}"
-        click.echo(msgspec.json.encode(result).decode() if as_json else line)
+        if as_json:
+            echo_json(result)
+        else:
+            details = [f"{'':20} {each}" for each in (result.meaning, result.remedy) if each]
+            echo(f"{result.level.value:8} {result.subject:11} {result.text}", *details)
         status = max(status, result.level is Level.ERROR)
     return status

@@ -6,10 +6,10 @@ import sys
 from functools import partial
 
 import click
-import msgspec
 
 from hookrow.cli.app import App
 from hookrow.cli.options import DATABASE_URL, JSON
+from hookrow.cli.output import echo, echo_json
 
 
 @click.group()
@@ -35,13 +35,12 @@ def upgrade(app: App, *, as_json: bool, database_url: str) -> None:
         ) as bar:
             added = migrations.upgrade(database, app.schema, step=partial(bar.update, 1))
         if as_json:
-            result = {"database": str(database), "revisions": needed, "added": added}
-            click.echo(msgspec.json.encode(result))
+            echo_json({"database": str(database), "revisions": needed, "added": added})
         elif added:
             noun = "revision" if len(added) == 1 else "revisions"
-            click.echo(f"Upgraded {database}: added {noun} {', '.join(added)}.")
+            echo(f"Upgraded {database}: added {noun} {', '.join(added)}.")
         else:
-            click.echo(f"{database} is up to date (revisions {', '.join(needed)}).")
+            echo(f"{database} is up to date (revisions {', '.join(needed)}).")
 
 
 @db.command()
@@ -55,9 +54,9 @@ def current(app: App, *, as_json: bool, database_url: str) -> None:
     with app.open_database(database_url) as database:
         revisions = migrations.current(database)
     if as_json:
-        click.echo(msgspec.json.encode({"revisions": revisions}))
+        echo_json({"revisions": revisions})
     else:
-        click.echo(", ".join(revisions) or "none")
+        echo(", ".join(revisions) or "none")
 
 
 @db.command(short_help="Print the statements that create hookrow's tables.")

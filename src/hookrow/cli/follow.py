@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from time import sleep
 
-import click
-
+from hookrow.cli.output import echo
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores import Conflict, Locked, SchemaChanged, Unavailable
 from hookrow.stores.log import LogReader, Query
@@ -49,7 +48,7 @@ def follow(reader: LogReader, query: Query, *, limit: int, bodies: bool) -> Iter
             raise
         except (Unavailable, Conflict, Locked) as error:
             if responds:
-                click.echo(f"The log cannot be read; retrying every second. {error}", err=True)
+                echo(f"The log cannot be read; retrying every second. {error}", err=True)
             responds = False
         else:
             highest, responds = until, True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from hookrow.cli.app import App, require_log
 from hookrow.cli.follow import follow
 from hookrow.cli.options import DATABASE_URL, ID, JSON, F, moment
+from hookrow.cli.output import echo, echo_json
 from hookrow.cli.progress import INTERRUPTED
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.result import Result
@@ -110,11 +111,11 @@ def log(
             context.exit(INTERRUPTED)
         entries = reader.newest(Query(**conditions), before=before, limit=limit, bodies=False)
         for entry in with_bodies(reader, entries) if as_json else ():
-            click.echo(_as_json(entry))
+            echo_json(_as_json(entry))
     if not as_json:
         _print_table(entries)
     if len(entries) == limit:
-        click.echo(f"Older notifications: --before {entries[-1].id}", err=True)
+        echo(f"Older notifications: --before {entries[-1].id}", err=True)
 
 
 @log.command()
@@ -130,10 +131,10 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
         if not entries:
             raise ConfigurationError(f"The log has no notification {id_}.")
         if as_json:
-            click.echo(_as_json(entries[0]))
+            echo_json(_as_json(entries[0]))
             return
         for name, value in _details(store, reader, entries[0], app.provider):
-            click.echo(f"{name:12}{printable(value)}")
+            echo(f"{name:12}{value}")
 
 
 @log.command(short_help="Erase a person's address and bodies from the log.")
@@ -151,9 +152,9 @@ def forget(app: App, *, email: str, as_json: bool, database_url: str) -> None:
     with app.open_store(database_url) as store:
         count = require_log(store).forget(email)
     if as_json:
-        click.echo(msgspec.json.encode({"erased": count}))
+        echo_json({"erased": count})
     else:
-        click.echo(f"Erased from {pluralize(count, 'notification')}.")
+        echo(f"Erased from {pluralize(count, 'notification')}.")
 
 
 def format_entry(entry: StoredEntry) -> str:
@@ -180,19 +181,22 @@ def _reject_options(context: click.Context, command: str) -> None:
 def _print_until_interrupted(entries: Iterable[StoredEntry], *, as_json: bool) -> None:
     """Print entries as a table or as JSON until Ctrl-C."""
     if not as_json:
-        click.echo(_HEADER)
+        echo(_HEADER)
     with suppress(KeyboardInterrupt):
         for entry in entries:
-            click.echo(_as_json(entry) if as_json else format_entry(entry))
+            if as_json:
+                echo_json(_as_json(entry))
+            else:
+                echo(format_entry(entry))
 
 
 def _print_table(entries: Sequence[StoredEntry]) -> None:
     if not entries:
-        click.echo("No notifications found.")
+        echo("No notifications found.")
         return
-    click.echo(_HEADER)
+    echo(_HEADER)
     for entry in entries:
-        click.echo(format_entry(entry))
+        echo(format_entry(entry))
 
 
 def _details(
@@ -255,6 +259,6 @@ def _describe_replay(store: Store, entry: StoredEntry, parser: BodyParser) -> st
         return f"could not be tested, because the database returned an error: {error}"
 
 
-def _as_json(entry: StoredEntry) -> str:
-    values = msgspec.to_builtins(entry)
-    return msgspec.json.encode(values | {"fingerprint": entry.fingerprint.hex()}).decode()
+def _as_json(entry: StoredEntry) -> Mapping[str, object]:
+    values: Mapping[str, object] = msgspec.to_builtins(entry)
+    return {**values, "fingerprint": entry.fingerprint.hex()}

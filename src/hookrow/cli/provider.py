@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
+from hookrow.cli.output import echo, echo_json
 from hookrow.cli.provider_reconcile import reconcile
 from hookrow.cli.provider_rotate import rotate
 from hookrow.cli.provider_session import DRY_RUN, Session, describe_failure, with_session
@@ -50,7 +50,7 @@ def register(
     if not chosen:
         raise ConfigurationError(f"The server {server.name} has no message stream that sends mail.")
     if not as_json:
-        click.echo(f"Server {server.name} ({server.id})")
+        echo(f"Server {server.name} ({server.id})")
     try:
         for each in register.register(session.api, session.wanted(url), chosen, dry_run=dry_run):
             _print_registered(each, dry_run=dry_run, as_json=as_json)
@@ -72,15 +72,13 @@ def _print_registered(found: Registered, *, dry_run: bool, as_json: bool) -> Non
             "reasons": reasons,
             "dry_run": dry_run,
         }
-        click.echo(msgspec.json.encode(fields).decode())
+        echo_json(fields)
         return
     name = "a webhook" if found.id is None else f"webhook {found.id}"
     done = {"create": "created", "change": "changed", "verify": "verified"}
     verbs = [f"would {each}" if dry_run else done[each] for each in actions]
     what = f"{' and '.join(verbs)} {name}." if verbs else f"{name} needs no change."
-    click.echo(f"{found.stream.id}: {what}")
-    for text in reasons:
-        click.echo(f"    {text}")
+    echo(f"{found.stream.id}: {what}", *(f"    {each}" for each in reasons))
 
 
 @provider.command(short_help="Compare the webhooks with hookrow.")
@@ -98,10 +96,9 @@ def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
     with session.open_log() as store:
         found = read_status(session.api, session.wanted(), streams, store=store)
     if as_json:
-        click.echo(msgspec.json.encode(_as_json(found)).decode())
+        echo_json(_as_json(found))
     else:
-        for line in _describe(found):
-            click.echo(line)
+        echo(*_describe(found))
     click.get_current_context().exit(1 if found.drift else 0)
 
 

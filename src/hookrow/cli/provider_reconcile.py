@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from hookrow.cli.output import echo, echo_json
 from hookrow.cli.progress import Progress
 from hookrow.cli.provider_session import DRY_RUN, Session, with_session
 from hookrow.core.notification import Arrival
-from hookrow.describe import pluralize, printable
+from hookrow.describe import pluralize
 from hookrow.errors import HookrowError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def reconcile(
     api.interval = reconcile.INTERVAL
     if since < now - reconcile.RETENTION:
         days = reconcile.RETENTION.days
-        click.echo(
+        echo(
             f"Warning: By default, the provider keeps messages for {days} days: it may not know "
             "older deliveries and opens.",
             err=True,
@@ -80,7 +81,7 @@ def reconcile(
         )
         undelivered, limited = run.count_undelivered()
         if undelivered and not limited:
-            click.echo(
+            echo(
                 "The time of sending is not mapped, so the provider is asked about all dispatches "
                 f"without delivered_at: {undelivered:,}.",
                 err=True,
@@ -95,9 +96,9 @@ def reconcile(
                 done = _describe(run.result, dry_run=dry_run)
                 raise HookrowError(f"Stopped. {done} {error}") from error
     if as_json:
-        click.echo(msgspec.json.encode({"dry_run": dry_run, **msgspec.to_builtins(run.result)}))
+        echo_json({"dry_run": dry_run, **msgspec.to_builtins(run.result)})
     else:
-        click.echo(_describe(run.result, dry_run=dry_run))
+        echo(_describe(run.result, dry_run=dry_run))
     progress.exit_if_interrupted()
 
 
@@ -106,10 +107,8 @@ def _report(arrival: Arrival) -> None:
     event = arrival.notification
     if event is not None:
         name = type(event).__name__.lower()
-        recipient, message = (
-            printable(each or "-") for each in (event.recipient, event.message_id)
-        )
-        click.echo(f"{event.at:%Y-%m-%d %H:%M:%S}  {name:12}{recipient}  {message}")
+        recipient, message = (each or "-" for each in (event.recipient, event.message_id))
+        echo(f"{event.at:%Y-%m-%d %H:%M:%S}  {name:12}{recipient}  {message}")
 
 
 def _describe(result: Reconciled, *, dry_run: bool) -> str:

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import click
-import msgspec
 
+from hookrow.cli.output import echo, echo_json
 from hookrow.cli.provider_session import DRY_RUN, Session, describe_failure, with_session
 from hookrow.errors import ConfigurationError
 from hookrow.server.settings import read_secrets
@@ -61,12 +61,15 @@ def rotate(
     with session.open_log() as store:
         server, chosen = session.connect(store, streams)
         if not as_json:
-            click.echo(f"Server {server.name} ({server.id})")
+            echo(f"Server {server.name} ({server.id})")
         rotation = Rotation(
             api=session.api, file=file, streams=chosen, instances=instances, dry_run=dry_run
         )
         try:
             for step in rotation.finish(store) if finish else rotation.begin():
-                click.echo(msgspec.json.encode({"step": step}).decode() if as_json else step)
+                if as_json:
+                    echo_json({"step": step})
+                else:
+                    echo(step)
         except VerificationFailed as error:
             raise describe_failure(error, error.url) from error

@@ -16,7 +16,9 @@ from click.core import ParameterSource
 from hookrow.cli import options
 from hookrow.cli.app import App, HostApp
 from hookrow.cli.options import JSON, option
+from hookrow.cli.output import echo
 from hookrow.cli.settings import PROVIDER_TOKEN, choose_secrets
+from hookrow.describe import printable
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.postmark_api import ADDRESS
 from hookrow.providers.postmark import Postmark
@@ -107,7 +109,7 @@ class Session:
             try:
                 store = stack.enter_context(self.app.open_store(self.database_url))
             except HookrowError as error:
-                click.echo(f"Warning: The log is not available for comparison. {error}", err=True)
+                echo(f"Warning: The log is not available for comparison. {error}", err=True)
             yield store
 
 
@@ -168,7 +170,7 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
     return wrapped
 
 
-def describe_failure(error: VerificationFailed, url: str) -> click.ClickException:
+def describe_failure(error: VerificationFailed, url: str) -> HookrowError:
     """Return the error with the result of each trigger, and the remedy."""
     from hookrow.postmark_api.register import advice
 
@@ -178,7 +180,7 @@ def describe_failure(error: VerificationFailed, url: str) -> click.ClickExceptio
     ]
     remedies = dict.fromkeys(advice(each, url) for each in error.trials if not each.success)
     lines = [str(error), *results, "The webhook was not changed.", *remedies]
-    return click.ClickException("\n".join(lines))
+    return HookrowError("\n".join(map(printable, lines)))
 
 
 def read_token(context: click.Context, file: str | None) -> str | None:

@@ -15,6 +15,7 @@ import msgspec
 from hookrow.cli.app import App, require_log
 from hookrow.cli.log import filters, format_entry
 from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES
+from hookrow.cli.output import echo, echo_json
 from hookrow.cli.progress import Progress
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Outcome, Refusal
@@ -92,7 +93,10 @@ def replay(
                 last = group[-1].id
                 if progress.interrupted:
                     break
-    click.echo(msgspec.json.encode(summary) if as_json else summary.describe())
+    if as_json:
+        echo_json(summary)
+    else:
+        echo(summary.describe())
     progress.exit_if_interrupted()
     if summary.missing:
         noun = "notification" if len(summary.missing) == 1 else "notifications"
@@ -135,9 +139,9 @@ def prune(
                 if progress.interrupted:
                     break
     if as_json:
-        click.echo(msgspec.json.encode({"pruned": pruned}))
+        echo_json({"pruned": pruned})
     else:
-        click.echo(f"Pruned {pruned:,} entries and bodies.")
+        echo(f"Pruned {pruned:,} entries and bodies.")
     progress.exit_if_interrupted()
 
 
@@ -156,7 +160,7 @@ def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:
         record = MappingRecord(store.database, store.queries)
         if accept and not dry_run:
             accepted = record.accept()
-            click.echo(f"The log is now associated with these tables: {accepted}.", err=True)
+            echo(f"The log is now associated with these tables: {accepted}.", err=True)
         elif not accept:
             with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
                 difference = record.difference()
@@ -256,9 +260,9 @@ def _print_dry_run(
                     "outcome": outcome_name(outcomes[-1]),
                     "changes": changes,
                 }
-                click.echo(msgspec.json.encode(described))
+                echo_json(described)
             else:
-                click.echo(f"{format_entry(entry)}\n    {'; '.join(changes)}")
+                echo(format_entry(entry), f"    {'; '.join(changes)}")
     return outcomes
 
 

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 
 from hookrow.cli.app import HostApp
 from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option
+from hookrow.cli.output import echo
 from hookrow.cli.progress import Progress
 from hookrow.cli.settings import choose_secrets
 from hookrow.http import SECRET_HEADER
@@ -110,12 +111,12 @@ def simulate(  # noqa: PLR0913 - one for each option
             f"Warning: No secret is set, so the requests have no {SECRET_HEADER}: set "
             "HOOKROW_SECRET, --secret or --secret-file."
         )
-        click.echo(warning, err=True)
+        echo(warning, err=True)
     address, until = url or endpoint(host, port, mount_path), monotonic() + START_TIMEOUT
     post = partial(_post, address, newest, until)
     if total == 1:
         response = post(posts[0])
-        click.echo(response)
+        echo(*response.splitlines())
         responses: Collection[str] = [response]
     else:
         responses = _post_all(post, posts, concurrency)
@@ -187,8 +188,8 @@ def _post_all(
             counts[response] += 1
             progress.update(1)
     seconds, total = perf_counter() - started, counts.total()
-    click.echo(f"{total:,} posted in {seconds:.1f} s, {total / seconds:,.0f} per second:")
+    echo(f"{total:,} posted in {seconds:.1f} s, {total / seconds:,.0f} per second:")
     for response, number in counts.most_common():
-        click.echo(f"{number:8,}  {response}")
+        echo(f"{number:8,}  {response}")
     progress.exit_if_interrupted()
     return counts

@@ -14,6 +14,7 @@ import msgspec
 
 from hookrow.cli.app import App
 from hookrow.cli.options import DATABASE_URL, JSON
+from hookrow.cli.output import echo, echo_json
 from hookrow.describe import format_time, pluralize, printable
 from hookrow.statistics import (
     Overview,
@@ -59,11 +60,10 @@ def stats(app: App, *, period: Period, as_json: bool, database_url: str) -> None
         present, overview = read_present(store, now), read_overview(store, period, now)
         tables = count_tables(store, now)
     if as_json:
-        click.echo(msgspec.json.encode(_as_json(present, overview, tables)).decode())
+        echo_json(_as_json(present, overview, tables))
         return
     levels = _BLOCKS if _can_write(_BLOCKS) else _ASCII
-    for line in (*_received(present, overview, levels), *_tables(overview, tables, levels)):
-        click.echo(line)
+    echo(*_received(present, overview, levels), *_tables(overview, tables, levels))
 
 
 def _received(present: Present, overview: Overview, levels: str) -> Iterator[str]:

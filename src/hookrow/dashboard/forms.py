@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from string import punctuation
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from hookrow.core.result import Result
 from hookrow.statistics import Period
@@ -22,7 +23,15 @@ MAX_FIELDS = 100
 MAX_LENGTH = 1000
 """In characters; the maximum length of a value."""
 
+_SAFE = "".join({*punctuation} - {"%"})
+"""The characters that stay readable in an encoded value."""
+
 _ID_FORMAT = re.compile(r"[0-9]{1,18}")
+
+ENCODED = "*"
+"""The end of the name of a field whose value is percent-encoded, as in RFC 8187.
+
+A form needs it for a value that is not printable: the page shows it, and the browser submits it."""
 
 Fields: TypeAlias = Mapping[str, str]
 """The non-empty fields by name; if a name is repeated, the last value counts."""
@@ -49,11 +58,14 @@ class NotFound(BadRequest):
 def parse_fields(text: str, known: Collection[str]) -> Fields:
     """Parse a query string or a form. Raises `BadRequest` for unknown names and invalid values."""
     try:
-        fields = {
-            name: value for name, value in parse_qsl(text, max_num_fields=MAX_FIELDS) if value
-        }
+        given = parse_qsl(text, max_num_fields=MAX_FIELDS)
     except ValueError as error:
         raise BadRequest("There are too many fields.") from error
+    fields = {
+        name.removesuffix(ENCODED): unquote(value) if name.endswith(ENCODED) else value
+        for name, value in given
+        if value
+    }
     for name, value in fields.items():
         if name not in known:
             raise BadRequest(f"Unknown field {name[:50]!r}. Known fields: {', '.join(known)}.")
@@ -72,6 +84,11 @@ def required(fields: Fields, name: str) -> str:
 def link(fields: Fields, **changed: object) -> str:
     """Return fields as a query string, with some of them changed or added."""
     return urlencode({**fields, **changed})
+
+
+def encode_value(value: str) -> str:
+    """Return a value for a field whose name ends with `ENCODED`."""
+    return quote(value, safe=_SAFE)
 
 
 def parse_query(fields: Fields) -> Query:

@@ -26,7 +26,7 @@ from hookrow.dashboard.forms import (
 )
 from hookrow.dashboard.queries import Context
 from hookrow.dashboard.suppressions import find_lists
-from hookrow.dashboard.templating import Redirect, View, format_text, render_figures
+from hookrow.dashboard.templating import Redirect, View, format_text, render_figures, words
 from hookrow.describe import describe_change, describe_outcome
 from hookrow.providers import explain, limit_to
 from hookrow.receiver.replay import parse_entry
@@ -100,11 +100,11 @@ def notifications(context: Context, fields: Fields) -> View:
         "last": max([last, *(each.id for each in listing.entries[:1])]),
         "filters": {name: value for name, value in fields.items() if name in FILTERS},
         "fields": {name: fields.get(name, "") for name in FILTERS},
-        "types": [*sorted(KNOWN_TYPES.union(filter(str.isprintable, types)) - {OTHER}), OTHER],
+        "types": {each: each for each in [*sorted(KNOWN_TYPES.union(types) - {OTHER}), OTHER]},
         "count": count(context.log, query) if newest else None,
         "ranges": {name: f"{now - ago:%Y-%m-%dT%H:%M}" for name, ago in RANGES.items()},
-        "outcomes": [each.value for each in Result],
-        "reasons": sorted(KNOWN_REASONS),
+        "outcomes": {each.value: words(each) for each in Result},
+        "reasons": {each: each for each in sorted(KNOWN_REASONS)},
         "live": newest,
     }
     return View("notifications.html", values)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hookrow.core.notification import Key
 from hookrow.dashboard.forms import MAX_LENGTH, BadRequest, Fields, parse
 from hookrow.dashboard.queries import PAGE_SIZE, Context
-from hookrow.dashboard.templating import View
+from hookrow.dashboard.templating import View, format_text
 from hookrow.statistics import ResultCount
 from hookrow.statistics.tables import OTHERS
 from hookrow.stores import Rejected, StoreError
@@ -102,7 +102,7 @@ def suppressions(context: Context, fields: Fields) -> View:
         "filters": {name: value for name, value in fields.items() if name in FILTERS},
         "fields": {name: fields.get(name, "") for name in FILTERS},
         "reasons": _reasons(context),
-        "lists": lists,
+        "lists": {str(key): name for key, name in lists.items()},
         "ranges": {name: f"{since:%Y-%m-%dT%H:%M}" for name, since in days.items()},
         "newest": newest,
     }
@@ -130,18 +130,18 @@ def find_lists(reader: SuppressionReader) -> Mapping[Key, str]:
     return {}
 
 
-def _reasons(context: Context) -> Sequence[tuple[str, str, int]]:
-    """Return the reasons that the last count of the tables found: value, name and number."""
+def _reasons(context: Context) -> Mapping[str, str]:
+    """Return the reasons that the last count of the tables found, with name and number."""
     try:
         counts = context.statistics.table_counts(FIRST_COUNT_TIMEOUT)
     except StoreError:
         counts = None
     name = context.store.suppressions.reason_name
-    return [
-        (reason or NO_REASON, name(reason) if reason else "no reason", number)
-        for reason, number in (counts.suppressed.items() if counts else ())
+    return {
+        reason or NO_REASON: f"{format_text(name(reason), 64) if reason else 'no reason'} ({n:,})"
+        for reason, n in (counts.suppressed.items() if counts else ())
         if reason != OTHERS and len(reason or "") <= MAX_LENGTH
-    ]
+    }
 
 
 def _list(reader: SuppressionReader, selected: Filter, fields: Fields) -> Listing:

@@ -1,6 +1,7 @@
 """Templates, their filters, and the static files of the pages.
 
-All values are escaped, including characters that hide text.
+All values are escaped, also in attributes: markup by Jinja, and unprintable characters by
+`make_printable`. Links, and the fields of forms, encode a value that must stay exact.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hookrow import __version__
 from hookrow.core.result import Result
-from hookrow.dashboard.forms import link
+from hookrow.dashboard.forms import ENCODED, encode_value, link
 from hookrow.describe import (
     format_body,
     format_duration,
@@ -85,13 +86,16 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("hookrow.dashboard"),
         autoescape=True,
+        finalize=make_printable,
         auto_reload=False,  # it would check each file on each request
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "all_printable": lambda values: all(map(str.isprintable, values)),
         "body": format_body,
+        "encoded": encode_value,
         "duration": format_duration,
         "iso": iso,
         "link": link,
@@ -103,8 +107,16 @@ def _environment() -> Environment:
         "time": format_time,
         "words": words,
     }
-    environment.globals["version"] = __version__
+    environment.globals |= {"ENCODED": ENCODED, "version": __version__}
     return environment
+
+
+def make_printable(value: object) -> object:
+    """Escape the unprintable characters of any value in a template, except markup.
+
+    Line breaks and tabs stay, because bodies have them; the filter `text` escapes them, too.
+    """
+    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
 
 
 def format_text(value: object, max_length: int = MAX_LENGTH) -> str:

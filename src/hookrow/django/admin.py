@@ -67,7 +67,7 @@ class NotificationAdmin(LargeTableAdmin):
     )
     fields = (
         *("history", "escaped_type", "escaped_recipient", "escaped_message_id", "occurred_at"),
-        *("provider", "trace_id"),
+        *("provider", "escaped_trace_id"),
         *("received_at", "last_received_at", "attempts", "result", "ended_at", "retry_at"),
         "formatted_body",
     )
@@ -76,8 +76,8 @@ class NotificationAdmin(LargeTableAdmin):
     search_help_text = "A complete address or message id, or the id of a notification."
     actions = ("replay",)
 
-    escaped_type, escaped_recipient, escaped_message_id = map(
-        _escaped, ("record_type", "recipient", "message_id")
+    escaped_type, escaped_recipient, escaped_message_id, escaped_trace_id = map(
+        _escaped, ("record_type", "recipient", "message_id", "trace_id")
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
