@@ -18,6 +18,7 @@ from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 from traffic import spooled
 
 import world
@@ -92,7 +93,11 @@ def test_defaults(command: Command) -> None:
     """With only a secret, it creates an SQLite file; log lines about refusals are limited."""
     url = f"sqlite:///{command.folder}/hookrow.db"
     with command.serving("--dashboard", HOOKROW_PREVIOUS_SECRET=OLDER) as server:
-        assert f"receives notifications at http://127.0.0.1:{server.port}{ENDPOINT}" in server.log
+        first, second = server.log.splitlines()[:2]
+        where = f"at http://127.0.0.1:{server.port}{ENDPOINT} and records them in sqlite:///"
+        assert first.endswith(f"receives notifications {where}{command.folder}/hookrow.db")
+        assert f"The file {command.folder}/hookrow.db did not exist. It is new and has" in second
+        assert (command.folder / "hookrow.db").stat().st_mode & 0o777 == 0o600
         assert post(server).body == b"Engine::Subscriber not found"
         world.fill(url)
         answer = post(server, secret=OLDER)
@@ -113,6 +118,19 @@ def test_defaults(command: Command) -> None:
     assert 1 <= server.log.count("no valid secret") < 50
     assert "Set HOOKROW_DASHBOARD_PASSWORD" in server.log  # there is no terminal
     assert not re.search(f"ERROR|Traceback|with the password|{SECRET}", server.log)
+
+
+def test_a_start_that_fails(command: Command, empty_postgres_url: str) -> None:
+    """The first line of the log names the database, without its password, and then the error."""
+    url = make_url(empty_postgres_url)
+    url = url.set(password="hunter2", query={**url.query, "password": "hunter2"})
+    text = url.render_as_string(hide_password=False)
+    done = command.run("serve", "--port", free_port(), HOOKROW_SECRET=SECRET, DATABASE_URL=text)
+    first, *_, last = done.stderr.splitlines()
+    assert re.search(rf"and records them in postgresql://{url.username}:\*\*\*@", first)
+    assert first.endswith(f"/{url.database}")
+    assert (done.returncode, "Run `hookrow db upgrade`" in last) == (1, True)
+    assert "hunter2" not in done.stderr
 
 
 def test_ipv6(command: Command) -> None:

@@ -8,7 +8,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,21 @@ def test_new_file(empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Non
         run(empty_sqlite_url, "INSERT INTO hookrow_migrations (revision) VALUES ('9')")
         wire.eventually(lambda: server.get("/readyz").status == 503)
         assert server.get("/healthz").status == 200
+
+
+def test_a_warning_of_a_new_file(
+    empty_sqlite_url: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """A mistyped path is noticed. A file that exists, even without tables, may be as intended."""
+    settings = Settings(database_url=empty_sqlite_url, secrets=(SECRET,))
+    check_and_prepare(settings)
+    [warning] = caplog.messages
+    assert f"The file {tmp_path / 'hookrow.db'} did not exist. It is new and has no" in warning
+    caplog.clear()
+    check_and_prepare(settings)
+    (tmp_path / "empty.db").touch()
+    check_and_prepare(replace(settings, database_url=f"sqlite:///{tmp_path}/empty.db"))
+    assert not caplog.messages
 
 
 def read_only(url: str, *, on: bool) -> None:

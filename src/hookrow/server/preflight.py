@@ -15,9 +15,16 @@ from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings
 from hookrow.stores import Unavailable
 from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.urls import missing_file, open_database
+from hookrow.stores.sql.urls import location, missing_file, open_database
 
 log = logging.getLogger("hookrow")
+
+_NEW_FILE = (
+    "The file %s did not exist. It is new and has no subscribers, so notifications get a 404 until "
+    "your application adds them. If you meant another file, stop the server, delete this one, and "
+    "correct --database-url, HOOKROW_DATABASE_URL or database_url; a relative path begins in the "
+    "current directory."
+)
 
 
 def check_and_prepare(settings: Settings) -> None:
@@ -60,6 +67,7 @@ def _prepare_database(database: Database, schema: Schema) -> None:
     may end.
     """
     upgradable = database.dialect.name == "sqlite" and schema.ours
+    is_new = missing_file(database) is not None
     # Tables that the host's own migrations created have no errors, and are left unchanged.
     if upgradable and any(each.subject != "changes" for each in _errors(database, schema)):
         try:
@@ -68,6 +76,9 @@ def _prepare_database(database: Database, schema: Schema) -> None:
             if missing_file(database):
                 raise
             log.warning(str(error))
+        else:
+            if is_new:
+                log.warning(_NEW_FILE, location(database).removeprefix("sqlite:///"))
     for result in _errors(database, schema):
         if result.subject not in {"database", "changes"}:
             raise ConfigurationError(result.text)

@@ -14,7 +14,7 @@ import socket
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import click
 import httptools  # noqa: F401 - uvicorn imports it too late for a helpful error
@@ -30,6 +30,7 @@ from hookrow.server.budgets import MAX_CONNECTIONS
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.settings import Settings, endpoint
 from hookrow.server.workers import build_server, run_workers
+from hookrow.stores.sql.urls import location, open_database
 
 ACCEPTED_AT_ONCE = 16
 """How many connections are accepted in one turn of the event loop. uvloop accepts one for each
@@ -47,11 +48,27 @@ def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) 
     log_config = logs.configuration(log_level, log_format)
     logging.config.dictConfig(log_config)
     server = Server(settings)
-    check_and_prepare(settings)
-    listener = _bind(settings.host, settings.port)
-    listeners = [listener, *(listener.dup() for _ in range(ACCEPTED_AT_ONCE - 1))]
-    _raise_file_limit()
-    _announce(settings)
+    with _bind(settings.host, settings.port) as listener:
+        # Before anything that may fail because of the database, so that the log shows which it is.
+        address = endpoint(settings.host, settings.port, settings.mount_path)
+        database = location(open_database(settings.database_url))
+        start = "hookrow %s receives notifications at %s and records them in %s"
+        log.info(start, __version__, address, database)
+        check_and_prepare(settings)
+        _raise_file_limit()
+        if settings.dashboard:
+            _announce_dashboard(settings, f"{address.removesuffix(ENDPOINT)}/dashboard/")
+        listeners = [listener, *(listener.dup() for _ in range(ACCEPTED_AT_ONCE - 1))]
+        _serve(server, settings, listeners, log_config, workers)
+
+
+def _serve(
+    server: Server,
+    settings: Settings,
+    listeners: list[socket.socket],
+    log_config: dict[str, Any],
+    workers: int,
+) -> None:
     configure = partial(
         uvicorn.Config,
         loop="uvloop",
@@ -112,13 +129,8 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _announce(settings: Settings) -> None:
-    """Log the addresses; print the password that was generated, if any, only to a terminal."""
-    address = endpoint(settings.host, settings.port, settings.mount_path)
-    log.info("hookrow %s receives notifications at %s", __version__, address)
-    if not settings.dashboard:
-        return
-    dashboard = f"{address.removesuffix(ENDPOINT)}/dashboard/"
+def _announce_dashboard(settings: Settings, dashboard: str) -> None:
+    """Log the URL; print the password that was generated, if any, only to a terminal."""
     log.info("The dashboard is at %s", dashboard)
     if settings.dashboard_password:
         return

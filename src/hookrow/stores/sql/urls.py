@@ -57,6 +57,13 @@ def open_database(database: str | URL | Engine | Database) -> Database:
     )
 
 
+def location(database: Database) -> str:
+    """Return the URL of a database, without its password, and with the full path of a file."""
+    if isinstance(database, SQLiteDatabase):
+        return f"sqlite:///{database.file}"
+    return str(database)
+
+
 def missing_file(database: Database) -> str | None:
     """Return a sentence if an SQLite file does not exist; connecting would create it."""
     if not isinstance(database, SQLiteDatabase) or database.file.exists():
