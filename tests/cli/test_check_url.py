@@ -4,6 +4,7 @@ import json
 import ssl
 import subprocess
 from collections.abc import Iterable, Iterator
+from errno import ECONNREFUSED
 from io import BytesIO
 from pathlib import Path
 from socket import gaierror
@@ -130,7 +131,8 @@ URL = "https://example.com/mail/provider/webhooks"
 REPLIES = [
     (Reply(URL, WRONG, 0, "cannot resolve: Name or service not known"), "a DNS record"),
     (Reply(URL, WRONG, 0, "TLS failed: certificate has expired"), "fullchain.pem"),
-    (Reply(URL, WRONG, 0, "no response: Connection refused"), "Start the web server"),
+    (Reply(URL, WRONG, 0, f"no response: [Errno {ECONNREFUSED}] ..."), "Start `hookrow serve`"),
+    (Reply(URL, WRONG, 0, "no response: [Errno 104] Connection reset"), "Start the web server"),
     (Reply(URL, CONFIGURED, 0, "no complete response within 30 s"), "waits for the body"),
     (Reply(URL, WRONG, 401, UNAUTHENTIC, 'error="missing"'), "removes the header X-Provider"),
     (Reply(URL, WRONG, 401, UNAUTHENTIC, 'error="wrong"'), f"hookrow responds at {URL}."),
@@ -238,7 +240,7 @@ def test_a_server_whose_readiness_never_ends(
     ["a.b/x", "ftp://a/", "https://", "http://a:x/", "http://a b/", "http://\n", "http://u@a"],
 )
 def test_invalid_url(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="webhooks, without a user name or password"):
+    with pytest.raises(ConfigurationError, match="http://, and without a user name or password"):
         list(check_url(url, SECRET))
 
 
@@ -252,7 +254,8 @@ def test_port_without_tls_or_without_a_server(url: str) -> None:
     [fault] = faults(url.replace("http:", "https:") + PATH)
     assert "WRONG_VERSION_NUMBER" in fault
     [fault] = faults(f"http://127.0.0.1:{free_port()}/")
-    assert "Connection refused. Without a response, the provider retries" in fault
+    assert "Connection refused. No program listens at this address" in fault
+    assert "Start `hookrow serve`, or" in fault
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,14 @@ MISTAKES = {
     "simulate open a@b --count 100000 --repeat 3": "300,000 posts; the maximum is 200,000",
     "--config nope.toml serve": "nope.toml cannot be read",
     "--config wrong.toml serve": "wrong.toml: keep: 90 is not a duration: use 90d",
-    "check http://a:hunter2@c:d/": "This is not the URL of a webhook",
+    **{
+        f"{command} {url}": "Invalid value for"
+        for command in ("check", "simulate open a@b --url", "provider rotate --instance")
+        for url in (
+            *("ftp://x", "foo", "http://", "http://x:notaport", "http://a:hunter2@c:d/"),
+            *("sqlite:///hunter2.db", "postgresql://ada:hunter2@db/mail"),
+        )
+    },
     "check --secret 'hunter2 hunter2' http://127.0.0.1:1/": "The webhook secret",
     f"db upgrade {AWAY}": "The database cannot be",
     "--config host.toml db upgrade": "your own migrations",
@@ -55,8 +62,15 @@ MISTAKES = {
         for command in ("log", "log show 1", "log forget a@b", "replay 1", "prune")
     },
     "simulate open a@b --host 127.1.1.1 --port 1": "No response from http://127.1.1.1:1/provider/web",
-    "simulate open a@b --url nowhere --count 3": "'nowhere' is not a URL",
-    "simulate open a@b --url http://[::1": "http://[::1",
+    "simulate open a@b --url http://127.1.1.1:1": "refused. Is `hookrow serve`, or the server of",
+    "simulate open a@b --url nowhere --count 3": "must look like https://example.com/mail/provider",
+    "simulate open a@b --url http://[::1": "must look like https://example.com/mail/provider",
+    "check ftp://x": "with https:// or http://, and without",
+    "check sqlite:///hookrow.db": "Name a database with --database-url, or with HOOKROW_DATABASE_",
+    "HOOKROW_URL=ftp://x simulate open a@b": "must look like https://example.com/mail/provider",
+    "provider status --provider-api ftp://x": "is not the address of an API",
+    "provider register --url https://x/": "The URL must end in /provider/webhooks",
+    "provider register --url ftp://x/": "must look like https://example.com/mail/provider/webhooks",
     "simulate open a@b --mount-path '/a b'": "The mount path '/a b' is not valid",
     "simulate open a@b --secret 'hunter2\r'": "secret",
     "simulate open a\udcff@b --count 3": "cannot be encoded as JSON",

@@ -329,7 +329,7 @@ def test_interrupted_prune(command: Command, url: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(SQLLog, "prune", batches)
     done = command.call("prune")
     assert (done.returncode, done.stdout) == (130, "Pruned 1,020 entries and bodies.\n")
-    assert command.call("prune", "--json").stdout == '{"pruned":1020}\n'
+    assert command.call("prune", "--json").stdout == '{"dry_run":false,"pruned":1020}\n'
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,15 @@ def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
     for ago in (100, 10, 3):
         keep(url, testing.opening(ADA, ADAS, at=AT + ago * HOUR), RECORDED, now - ago * DAY)
     keep(url, UNKNOWN, NO_DISPATCH, now - DAY)
-    done = command.call("prune", "--keep", "60d", "--keep-bodies", "none", "--yes")
+    options = ("prune", "--keep", "60d", "--keep-bodies", "none", "--yes")
+    before = listed(command)
+    done = command.call(*options, "--dry-run")
+    expected = "Would prune 1 entry, and 2 bodies of other entries.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+    done = command.call(*options, "--dry-run", "--json")
+    assert json.loads(done.stdout) == {"dry_run": True, "pruned": 3, "entries": 1, "bodies": 2}
+    assert listed(command) == before
+    done = command.call(*options)
     assert (done.returncode, done.stdout) == (0, "Pruned 3 entries and bodies.\n")
     found = {entry["id"]: entry["body"] is None for entry in listed(command)}
     assert found == {2: True, 3: True, 4: False}
@@ -365,9 +373,10 @@ def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
 def test_prune_of_everything_needs_a_confirmation(command: Command, url: str) -> None:
     """A fast clock, which SQLite cannot show, would delete the whole log."""
     keep(url, DELIVERY, RECORDED, datetime.now(UTC) - 100 * DAY)
-    refused = command.call("prune", "--keep", "90d")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert "as if the clock of this machine had jumped" in refused.stderr
+    for dry_run in ((), ("--dry-run",)):
+        refused = command.call("prune", "--keep", "90d", *dry_run)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "as if the clock of this machine had jumped" in refused.stderr
     assert len(listed(command)) == 1
     done = command.call("prune", "--keep", "90d", "--keep-bodies", "30d", "--yes")
     assert (done.returncode, done.stdout) == (0, "Pruned 1 entries and bodies.\n")

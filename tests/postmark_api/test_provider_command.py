@@ -220,7 +220,23 @@ def test_the_token_from_a_file(run: Run, api: PostmarkStandIn, command: Command)
     assert "no webhook posts to hookrow" in flag.stdout, "the flag takes precedence"
 
 
-def test_without_a_database(run: Run) -> None:
+def test_status_without_a_webhook(run: Run, api: PostmarkStandIn, url: str) -> None:
+    """Nothing arrives if no webhook posts to hookrow, so the status is a failure, also as JSON."""
+    for arguments in (["status"], ["status", "--json"]):
+        done = run(*arguments)
+        assert (done.returncode, done.stderr) == (1, "")
+        assert "Stand-in: no webhook posts to hookrow." in done.stdout
+    run("register", "--url", url, "--stream", "outbound")
+    assert run("status").returncode == 0
+    assert run("status", "--stream", "broadcast").returncode == 1
+    api.webhooks[0].url = "https://example.com/another/application"
+    assert run("status").returncode == 1
+
+
+def test_without_a_database(run: Run, command: Command) -> None:
+    with serve(command, Schema()) as url:
+        assert run("register", "--url", url).returncode == 0
+    (command.folder / "hookrow.db").unlink()
     done = run("status")
     assert "Warning: The log is not available for comparison. " in done.stderr
     assert "hookrow.db" in done.stderr

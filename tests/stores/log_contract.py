@@ -626,6 +626,40 @@ class ReadContract:
         assert [sum(log.prune(**over, bodies_only=bodies_only)) for _ in range(2)] == [3, 0]
         assert home.logged() == (left if bodies_only else left[3:])
 
+    @pytest.mark.parametrize(
+        ("entries", "bodies", "expected"),
+        [
+            (4 * DAY, 2 * DAY, (2, 2)),
+            (2 * DAY, 4 * DAY, (4, 0)),
+            (None, 4 * DAY, (0, 2)),
+            (4 * DAY, None, (2, 0)),
+        ],
+    )
+    def test_prunable(
+        self,
+        home: Home,
+        log: LogReader,
+        entries: timedelta | None,
+        bodies: timedelta | None,
+        expected: tuple[int, int],
+    ) -> None:
+        """What can be deleted is counted, nothing is changed, and then as much is deleted."""
+        for number, days in {1: 9, 2: 5, 3: 3, 4: 3, 5: 2, 6: 3, 7: 1}.items():
+            made = entry(number, received_at=NOON - days * DAY, last_received_at=NOON - days * DAY)
+            keep(home, replace(made, retry_at=NOON) if number in {2, 5, 6} else made)
+        before = home.logged()
+        ages = {False: entries, True: bodies}
+        limits = {only: NOON - age + HOUR for only, age in ages.items() if age is not None}
+        found = log.prunable(
+            before=limits.get(False), bodies_before=limits.get(True), parked_before=GIVEN_UP
+        )
+        assert home.logged() == before
+        pruned: dict[bool, int] = {}
+        for only, limit in limits.items():
+            batches = log.prune(before=limit, parked_before=GIVEN_UP, bodies_only=only)
+            pruned[only] = sum(batches)
+        assert found == expected == (pruned.get(False, 0), pruned.get(True, 0))
+
     def test_long_log(self, home: Home, log: LogReader) -> None:
         """A long log is pruned and erased in batches, whatever its first id is."""
         over = {"before": NOON + SECOND, "parked_before": GIVEN_UP}

@@ -15,6 +15,7 @@ from hookrow.cli.options import (
     PREVIOUS_SECRET,
     SECRET,
     SECRET_FILE,
+    webhook_url,
 )
 from hookrow.cli.output import echo, echo_json
 from hookrow.cli.serve import serve
@@ -27,7 +28,7 @@ from hookrow.server.settings import Settings, read_secrets
 
 
 @click.command(short_help="Check the configuration, the database or the webhook.")
-@click.argument("url", required=False)
+@click.argument("url", required=False, type=webhook_url)
 @SECRET
 @PREVIOUS_SECRET
 @SECRET_FILE

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from hookrow.errors import ConfigurationError
+from hookrow.postmark_api import ADDRESS
+
 ID = click.IntRange(1, 2**63 - 1)
 """The id of a log entry."""
 
@@ -46,6 +49,44 @@ def moment(value: object) -> datetime:
         raise click.BadParameter(
             f"{value!r} is not a time: use 2h for two hours ago, or 2026-03-04T05:06."
         ) from error
+
+
+def webhook_url(value: object) -> str:
+    """Check the URL of a webhook, whose text no error quotes: it may contain a password."""
+    from hookrow.diagnostics.probe import parse_url
+
+    url = str(value)
+    try:
+        parse_url(url)
+    except ConfigurationError as error:
+        hint = ""
+        if url.startswith(("postgres", "sqlite")):
+            hint = " Name a database with --database-url, or with HOOKROW_DATABASE_URL."
+        raise click.BadParameter(f"{error}{hint}") from error
+    return url
+
+
+def public_url(value: object) -> str:
+    """Check the URL of a webhook at the provider; see `webhook_url`."""
+    from hookrow.postmark_api.register import check_url
+
+    try:
+        check_url(str(value))
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error)) from error
+    return str(value)
+
+
+def api_address(value: object) -> str:
+    """Check the address of the provider's API."""
+    if value == ADDRESS:
+        return ADDRESS
+    from hookrow.postmark_api.client import check_address
+
+    try:
+        return check_address(str(value))
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _parse_duration(text: str) -> timedelta | None:

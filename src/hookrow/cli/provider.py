@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hookrow.cli.options import public_url
 from hookrow.cli.output import echo, echo_json
 from hookrow.cli.provider_reconcile import reconcile
 from hookrow.cli.provider_rotate import rotate
@@ -29,7 +30,13 @@ def provider() -> None:
 
 
 @provider.command(short_help="Create or correct the webhooks.")
-@click.option("--url", required=True, help="The public URL, ending in /provider/webhooks.")
+@click.option(
+    "--url",
+    required=True,
+    type=public_url,
+    metavar="URL",
+    help="The public URL, ending in /provider/webhooks.",
+)
 @DRY_RUN
 @with_session
 def register(
@@ -86,9 +93,10 @@ def _print_registered(found: Registered, *, dry_run: bool, as_json: bool) -> Non
 def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
     """Compare the webhooks at the provider with hookrow's settings and its log.
 
-    A webhook is hookrow's if its URL ends in /provider/webhooks. The exit status is 1 if one
-    differs: in its triggers, in its header, because the provider has paused a trigger, or because
-    its stream has another. A stream without a webhook, and different counts, are only reported.
+    A webhook is hookrow's if its URL ends in /provider/webhooks. The exit status is 1 if there is
+    none, or if one differs: in its triggers, in its header, because the provider has paused a
+    trigger, or because its stream has another. If one stream has a webhook, another without one is
+    only reported, and so are different counts.
     """
     from hookrow.postmark_api.status import read_status
 
@@ -99,7 +107,7 @@ def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
         echo_json(_as_json(found))
     else:
         echo(*_describe(found))
-    click.get_current_context().exit(1 if found.drift else 0)
+    click.get_current_context().exit(0 if found.is_correct else 1)
 
 
 def _describe(found: ProviderStatus) -> Iterator[str]:

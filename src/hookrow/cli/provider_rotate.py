@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from hookrow.cli.options import webhook_url
 from hookrow.cli.output import echo, echo_json
 from hookrow.cli.provider_session import DRY_RUN, Session, describe_failure, with_session
 from hookrow.errors import ConfigurationError
@@ -20,6 +21,7 @@ from hookrow.server.settings import read_secrets
     "--instance",
     "instances",
     multiple=True,
+    type=webhook_url,
     metavar="URL",
     help="The URL of an instance of hookrow that must accept both secrets; may be repeated. "
     "By default, the URLs of the webhooks.",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 API = option(
     "--provider-api",
+    type=options.api_address,
     default=ADDRESS,
     metavar="URL",
     help="The address of the provider's API.",

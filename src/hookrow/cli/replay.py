@@ -27,7 +27,7 @@ from hookrow.receiver import replay as replays
 from hookrow.receiver.clock import measured_clock
 from hookrow.stores import UNCHANGED_HINT, Locked, SchemaChanged, Store, StoreError, Unchanged
 from hookrow.stores.errors import message
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import LogReader, Prunable, Query
 from hookrow.stores.log_operations import Retention
 
 
@@ -106,6 +106,7 @@ def replay(
 @click.command()
 @KEEP
 @KEEP_BODIES
+@click.option("--dry-run", is_flag=True, help="Only count what would be deleted.")
 @click.option("--yes", "sure", is_flag=True, help="Prune even if the clock seems to have jumped.")
 @JSON
 @DATABASE_URL
@@ -115,6 +116,7 @@ def prune(
     *,
     keep: timedelta | None,
     keep_bodies: timedelta | None,
+    dry_run: bool,
     sure: bool,
     as_json: bool,
     database_url: str,
@@ -132,6 +134,9 @@ def prune(
         retention = Retention(
             store, require_log(store), keep=keep, keep_bodies=keep_bodies, sure=sure
         )
+        if dry_run:
+            _print_prunable(retention.prunable(), as_json=as_json)
+            return
         with Progress("Pruning", retention.estimate_batches()) as progress:
             for count in retention.prune():
                 pruned += count
@@ -139,10 +144,19 @@ def prune(
                 if progress.interrupted:
                     break
     if as_json:
-        echo_json({"pruned": pruned})
+        echo_json({"dry_run": False, "pruned": pruned})
     else:
         echo(f"Pruned {pruned:,} entries and bodies.")
     progress.exit_if_interrupted()
+
+
+def _print_prunable(found: Prunable, *, as_json: bool) -> None:
+    if as_json:
+        echo_json({"dry_run": True, "pruned": sum(found), **found._asdict()})
+        return
+    entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
+    bodies = "1 body" if found.bodies == 1 else f"{found.bodies:,} bodies"
+    echo(f"Would prune {entries}, and {bodies} of other entries.")
 
 
 def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from hookrow.cli.app import HostApp
-from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option
+from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option, webhook_url
 from hookrow.cli.output import echo
 from hookrow.cli.progress import Progress
 from hookrow.cli.settings import choose_secrets
@@ -27,6 +27,8 @@ MAX_POSTS = 200_000
 
 START_TIMEOUT = 3.0
 """In seconds; how long a refused connection is retried, because the server may be starting."""
+
+NOT_RUNNING = "Is `hookrow serve`, or the server of your application, running there?"
 
 RETRY_EVERY = 0.1
 """In seconds."""
@@ -44,7 +46,12 @@ KINDS = (
 @SECRET
 @SECRET_FILE
 @option("--reason", default="HardBounce", show_default=True, help="The reason for a suppression.")
-@option("--url", help="The URL of the endpoint, instead of the one in the settings.")
+@option(
+    "--url",
+    type=webhook_url,
+    metavar="URL",
+    help="The URL of the endpoint, instead of the one in the settings.",
+)
 @MOUNT_PATH
 @HOST
 @PORT
@@ -150,15 +157,20 @@ def _payloads(
 
 
 def _post(url: str, secret: str | None, until: float, payload: object) -> str:
-    """Post a payload; retry a refused connection until a time of the monotonic clock."""
+    """Post a payload; retry a refused connection until a time of the monotonic clock.
+
+    Raises `NoResponse`.
+    """
     from hookrow import testing
 
     while True:
         try:
             status, body = testing.post(url, payload, secret=secret)
         except testing.NoResponse as error:
-            if not isinstance(error.__cause__, ConnectionRefusedError) or monotonic() > until:
+            if not isinstance(error.__cause__, ConnectionRefusedError):
                 raise
+            if monotonic() > until:
+                raise testing.NoResponse(f"{error}. {NOT_RUNNING}") from error
             sleep(RETRY_EVERY)
         else:
             return f"{status} {body}".rstrip()
@@ -167,7 +179,7 @@ def _post(url: str, secret: str | None, until: float, payload: object) -> str:
 def _post_all(
     post: Callable[[object], str], payloads: Sequence[object], concurrency: int
 ) -> Collection[str]:
-    """Post all payloads; print and return the distinct responses.
+    """Post all payloads; print and return the distinct responses, and why one has none.
 
     After Ctrl-C, the requests in progress are completed, and the other payloads are not posted.
     """
@@ -178,10 +190,12 @@ def _post_all(
             return ""
         try:
             return post(payload)
-        except NoResponse:
+        except NoResponse as error:
+            failures.append(error)
             return "no response"
 
     counts: Counter[str] = Counter()
+    failures: list[NoResponse] = []
     started = perf_counter()
     with Progress("Posting", len(payloads)) as progress, ThreadPoolExecutor(concurrency) as pool:
         for response in filter(None, pool.map(respond, payloads)):
@@ -191,5 +205,7 @@ def _post_all(
     echo(f"{total:,} posted in {seconds:.1f} s, {total / seconds:,.0f} per second:")
     for response, number in counts.most_common():
         echo(f"{number:8,}  {response}")
+    if failures:
+        echo(str(failures[0]), err=True)
     progress.exit_if_interrupted()
     return counts

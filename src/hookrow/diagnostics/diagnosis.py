@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from errno import ECONNREFUSED
 from typing import NamedTuple
 
 from hookrow.core.notification import Refusal
@@ -84,6 +85,12 @@ DIAGNOSES = (
         "The other requests have a response, but the server still waits for the body of this one: "
         "perhaps a middleware of the application has read it.",
         _FORWARD,
+    ),
+    Diagnosis(
+        "connection",
+        rf"0 \w+ no response: \[Errno {ECONNREFUSED}\]",
+        "No program listens at this address, or a firewall rejects the connection.",
+        "Start `hookrow serve`, or the server of your application, or correct the URL.",
     ),
     Diagnosis(
         "connection",

@@ -98,7 +98,8 @@ def parse_url(url: str) -> SplitResult:
             return parts._replace(path=path or "/", query=query, fragment="")
     raise ConfigurationError(
         "This is not the URL of a webhook: it must look like "
-        "https://example.com/mail/provider/webhooks, without a user name or password."
+        "https://example.com/mail/provider/webhooks, with https:// or http://, and without a user "
+        "name or password."
     )
 
 

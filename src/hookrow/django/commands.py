@@ -17,7 +17,7 @@ from django.urls import NoReverseMatch, reverse
 from hookrow.cli import Commands
 from hookrow.cli.check import report
 from hookrow.cli.log import log
-from hookrow.cli.options import JSON
+from hookrow.cli.options import JSON, webhook_url
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
@@ -80,7 +80,7 @@ def commands() -> click.Group:
 
 
 @click.command(short_help="Check the settings, the database or the webhook.")
-@click.argument("url", required=False)
+@click.argument("url", required=False, type=webhook_url)
 @JSON
 @click.pass_context
 def check(context: click.Context, *, url: str | None, as_json: bool) -> None:

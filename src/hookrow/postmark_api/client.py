@@ -89,7 +89,7 @@ class PostmarkAPI:
                 "The provider's token is empty or has a character that a header cannot contain: "
                 "set HOOKROW_PROVIDER_TOKEN or the token file to the API token of the server."
             )
-        self.address = _check_address(address)
+        self.address = check_address(address)
         self._token, self._hidden = token, (token, *filter(None, hidden))
         self._timeout, self._sleep = timeout, sleep
         self.interval = 0.0
@@ -270,7 +270,7 @@ def _check_clock(head: HTTPMessage) -> None:
         )
 
 
-def _check_address(address: str) -> str:
+def check_address(address: str) -> str:
     """Return the address without a trailing slash. Raises `ConfigurationError`."""
     try:
         parts = urlsplit(address)

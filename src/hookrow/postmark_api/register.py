@@ -63,7 +63,7 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.url is not None:
-            _check_url(self.url)
+            check_url(self.url)
 
     def is_proven_by(self, webhook: Webhook) -> bool:
         """Return whether a webhook has this URL or one of the secrets, so its server is ours."""
@@ -246,7 +246,7 @@ def _enabled(trigger: str) -> Mapping[str, object]:
     return {"Enabled": True, **({"PostFirstOpenOnly": True} if trigger == "Open" else {})}
 
 
-def _check_url(url: str) -> None:
+def check_url(url: str) -> None:
     """Raise `ConfigurationError` if a webhook cannot have this URL; the text has no password."""
     try:
         parts = urlsplit(url)
@@ -255,14 +255,15 @@ def _check_url(url: str) -> None:
         host = None
     if not host or parts.scheme not in {"http", "https"} or {*" @"} & {*url} or not url.isascii():
         raise ConfigurationError(
-            "--url is not the URL of a webhook: it must look like "
+            "This is not the URL of a webhook: it must look like "
             f"https://example.com/mail{ENDPOINT}, without a user name or password."
         )
     if not parts.path.endswith(ENDPOINT) or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"--url must end in {ENDPOINT}, where hookrow receives notifications, without a query."
+            f"The URL must end in {ENDPOINT}, where hookrow receives notifications, without a "
+            "query."
         )
     if parts.scheme == "http" and not is_loopback(host):
         raise ConfigurationError(
-            "--url uses plain http, which would expose the secret: set up https."
+            "The URL uses plain http, which would expose the secret: set up https."
         )

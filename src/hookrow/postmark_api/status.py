@@ -96,6 +96,11 @@ class ProviderStatus:
         return [text for each in self.webhooks for text in each.drift]
 
     @property
+    def is_correct(self) -> bool:
+        """Whether a webhook posts to hookrow, and none differs."""
+        return bool(self.webhooks) and not self.drift
+
+    @property
     def without_webhook(self) -> Sequence[str]:
         """The streams without a webhook of hookrow, which may be intended."""
         covered = {each.stream for each in self.webhooks}

@@ -226,6 +226,13 @@ def within_size(sizes: Iterable[tuple[int, int | None]]) -> Sequence[int]:
     return [id_ for id_, _ in group]
 
 
+class Prunable(NamedTuple):
+    """How many entries can be pruned, and of how many others the body."""
+
+    entries: int
+    bodies: int
+
+
 class LogReader(Protocol):
     """The log of a store. Each call is a separate transaction, and may raise a `StoreError`.
 
@@ -291,6 +298,14 @@ class LogReader(Protocol):
 
         Yields the number in each batch. Parked entries that first arrived at `parked_before` or
         later are kept, because they may still be retried.
+        """
+
+    def prunable(
+        self, *, before: datetime | None, bodies_before: datetime | None, parked_before: datetime
+    ) -> Prunable:
+        """Return what `prune` would delete now, and change nothing. None stands for no limit.
+
+        `bodies_before` is the time of a second call, which deletes only bodies.
         """
 
     def forget(self, email: str) -> int:

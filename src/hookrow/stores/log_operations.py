@@ -10,7 +10,7 @@ from hookrow.core.log_entry import StoredEntry
 from hookrow.core.result import PARKED_FOR
 from hookrow.errors import HookrowError
 from hookrow.stores import Store, Unavailable
-from hookrow.stores.log import BATCH, Count, LogReader, Query
+from hookrow.stores.log import BATCH, Count, LogReader, Prunable, Query
 
 PORTION = 64
 """The largest number of bodies that `with_bodies` reads at once."""
@@ -87,6 +87,15 @@ class Retention:
             yield from self._log.prune(
                 before=now - age, parked_before=now - PARKED_FOR, bodies_only=bodies_only
             )
+
+    def prunable(self) -> Prunable:
+        """Return what `prune` would delete, and change nothing. Raises as `prune` does."""
+        times = {bodies_only: self._confirmed_time(age) - age for age, bodies_only in self._ages}
+        return self._log.prunable(
+            before=times.get(False),
+            bodies_before=times.get(True),
+            parked_before=self._now() - PARKED_FOR,
+        )
 
     def estimate_batches(self) -> int:
         """Return about how many batches `prune` yields, at most: by the ids of old entries.

@@ -30,6 +30,7 @@ from hookrow.stores.log import (
     Counts,
     DueKind,
     Place,
+    Prunable,
     Query,
     Recent,
     RequestKind,
@@ -133,17 +134,37 @@ class MemoryLog:
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
         """Prune in one batch."""
-        pruned = 0
-        for each in self._matching():
-            parked = each.retry_at is not None and each.received_at >= parked_before
-            if parked or each.last_received_at >= before or (bodies_only and each.body is None):
-                continue
+        over = [
+            each
+            for each in self._over(before, parked_before)
+            if each.body is not None or not bodies_only
+        ]
+        for each in over:
             if bodies_only:
                 self._put(replace(each, body=None, retry_at=None))
             else:
                 del self.entries[each.fingerprint]
-            pruned += 1
-        yield pruned
+        yield len(over)
+
+    def prunable(
+        self, *, before: datetime | None, bodies_before: datetime | None, parked_before: datetime
+    ) -> Prunable:
+        """See `LogReader`."""
+        entries = {each.id for each in self._over(before, parked_before)}
+        bodies = {
+            each.id for each in self._over(bodies_before, parked_before) if each.body is not None
+        }
+        return Prunable(len(entries), len(bodies - entries))
+
+    def _over(self, before: datetime | None, parked_before: datetime) -> Sequence[StoredEntry]:
+        """Return the entries that last arrived before a time and are no longer parked."""
+        return [
+            each
+            for each in self._matching()
+            if before is not None
+            and each.last_received_at < before
+            and (each.retry_at is None or each.received_at < parked_before)
+        ]
 
     def forget(self, email: str) -> int:
         """See `LogReader`."""

@@ -27,6 +27,7 @@ from hookrow.stores.log import (
     Counts,
     DueKind,
     Place,
+    Prunable,
     Query,
     Recent,
     RequestKind,
@@ -52,6 +53,9 @@ from hookrow.stores.sql.queries import Queries
 
 PRUNE_LOCK = 0x686F6F6B70
 """The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
+
+_OVER = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
+"""The condition of the entries that can be pruned, whose retries have ended."""
 
 _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
 
@@ -196,14 +200,13 @@ class SQLLog:
         self._verified()
         with self._database.reading() as connection:
             check_privileges(connection, self._dialect, self._name, ["DELETE"])
-        over = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
-        change = f"DELETE FROM {self._table} WHERE {over}"
+        change = f"DELETE FROM {self._table} WHERE {_OVER}"
         if bodies_only:
             clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
-            change = f"{clear} WHERE {over} AND body IS NOT NULL"
+            change = f"{clear} WHERE {_OVER} AND body IS NOT NULL"
         elif self._is_counted():
             counted = f"id <= {self._hours.watermark} AND NOT ({RECOVERED})"
-            change += f" AND {counted} AND id < (SELECT max(id) FROM {self._table})"
+            change += f" AND {counted} AND {self._is_not_last}"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
         for low, high in self._ranges():
             pruned = retried(partial(self._prune_batch, change, values, low, high))
@@ -214,6 +217,26 @@ class SQLLog:
             # The ids are in the order of arrival.
             if oldest is not None and oldest >= before:
                 return
+
+    def prunable(
+        self, *, before: datetime | None, bodies_before: datetime | None, parked_before: datetime
+    ) -> Prunable:
+        """Suppose that all entries are in the hourly counts: `prune` first counts them."""
+        self._verified()
+        write, never = self._dialect.write, datetime.min.replace(tzinfo=UTC)
+        with self._database.reading() as connection:
+            keeps_last = self._hours.find_obstacle(connection) is None
+            entry = f"{_OVER} AND {self._is_not_last}" if keeps_last else _OVER
+            ((entries, bodies),) = connection.fetch(
+                f"SELECT count(CASE WHEN {entry} THEN 1 END), count(CASE WHEN {_OVER} "
+                f"AND body IS NOT NULL AND NOT ({entry}) THEN 1 END) FROM {self._table}",
+                [
+                    write(each)
+                    for limit in (before, bodies_before, before)
+                    for each in (limit or never, parked_before)
+                ],
+            )
+        return Prunable(entries, bodies)
 
     def forget(self, email: str) -> int:
         """See `LogReader`."""
@@ -286,6 +309,10 @@ class SQLLog:
     def requests(self, kind: RequestKind, since: datetime) -> Requests:
         """See `LogReader`."""
         return log_counts.read_requests(self._database, self._hours, kind, since)
+
+    @property
+    def _is_not_last(self) -> str:
+        return f"id < (SELECT max(id) FROM {self._table})"
 
     def _is_counted(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
