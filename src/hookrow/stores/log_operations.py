@@ -90,11 +90,14 @@ class Retention:
 
     def prunable(self) -> Prunable:
         """Return what `prune` would delete, and change nothing. Raises as `prune` does."""
-        times = {bodies_only: self._confirmed_time(age) - age for age, bodies_only in self._ages}
+        now, limits = self._now(), dict[bool, datetime]()
+        for age, bodies_only in self._ages:
+            now = self._confirmed_time(age)
+            limits[bodies_only] = now - age
         return self._log.prunable(
-            before=times.get(False),
-            bodies_before=times.get(True),
-            parked_before=self._now() - PARKED_FOR,
+            before=limits.get(False),
+            bodies_before=limits.get(True),
+            parked_before=now - PARKED_FOR,
         )
 
     def estimate_batches(self) -> int:
