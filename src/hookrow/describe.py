@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
-from hookrow.core.notification import Reactivated, Recorded, RowId, Source, Suppressed
-from hookrow.core.result import PARKED, Result
-from hookrow.core.rules import effective_time
-from hookrow.providers import BodyParser
-from hookrow.receiver.replay import DryRun, parse_entry
+from hookrow.core.log_entry import RECORD_TYPES, StoredEntry, unescaped
+from hookrow.core.notification import Reactivated, Recorded, Refused, RowId, Source, Suppressed
+from hookrow.core.optional import Kinds
+from hookrow.core.result import MISSING, PARKED, Result
+from hookrow.core.rules import effective_time, why_no_email, why_no_message_id
+from hookrow.providers import BodyParser, Part, explain
+from hookrow.receiver.replay import DryRun, parse_entry, parser_of
+from hookrow.stores import Store
 from hookrow.stores.log import Query
 
 MAX_BODY_LENGTH = 20_000
@@ -23,28 +25,32 @@ _CHANGE = RECORD_TYPES[Suppressed]
 _KINDS: Mapping[type[object], str] = {Suppressed: "a suppression", Reactivated: "a reactivation"}
 
 _REASONS = {
-    Result.SUBSCRIBER_NOT_FOUND: "no subscriber had {address}",
-    Result.DISPATCH_NOT_FOUND: "no dispatch had {id}",
+    Result.RECORDED: "",
+    Result.SUBSCRIBER_NOT_FOUND: "no subscriber{visible} had {address}",
+    Result.DISPATCH_NOT_FOUND: "no dispatch{visible} had {id}",
     Result.RECIPIENT_MISMATCH: "the dispatch with {id} belonged to another subscriber",
-    Result.UNSUPPORTED: "the type is not supported, or a required field is missing or invalid",
+    Result.UNSUPPORTED: "the payload is not supported{unknown}",
     Result.FAILED: "the database returned an error, or a row was locked",
     Result.TEST: "a test by the provider, which changes nothing",
 }
-"""Why a notification has a result other than `recorded`."""
+"""Why a notification has a result."""
 
 
-def describe_outcome(entry: StoredEntry) -> str:
-    """Describe the first and the current result of a notification, with the reasons."""
+def describe_outcome(entry: StoredEntry, store: Store, parser: BodyParser) -> str:
+    """Describe the first and the current result of a notification, with the reasons.
+
+    `store` is that of the log, and `parser` the receiver's provider.
+    """
     changed = entry.outcome is not entry.first_outcome
     parts = []
-    if entry.first_outcome in _REASONS:
-        parts.append(_reason(entry.first_outcome, entry) + (" at first" if changed else ""))
+    if reason := _reason(entry.first_outcome, entry, store, parser):
+        parts.append(reason + (" at first" if changed else ""))
     parts.append(pluralize(entry.attempts, "attempt"))
     took = format_duration(entry.ended_at - entry.received_at)
     if entry.outcome is Result.RECORDED:
         parts.append(f"recorded {took} later" if changed else f"recorded within {took}")
     elif changed:
-        parts.append(f"{took} later, {_reason(entry.outcome, entry)}")
+        parts.append(f"{took} later, {_reason(entry.outcome, entry, store, parser)}")
     if entry.retry_at:
         parts.append(f"next retry {format_time(entry.retry_at)}")
     elif entry.outcome in PARKED:
@@ -91,10 +97,30 @@ def describe_change(entry: StoredEntry, parser: BodyParser) -> str:
     return f"entry {entry.id}, {_KINDS.get(kind, 'a change')} of {format_time(_changed_at(entry))}"
 
 
-def describe_dry_run(dry_run: DryRun) -> list[str]:
-    """Describe each change of a dry run."""
+def find_problem(entry: StoredEntry, parser: BodyParser, recorded: Kinds) -> str | None:
+    """Return why a store that records these kinds does not support an entry, in sentences.
+
+    Returns None if it does, or if that is not known.
+    """
+    own = parser_of(entry, parser)
+    if own is None or entry.body is None:
+        return None
+    # Only a body that is no JSON is ambiguous, so its parts that look like escapes do not matter.
+    part = parse_entry(entry, parser) or Part(None, unescaped(entry.body))
+    return explain(own, part, recorded)
+
+
+def describe_refusal(outcome: Refused, entry: StoredEntry, parser: BodyParser) -> str:
+    """Return the text of a refusal and, if no row can match the entry, the reason for that."""
+    result = Result[outcome.refusal.name]
+    reason = _why_no_row(result, entry, parser) if result in MISSING else None
+    return f"{outcome.text} ({reason})" if reason else outcome.text
+
+
+def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parser: BodyParser) -> list[str]:
+    """Describe each change of the dry run of an entry."""
     if not isinstance(dry_run.outcome, Recorded):
-        return [f"would be refused: {dry_run.outcome.text}"]
+        return [f"would be refused: {describe_refusal(dry_run.outcome, entry, parser)}"]
     changed = [
         f"{format_row(row)}: {column} {_value(value)} -> {_value(dry_run.after[row][column])}"
         for row, state in dry_run.before.items()
@@ -115,11 +141,38 @@ def _changed_at(entry: StoredEntry) -> datetime:
     return effective_time(entry.occurred_at, entry.received_at, entry.received_at)
 
 
-def _reason(result: Result, entry: StoredEntry) -> str:
+def _reason(result: Result, entry: StoredEntry, store: Store, parser: BodyParser) -> str:
+    """Return why a notification has a result; an empty string for `recorded`."""
+    if result in MISSING and (impossible := _why_no_row(result, entry, parser)):
+        return impossible
+    # After `hookrow log forget`, and without bodies, it is not known what the payload had.
     return _REASONS[result].format(
+        visible=" that `where` does not hide" if store.mapping_key else "",
         address=f"the address {entry.recipient}" if entry.recipient else "its address",
-        id=f"the message ID {entry.message_id}" if entry.message_id else "its message ID (none)",
+        id=f"the message ID {entry.message_id}" if entry.message_id else "its message ID",
+        unknown=""
+        if entry.body is not None
+        else "; the reason is unknown, because its body is not kept",
     )
+
+
+def _why_no_row(result: Result, entry: StoredEntry, parser: BodyParser) -> str | None:
+    """Return why no row that is missing can exist: the payload has no usable key for it.
+
+    Returns None if the row can exist, or if the body is unknown.
+    """
+    part, own = parse_entry(entry, parser), parser_of(entry, parser)
+    if part is None or part.notification is None or own is None:
+        return None
+    recipient_name, id_name = own.field_names(part.notification)
+    if result is Result.SUBSCRIBER_NOT_FOUND:
+        name, value, why = recipient_name, part.notification.recipient, why_no_email
+    else:
+        name, value, why = id_name, part.notification.message_id, why_no_message_id
+    if value is None:
+        return f"the payload has no {name} that is a string"
+    fault = why(value)
+    return fault and f"the payload's {name} {fault}"
 
 
 def _value(value: object) -> str:

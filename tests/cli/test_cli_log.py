@@ -300,11 +300,12 @@ class TestReplay:
         """Notifications without their original text are counted, but not changed."""
         keep(url, DELIVERY, NO_DISPATCH)
         command.call("log", "forget", ADA)
-        keep(url, b"\xff\0{", UNSUPPORTED)
+        keep(url, b"\xff\\xff\0{", UNSUPPORTED)
         fields = show(command, 2)
         names = ("Type", "Recipient", "Occurred", "Body")
-        assert [fields[name] for name in names] == ["unknown", "none", "unknown", r"\xff\x00{"]
+        assert [fields[name] for name in names] == ["unknown", "none", "unknown", r"\xff\xff\x00{"]
         assert fields["Replay"] == "not possible, because the original body is not kept"
+        assert fields["Problem"].startswith("The body is not valid UTF-8 at byte 0: ")
         for option, done in ((), "replayed"), (("--dry-run",), "would be replayed"):
             printed = command.call("replay", 1, 2, *option).stdout
             assert printed == f"2 notifications {done}: 2 without their original body.\n"

@@ -83,6 +83,7 @@ class TestLog:
         note = "... (truncated: the body has 19,999 characters)"
         [truncated] = [page for page in pages if note in page]
         assert len(truncated) < 50_000
+        assert sum("The body is not valid UTF-8 at byte 0: " in page for page in pages) == 1
 
     def test_replay(self, sqlite_site: Site) -> None:
         """A replay records an early notification, and the message counts the outcomes."""

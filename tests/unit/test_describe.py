@@ -1,7 +1,11 @@
 """Descriptions of entries; bodies are indented, escaped, and cut."""
 
+import gzip
+import json
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -10,18 +14,24 @@ from msgspec.structs import astuple
 from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
 from hookrow.core.log_entry import StoredEntry, entries
-from hookrow.core.notification import Notification
+from hookrow.core.notification import Notification, Refusal
+from hookrow.core.optional import ALWAYS
 from hookrow.core.result import Result
 from hookrow.describe import (
     MAX_BODY_LENGTH,
     describe_change,
+    describe_dry_run,
     describe_outcome,
+    find_problem,
     format_body,
     format_duration,
     other_changes,
     superseding,
 )
 from hookrow.providers.postmark import Postmark
+from hookrow.providers.resend import Resend
+from hookrow.receiver.replay import DryRun
+from hookrow.stores.memory import MemoryStore
 from times import DAY, HOUR, NOON
 from wire import ADA
 
@@ -46,12 +56,19 @@ NO_DISPATCH = Result.DISPATCH_NOT_FOUND
             ),
         ),
         (
-            *(NO_DISPATCH, NO_DISPATCH, {"message_id": None}),
-            "no dispatch had its message ID (none); 1 attempt; no further retries",
+            *(NO_DISPATCH, NO_DISPATCH, {"message_id": None, "body": None}),
+            "no dispatch had its message ID; 1 attempt; no further retries",
         ),
         (
             *(Result.UNSUPPORTED, Result.UNSUPPORTED, {"recipient": None}),
-            "the type is not supported, or a required field is missing or invalid; 1 attempt",
+            "the payload is not supported; 1 attempt",
+        ),
+        (
+            *(Result.UNSUPPORTED, Result.UNSUPPORTED, {"body": None}),
+            (
+                "the payload is not supported; the reason is unknown, because its body is not "
+                "kept; 1 attempt"
+            ),
         ),
     ],
 )
@@ -60,7 +77,105 @@ def test_outcomes(first: Result, last: Result, fields: dict[str, Any], sentence:
     opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = StoredEntry(*(*astuple(entry), 1, first))
-    assert describe_outcome(replace(logged, outcome=last, **fields)) == sentence
+    described = describe_outcome(replace(logged, outcome=last, **fields), MemoryStore(), Postmark)
+    assert described == sentence
+
+
+UNUSABLE = {
+    "no {} that is a string": (..., None, 5, ["x"]),
+    "{} is empty": ("",),
+    "{} is longer than {longest} characters": ("x" * 321,),
+    "{} contains NUL or an unpaired surrogate": ("a\0", "a\ud83d"),
+}
+"""Values that no row can have, by their descriptions; `...` stands for a missing field."""
+
+
+@pytest.mark.parametrize(("text", "values"), UNUSABLE.items())
+@pytest.mark.parametrize(
+    ("create", "field", "name", "result"),
+    [
+        (testing.delivery, "Recipient", "Recipient", Result.SUBSCRIBER_NOT_FOUND),
+        (testing.opening, "Recipient", "Recipient", Result.SUBSCRIBER_NOT_FOUND),
+        (testing.suppression, "Recipient", "Recipient", Result.SUBSCRIBER_NOT_FOUND),
+        (testing.reactivation, "Recipient", "Recipient", Result.SUBSCRIBER_NOT_FOUND),
+        (testing.delivery, "MessageID", "MessageID", NO_DISPATCH),
+        (testing.opening, "MessageID", "MessageID", NO_DISPATCH),
+        (testing.bounce, "MessageID", "MessageID", NO_DISPATCH),
+    ],
+)
+def test_unusable_keys(
+    create: Callable[..., dict[str, Any]],
+    field: str,
+    name: str,
+    result: Result,
+    text: str,
+    values: Sequence[object],
+) -> None:
+    """A payload without a usable key is described as such, not as one whose row is missing.
+
+    So is the refusal of its replay.
+    """
+    for value in values:
+        payload = create(ADA, "m-1", at=NOON) | {field: value}
+        if value is ...:
+            del payload[field]
+        logged = _logged(payload, result)
+        expected = text.format(name, longest=320 if name == "Recipient" else 255)
+        assert expected in describe_outcome(logged, MemoryStore(), Postmark)
+        run = DryRun(Refusal[result.name].refused(), {}, {})
+        assert expected in " ".join(describe_dry_run(run, logged, Postmark))
+
+
+def test_unusable_email_of_a_bounce() -> None:
+    """The field is named as it is in the payload."""
+    logged = _logged(testing.bounce("x" * 321, "m-1", at=NOON), Result.SUBSCRIBER_NOT_FOUND)
+    described = describe_outcome(logged, MemoryStore(), Postmark)
+    assert described.startswith("the payload's Email is longer than 320 characters;")
+    sent = {"type": "email.opened", "created_at": NOON.isoformat(), "data": {"to": []}}
+    opened = replace(_logged(sent, Result.SUBSCRIBER_NOT_FOUND), provider="resend")
+    described = describe_outcome(opened, MemoryStore(), Resend)
+    assert described.startswith("the payload has no data.to that is a string;")
+
+
+def test_rows_that_where_hides() -> None:
+    """If the mapping hides rows, the description does not claim that none exists."""
+    hiding = MemoryStore()
+    with patch.object(MemoryStore, "mapping_key", "subscribers.tenant = 1"):
+        logged = _logged(testing.delivery(ADA, "m-1", at=NOON), Result.SUBSCRIBER_NOT_FOUND)
+        described = describe_outcome(logged, hiding, Postmark)
+        assert described.startswith(
+            f"no subscriber that `where` does not hide had the address {ADA}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (gzip.compress(b"{}", mtime=0), "The body is compressed (gzip)"),
+        ('{"Tag": "é"}'.encode("latin-1"), "The body is not valid UTF-8 at byte 9:"),
+        (b'\xff{"Tag": "\\xe9"}', "The body is not valid UTF-8 at byte 0:"),
+        ('{"Tag": "é"}'.encode("utf-16"), "The body is in UTF-16"),
+        (b"{}\0", "The body is not JSON at byte 2:"),
+        (b"RecordType=Open", "The body is form-encoded"),
+        (b"", "The body is empty"),
+    ],
+)
+def test_the_problem_of_an_unreadable_body(body: bytes, problem: str) -> None:
+    """The log's text of a body that is not text still shows why it is not supported."""
+    [entry] = entries([Arrival(None, body, NOON)], [Refusal.UNSUPPORTED.refused()], NOON)
+    logged = StoredEntry(*(*astuple(entry), 1, entry.outcome))
+    assert (find_problem(logged, Postmark, ALWAYS) or "").startswith(problem)
+    assert find_problem(replace(logged, body=None), Postmark, ALWAYS) is None
+    assert find_problem(replace(logged, provider="other"), Postmark, ALWAYS) is None
+
+
+def _logged(payload: dict[str, Any], result: Result) -> StoredEntry:
+    """Return the entry of a payload with this result."""
+    body = json.dumps(payload).encode()
+    outcome = Refusal[result.name].refused()
+    parser = Resend if "type" in payload else Postmark
+    [entry] = entries([Arrival(parser.parse(body).notification, body, NOON)], [outcome], NOON)
+    return StoredEntry(*(*astuple(entry), 1, result))
 
 
 def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: Any) -> StoredEntry:  # noqa: ANN401 - of an entry

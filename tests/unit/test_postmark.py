@@ -3,7 +3,10 @@
 The case table (`stores/test_cases.py`) has whole payloads; this file covers the rest.
 """
 
+import codecs
+import gzip
 import json
+import zlib
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -156,10 +159,27 @@ def test_the_readable_fields_of_an_unsupported_body_are_returned() -> None:
         (DELIVERY, {"RecordType": " "}, "RecordType is not a string with visible characters."),
         (DELIVERY, {"RecordType": ...}, "RecordType is missing or null."),
         (DELIVERY, {"RecordType": 1}, "RecordType is not a string with visible characters."),
-        (b"[]", {}, "The body is not a JSON object in UTF-8."),
-        (b"{", {}, "The body is not a JSON object in UTF-8."),
-        (b'{"Tag": "\xff"}', {}, "The body is not a JSON object in UTF-8."),
-        (b'{"Tag":' + b"[" * 100_000, {}, "The body is not a JSON object in UTF-8."),
+        (b"[]", {}, "The body is an array, not a JSON object."),
+        (b'"{}"', {}, "The body is a string, not a JSON object."),
+        (b"5", {}, "The body is a number, not a JSON object."),
+        (b"null", {}, "The body is null, not a JSON object."),
+        (b"{", {}, "The body is not JSON: it ends too early, at byte 1."),
+        ('{"Tag": "é'.encode(), {}, "The body is not JSON: it ends too early, at byte 11."),
+        ('{"é": 5 5}'.encode(), {}, "The body is not JSON at byte 9: "),
+        (b'{"Tag": NaN}', {}, "The body is not JSON: NaN is not JSON."),
+        (b'{"Tag":' + b"[" * 100_000, {}, "The body is nested too deeply."),
+        (b'{"Tag": "\xff"}', {}, "The body is not valid UTF-8 at byte 9: "),
+        (b" \n", {}, "The body is empty: "),
+        (gzip.compress(b"{}", mtime=0), {}, "The body is compressed (gzip): configure the proxy not to"),
+        (zlib.compress(b"{}"), {}, "The body is compressed (deflate): "),
+        (b"\x28\xb5\x2f\xfd\0", {}, "The body is compressed (zstd): "),
+        (codecs.BOM_UTF8 + b"{}", {}, "The body begins with a byte order mark, "),
+        ("{}".encode("utf-16"), {}, "The body is in UTF-16, not in UTF-8: "),
+        ("{}".encode("utf-16-be"), {}, "The body is in UTF-16, not in UTF-8: "),
+        ("{}".encode("utf-32"), {}, "The body is in UTF-32, not in UTF-8: "),
+        (b"RecordType=Open&Recipient=a%40x", {}, "The body is form-encoded, not JSON: "),
+        (b"--x\r\nContent-Disposition: form-data", {}, "The body is a form (multipart/form-data)"),
+        (b"<html></html>", {}, "The body is XML or HTML, not JSON: "),
     ],
 )
 def test_the_problem_of_an_unsupported_body_is_explained(
@@ -319,7 +339,9 @@ def test_an_unpaired_surrogate_excuses_nothing_else(rest: bytes) -> None:
     assert _parse(body) is not None
     broken = body[:-1] + b', "X": ' + rest + b"}"
     assert _parse(broken) is None
-    assert explain(broken) == "The body is not a JSON object in UTF-8."
+    assert (explain(broken) or "").startswith(
+        ("The body is not ", "The body is nested too deeply.")
+    )
 
 
 # -- times -----------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_the_arrival_of_an_entry_is_not_live() -> None:
     assert arrivals_of(MemoryStore(), [entry], Postmark, NOON + HOUR) == [expected]
 
 
-@pytest.mark.parametrize("body", [b"\xff", b"\0", None])
+@pytest.mark.parametrize("body", [b"\xff\\xff", b"\0\\x00", None])
 def test_entries_without_their_body_are_omitted(body: bytes | None) -> None:
     gone = logged(body) if body else replace(logged(BODY), body=None)
     [again] = arrivals_of(MemoryStore(), [gone, logged(BODY), gone], Postmark, NOON)

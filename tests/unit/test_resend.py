@@ -305,7 +305,7 @@ def test_unpaired_surrogates(payload: dict[str, Any], notification: Notification
         (event(f"email.{HALF}"), "The type email.\ufffd is not supported."),
         ({"type": [HALF]}, "type is not a string."),
         ({"type": []}, "type is missing."),
-        ({"data": 5, "x": HALF}, "The body is not an event"),
+        ({"data": 5, "x": HALF}, "data is not an object."),
     ],
 )
 def test_unsupported_events_are_explained(payload: dict[str, Any], problem: str) -> None:

@@ -21,6 +21,7 @@ from hookrow.describe import (
     describe_change,
     describe_dry_run,
     describe_outcome,
+    find_problem,
     format_result,
     format_time,
     other_changes,
@@ -29,9 +30,9 @@ from hookrow.describe import (
     superseding,
 )
 from hookrow.errors import ConfigurationError
-from hookrow.providers import BodyParser, explain
+from hookrow.providers import BodyParser
 from hookrow.receiver.clock import measured_clock
-from hookrow.receiver.replay import arrivals_of, dry_run, parse_entry, parser_of
+from hookrow.receiver.replay import arrivals_of, dry_run, parser_of
 from hookrow.stores import Store, StoreError, WrongMapping
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.log_operations import with_bodies
@@ -220,11 +221,10 @@ def _details(
     if entry.trace_id:
         yield "Trace ID", entry.trace_id
     yield "Result", f"{entry.outcome.value}, {entry.status}, {format_result(entry)}"
-    yield "Explanation", describe_outcome(entry)
+    yield "Explanation", describe_outcome(entry, store, parser)
     if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
         yield "Hint", _NO_UUID
-    part = parse_entry(entry, parser)
-    if part is not None and (problem := explain(parser, part, store.recorded)):
+    if problem := find_problem(entry, parser, store.recorded):
         yield "Problem", problem
     if newer:
         yield "Superseded", f"by {describe_change(newer, parser)}"
@@ -254,7 +254,7 @@ def _describe_replay(store: Store, entry: StoredEntry, parser: BodyParser) -> st
             return f"not possible without the provider {entry.provider}: use its receiver (--app)"
         return "not possible, because the original body is not kept"
     try:
-        return "; ".join(describe_dry_run(dry_run(store, *arrivals)))
+        return "; ".join(describe_dry_run(dry_run(store, *arrivals), entry, parser))
     except StoreError as error:
         return f"could not be tested, because the database returned an error: {error}"
 

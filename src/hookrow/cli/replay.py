@@ -267,7 +267,7 @@ def _print_dry_run(
                 changes = [f"would fail: {error} {UNCHANGED_HINT}"]
             else:
                 outcomes.append(result.outcome)
-                changes = describe_dry_run(result)
+                changes = describe_dry_run(result, entry, parser)
             if as_json:
                 described = {
                     "id": entry.id,

@@ -190,13 +190,26 @@ def memory_size(arrival: Arrival) -> int:
 
 
 def body_of(entry: LogEntry) -> bytes | None:
-    """Return the posted body, or None if it was not stored or was escaped."""
+    """Return the posted body, or None if it was not stored, or was escaped and is now ambiguous."""
     if entry.body is None:
         return None
     body = entry.body.encode()
-    digest = blake2b(body, digest_size=_DIGEST).digest()
-    was_escaped = digest != entry.fingerprint[4:] and _ESCAPED_BYTE.search(entry.body)
-    return None if was_escaped else body
+    if not _ESCAPED_BYTE.search(entry.body) or _has_digest(body, entry):
+        return body
+    restored = unescaped(entry.body)
+    return restored if _has_digest(restored, entry) else None
+
+
+def unescaped(body: str) -> bytes:
+    """Return a stored body with its escapes as bytes again.
+
+    The bytes are those that were posted, unless these contained texts that look like escapes.
+    """
+    return _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), body.encode())
+
+
+def _has_digest(body: bytes, entry: LogEntry) -> bool:
+    return blake2b(body, digest_size=_DIGEST).digest() == entry.fingerprint[4:]
 
 
 def stored_record_type(text: str | None) -> str | None:
@@ -282,6 +295,9 @@ def _text(body: bytes) -> str:
 
 _ESCAPED_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\x")
 """An escaped byte, which no JSON contains: JSON has no escape that begins with x."""
+
+_ESCAPE = re.compile(rb"\\x(00|[89a-f][0-9a-f])")
+"""The escapes that `_ascii` writes."""
 
 
 def _ascii(body: bytes) -> str:

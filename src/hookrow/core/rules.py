@@ -90,6 +90,26 @@ def is_message_id(text: str | None) -> TypeGuard[str]:
     return text is not None and _is_message_id(text) is not None
 
 
+def why_no_email(text: str | None) -> str | None:
+    """Return why no subscriber can have this email, as a predicate, or None if one can."""
+    return _why_no_key(text, LONGEST_EMAIL)
+
+
+def why_no_message_id(text: str | None) -> str | None:
+    """Return why no dispatch can have this message id, as a predicate, or None if one can."""
+    return _why_no_key(text, LONGEST_MESSAGE_ID)
+
+
+def _why_no_key(text: str | None, longest: int) -> str | None:
+    if text is None:
+        return "is missing or not a string"
+    if not text:
+        return "is empty"
+    if len(text) > longest:
+        return f"is longer than {longest} characters"
+    return "contains NUL or an unpaired surrogate" if UNSTORABLE.search(text) else None
+
+
 def is_probe(arrival: Arrival) -> bool:
     """Return whether `hookrow check URL` posted the arrival.
 

@@ -27,8 +27,8 @@ from hookrow.dashboard.forms import (
 from hookrow.dashboard.queries import Context
 from hookrow.dashboard.suppressions import find_lists
 from hookrow.dashboard.templating import Redirect, View, format_text, render_figures, words
-from hookrow.describe import describe_change, describe_outcome
-from hookrow.providers import explain, limit_to
+from hookrow.describe import describe_change, describe_outcome, find_problem
+from hookrow.providers import limit_to
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
 from hookrow.stores import StoreError
@@ -118,10 +118,10 @@ def notification(context: Context, fields: Fields) -> View:
     values = {
         "title": f"Notification {entry.id}",
         "entry": entry,
-        "outcome": describe_outcome(entry),
+        "outcome": describe_outcome(entry, context.store, context.provider),
         "supported": part is None or limit_to(part, recorded).notification is not None,
         "provider": context.provider.name,
-        "problem": part and explain(context.provider, part, recorded),
+        "problem": find_problem(entry, context.provider, recorded),
         "change": queries.describe_suppression(entry, context.provider),
         "superseded": (newer.id, describe_change(newer, context.provider)) if newer else None,
         "effects": queries.find_effects(context.store, entry, context.provider),

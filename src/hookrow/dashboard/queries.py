@@ -27,7 +27,7 @@ from hookrow.core.notification import (
 from hookrow.core.result import Result
 from hookrow.core.rules import decide, is_message_id, lookup_keys
 from hookrow.dashboard.forms import Fields, NotFound, parse, required
-from hookrow.describe import other_changes, superseding
+from hookrow.describe import describe_refusal, other_changes, superseding
 from hookrow.providers import BodyParser
 from hookrow.receiver import manual
 from hookrow.receiver.clock import measured_clock
@@ -216,7 +216,7 @@ def find_effects(
     with store.reading() as reading:
         outcome = decide(arrivals[0], reading.find(lookup_keys(arrivals)))
         if not isinstance(outcome, Recorded):
-            return outcome.text
+            return describe_refusal(outcome, entry, parser)
         states = reading.read({change.row for change in outcome.changes})
     return [
         Effect(change.row, column, value, states[change.row][column])

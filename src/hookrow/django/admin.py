@@ -17,7 +17,7 @@ from django.utils.timezone import localtime
 
 from hookrow.core.log_entry import RECORD_TYPES, StoredEntry, stored_message_id, stored_recipient
 from hookrow.core.result import Result
-from hookrow.describe import describe_outcome, format_body, pluralize, printable
+from hookrow.describe import describe_outcome, find_problem, format_body, pluralize, printable
 from hookrow.django.conf import conf
 from hookrow.django.large_table import LargeTableAdmin, condition_filter
 from hookrow.django.models import Notification
@@ -66,7 +66,8 @@ class NotificationAdmin(LargeTableAdmin):
         ("received_at", admin.DateFieldListFilter),
     )
     fields = (
-        *("history", "escaped_type", "escaped_recipient", "escaped_message_id", "occurred_at"),
+        *("history", "problem"),
+        *("escaped_type", "escaped_recipient", "escaped_message_id", "occurred_at"),
         *("provider", "escaped_trace_id"),
         *("received_at", "last_received_at", "attempts", "result", "ended_at", "retry_at"),
         "formatted_body",
@@ -98,9 +99,15 @@ class NotificationAdmin(LargeTableAdmin):
     @admin.display(description="history")
     def history(self, entry: Notification) -> str:
         """Describe the attempts and their results."""
-        return printable(
-            describe_outcome(msgspec.convert(entry, StoredEntry, from_attributes=True))
-        )
+        stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
+        return printable(describe_outcome(stored, store(), conf.provider))
+
+    @admin.display(description="not supported", empty_value="-")
+    def problem(self, entry: Notification) -> str | None:
+        """Return which part of the payload is not supported."""
+        stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
+        problem = find_problem(stored, conf.provider, store().recorded)
+        return problem and printable(problem)
 
     @admin.display(description="body", empty_value="not stored")
     def formatted_body(self, entry: Notification) -> SafeString | None:

@@ -72,6 +72,11 @@ class BodyParser(Protocol):
         del body
         return None
 
+    def field_names(self, notification: Notification) -> tuple[str, str]:
+        """Return the names that the recipient and the message id have in a payload."""
+        del notification
+        return "recipient", "message ID"
+
 
 class Provider(BodyParser):
     """Authenticates requests and reads their events: the base class of providers."""

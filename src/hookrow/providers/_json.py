@@ -33,8 +33,16 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         return decoder.decode(body)
     except ValueError:
         # Decoded as text, because the standard library would also accept UTF-16 and UTF-32.
-        value = _lenient.decode(body.decode())
+        value = decode_text(body.decode())
     return msgspec.convert(value, decoder.type)
+
+
+def decode_text(text: str) -> Any:  # noqa: ANN401 - any JSON
+    """Decode a JSON text with the standard library.
+
+    Raises `ValueError`, which is a `JSONDecodeError` if it has a position, and `RecursionError`.
+    """
+    return _lenient.decode(text)
 
 
 def encode(value: object) -> bytes:

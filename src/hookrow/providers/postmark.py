@@ -31,6 +31,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.providers import LONGEST_TEXT, Part, Provider, check_secrets, text_of, utc
 from hookrow.providers._json import decode, replace_surrogates
+from hookrow.providers._unreadable import explain_unreadable
 
 MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
@@ -136,8 +137,8 @@ def explain(body: bytes) -> str | None:
     try:
         body.decode()
         untyped = decode(body, _untyped_decoder)
-    except (ValueError, RecursionError):  # the latter if it is nested too deeply
-        return "The body is not a JSON object in UTF-8."
+    except (ValueError, RecursionError):
+        return explain_unreadable(body) or "The body is not a JSON object in UTF-8."
     fields = {each.encode_name: getattr(untyped, each.name) for each in _FIELDS}
     match fields["RecordType"]:
         case str(type_) if type_ in _REQUIRED:
@@ -262,6 +263,12 @@ class Postmark(Provider):
         return Part(notification, body, _NO_SUMMARY if needs_none else _summarize(body))
 
     explain = staticmethod(explain)
+
+    @staticmethod
+    def field_names(notification: Notification) -> tuple[str, str]:
+        """Return the names that the recipient and the message id have in a payload."""
+        has_email = isinstance(notification, Bounced | Complained)
+        return "Email" if has_email else "Recipient", "MessageID"
 
 
 _NO_SUMMARY = Unsupported()

@@ -29,6 +29,7 @@ from hookrow.core.notification import (
 from hookrow.http import Request, plain
 from hookrow.providers import Part, text_of, utc
 from hookrow.providers._json import decode, encode, replace_surrogates
+from hookrow.providers._unreadable import explain_unreadable
 from hookrow.providers.standard_webhooks import StandardWebhooks
 
 REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
@@ -103,7 +104,7 @@ class Resend(StandardWebhooks):
         """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
         event = _read(body)
         if event is None:
-            return "The body is not an event in JSON and UTF-8."
+            return explain_unreadable(body) or "data is not an object."
         if _notification(event) is not None:
             return None
         if not event.type:
@@ -113,6 +114,12 @@ class Resend(StandardWebhooks):
         if event.type not in KINDS:
             return f"The type {replace_surrogates(event.type)} is not supported."
         return "created_at is not an RFC 3339 time, data.origin is missing, or data.to is too long."
+
+    @staticmethod
+    def field_names(notification: Notification) -> tuple[str, str]:
+        """Return the names that the recipient and the message id have in an event."""
+        has_email = isinstance(notification, Suppressed | Reactivated)
+        return "data.email" if has_email else "data.to", "data.email_id"
 
 
 def _read(body: bytes) -> _Event | None:
