@@ -86,11 +86,28 @@ def follow(subject: str, url: str, schema: Schema = HOST) -> None:
         (("x" * 16, SECRET), Level.OK, "It is set."),
         ((SECRET, "x" * 15), Level.WARNING, "15 characters"),
         (("",), Level.ERROR, "missing or empty"),
-        ((SECRET, "größe"), Level.ERROR, "visible ASCII"),
+        ((SECRET, "größe"), Level.ERROR, "contains a character that is not ASCII"),
+        ((f"{SECRET}\n",), Level.ERROR, "ends with a line break"),
+        ((f"{SECRET}\nx",), Level.ERROR, "contains a line break"),
+        ((f" {SECRET}",), Level.ERROR, "begins with a space"),
+        ((f"{SECRET}\t ",), Level.ERROR, "ends with a tab"),
+        ((f"\ufeff{SECRET}",), Level.ERROR, "begins with a byte order mark"),
+        ((f"{SECRET}\0",), Level.ERROR, "It is set in HOOKROW_SECRET, --secret or secret in"),
+        ((SECRET, f'"{SECRET}"'), Level.WARNING, "is in quotes"),
+        ((f"'{SECRET}'",), Level.WARNING, "is in quotes"),
+        ((rf"{SECRET}\n",), Level.WARNING, "ends with a backslash and a letter"),
+        ((f"HOOKROW_SECRET={SECRET}",), Level.WARNING, "begins with the name of a variable"),
+        (("${HOOKROW_SECRET}",), Level.WARNING, "is a variable or a template"),
+        (("<webhook-secret>",), Level.WARNING, "is a variable or a template"),
+        (("your-webhook-secret-here",), Level.WARNING, "is a placeholder"),
+        (("change-me",), Level.WARNING, "is a placeholder"),
     ],
 )
 def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
-    """A missing or impossible secret is an error, a short one a warning; none is shown."""
+    """A missing or impossible secret is an error, a doubtful or short one a warning.
+
+    The result names the fault, and shows no secret.
+    """
     result = check_secrets(Settings(secrets=secrets, database_url="").accepted)
     assert (result.subject, result.level) == ("secret", level)
     assert words in result.text

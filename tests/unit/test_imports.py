@@ -17,7 +17,7 @@ SOURCE = Path(hookrow.__file__).parent
 CORE = (
     *(f"core.{path.stem}" for path in sorted((SOURCE / "core").glob("[!_]*.py"))),
     *("providers", "providers._json", "providers._unreadable", "providers.postmark"),
-    *("http", "errors", "arguments"),
+    *("providers._secrets", "http", "errors", "arguments"),
 )
 
 assert "core.rules" in CORE

@@ -11,11 +11,12 @@ import pytest
 from receiving import delivery, head, people, receive, request
 
 from copying import replace
-from hookrow import Arrival, Receiver
+from hookrow import Arrival, Postmark, Receiver, RequestHead
 from hookrow.http import request_id
 from hookrow.observability.logging import JSONFormatter, configuration, log
+from wire import ENDPOINT, SECRET
 
-UNAUTHENTIC = "Returned 401: no valid secret in request r-1."
+UNAUTHENTIC = "Returned 401 to request r-1: X-Provider-Secret is wrong."
 EVE = "'m-eve' of 'e***@example.com'"
 HEADS = [
     "Returned 404: no_such_path for request r-1",
@@ -115,6 +116,36 @@ def test_only_a_safe_request_id_is_kept() -> None:
     made += [request_id([]), request_id([(b"x-request-id", b"a")] * 2)]
     assert all(re.fullmatch("[0-9a-f]{16}", each) for each in made)
     assert len({*made}) == len(made)
+
+
+def test_each_reason_for_a_401_is_logged(
+    lines: pytest.LogCaptureFixture, receiver: Receiver
+) -> None:
+    """The line names the reason, no value, and only known headers, however many others come."""
+    for number in range(1000):
+        other = (f"x-secret-{number}".encode(), b"value-of-another")
+        receiver.admit(RequestHead("POST", ENDPOINT, [other], request_id="r-1"))
+    headers = [(b"authorization", b"Bearer value"), (b"x-unknown", b"value")]
+    receiver.admit(RequestHead("POST", ENDPOINT, headers, request_id="r-2"))
+    response = receiver.admit(head(secret=f'"{SECRET}"'))
+    assert response is not None
+    assert (response.status, response.body) == (401, b"Cannot verify webhook")
+    assert response.headers["WWW-Authenticate"] == 'Secret error="wrong"'
+    start = "Returned 401 to request r-{}: X-Provider-Secret is "
+    assert lines.messages == [
+        start.format(1) + "missing.",
+        start.format(2) + "missing; the request has Authorization instead.",
+        start.format(1) + "the secret, but with quotes, spaces or other characters around it.",
+    ]
+    assert SECRET not in lines.text
+
+
+def test_a_doubtful_secret_is_named_at_the_start(lines: pytest.LogCaptureFixture) -> None:
+    """An application that never runs `hookrow check` learns it from the log of its receiver."""
+    Receiver(Postmark("fine-secret-0123456789", f'"{SECRET}"'), people("ada"))
+    [message] = lines.messages
+    assert message.startswith("The webhook secret is in quotes, which are a part of it")
+    assert SECRET not in message
 
 
 # -- rate limits -----------------------------------------------------------------------

@@ -103,6 +103,56 @@ def test_any_other_header_is_refused_as_missing_or_wrong(values: tuple[bytes, ..
     assert provider.admit(_head(SECRET.encode(), name=b"x_provider_secret")) is not None
 
 
+QUOTED = '"quoted-secret"'
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([], "X-Provider-Secret is missing"),
+        ([("X-Provider-Secret", " ")], "X-Provider-Secret is empty"),
+        ([("Cookie", SECRET), ("X-Secret-5", SECRET)], "X-Provider-Secret is missing"),
+        *(
+            ([(name, SECRET)], f"X-Provider-Secret is missing; the request has {name} instead")
+            for name in ("Authorization", "X_Provider_Secret", "X-Postmark-Secret")
+        ),
+        (
+            [("x-provider-secrets", SECRET), ("x-provider-secret", "")],
+            "X-Provider-Secret is empty; the request has X-Provider-Secrets instead",
+        ),
+        ([("X-Provider-Secret", "x"), ("Authorization", SECRET)], "X-Provider-Secret is wrong"),
+        (
+            [("X-Provider-Secret", SECRET), ("x-provider-secret", SECRET)],
+            "X-Provider-Secret is rep",
+        ),
+        ([("X-PROVIDER-SECRET", f"{SECRET},{SECRET}")], "X-Provider-Secret is repeated"),
+        ([("X-PROVIDER-SECRET", ",".join(["x"] * 30_000))], "X-Provider-Secret is wrong"),
+        *(
+            ([("X-Provider-Secret", value)], "X-Provider-Secret is the secret, but with quotes, ")
+            for value in (
+                f'"{SECRET}"',
+                f"'{SECRET}' ",
+                rf"{SECRET}\n",
+                f"Bearer {SECRET}",
+                "<old>",
+            )
+        ),
+        ([("X-Provider-Secret", "quoted-secret")], "X-Provider-Secret is the secret, but without"),
+        ([("X-Provider-Secret", '"' * 30_000)], "X-Provider-Secret is wrong"),
+    ],
+)
+def test_the_reason_for_a_401(headers: list[tuple[str, str]], reason: str) -> None:
+    """The reason says how the header differs from a secret, and quotes no value."""
+    provider = Postmark(SECRET, QUOTED, "old")
+    encoded = [(name.encode(), value.encode()) for name, value in headers]
+    given = RequestHead("POST", "/provider/webhooks", encoded)
+    assert provider.admit(given) is not None
+    described = provider.describe_unauthentic(given)
+    assert described.startswith(reason)
+    assert described == reason or not reason.endswith(("missing", "empty", "wrong", "instead"))
+    assert SECRET not in described
+
+
 def test_requests_are_counted_by_secret_and_secrets_can_be_replaced() -> None:
     provider = Postmark("new", "old", "old")
 
@@ -170,7 +220,11 @@ def test_the_readable_fields_of_an_unsupported_body_are_returned() -> None:
         (b'{"Tag":' + b"[" * 100_000, {}, "The body is nested too deeply."),
         (b'{"Tag": "\xff"}', {}, "The body is not valid UTF-8 at byte 9: "),
         (b" \n", {}, "The body is empty: "),
-        (gzip.compress(b"{}", mtime=0), {}, "The body is compressed (gzip): configure the proxy not to"),
+        (
+            gzip.compress(b"{}", mtime=0),
+            {},
+            "The body is compressed (gzip): configure the proxy not to",
+        ),
         (zlib.compress(b"{}"), {}, "The body is compressed (deflate): "),
         (b"\x28\xb5\x2f\xfd\0", {}, "The body is compressed (zstd): "),
         (codecs.BOM_UTF8 + b"{}", {}, "The body begins with a byte order mark, "),

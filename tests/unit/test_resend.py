@@ -150,10 +150,38 @@ def test_headers_that_are_not_valid(changed: dict[str, str], error: str) -> None
     assert raised.value.challenge == f'Signature error="{error}"'
 
 
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"signature": ""}, "it has no webhook-signature"),
+        ({"id": "", "signature": ""}, "it has no webhook-id and no webhook-signature"),
+        ({"timestamp": "soon"}, "its webhook-timestamp is not a number of seconds"),
+        ({"timestamp": "0"}, "it was signed more than 5 minutes ago, by this machine's clock"),
+        ({"timestamp": "9" * 11}, "it was signed more than 5 minutes in the future, by this"),
+        ({"signature": "v2,abc"}, "its webhook-signature has no signature of version v1"),
+        ({"signature": "v1,abc"}, "its signature is wrong: the secret differs, or the body"),
+    ],
+)
+def test_the_reason_for_a_401(changed: dict[str, str], reason: str) -> None:
+    head = signed(b"{}", SECRET, changed=changed).head
+    assert provider(SECRET).describe_unauthentic(head).startswith(reason)
+
+
 def test_another_body_is_refused() -> None:
     request = signed(b"{}", SECRET)
     with pytest.raises(Unauthentic):
         read(Request(request.head, b"{ }"))
+
+
+@pytest.mark.parametrize(
+    ("secret", "fault"),
+    [(f'"{SECRET}"', "is in quotes"), (f"{SECRET}\n", "ends with a line break"), ("%", "is not")],
+)
+def test_a_secret_that_was_copied_wrongly(secret: str, fault: str) -> None:
+    """The error names the fault, and does not quote the secret."""
+    with pytest.raises(ConfigurationError, match=f"The signing secret {fault}") as raised:
+        Resend(secret)
+    assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize("seconds", [-TOLERANCE, TOLERANCE])

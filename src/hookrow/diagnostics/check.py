@@ -12,6 +12,7 @@ from hookrow.describe import pluralize
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES, check_retries, check_weaknesses
 from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, HookrowError
+from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
 from hookrow.stores import AccessDenied, Conflict, Locked, SchemaChanged, StoreError, Unavailable
 from hookrow.stores.sql.connections import Database
@@ -55,7 +56,9 @@ def check_working(
 
 
 def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) -> CheckResult:
-    """Check that the secrets are valid, long and readable only by their owner; show none.
+    """Check that the secrets are valid, plausible, long and readable only by their owner.
+
+    No secret is shown.
 
     `read` returns them, or raises `ConfigurationError`; `file` is the path of their file, if any.
     """
@@ -64,6 +67,9 @@ def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) ->
         Postmark(*secrets)
     except ConfigurationError as error:
         return CheckResult(Level.ERROR, "secret", str(error))
+    for secret in secrets:
+        if doubt := doubt_about(secret):
+            return CheckResult(Level.WARNING, "secret", DOUBTFUL.format(doubt))
     shortest = min(map(len, secrets))
     if shortest < MIN_SECRET_LENGTH:
         length = pluralize(shortest, "character")

@@ -123,6 +123,14 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 CONFIGURED {_UNAUTHENTIC}",
+        "The secret arrives, but the server has a different one; its log states if the two differ "
+        "only by quotes or spaces around them.",
+        "Use the same secret here, in the server (restart it after a change) and at the provider.",
+        header="wrong",
+    ),
+    Diagnosis(
+        "secret",
+        f"401 CONFIGURED {_UNAUTHENTIC}",
         f"The server has a different secret, or a proxy removes the header {SECRET_HEADER}.",
         "Use the same secret here, in the server (restart it after a change) and at the provider.",
     ),

@@ -108,18 +108,21 @@ def configuration(level: str, style: str) -> dict[str, Any]:
 
 
 def log_refusal(head: RequestHead, refusal: Refusal) -> None:
-    """Log a request that was refused because of its head: a 401 as a warning, others as debug."""
-    extra = {"request_id": head.request_id}
-    if refusal is Refusal.UNAUTHENTIC:
-        log.warning("Returned 401: no valid secret in request %s.", head.request_id, extra=extra)
-    else:
-        log.debug(
-            "Returned %d: %s for request %s",
-            refusal.status,
-            refusal.name.lower(),
-            head.request_id,
-            extra=extra,
-        )
+    """Log, at debug level, a request that was refused because of its head."""
+    log.debug(
+        "Returned %d: %s for request %s",
+        refusal.status,
+        refusal.name.lower(),
+        head.request_id,
+        extra={"request_id": head.request_id},
+    )
+
+
+def log_unauthentic(head: RequestHead, reason: str) -> None:
+    """Log a 401 and its reason (see `Provider.describe_unauthentic`) as a warning."""
+    # In the template, so that the rate limit shows each reason; it has few constant texts.
+    template = f"Returned 401 to request %s: {reason.replace('%', '%%')}."
+    log.warning(template, head.request_id, extra={"request_id": head.request_id})
 
 
 def log_group(

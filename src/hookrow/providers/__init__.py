@@ -109,6 +109,16 @@ class Provider(BodyParser):
         provider that signs the body admits the request here, and verifies it in `read`.
         """
 
+    def describe_unauthentic(self, head: RequestHead) -> str:
+        """Return why a request got a 401, for the log: a clause without a full stop. Never raises.
+
+        The clause must be one of a few constant texts, because log lines are limited by their text,
+        and must contain no value of a header. It is called after `admit` or `read` has refused the
+        request.
+        """
+        del head
+        return "it has no valid secret"
+
     @abstractmethod
     def read(self, request: Request) -> Sequence[Part]:
         """Return the events in an admitted request, in order.

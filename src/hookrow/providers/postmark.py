@@ -31,6 +31,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.providers import LONGEST_TEXT, Part, Provider, check_secrets, text_of, utc
 from hookrow.providers._json import decode, replace_surrogates
+from hookrow.providers._secrets import NO_HEADER, describe_wrong_header, why_no_header
 from hookrow.providers._unreadable import explain_unreadable
 
 MIN_SECRET_LENGTH = 16
@@ -188,10 +189,6 @@ def _subscription_change(
     return Suppressed(recipient, message_id, changed_at, reason)
 
 
-def _is_header_value(secret: str) -> bool:
-    return all("!" <= letter <= "~" for letter in secret)
-
-
 class Postmark(Provider):
     """Authenticates requests by a shared secret, and parses Postmark's payloads.
 
@@ -219,11 +216,9 @@ class Postmark(Provider):
                 "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
             )
         check_secrets(self, secrets)
-        if not all(_is_header_value(secret) for secret in secrets):
-            raise ConfigurationError(
-                "The webhook secret has a character that a header cannot contain: "
-                "use visible ASCII characters without spaces."
-            )
+        for secret in secrets:
+            if fault := why_no_header(secret):
+                raise ConfigurationError(NO_HEADER.format(fault))
         self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
         self.secrets = secrets
         self._encoded = [secret.encode() for secret in secrets]
@@ -245,6 +240,10 @@ class Postmark(Provider):
         if matched and head.header("user-agent") != PROBE_AGENT:
             self.old_matches += 1
         return None
+
+    def describe_unauthentic(self, head: RequestHead) -> str:
+        """Return whether the secret is missing, empty, repeated or wrong; see `Provider`."""
+        return describe_wrong_header(head, self.header, self._encoded)
 
     def read(self, request: Request) -> Sequence[Part]:
         """Return the only event in a request, with Postmark's trace id."""

@@ -17,6 +17,7 @@ from hookrow.arguments import check_function
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead
 from hookrow.providers import Provider, Unauthentic, check_secrets
+from hookrow.providers._secrets import doubt_about, why_no_header
 
 TOLERANCE = 300
 """In seconds; how far the time of a request may differ from this clock, in either direction."""
@@ -24,6 +25,7 @@ TOLERANCE = 300
 PREFIX = "whsec_"
 """The beginning of a secret; the rest is the key in base64."""
 
+_PREFIXES = ("webhook", "svix")
 _NAMES = ("id", "timestamp", "signature")
 
 _LONGEST_TIMESTAMP = 12
@@ -61,9 +63,37 @@ class StandardWebhooks(Provider):
         if signed is None:
             return 'Signature error="missing"'
         _, timestamp, _ = signed
-        if not timestamp.isdigit() or len(timestamp) > _LONGEST_TIMESTAMP:
+        if not _is_time(timestamp):
             return 'Signature error="wrong"'
         return 'Signature error="expired"' if self._is_expired(int(timestamp)) else None
+
+    def describe_unauthentic(self, head: RequestHead) -> str:
+        """Return which header is missing or wrong, or that no signature is valid; see `Provider`.
+
+        The names are those of the specification, and not Svix's.
+        """
+        signed = _signed_headers(head)
+        if signed is None:
+            missing = [
+                f"webhook-{name}"
+                for name in _NAMES
+                if not any(head.header(f"{prefix}-{name}") for prefix in _PREFIXES)
+            ]
+            if not missing:
+                return "its signature headers are partly those of Svix"
+            return f"it has no {' and no '.join(missing)}"
+        _, timestamp, signatures = signed
+        if not _is_time(timestamp):
+            return "its webhook-timestamp is not a number of seconds"
+        if self._is_expired(int(timestamp)):
+            is_old = int(timestamp) < self._clock()
+            ago = "ago" if is_old else "in the future"
+            return (
+                f"it was signed more than {TOLERANCE // 60} minutes {ago}, by this machine's clock"
+            )
+        if not any(each.startswith(b"v1,") for each in signatures.split(b" ")):
+            return "its webhook-signature has no signature of version v1"
+        return "its signature is wrong: the secret differs, or the body was changed on its way"
 
     def verify(self, request: Request) -> str:
         """Return the id of a signed request. Raises `Unauthentic` if no signature is valid."""
@@ -85,9 +115,13 @@ class StandardWebhooks(Provider):
         return abs(self._clock() - timestamp) > TOLERANCE
 
 
+def _is_time(timestamp: bytes) -> bool:
+    return timestamp.isdigit() and len(timestamp) <= _LONGEST_TIMESTAMP
+
+
 def _signed_headers(head: RequestHead) -> tuple[bytes, bytes, bytes] | None:
     """Return the id, the time and the signatures, or None if one of them is missing."""
-    for prefix in ("webhook", "svix"):
+    for prefix in _PREFIXES:
         id_, timestamp, signatures = [head.header(f"{prefix}-{name}") for name in _NAMES]
         if id_ and timestamp and signatures:
             return id_, timestamp, signatures
@@ -101,7 +135,8 @@ def _key(secret: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not key:
+        fault = why_no_header(secret) or doubt_about(secret)
         raise ConfigurationError(
-            f"The signing secret is not valid: it is {PREFIX} and a key in base64."
+            f"The signing secret {fault or 'is not valid'}. It is {PREFIX} and a key in base64."
         )
     return key

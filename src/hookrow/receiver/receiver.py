@@ -20,9 +20,10 @@ from hookrow.core.sizes import check_options
 from hookrow.errors import ConfigurationError
 from hookrow.faults import describe_bug, without_values
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
-from hookrow.observability.logging import log_refusal
+from hookrow.observability.logging import log_refusal, log_unauthentic
 from hookrow.observability.observer import Gauges, Observer, Observers, check_observers
 from hookrow.providers import Part, Provider, Unauthentic, check_provider, limit_to
+from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.hooks import Hooks, OnRecorded, OnRefused
@@ -89,6 +90,8 @@ class Receiver:
             acknowledge_tests=acknowledge_tests,
             acknowledge_parked=acknowledge_parked,
         )
+        for doubt in filter(None, map(doubt_about, provider.secrets)):
+            log.warning(DOUBTFUL.format(doubt))
         check_options(group=group, backlog=backlog, deadline=deadline)
         check_retries(store, bodies=keep_bodies, sweep=sweep, acknowledge_parked=acknowledge_parked)
         self.endpoint = endpoint_path(mount_path)
@@ -264,7 +267,10 @@ class Receiver:
 
     def _refuse_unauthentic(self, head: RequestHead, challenge: str) -> Response:
         self.on_unauthentic()
-        refused = self.refuse(head, Refusal.UNAUTHENTIC)
+        if self._observer is not None:
+            self._observer.refused(head, Refusal.UNAUTHENTIC)
+        log_unauthentic(head, self.provider.describe_unauthentic(head))
+        refused = refuse(Refusal.UNAUTHENTIC)
         return replace(refused, headers={**refused.headers, "WWW-Authenticate": challenge})
 
     def _arrivals(self, request: Request, *, start: bool = True) -> Sequence[Arrival] | Response:

@@ -15,6 +15,7 @@ from hookrow.core.schema import Fold, Role, Schema, nearest
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, endpoint_path
 from hookrow.postmark_api import ADDRESS
+from hookrow.providers._secrets import NO_HEADER, why_no_header
 
 _ROLES = ("subscribers", "dispatches", "subscriptions", "messages")
 
@@ -62,7 +63,8 @@ class Settings:
     def accepted(self) -> Sequence[str]:
         """Return the secrets; if they are in a file, read it at each call.
 
-        Raises `ConfigurationError` as `read_secrets` does, and if no secret is set.
+        Raises `ConfigurationError` as `read_secrets` does, and if no secret is set, or if a header
+        cannot contain one.
         """
         secrets = read_secrets(self.secrets, self.secret_file)
         if not all(secrets) or not secrets:
@@ -71,6 +73,10 @@ class Settings:
                 "--secret-file, for example to a secret from "
                 "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
             )
+        for secret in secrets:
+            if fault := why_no_header(secret):
+                place = self.secret_file or "HOOKROW_SECRET, --secret or secret in hookrow.toml"
+                raise ConfigurationError(f"{NO_HEADER.format(fault)} It is set in {place}.")
         return secrets
 
 
@@ -91,7 +97,7 @@ def read_secrets(secrets: Sequence[str], file: str | None) -> Sequence[str]:
             "precedence; use only one. A secret file may have several lines, the newest first."
         )
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        lines = Path(file).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(
             f"The secret file cannot be read: {error}. Correct --secret-file, "
