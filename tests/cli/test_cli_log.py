@@ -1,5 +1,6 @@
 """`hookrow log`, `replay` and `prune`: their output, and their changes."""
 
+import gzip
 import json
 import re
 import signal
@@ -18,6 +19,7 @@ from command import HOOKROW, Command, Terminal
 from engines import database_user, run
 from hookrow import Arrival, Recorded, Refusal, testing
 from hookrow.core.log_entry import StoredEntry, entries
+from hookrow.receiver.spool import Spool
 from hookrow.stores import timeouts
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as sessions
@@ -183,10 +185,33 @@ def test_forget(command: Command, url: str) -> None:
         keep(url, payload, UNSUPPORTED)
     done = command.call("log", "forget", ADA.upper())
     assert (done.returncode, done.stdout) == (0, "Erased from 3 notifications.\n")
-    assert command.call("log", "forget", ADA, "--json").stdout == '{"erased":0}\n'
+    nothing = '{"erased":0,"bodies":0,"waiting":[],"unread":[],"spooled":0}\n'
+    assert command.call("log", "forget", ADA, "--json").stdout == nothing
     assert [entry["recipient"] for entry in listed(command)] == [STRANGER["Recipient"], *[None] * 3]
     fields = show(command)
     assert (fields["Recipient"], fields["Body"]) == ("none", "not kept")
+
+
+def test_forget_what_is_left(command: Command, url: str) -> None:
+    """Bodies that contain the address and are left are named, and the exit status is 1."""
+    mentioned = DELIVERY | {"Recipient": "bea@example.com", "Metadata": {"Cc": ADA}}
+    keep(url, mentioned, UNSUPPORTED)
+    keep(url, mentioned | {"Tag": "x"}, NO_DISPATCH)
+    keep(url, gzip.compress(json.dumps(DELIVERY).encode(), mtime=0), UNSUPPORTED)
+    spool = Spool(command.folder / "spool.db", "a mapping")
+    spool.put([Arrival(None, json.dumps(each).encode(), AT) for each in (mentioned, STRANGER)])
+    done = command.call("log", "forget", ADA, HOOKROW_SPOOL="spool.db")
+    assert done.returncode == 1
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "Erased from 0 notifications.",
+        "Erased the bodies of 1 other notification, because they contained the address.",
+        "Left, because a retry of another person needs it",
+        "Not searched, because the body is compressed or binary",
+        "The spool has 1 notification with the address. Run the command again when it is empty.",
+    ]
+    done = command.call("log", "forget", ADA, "--json", HOOKROW_SPOOL="spool.db")
+    left = {"erased": 0, "bodies": 0, "waiting": [2], "unread": [3], "spooled": 1}
+    assert (done.returncode, json.loads(done.stdout)) == (1, left)
 
 
 class TestReplay:

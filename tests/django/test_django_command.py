@@ -19,8 +19,9 @@ import django_host
 import engines
 from django_project.manage import PYTHONPATH, Manage
 from django_project.site import Site
-from hookrow import testing
+from hookrow import Arrival, testing
 from hookrow.django.tables.models import Dispatch
+from hookrow.receiver.spool import Spool
 from wire import ADA, ADAS, ENDPOINT, SECRET, uvicorn_serving
 
 pytest_plugins = ["django_project.databases"]
@@ -99,6 +100,18 @@ def test_errors(typed: str, settings: dict[str, object], status: int, error: str
     assert (done.status, done.out) == (status, "")
     assert error in done.err
     assert "Traceback" not in done.err
+
+
+def test_forget(sqlite_site: Site, run: Run, tmp_path: Path) -> None:
+    """A person is erased from the log, and the spool of the settings is searched."""
+    sqlite_site.receive(DELIVERY)
+    spool = tmp_path / "spool.db"
+    Spool(spool).put([Arrival(None, json.dumps(DELIVERY).encode(), AT)])
+    with override_settings(HOOKROW={"SECRET": SECRET, "SPOOL": spool}):
+        done = run("log", "forget", ADA)
+    first, last = done.out.splitlines()
+    assert (done.status, first) == (1, "Erased from 1 notification.")
+    assert last.startswith("The spool has 1 notification with the address.")
 
 
 class TestCheck:

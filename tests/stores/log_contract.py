@@ -3,6 +3,7 @@
 Times are within an hour of noon. The log is checked without the store.
 """
 
+import gzip
 import json
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -43,7 +44,7 @@ from hookrow.receiver.replay import (
 )
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
-from hookrow.stores.log import Backlog, Count, DueKind, LogReader, Query, RequestKind
+from hookrow.stores.log import Backlog, Count, DueKind, Forgotten, LogReader, Query, RequestKind
 from hookrow.stores.log_operations import PORTION, with_bodies
 from repeats import REPEATS
 from times import DAY, HOUR, MINUTE, SECOND
@@ -664,7 +665,7 @@ class ReadContract:
         """A long log is pruned and erased in batches, whatever its first id is."""
         over = {"before": NOON + SECOND, "parked_before": GIVEN_UP}
         keep(home, *(entry(n, recipient=f"s{n % 2}@example.com") for n in range(1, 2501)))
-        assert log.forget("s1@example.com") == 1250
+        assert log.forget("s1@example.com") == Forgotten(entries=1250)
         assert sum(log.prune(**over, bodies_only=True)) == 1250
         young = entry(2501, last_received_at=NOON + HOUR, received_at=NOON + HOUR)
         keep(home, young)
@@ -678,14 +679,14 @@ class ReadContract:
 
     def test_forget(self, home: Home, log: LogReader) -> None:
         """A person's address and bodies are erased, in any case, and nothing is retried."""
-        assert log.forget("S1@Example.com") == 0
+        assert log.forget("S1@Example.com") == Forgotten()
         keep(home, entry(1), parked(2, minutes=1, recipient="s1@example.com"), parked(3, minutes=1))
         before = home.logged()
-        assert log.forget("S1@Example.com") == 2
+        assert log.forget("S1@Example.com") == Forgotten(entries=2)
         for row in before[:2]:
             row.update(recipient=None, body=None, retry_at=None)
         assert home.logged() == before
-        assert log.forget("S1@Example.com") == 0
+        assert log.forget("S1@Example.com") == Forgotten()
 
     def test_forget_in_unreadable_bodies(self, home: Home, log: LogReader) -> None:
         """A body without a known recipient is erased if it contains the address, even escaped."""
@@ -693,8 +694,42 @@ class ReadContract:
         record(home.store, [Arrival(None, '{"To": "zoë@x.com"\0'.encode(), NOON)])
         assert home.logged()[-1]["body"] == '{"To": "zo\\xc3\\xab@x.com"\\x00'
         given = ("", "1@x.com", "s1@x.co", "s1@x.com", "ZOë@x.com")
-        assert [log.forget(each) for each in given] == [0, 0, 0, 1, 1]
+        assert [log.forget(each).entries for each in given] == [0, 0, 0, 1, 1]
         assert [row["body"] for row in home.logged()] == [None, '{"To": "S2@x.com"', None]
+
+    def test_forget_in_the_bodies_of_others(self, home: Home, log: LogReader) -> None:
+        """The bodies of others that contain the address are erased, however it is written.
+
+        A body that a retry needs stays, and so does one that is compressed: both are named. Longer
+        addresses that contain this one are others.
+        """
+        bob, gone = (
+            "bob@x.com",
+            [
+                r'{"Cc": "\u0061da@example.com"}',
+                '{"Link": "https://x/?to=Ada%40Example.COM"}',
+                '{"Cc": "<ada@example.com>"}',
+            ],
+        )
+        kept = ['{"Cc": "bada@example.com"}', '{"Cc": "ada@example.com.au", "x": "%"}']
+        keep(home, *(entry(n, recipient=bob, body=body) for n, body in enumerate(gone + kept, 1)))
+        keep(home, parked(6, minutes=1, recipient=bob, body=gone[0]), entry(7, recipient=ADA))
+        compressed = gzip.compress(b'{"Cc": "ada@example.com"}', mtime=0)
+        record(home.store, [Arrival(None, compressed, NOON)])
+        before, there = home.logged(), ids(home)
+        assert log.forget(ADA) == Forgotten(1, 3, (there[5],), (there[7],))
+        for row in before[:3]:
+            row["body"] = None
+        before[6].update(recipient=None, body=None)
+        assert home.logged() == before
+        assert log.forget(ADA) == Forgotten(waiting=(there[5],), unread=(there[7],))
+        assert log.forget(bob).entries == 6
+
+    def test_forget_among_large_bodies(self, home: Home, log: LogReader) -> None:
+        """Bodies that make several groups are all searched, each once."""
+        wide = f"{ADA} % {'x' * (LARGEST_GROUP // 6)}"
+        keep(home, *(entry(n, recipient="bob@x.com", body=wide) for n in range(1, 5)))
+        assert log.forget(ADA) == Forgotten(bodies=4)
 
 
 def _late(*notifications: Notification) -> list[Arrival]:
@@ -827,7 +862,7 @@ class ReplayContract:
 
         def parse(body: bytes) -> Part:
             """Forget the person after the sweep has read the entry and before it records it."""
-            erased.append(reader(home).forget(ADA))
+            erased.append(reader(home).forget(ADA).entries)
             return Part(opens(ADA, "m-ada"), body)
 
         def refuse(*_: object, **__: object) -> None:

@@ -28,19 +28,8 @@ assert "core.rules" in CORE
 HARMLESS = {
     *("__future__", "abc", "asyncio", "collections", "collections.abc", "contextlib"),
     *("contextvars", "dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "hmac"),
-    *(
-        "inspect",
-        "ipaddress",
-        "json",
-        "math",
-        "msgspec",
-        "msgspec.structs",
-        "operator",
-        "random",
-        "re",
-        "sys",
-    ),
-    *("threading", "types", "typing", "uuid"),
+    *("html", "inspect", "ipaddress", "json", "math", "msgspec", "msgspec.structs", "operator"),
+    *("random", "re", "sys", "threading", "types", "typing", "urllib.parse", "uuid"),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),

@@ -227,10 +227,6 @@ def test_stored_texts(
         assert keep(text) == kept
 
 
-def test_an_address_may_be_plain_or_escaped_in_a_body() -> None:
-    assert rules.quoted("zoë@x") == {'"zoë@x"', r'"zo\xc3\xab@x"'}
-
-
 def text_size(body: bytes, reason: str) -> int:
     """Return the largest size in memory of the text that is written for a suppression."""
     arrived = arrival(Suppressed("a@b", None, NOON, reason), body)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from inspect import iscoroutinefunction, isroutine
+from os import PathLike
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
@@ -61,6 +62,15 @@ class App:
     def provider(self) -> BodyParser:
         """The provider whose bodies are in the log."""
         return Postmark
+
+    @property
+    def spool(self) -> str | PathLike[str] | None:
+        """The file of the spool, if `hookrow serve` uses one."""
+        from hookrow.cli.serve import serve
+        from hookrow.cli.settings import settings_of
+
+        path: str | None = settings_of(click.get_current_context(), serve)["spool"]
+        return path
 
     @property
     def recorded(self) -> Kinds:
@@ -143,6 +153,11 @@ class HostApp(App):
         raise ConfigurationError(
             f"{self} uses a {type(store).__name__}: the command works only with an SQLStore."
         )
+
+    @property
+    def spool(self) -> str | PathLike[str] | None:
+        """The file of the receiver's spool, if it has one."""
+        return self.receiver.spool if self.receiver else None
 
     @property
     def schema(self) -> Schema:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +17,7 @@ from hookrow.cli.follow import follow
 from hookrow.cli.options import DATABASE_URL, ID, JSON, F, moment
 from hookrow.cli.output import echo, echo_json
 from hookrow.cli.progress import INTERRUPTED
-from hookrow.core.log_entry import StoredEntry
+from hookrow.core.log_entry import StoredEntry, stored_body
 from hookrow.core.result import Result
 from hookrow.describe import (
     describe_change,
@@ -34,7 +36,7 @@ from hookrow.providers import BodyParser
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, dry_run, parser_of
 from hookrow.stores import Store, StoreError, WrongMapping
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import Forgotten, LogReader, Query
 from hookrow.stores.log_operations import with_bodies
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
@@ -138,24 +140,76 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
             echo(f"{name:12}{value}")
 
 
-@log.command(short_help="Erase a person's address and bodies from the log.")
+@log.command(short_help="Erase a person's address, and bodies with it, from the log.")
 @click.argument("email")
 @JSON
 @DATABASE_URL
-@click.pass_obj
-def forget(app: App, *, email: str, as_json: bool, database_url: str) -> None:
+@click.pass_context
+def forget(context: click.Context, *, email: str, as_json: bool, database_url: str) -> None:
     """Erase a person's address, and the bodies that contain it, from the log.
 
     The notifications are still counted. Parked notifications for this person are no longer retried.
+    The bodies of notifications for others are erased if they contain the address, also in JSON,
+    URL or HTML escapes, unless a retry needs them.
+
+    What is left is named, with IDs, and the exit status is then 1: bodies that a retry needs,
+    binary bodies, which cannot be searched, and notifications in the spool.
     """
+    app: App = context.obj
     if "@" not in email:
         raise click.UsageError(f"{email!r} is not an email address.")
     with app.open_store(database_url) as store:
-        count = require_log(store).forget(email)
+        forgotten = require_log(store).forget(email)
+    spooled = _count_spooled(app.spool, email)
     if as_json:
-        echo_json({"erased": count})
+        names = ("erased", "bodies", "waiting", "unread", "spooled")
+        echo_json(dict(zip(names, (*forgotten, spooled), strict=True)))
     else:
-        echo(f"Erased from {pluralize(count, 'notification')}.")
+        for line in _describe_forgotten(forgotten, spooled):
+            echo(line)
+    context.exit(1 if forgotten.waiting or forgotten.unread or spooled else 0)
+
+
+def _count_spooled(path: str | PathLike[str] | None, email: str) -> int:
+    """Return the number of notifications in the spool that contain an address."""
+    from hookrow.core.erasure import address_finder
+    from hookrow.receiver.spool import SPOOL_ERRORS, Spool
+
+    if path is None or not Path(path).exists():
+        return 0
+    contains = address_finder(email)
+    try:
+        return Spool(path).count_bodies(lambda body: contains(stored_body(body)))
+    except SPOOL_ERRORS as error:
+        raise ConfigurationError(
+            f"The log is erased, but the spool {path} cannot be searched: {error}"
+        ) from error
+
+
+def _describe_forgotten(forgotten: Forgotten, spooled: int) -> Iterator[str]:
+    yield f"Erased from {pluralize(forgotten.entries, 'notification')}."
+    if forgotten.bodies:
+        of_others = pluralize(forgotten.bodies, "other notification")
+        yield f"Erased the bodies of {of_others}, because they contained the address."
+    if forgotten.waiting:
+        yield (
+            f"Left, because a retry of another person needs it: {_list(forgotten.waiting)}. Run "
+            "the command again when `hookrow log --parked` no longer lists them."
+        )
+    if forgotten.unread:
+        yield (
+            "Not searched, because the body is compressed or binary: "
+            f"{_list(forgotten.unread)}. `hookrow prune --keep-bodies` deletes old bodies."
+        )
+    if spooled:
+        yield (
+            f"The spool has {pluralize(spooled, 'notification')} with the address. Run the command "
+            "again when it is empty."
+        )
+
+
+def _list(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
 
 
 def format_entry(entry: StoredEntry) -> str:

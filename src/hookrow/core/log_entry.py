@@ -7,7 +7,7 @@ entries are merged. No store, no clock.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
@@ -232,12 +232,6 @@ def stored_trace_id(text: str) -> str:
     return _escape(text)[:LONGEST_TRACE_ID]
 
 
-def quoted(address: str | None) -> Collection[str]:
-    """Return the JSON strings, with quotes, that a body may contain for a stored recipient."""
-    text = f'"{address}"'
-    return {text, text.encode().decode("ascii", "backslashreplace")}
-
-
 def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bool) -> LogEntry:
     notification = arrival.notification
     fields = notification or arrival.unsupported
@@ -262,7 +256,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         last_received_at=arrival.last_received_at or arrival.received_at,
         ended_at=ended_at,
         retry_at=next_retry,
-        body=_text(arrival.body) if bodies else None,
+        body=stored_body(arrival.body) if bodies else None,
         reason=reason and _escape(reason)[:LONGEST_REASON],
         provider=arrival.provider,
         source=arrival.source,
@@ -284,8 +278,8 @@ def is_parked(arrival: Arrival, outcome: Refused) -> bool:
     return is_message_id(notification.message_id) or not needs_dispatch
 
 
-def _text(body: bytes) -> str:
-    """Return the body as text that all databases can store."""
+def stored_body(body: bytes) -> str:
+    """Return the text that the log stores for a body: bytes that are no text are escaped."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from os import PathLike
 from typing import Any
 from urllib.parse import urljoin
 
@@ -44,6 +45,11 @@ class Project:
     """The store that the project's settings describe."""
 
     provider = conf.provider
+
+    @property
+    def spool(self) -> str | PathLike[str] | None:
+        """The file of the spool. Raises `ConfigurationError`."""
+        return conf.spool
 
     @contextmanager
     def open_store(self, database_url: str) -> Iterator[Store]:

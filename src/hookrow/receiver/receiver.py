@@ -97,7 +97,7 @@ class Receiver:
         self.endpoint = endpoint_path(mount_path)
         """The path of the endpoint, below that of the host's mount."""
         self.provider, self.store = provider, store
-        self.sweep, self.keep_bodies = sweep, keep_bodies
+        self.sweep, self.keep_bodies, self.spool = sweep, keep_bodies, spool
         """The arguments, for `hookrow --app`."""
         self.clock = Clock(store, clock)
         """The time by which arrivals and retries are dated."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -51,6 +51,11 @@ FROM arrivals WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
 """  # noqa: S608 - constants
 
 _KEYS = f"SELECT id, {FINGERPRINT} FROM arrivals WHERE mapping IN (?, '') ORDER BY id"  # noqa: S608 - constants
+
+_BODIES = f"SELECT id, {BODY} FROM arrivals WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
+
+_PART = 64
+"""The number of entries whose bodies are searched in one transaction."""
 
 _OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT IN (?, '')"
 
@@ -174,6 +179,27 @@ class Spool:
             lambda connection: connection.execute("SELECT count(*) FROM arrivals").fetchone()
         )
         return int(count)
+
+    def count_bodies(self, matches: Callable[[bytes], bool]) -> int:
+        """Return the number of entries, of all mappings, whose readable body matches.
+
+        They are read in parts, because no process can write to the file meanwhile.
+        """
+        last = count = 0
+
+        def read(connection: sqlite3.Connection) -> tuple[int, int]:
+            found, end = 0, 0
+            for id_, body in connection.execute(_BODIES, (last, _PART)):
+                found += isinstance(body, bytes) and matches(body)
+                end = id_
+            return found, end
+
+        while True:
+            found, end = self._file.transact(read)
+            count += found
+            if not end:
+                return count
+            last = end
 
     def after(self, last: int, *, limit: int) -> Sequence[SpoolEntry]:
         """Return at most `limit` entries with ids above `last`, oldest first.

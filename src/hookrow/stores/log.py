@@ -123,6 +123,21 @@ class Slice(NamedTuple):
     end: Place | None
 
 
+class Forgotten(NamedTuple):
+    """The result of erasing a person.
+
+    `entries` is the number of entries of the person, and `bodies` the number of bodies of other
+    entries that were erased because they contained the address. `waiting` are the ids of other
+    entries whose bodies contain it, but are needed for a retry; `unread` are those of bodies that
+    could not be searched, because they are compressed or binary.
+    """
+
+    entries: int = 0
+    bodies: int = 0
+    waiting: Sequence[int] = ()
+    unread: Sequence[int] = ()
+
+
 class Backlog(NamedTuple):
     """The parked entries: their number, and the planned time of the most overdue retry.
 
@@ -308,10 +323,12 @@ class LogReader(Protocol):
         `bodies_before` is the time of a second call, which deletes only bodies.
         """
 
-    def forget(self, email: str) -> int:
-        """Erase the address and the bodies of a person; return the number of entries.
+    def forget(self, email: str) -> Forgotten:
+        """Erase the address and the bodies of a person, and other bodies that contain the address.
 
-        Bodies that could not be read are searched for the address as a JSON string.
+        An entry whose recipient is not known is the person's if its body contains the address. The
+        body of another person's entry is erased unless a retry needs it. See
+        `core.erasure.address_finder`.
         """
 
     def counts(self, since: datetime, bucket: timedelta) -> Counts:

@@ -10,16 +10,15 @@ from operator import attrgetter
 
 from msgspec.structs import asdict, replace
 
+from hookrow.core.erasure import address_finder, is_searchable
 from hookrow.core.log_entry import (
     LogEntry,
     StoredEntry,
     merge_entries,
-    quoted,
     stored_recipient,
 )
 from hookrow.core.notification import KNOWN_REASONS
 from hookrow.core.result import MISSING, Result, ended_before, is_due, retry_at
-from hookrow.core.rules import fold
 from hookrow.stores.log import (
     BATCH,
     KNOWN_TYPES,
@@ -29,6 +28,7 @@ from hookrow.stores.log import (
     Count,
     Counts,
     DueKind,
+    Forgotten,
     Place,
     Prunable,
     Query,
@@ -166,19 +166,25 @@ class MemoryLog:
             and (each.retry_at is None or each.received_at < parked_before)
         ]
 
-    def forget(self, email: str) -> int:
+    def forget(self, email: str) -> Forgotten:
         """See `LogReader`."""
-        address = stored_recipient(email)
-        texts = quoted(address)
-        theirs = [
-            each
-            for each in self._matching()
-            if each.recipient == address
-            or (each.recipient is None and any(text in fold(each.body or "") for text in texts))
-        ]
-        for each in theirs:
-            self._put(replace(each, recipient=None, body=None, reason=None, retry_at=None))
-        return len(theirs)
+        address = stored_recipient(email) or ""
+        contains = address_finder(address)
+        entries, erased, waiting, unread = 0, 0, [], []
+        for each in self._matching():
+            is_theirs = address and each.recipient == address
+            if not is_theirs and (each.body is None or not contains(each.body)):
+                if each.body is not None and not is_searchable(each.body):
+                    unread.append(each.id)
+            elif is_theirs or each.recipient is None:
+                self._put(replace(each, recipient=None, body=None, reason=None, retry_at=None))
+                entries += 1
+            elif each.retry_at is None:
+                self._put(replace(each, body=None))
+                erased += 1
+            else:
+                waiting.append(each.id)
+        return Forgotten(entries, erased, tuple(waiting), tuple(unread))
 
     def counts(self, since: datetime, bucket: timedelta) -> Counts:
         """Count all entries: there are no hourly counts."""

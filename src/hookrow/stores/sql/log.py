@@ -11,12 +11,8 @@ from time import sleep
 from typing import Any
 
 from hookrow.concurrency import PAUSE
-from hookrow.core.log_entry import (
-    StoredEntry,
-    quoted,
-    stored_message_id,
-    stored_recipient,
-)
+from hookrow.core.erasure import ESCAPING, address_finder, is_searchable
+from hookrow.core.log_entry import StoredEntry, stored_message_id, stored_recipient
 from hookrow.core.result import IMPLAUSIBLE, MISSING, ended_before
 from hookrow.core.result import retry_at as next_retry
 from hookrow.core.schema import Schema
@@ -26,6 +22,7 @@ from hookrow.stores.log import (
     Backlog,
     Counts,
     DueKind,
+    Forgotten,
     Place,
     Prunable,
     Query,
@@ -67,6 +64,12 @@ class SQLLog:
         self._database, self._dialect = database, database.dialect
         self._name, self._verified = schema.log or "", verified
         self._table, self._hours = self._dialect.table(self._name), Hours(self._dialect, schema)
+
+    @property
+    def _erase(self) -> str:
+        """The statement that erases a person from entries, without its condition."""
+        columns = ("recipient", "body", "reason", "retry_at")
+        return f"UPDATE {self._table} SET {', '.join(f'{each} = NULL' for each in columns)}"
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
@@ -238,24 +241,55 @@ class SQLLog:
             )
         return Prunable(entries, bodies)
 
-    def forget(self, email: str) -> int:
-        """See `LogReader`."""
+    def forget(self, email: str) -> Forgotten:
+        """Erase in batches, of which each is a transaction of its own."""
         self._verified()
         address = stored_recipient(email)
-        texts = sorted(quoted(address))
-        body = self._dialect.fold("ascii", "body")
-        in_body = " OR ".join([f"{body} LIKE %s ESCAPE '\\'"] * len(texts))
-        change = (
-            f"UPDATE {self._table} "
-            "SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL "
-            # The recipient of a body that could not be read is not known.
-            f"WHERE (recipient = %s OR (recipient IS NULL AND ({in_body})))"
-        )
-        values = [address, *(f"%{each.translate(_LIKE)}%" for each in texts)]
-        return sum(
-            retried(partial(self._change_batch, change, [*values, low, high]))
-            for low, high in self._ranges()
-        )
+        if not address:
+            return Forgotten()
+        contains, entries, bodies = address_finder(address), 0, 0
+        waiting: list[int] = []
+        unread: list[int] = []
+        for low, high in self._ranges():
+            own = partial(self._change_batch, f"{self._erase} WHERE recipient = %s")
+            entries += retried(partial(own, [address, low, high]))
+            for group in self._candidates(address, low, high):
+                by_id = {each.id: each.body or "" for each in group}
+                found = [id_ for id_, body in by_id.items() if contains(body)]
+                others = by_id.keys() - {*found}
+                unread += sorted(id_ for id_ in others if not is_searchable(by_id[id_]))
+                if found:
+                    theirs, of_others, left = retried(partial(self._erase_bodies, found))
+                    entries, bodies = entries + theirs, bodies + of_others
+                    waiting += left
+        return Forgotten(entries, bodies, tuple(waiting), tuple(unread))
+
+    def _candidates(self, address: str, low: int, high: int) -> Iterator[Sequence[StoredEntry]]:
+        """Yield the entries, in groups, whose bodies may contain an address, or an escape."""
+        texts = [self._dialect.fold("ascii", "body"), *["body"] * len(ESCAPING)]
+        contain = " OR ".join(f"{text} LIKE %s ESCAPE '\\'" for text in texts)
+        patterns = [f"%{each.translate(_LIKE)}%" for each in (address, *ESCAPING)]
+        where = f"({contain}) AND {WITHIN} ORDER BY id"
+        while group := self._read(where, [*patterns, low, high]):
+            yield group
+            low = group[-1].id + 1
+
+    def _erase_bodies(self, ids: Sequence[int]) -> tuple[int, int, Sequence[int]]:
+        """Erase entries without a recipient, and the bodies of others that no retry needs.
+
+        Return their numbers, and the ids of the entries that still have a body.
+        """
+        are_any, values = self._dialect.any_of("id", "bigint"), [self._dialect.encode(ids)]
+        body = f"UPDATE {self._table} SET body = NULL"
+        with self._database.transaction() as connection:
+            entries = connection.execute(
+                f"{self._erase} WHERE {are_any} AND recipient IS NULL AND body IS NOT NULL", values
+            )
+            bodies = connection.execute(
+                f"{body} WHERE {are_any} AND body IS NOT NULL AND retry_at IS NULL", values
+            )
+            left = f"SELECT id FROM {self._table} WHERE {are_any} AND body IS NOT NULL ORDER BY id"
+            return entries, bodies, [id_ for (id_,) in connection.fetch(left, values)]
 
     def bounds(self) -> tuple[int, int] | None:
         """See `LogReader`."""
