@@ -45,7 +45,7 @@ def describe_outcome(entry: StoredEntry, store: Store, parser: BodyParser) -> st
     parts = []
     if reason := _reason(entry.first_outcome, entry, store, parser):
         parts.append(reason + (" at first" if changed else ""))
-    parts.append(pluralize(entry.attempts, "attempt"))
+    parts.append(count_tries(entry))
     took = format_duration(entry.ended_at - entry.received_at)
     if entry.outcome is Result.RECORDED:
         parts.append(f"recorded {took} later" if changed else f"recorded within {took}")
@@ -56,6 +56,14 @@ def describe_outcome(entry: StoredEntry, store: Store, parser: BodyParser) -> st
     elif entry.outcome in PARKED:
         parts.append("no further retries")
     return "; ".join(parts)
+
+
+def count_tries(entry: StoredEntry) -> str:
+    """Return how often the provider posted a notification, and how often hookrow retried it."""
+    posts = pluralize(entry.attempts, "post")
+    if not entry.retries:
+        return posts
+    return f"{posts}, {entry.retries:,} {'retry' if entry.retries == 1 else 'retries'}"
 
 
 def format_result(entry: StoredEntry) -> str:

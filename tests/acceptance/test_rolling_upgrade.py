@@ -37,7 +37,7 @@ def test_rolling_upgrade_and_rollback(
             upgraded = current.run("db", "upgrade", *url)
             assert upgraded.returncode == 0, upgraded.stderr
             assert upgraded.stdout.endswith(
-                "added revisions 0003, 0004, 0005, 0006, 0007, 0008, 0009, 0010.\n"
+                "added revisions 0003, 0004, 0005, 0006, 0007, 0008, 0009, 0010, 0011.\n"
             )
             load.wait_for(100, 200)
         with current.serving(*url) as new, load.on(old.port, new.port):

@@ -78,7 +78,7 @@ class TestList:
             ["ID", "Received", "Type", "Recipient", "Message ID", "Outcome"],
             ["3", "T", "Bounce", ADA, "m-3", "unsupported"],
             ["2", "T", "Open", ADA, "m-1", "dispatch_not_found, next retry T"],
-            ["1", "T", "Delivery", ADA, ADAS, "recorded, 2 attempts"],
+            ["1", "T", "Delivery", ADA, ADAS, "recorded, 2 posts"],
         ]
         assert command.call("log", "--limit", 2).stderr == "Older notifications: --before 2\n"
         none = command.call("log", "--recipient", "nobody@example.com")
@@ -128,7 +128,7 @@ class TestShow:
             "Received": "2026-03-04 05:06:07Z, last 2026-03-04 06:06:07Z",
             "Result": "failed, 503, 2026-03-04 06:06:07Z",
         }
-        assert why.startswith(f"no dispatch had the message ID {ADAS} at first; 2 attempts; ")
+        assert why.startswith(f"no dispatch had the message ID {ADAS} at first; 2 posts; ")
         assert "subscriber 1: suppressed_at null -> 2026-03-04 05:06:07Z; " in changes
         assert msgspec.json.decode(body) == suppression
         assert world.rows(url) == before

@@ -334,10 +334,11 @@ def test_replay(store: MemoryStore, visitor: Visitor) -> None:
     """A parked notification shows its reason; a replay records it once its dispatch exists."""
     receive(store, testing.delivery(ADA, "m-1", at=AT))
     page = visitor.shows("/notification", id=1)
-    assert "No dispatch had the message ID m-1; 1 attempt; next retry " in page
+    assert "No dispatch had the message ID m-1; 1 post; next retry " in page
     assert "Engine::Dispatch not found" in page
     page = visitor.send("/notification", {"action": "replay"}, id=1)
-    assert "Not recorded: no dispatch has this message ID." in page
+    assert "Not recorded: no dispatch was found." in page
+    assert "No dispatch had the message ID m-1; 1 post, 1 retry; " in page
     store.dispatches[9] = {"provider_message_id": "m-1", "subscriber_id": 1, "list_id": 1}
     page = visitor.send("/notification", {"action": "replay"}, id=1)
     assert "Replayed and recorded." in page

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from sys import getsizeof
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from homes import SUPPRESSION, Home, as_rows, columns_of
 from msgspec.structs import asdict
 
 from copying import replace
-from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
+from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
 from hookrow.core.log_entry import LogEntry, StoredEntry, entries
 from hookrow.core.notification import (
     EventTime,
@@ -32,7 +33,7 @@ from hookrow.core.result import PARKED_FOR, Result
 from hookrow.core.rules import fail
 from hookrow.core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
 from hookrow.providers import Part
-from hookrow.providers.postmark import Postmark
+from hookrow.providers.postmark import Postmark, parse
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import (
     GROUP,
@@ -40,6 +41,7 @@ from hookrow.receiver.replay import (
     dry_run,
     matching_entries,
     replay,
+    replay_entries,
     replay_ready,
 )
 from hookrow.receiver.retry import ParkedRetry
@@ -48,6 +50,7 @@ from hookrow.stores.log import Backlog, Count, DueKind, Forgotten, LogReader, Qu
 from hookrow.stores.log_operations import PORTION, with_bodies
 from repeats import REPEATS
 from times import DAY, HOUR, MINUTE, SECOND
+from wire import PATIENCE
 
 GIVEN_UP = NOON - PARKED_FOR
 """At noon, notifications that were parked before then are too old to be retried."""
@@ -143,7 +146,7 @@ def timeless(home: Home) -> list[dict[str, Any]]:
 
 def new_rows(*kept: LogEntry) -> list[dict[str, Any]]:
     """Return the rows of entries that are new in the log."""
-    return [{**row, "first_outcome": row["outcome"]} for row in as_rows(kept)]
+    return [{**row, "first_outcome": row["outcome"], "retries": 0} for row in as_rows(kept)]
 
 
 def numbers(found: Iterable[LogEntry]) -> list[int]:
@@ -201,7 +204,7 @@ class KeepContract:
         keep(home)
         keep(home, *earlier)
         keep(home, *later, entry(99))
-        results = [{"first_outcome": each.outcome.value} for each in earlier]
+        results = [{"first_outcome": each.outcome.value, "retries": 0} for each in earlier]
         rows = [row | result for row, result in zip(new_rows(*merged), results, strict=True)]
         assert logged(home) == [*rows, *new_rows(entry(99))]
 
@@ -491,6 +494,7 @@ class ReadContract:
         *due, last = [row["retry_at"] for row in logged(home)[2:]]
         assert (set(due), last) == ({now + 8 * MINUTE}, None)
         assert logged(home)[:2] == new_rows(entry(1), parked(2, minutes=8))
+        assert [row["retries"] for row in home.logged()] == [0, 0, 1, 1, 1, 1, 1, 1]
 
     def test_due(self, home: Home, log: LogReader) -> None:
         """Of entries without a row, the youngest come first; of others, those with few retries."""
@@ -569,6 +573,21 @@ class ReadContract:
         assert numbers(log.parked(["m"], after=there[3])) == []
         due = [numbers(log.take(there, NOON + HOUR)) for _ in range(3)]
         assert due == [[1, 2], [3, 4], []]
+
+    def test_posts_and_retries_are_counted_apart(self, home: Home, log: LogReader) -> None:
+        """A post counts as an attempt, and an entry that is taken or counted as a retry."""
+        given = parked(1, minutes=1)
+        keep(home, given, parked(2, minutes=1))
+        first, second = ids(home)
+        for at in (NOON + HOUR, NOON + 9 * HOUR):
+            assert numbers(log.take([first, second], at)) == [1, 2]
+        assert log.take([first], NOON + 9 * HOUR) == []
+        keep(home, given)
+        keep(home, replace(given, attempts=0))
+        log.count_retries([second])
+        log.count_retries([])
+        found = [(each.attempts, each.retries) for each in log.oldest(Query(), limit=9)]
+        assert found == [(2, 2), (1, 3)]
 
     def test_due_entries_of_other_providers(self, home: Home, log: LogReader) -> None:
         """Each provider's receiver takes its own entries, and those without a provider."""
@@ -836,6 +855,23 @@ class ReplayContract:
         assert statuses(replay(home.store, late)) == [200, 200]
         [row, *_] = home.rows()["subscribers"]
         assert row["suppressed_at"] == NOON + 2 * MINUTE
+
+    def test_a_replay_counts_as_a_retry(self, home: Home) -> None:
+        """So does a call of `retry_now`, whether or not it records the notification."""
+        payloads = [testing.opening(ADA, "m-ada", at=NOON), testing.opening(ADA, "m-x", at=NOON)]
+        bodies = [json.dumps(each).encode() for each in payloads]
+        now = datetime.now(UTC)  # otherwise, it would be too late for a retry
+        keep_failed(home.store, [Arrival(parse(each), each, now) for each in bodies])
+        log = reader(home)
+        found = sorted(log.oldest(Query(), limit=9), key=attrgetter("message_id"))
+        gone = replace(found[0], body=None, fingerprint=b"0" * 16)
+        assert statuses(replay_entries(home.store, log, [*found, gone], Postmark)) == [200, 404]
+        assert replay_entries(home.store, log, [gone], Postmark) == []
+        retry = ParkedRetry(home.store, log, Postmark, lambda *_: None)
+        assert retry.retry_now(["m-x"]).result(timeout=PATIENCE) == 0
+        retry.close(PATIENCE)
+        counts = {each.message_id: each.retries for each in log.oldest(Query(), limit=9)}
+        assert counts == {"m-ada": 1, "m-x": 2}
 
     def test_only_ready_ones_are_recorded(self, home: Home) -> None:
         """The others stay in the log unchanged, including the time of the next retry."""

@@ -42,7 +42,7 @@ LATER = datetime(2026, 3, 6, 12, 0, 0, tzinfo=UTC)
 MADE = datetime(2026, 11, 22, 11, 0, 0, tzinfo=UTC)
 """The databases were made less than an hour before."""
 
-REVISIONS = ["0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010"]
+REVISIONS = ["0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"]
 
 DATABASES = sorted(path.name for path in FIRST_EDITION.glob("[!s]*.[ds]*"))
 

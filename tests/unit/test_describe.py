@@ -43,31 +43,45 @@ NO_DISPATCH = Result.DISPATCH_NOT_FOUND
 @pytest.mark.parametrize(
     ("first", "last", "fields", "sentence"),
     [
-        (Result.RECORDED, Result.RECORDED, {}, "1 attempt; recorded within 20 ms"),
+        (Result.RECORDED, Result.RECORDED, {}, "1 post; recorded within 20 ms"),
         (
             *(NO_DISPATCH, Result.RECORDED, LATER),
-            "no dispatch had the message ID m-1 at first; 3 attempts; recorded 64 s later",
+            "no dispatch had the message ID m-1 at first; 3 posts; recorded 64 s later",
         ),
         (
             *(Result.SUBSCRIBER_NOT_FOUND, NO_DISPATCH, RETRIED),
             (
-                "no subscriber had the address ada@example.com at first; 3 attempts; 64 s later, "
+                "no subscriber had the address ada@example.com at first; 3 posts; 64 s later, "
                 "no dispatch had the message ID m-1; next retry 2026-03-04 12:03:08Z"
             ),
         ),
         (
+            *(NO_DISPATCH, NO_DISPATCH, {**RETRIED, "retries": 1}),
+            (
+                "no dispatch had the message ID m-1; 3 posts, 1 retry; "
+                "next retry 2026-03-04 12:03:08Z"
+            ),
+        ),
+        (
+            *(Result.FAILED, Result.RECORDED, {**LATER, "attempts": 1, "retries": 1200}),
+            (
+                "the database returned an error, or a row was locked at first; "
+                "1 post, 1,200 retries; recorded 64 s later"
+            ),
+        ),
+        (
             *(NO_DISPATCH, NO_DISPATCH, {"message_id": None, "body": None}),
-            "no dispatch had its message ID; 1 attempt; no further retries",
+            "no dispatch had its message ID; 1 post; no further retries",
         ),
         (
             *(Result.UNSUPPORTED, Result.UNSUPPORTED, {"recipient": None}),
-            "the payload is not supported; 1 attempt",
+            "the payload is not supported; 1 post",
         ),
         (
             *(Result.UNSUPPORTED, Result.UNSUPPORTED, {"body": None}),
             (
                 "the payload is not supported; the reason is unknown, because its body is not "
-                "kept; 1 attempt"
+                "kept; 1 post"
             ),
         ),
     ],

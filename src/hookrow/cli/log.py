@@ -20,6 +20,7 @@ from hookrow.cli.progress import INTERRUPTED
 from hookrow.core.log_entry import StoredEntry, stored_body
 from hookrow.core.result import Result
 from hookrow.describe import (
+    count_tries,
     describe_change,
     describe_dry_run,
     describe_outcome,
@@ -214,7 +215,7 @@ def _list(ids: Sequence[int]) -> str:
 
 def format_entry(entry: StoredEntry) -> str:
     """Return the line for an entry in the table of notifications."""
-    attempts = f", {entry.attempts} attempts" if entry.attempts > 1 else ""
+    tries = f", {count_tries(entry)}" if entry.attempts > 1 or entry.retries else ""
     retry = f", next retry {format_time(entry.retry_at)}" if entry.retry_at else ""
     return _COLUMNS.format(
         entry.id,
@@ -222,7 +223,7 @@ def format_entry(entry: StoredEntry) -> str:
         printable(entry.record_type or "-"),
         printable(entry.recipient or "-"),
         printable(entry.message_id or "-"),
-        f"{entry.outcome.value}{attempts}{retry}",
+        f"{entry.outcome.value}{tries}{retry}",
     )
 
 

@@ -281,6 +281,5 @@ def _print_dry_run(
 
 
 def _replay(store: Store, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
-    clock = measured_clock(store)
-    arrivals = replays.arrivals_of(store, entries, parser, clock(), any_mapping=True)
-    return replays.replay(store, arrivals, clock=clock)
+    # The mapping has been checked, or accepted by the user.
+    return replays.replay_entries(store, require_log(store), entries, parser, any_mapping=True)

@@ -76,7 +76,7 @@ RECORD_TYPES: Mapping[type[object], str] = {
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
     """One row of the log. Times are UTC.
 
-    `fingerprint` has 16 bytes. `attempts` is the number of arrivals, the first at `received_at`
+    `fingerprint` has 16 bytes. `attempts` is the number of posts, the first at `received_at`
     and the last at `last_received_at`; `outcome` and `status` are the latest result, and `ended_at`
     is its time. `retry_at` is the time of the next retry if the notification is parked. `body` is
     the posted text, or None if bodies are not stored. Only a suppression has a `reason`.
@@ -105,10 +105,15 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredEntry(LogEntry, frozen=True, gc=False):
-    """An entry as the log stores it, with its `id` and its first result."""
+    """An entry as the log stores it, with its `id` and its first result.
+
+    `retries` is the number of times that hookrow itself tried to record it again, by a sweep, a
+    call of `retry_now` or a replay; `attempts` does not include these.
+    """
 
     id: int
     first_outcome: Result
+    retries: int = 0
 
 
 E = TypeVar("E", bound=LogEntry)

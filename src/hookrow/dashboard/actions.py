@@ -11,8 +11,7 @@ from hookrow.dashboard.queries import Context, find_entry
 from hookrow.observability.logging import outcome_name
 from hookrow.receiver import manual
 from hookrow.receiver.clock import measured_clock
-from hookrow.receiver.replay import arrivals_of
-from hookrow.receiver.replay import replay as replay_arrivals
+from hookrow.receiver.replay import replay_entries
 from hookrow.stores import WrongMapping
 
 FORM_FIELDS = ("action", "reason", "email")
@@ -22,8 +21,8 @@ MAX_REASON_LENGTH = 200
 
 RESULTS = {
     "recorded": "Replayed and recorded.",
-    "subscriber_not_found": "Not recorded: no subscriber has this address.",
-    "dispatch_not_found": "Not recorded: no dispatch has this message ID.",
+    "subscriber_not_found": "Not recorded: no subscriber was found.",
+    "dispatch_not_found": "Not recorded: no dispatch was found.",
     "recipient_mismatch": "Not recorded: the dispatch belongs to another subscriber.",
     "unsupported": "Not recorded: the notification is not supported.",
     "failed": "Not recorded: a row is locked, or the database returned an error.",
@@ -57,15 +56,12 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
 
 def _replay(context: Context, entry: StoredEntry) -> str:
     """Record an entry again; return the name of the result."""
-    clock = measured_clock(context.store)
+    store, log, bodies = context.store, context.log, context.keep_bodies
     try:
-        arrivals = arrivals_of(context.store, [entry], context.provider, clock())
+        outcomes = replay_entries(store, log, [entry], context.provider, bodies=bodies)
     except WrongMapping:
         return "wrong_mapping"
-    if not arrivals:
-        return "no_body"
-    [outcome] = replay_arrivals(context.store, arrivals, bodies=context.keep_bodies, clock=clock)
-    return outcome_name(outcome)
+    return outcome_name(outcomes[0]) if outcomes else "no_body"
 
 
 def change_suppression(context: Context, fields: Fields, form: Fields, user: str) -> Done:

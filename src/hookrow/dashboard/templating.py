@@ -18,6 +18,7 @@ from hookrow import __version__
 from hookrow.core.result import Result
 from hookrow.dashboard.forms import ENCODED, encode_value, link
 from hookrow.describe import (
+    count_tries,
     format_body,
     format_duration,
     format_row,
@@ -101,6 +102,7 @@ def _environment() -> Environment:
         "link": link,
         "percent": percent,
         "pluralize": pluralize,
+        "tries": count_tries,
         "row": format_row,
         "sentence": sentence,
         "text": format_text,

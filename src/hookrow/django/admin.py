@@ -25,9 +25,8 @@ from hookrow.django.receiver import store
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.observability.logging import outcome_name
-from hookrow.receiver.clock import measured_clock
-from hookrow.receiver.replay import arrivals_of, matching_entries, replay
-from hookrow.stores.log import Query
+from hookrow.receiver.replay import matching_entries, replay_entries
+from hookrow.stores.log import LogReader, Query
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 
@@ -57,7 +56,7 @@ class NotificationAdmin(LargeTableAdmin):
 
     list_display = (
         *("received", "escaped_type", "result", "escaped_recipient", "escaped_message_id"),
-        *("attempts", "retry_at"),
+        *("posts", "retries", "retry_at"),
     )
     list_filter = (
         condition_filter("outcome", {each.value: Q(outcome=each.value) for each in Result}),
@@ -69,7 +68,8 @@ class NotificationAdmin(LargeTableAdmin):
         *("history", "problem"),
         *("escaped_type", "escaped_recipient", "escaped_message_id", "occurred_at"),
         *("provider", "escaped_trace_id"),
-        *("received_at", "last_received_at", "attempts", "result", "ended_at", "retry_at"),
+        *("received_at", "last_received_at", "posts", "retries"),
+        *("result", "ended_at", "retry_at"),
         "formatted_body",
     )
     readonly_fields = fields
@@ -95,6 +95,11 @@ class NotificationAdmin(LargeTableAdmin):
     def result(self, entry: Notification) -> str:
         """Return the outcome and the status of the response."""
         return f"{entry.outcome.replace('_', ' ')}, {entry.status}"
+
+    @admin.display(description="posts")
+    def posts(self, entry: Notification) -> int:
+        """Return how often the provider posted the notification."""
+        return entry.attempts
 
     @admin.display(description="history")
     def history(self, entry: Notification) -> str:
@@ -130,7 +135,7 @@ class NotificationAdmin(LargeTableAdmin):
             if log is None:
                 raise ConfigurationError("The log is disabled: set HOOKROW['LOG'] to True.")
             for group in matching_entries(log, Query(ids=ids)):
-                counts += _replay(group)
+                counts += _replay(log, group)
         except HookrowError as error:
             text = f"Stopped after {pluralize(counts.total(), 'notification')}: {error}"
             self.message_user(request, text, messages.ERROR)
@@ -165,12 +170,10 @@ class NotificationAdmin(LargeTableAdmin):
         return False
 
 
-def _replay(entries: Sequence[StoredEntry]) -> Counter[str]:
+def _replay(log: LogReader, entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group of entries again; return how often each result occurred."""
-    clock = measured_clock(store())
-    arrivals = arrivals_of(store(), entries, conf.provider, clock())
-    outcomes = replay(store(), arrivals, clock=clock) if arrivals else []
+    outcomes = replay_entries(store(), log, entries, conf.provider)
     counts = Counter(outcome_name(each).replace("_", " ") for each in outcomes)
-    if len(arrivals) < len(entries):
-        counts["without a stored body"] = len(entries) - len(arrivals)
+    if len(outcomes) < len(entries):
+        counts["without a stored body"] = len(entries) - len(outcomes)
     return counts

@@ -40,6 +40,7 @@ class Notification(models.Model):
     provider: _OptionalText = models.CharField(max_length=32, null=True)
     source: _OptionalText = models.CharField(max_length=16, null=True)
     recovery_counted: models.BooleanField[bool | None, bool | None] = models.BooleanField(null=True)
+    retries: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
 
     class Meta:
         """Entries cannot be added or changed; replaying has its own permission."""

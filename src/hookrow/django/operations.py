@@ -42,3 +42,28 @@ class BuildIndex(migrations.AddIndex):
                 statements = (text for each in scripts("sqlite") for text in each.statements())
                 [create] = [text for text in statements if f"INDEX {self.index.name}\n" in text]
                 cursor.execute(create)
+
+
+class AddColumn(migrations.AddField):
+    """`AddField` for a column with a default in the database.
+
+    On SQLite, Django would create the table again, and its indexes with other conditions than those
+    of hookrow's queries. Therefore, the statement of hookrow's script is executed there.
+    """
+
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        """Add the column."""
+        connection = schema_editor.connection
+        model = to_state.apps.get_model(app_label, self.model_name)
+        if connection.vendor != "sqlite" or not self.allow_migrate_model(connection.alias, model):
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+            return
+        statements = (text for each in scripts("sqlite") for text in each.statements())
+        [add] = [text for text in statements if f" ADD COLUMN {self.name} " in text]
+        schema_editor.execute(add)

@@ -24,7 +24,7 @@ from hookrow.faults import describe_bug, without_values
 from hookrow.observability.logging import describe_arrival
 from hookrow.providers import BodyParser, Part, limit_to
 from hookrow.providers.postmark import Postmark
-from hookrow.receiver.clock import utc_now
+from hookrow.receiver.clock import measured_clock, utc_now
 from hookrow.receiver.recorder import (
     RETRY_CONFLICTS_FOR,
     Attempts,
@@ -145,6 +145,29 @@ def replay(
     while group := leading(arrivals[len(outcomes) :], lambda each: TEXT_PER_BYTE * len(each.body)):
         outcomes += _replay_group(store, group, bodies=bodies, clock=clock, patience=patience)
     return outcomes
+
+
+def replay_entries(
+    store: Store,
+    log: LogReader,
+    entries: Sequence[StoredEntry],
+    parser: BodyParser,
+    *,
+    bodies: bool = True,
+    any_mapping: bool = False,
+) -> list[Outcome]:
+    """Record entries of a store's log again, and count a retry of each; return their outcomes.
+
+    Those without a readable body have no outcome. For the other arguments and errors, see `replay`
+    and `arrivals_of`.
+    """
+    clock = measured_clock(store)
+    arrivals = arrivals_of(store, entries, parser, clock(), any_mapping=any_mapping)
+    if not arrivals:
+        return []
+    readable = {each.fingerprint for each in arrivals}
+    log.count_retries([each.id for each in entries if each.fingerprint in readable])
+    return replay(store, arrivals, bodies=bodies, clock=clock)
 
 
 def replay_ready(

@@ -213,11 +213,12 @@ class ParkedRetry:
     def _retry(self, message_ids: Sequence[str]) -> int:
         self._clock.measure()
         self._store.check_mapping()
-        return sum(
-            self._record(entries)
-            for start in range(0, len(message_ids), GROUP)
-            for entries in self._find(message_ids[start : start + GROUP])
-        )
+        recorded = 0
+        for start in range(0, len(message_ids), GROUP):
+            for entries in self._find(message_ids[start : start + GROUP]):
+                self._log.count_retries([each.id for each in entries])
+                recorded += self._record(entries)
+        return recorded
 
     def _find(self, message_ids: Sequence[str]) -> Iterator[Sequence[StoredEntry]]:
         """Yield the parked entries of these messages in groups, oldest first."""

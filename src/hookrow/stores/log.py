@@ -290,12 +290,15 @@ class LogReader(Protocol):
         """
 
     def take(self, ids: Collection[int], now: datetime) -> Sequence[StoredEntry]:
-        """Take those of the entries that are due, and postpone their next retry.
+        """Take those of the entries that are due, count a retry, and postpone the next one.
 
         Entries that are too old for another retry after this one are no longer parked. Returns
         fewer if their bodies are large: the others are still due. Entries that another process is
         taking are skipped.
         """
+
+    def count_retries(self, ids: Collection[int]) -> None:
+        """Count a retry of each entry that is recorded again without being taken."""
 
     def expire(self, now: datetime, *, providers: Collection[str]) -> int:
         """End the retries of up to `BATCH` due entries without a row; return their number.

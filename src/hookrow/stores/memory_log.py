@@ -101,8 +101,14 @@ class MemoryLog:
         """See `LogReader`."""
         taken = _group([each for each in self._due(now) if each.id in ids])
         for each in taken:
-            self._put(replace(each, retry_at=retry_at(each.received_at, now)))
+            later = retry_at(each.received_at, now)
+            self._put(replace(each, retry_at=later, retries=each.retries + 1))
         return taken
+
+    def count_retries(self, ids: Collection[int]) -> None:
+        """See `LogReader`."""
+        for each in self._matching(Query(ids=ids)):
+            self._put(replace(each, retries=each.retries + 1))
 
     def expire(self, now: datetime, *, providers: Collection[str]) -> int:
         """See `LogReader`."""

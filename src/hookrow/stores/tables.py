@@ -182,6 +182,7 @@ def _notifications() -> Sequence[_Item]:
         sa.Column("provider", sa.String(32)),
         sa.Column("source", sa.String(16)),
         sa.Column("recovery_counted", sa.Boolean),
+        sa.Column("retries", sa.BigInteger, nullable=False, server_default="0"),
         _unique("hookrow_notifications_fingerprint", "fingerprint"),
         _index("hookrow_notifications_parked_retry_at", "retry_at", where="retry_at IS NOT NULL"),
         _index(

@@ -285,7 +285,7 @@ _INSTANT = {"timestamp with time zone"}, _NO_TIMES
 _LOG_TYPES = {
     **dict.fromkeys(LOG_COLUMNS, _TEXT),
     **{name: _INSTANT for name in LOG_COLUMNS if name.endswith("_at")},
-    **dict.fromkeys(("id", "status", "attempts"), _NUMBER),
+    **dict.fromkeys(("id", "status", "attempts", "retries"), _NUMBER),
     "fingerprint": ({"bytea"}, set[str]()),
 }
 """For each column of the log, its types on PostgreSQL, and the kinds rejected on SQLite."""

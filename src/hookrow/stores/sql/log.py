@@ -158,9 +158,22 @@ class SQLLog:
             # Entries that are too old for another retry are retried one last time.
             later = [(write(next_retry(each.received_at, now)), each.id) for each in entries]
             if later:
-                put_off = f"UPDATE {self._table} SET retry_at = %s WHERE id = %s"
+                put_off = (
+                    f"UPDATE {self._table} SET retry_at = %s, retries = retries + 1 WHERE id = %s"
+                )
                 connection.execute_many(put_off, later)
         return entries
+
+    def count_retries(self, ids: Collection[int]) -> None:
+        """See `LogReader`."""
+        is_any = self._dialect.any_of("id", "bigint")
+        change = f"UPDATE {self._table} SET retries = retries + 1 WHERE {is_any}"
+
+        def count() -> None:
+            with self._transaction() as connection:
+                connection.execute(change, [self._dialect.encode(ids)])
+
+        retried(count)
 
     def expire(self, now: datetime, *, providers: Collection[str]) -> int:
         """See `LogReader`."""
