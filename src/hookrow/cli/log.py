@@ -200,7 +200,7 @@ def _describe_forgotten(forgotten: Forgotten, spooled: int) -> Iterator[str]:
     if forgotten.unread:
         yield (
             "Not searched, because the body is compressed or binary: "
-            f"{_list(forgotten.unread)}. `hookrow prune --keep-bodies` deletes old bodies."
+            f"{_list(forgotten.unread)}. `hookrow prune --keep-bodies DURATION` deletes old ones."
         )
     if spooled:
         yield (
