@@ -105,6 +105,15 @@ class _Socket(asyncio.Transport):
     def close(self) -> None:
         raise AssertionError("the server closed a connection")
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass  # nothing is buffered
+
+    def pause_reading(self) -> None:
+        pass  # a connection sends nothing before it has its response
+
+    def resume_reading(self) -> None:
+        pass
+
     def get_write_buffer_size(self) -> int:
         return 0
 

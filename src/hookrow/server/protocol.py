@@ -160,7 +160,7 @@ class NotificationProtocol(LimitedProtocol):
         self.is_admitted = False
         if self.transport.is_closing():
             return
-        if self.loop.time() >= self._last_call:
+        if self._last_call < inf and self.loop.time() >= self._last_call:
             self._is_last = True
         start = endpoint.encode(response, self.server_state.default_headers)
         end = b"\r\nconnection: close\r\n\r\n" if self._is_last else b"\r\n\r\n"
