@@ -70,6 +70,12 @@ class Server:
         return self.transports[number].sent.count(b"HTTP/1.1 ")
 
 
+@pytest.fixture(autouse=True)
+def _time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All data is parsed at once, even on a slow machine."""
+    monkeypatch.setattr(budgets, "TURN", 60.0)
+
+
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budgets, "MAX_CONNECTIONS", 3)
@@ -212,7 +218,7 @@ class TestMemory:
 
 class TestTime:
     @pytest.fixture(autouse=True)
-    def _no_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _no_time(self, _time: None, monkeypatch: pytest.MonkeyPatch) -> None:
         """In each turn of the event loop, only one piece of data is parsed."""
         monkeypatch.setattr(budgets, "TURN", 1e-9)
 
