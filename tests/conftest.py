@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 from command import Command
-from engines import opened
+from engines import MEMORY, opened
 from hookrow import Schema
 from hookrow.migrations import sql, upgrade
 from hookrow.observability.logging import rate_limit
@@ -178,6 +178,8 @@ def new_database(
     def make(kind: str) -> str:
         if kind == "sqlite":
             return f"sqlite:///{tmp_path_factory.mktemp('shared')}/hookrow.db"
+        if kind == "memory":
+            return MEMORY
         postgres: Databases = request.getfixturevalue("postgres")
         return postgres.create()
 

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy import Engine, StaticPool, create_engine, event, make_url, text
 
-from hookrow.stores.sql.sqlite import set_pragmas
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.sqlite import SQLiteConnection, set_pragmas
+
+MEMORY = "sqlite://"
+"""The URL of a database in memory, which is another one for each store."""
 
 
 def connect(url: str, **options: Any) -> Engine:  # noqa: ANN401 - create_engine's own
@@ -25,6 +29,13 @@ def open_engine(url: str) -> Engine:
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", lambda connection, _: set_pragmas(connection))
     return engine
+
+
+def engine_of(store: SQLStore) -> Engine:
+    """Create an engine on the connection of a store in memory, for tests with one thread."""
+    with store.database.reading() as connection:
+        assert isinstance(connection, SQLiteConnection)
+        return create_engine(MEMORY, poolclass=StaticPool, creator=lambda: connection.connection)
 
 
 @contextmanager

@@ -79,6 +79,53 @@ def test_receiver(postgres_url: str) -> None:
     assert (alone, alone_again, at_last) == ("True", "True", "True")
 
 
+def test_database_in_memory() -> None:
+    """A child process gets a sentence, even in the midst of a transaction; the parent continues."""
+    printed = run_script(
+        """
+        import os, sys, warnings
+        from threading import Event, Thread
+        from hookrow.stores import Unavailable
+        from hookrow.stores.sql import SQLStore
+
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
+        used, unused = SQLStore("sqlite://"), SQLStore("sqlite://")
+        began, done = Event(), Event()
+
+        def hold():
+            with used.database.transaction() as connection:
+                connection.execute("INSERT INTO hookrow_lists (name) VALUES ('news')")
+                began.set()
+                done.wait()
+
+        thread = Thread(target=hold)
+        thread.start()
+        began.wait()
+        if (child := os.fork()) == 0:
+            for store in (used, unused):
+                try:
+                    store.probe()
+                except Unavailable as error:
+                    print(error, flush=True)
+                store.close()
+            with SQLStore("sqlite://").reading():
+                pass
+            sys.exit(0)  # a normal exit, which runs exit handlers
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        done.set()
+        thread.join()
+        with used.database.reading() as connection:
+            print(connection.fetch("SELECT name FROM hookrow_lists"))
+        unused.probe()
+        """
+    )
+    *refused, rows = printed.splitlines()
+    assert [line.partition(":")[0] for line in refused] == [
+        "A database in memory belongs to the process that created it, not to its child processes"
+    ] * 2
+    assert rows == "[('news',)]"
+
+
 def test_event_loop_of_hooks() -> None:
     """The child starts its own loop and leaves the parent's, whose selector both share, alone."""
     printed = run_script(

@@ -33,6 +33,7 @@ MAIL = f"""
     sweeping = Receiver(Postmark("{SECRET}"), store, sweep=True)
     app = SimpleNamespace(state=SimpleNamespace(receiver=receiver))
     in_memory = Receiver(Postmark("{SECRET}"), MemoryStore())
+    in_tests = Receiver(Postmark("{SECRET}"), SQLStore("sqlite://"))
 
 
     @cache
@@ -132,7 +133,7 @@ MISTAKES = {
     "shop.mail:open_shop": " cannot be loaded: TypeError: open_shop() missing 1 required position",
     "shop.mail:create_later": " cannot be loaded: TypeError: it is an async function: name a plain",
     "shop.mail:in_memory": " uses a MemoryStore: the command works only with an SQLStore.",
-    "shop.mail:fail": " cannot be loaded: LookupError in {}/shop/mail.py:30: closed on Sunday\n",
+    "shop.mail:fail": " cannot be loaded: LookupError in {}/shop/mail.py:31: closed on Sunday\n",
     "shop.empty:x": " cannot be loaded: ConfigurationError in {}/shop/empty.py:2: The webhook",
     "shop.syntax:x": " cannot be loaded: SyntaxError: invalid syntax (syntax.py, line 1)",
     "shop.other:x": " cannot be loaded: KeyError in {}/shop_settings.py:1: 'SHOP_SECRET'",
@@ -211,9 +212,11 @@ def test_check(shop: Command) -> None:
     assert "sweep" not in done.stdout.partition("indexes")[2]
     done = shop.call("--app", "shop.mail:store", "check")
     assert (done.returncode, "secret" in done.stdout) == (0, False)
-    done = shop.call("--app", "shop.mail:in_memory", "check", "--json")
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert (done.returncode, last["level"], last["subject"]) == (1, "error", "app")
+    for app in ("in_memory", "in_tests"):
+        done = shop.call("--app", f"shop.mail:{app}", "check", "--json")
+        last = json.loads(done.stdout.splitlines()[-1])
+        assert (done.returncode, last["level"], last["subject"]) == (1, "error", "app")
+    assert "in memory exists only in the process that opens it, for tests" in last["text"]
 
 
 def test_over_http(shop: Command) -> None:

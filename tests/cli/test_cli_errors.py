@@ -50,6 +50,10 @@ MISTAKES = {
         )
     },
     **{
+        f"{command} --database-url sqlite://": "in memory exists only in the process that opens it"
+        for command in ("log", "prune", "stats", "replay 1", "db current", "db upgrade")
+    },
+    **{
         f"{command} --database-url sqlite:///{file}": message
         for command in ("log", "prune", "stats", "db current", "db upgrade")
         for file, message in (
@@ -85,7 +89,9 @@ MISTAKES = {
             ("--mount-path '/a?b'", "use a path such as /mail"),
             ("--database-url postgresql://ada:hunter2@db:port/mail", "not a database URL"),
             ("--database-url sqlite:////nonexistent/hookrow.db", "file. Create its directory"),
+            ("--database-url sqlite://", "exists only in the process that opens it"),
             ("--spool host.toml", "cannot be written"),
+            ("--spool :memory:", "keeps notifications in a file, not in memory"),
             ("--host nowhere.invalid", "nowhere.invalid"),
             ("--host bücher..x", "the host is not valid"),
             ("--host ''", "use 127.0.0.1"),

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from copying import replace
-from engines import connect, run
+from engines import MEMORY, connect, engine_of, run
 from hookrow import Role, Schema
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import Key
@@ -144,12 +144,14 @@ class MemoryHome:
 class SQLHome:
     """A home in an empty database, in which it creates the tables of the schema.
 
-    The store opens its own connections or, if `supplied`, uses an engine as a host supplies it.
+    The store opens its own connections or, if `supplied`, uses an engine as a host supplies it. In
+    memory ("sqlite://"), the home reads and writes through the store's connection.
     """
 
     def __init__(self, url: str, schema: Schema, *, supplied: bool = False) -> None:
         self.url, self.schema = url, schema
-        self._engine = connect(url)
+        in_memory = SQLStore(url, schema) if url == MEMORY else None
+        self._engine = connect(url) if in_memory is None else engine_of(in_memory)
         self._ours = schema.subscribers == OURS.subscribers
         tables = MetaData()
         self._tables = {
@@ -162,10 +164,13 @@ class SQLHome:
         self._beside = [ours[schema.beside_log(name)] for name in beside] if schema.log else []
         if not self._ours:
             tables.create_all(self._engine)
+        if not needed(schema) and schema.log:
+            attached(schema).create_all(self._engine)
+        if in_memory is not None:
+            self.store = in_memory
+            return
         if needed(schema):
             upgrade(self._engine, schema)
-        elif schema.log:
-            attached(schema).create_all(self._engine)
         self.store = SQLStore(self._engine if supplied else url, schema)
 
     def key(self, number: int) -> Key:

@@ -31,7 +31,11 @@ ON_SQLITE = pytest.mark.parametrize("home", ["sqlite"], indirect=True)
 
 
 def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) -> Home:
-    """Open a home in memory or in a new database: "memory" or one of `PLACES`."""
+    """Open a home in a new database.
+
+    The place is one of `PLACES`, or "in-memory" for an SQLite database in memory, or "memory" for
+    the memory store.
+    """
     if place == "memory":
         return MemoryHome(schema)
     through, _, database = place.rpartition("-")

@@ -17,7 +17,7 @@ import django_host
 import world
 from case_model import ALL, NOW, body_of, expect
 from django_project.site import post
-from engines import opened
+from engines import MEMORY, engine_of, opened
 from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
 from hookrow.migrations import upgrade
 from hookrow.stores.memory import MemoryStore
@@ -58,7 +58,7 @@ class Site:
         return answer.status, answer.body.decode()
 
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "in-memory", "sqlite", "postgres")
 
 
 @pytest.fixture(scope="module", params=[*STORES, "django-sqlite", "django-postgres"])
@@ -68,7 +68,10 @@ def site(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> 
         memory = MemoryStore()
         store: MemoryStore | SQLStore = memory
         where: MemoryStore | Engine = memory
-        if place != "memory":
+        if request.param == "in-memory":
+            store = stack.enter_context(closing(SQLStore(MEMORY)))
+            where = engine_of(store)
+        elif place != "memory":
             url = new_database(place)
             where = stack.enter_context(opened(url))
             upgrade(where, Schema())

@@ -60,6 +60,7 @@ Results: TypeAlias = tuple[list[Outcome], Rows, list[dict[str, Any]]]
 
 EXAMPLES = {
     "memory": 150,
+    "in-memory": 40,
     "sqlite": 20,
     "postgres": 20,
     "django-sqlite": 15,

@@ -35,7 +35,7 @@ def over(**schemas: Schema) -> pytest.MarkDecorator:
     """Run a class in every place of these kinds, with the schema of each kind."""
     places = {
         "memory": ["memory"],
-        "own": ["sqlite", "postgres"],
+        "own": ["in-memory", "sqlite", "postgres"],
         "supplied": ["supplied-sqlite", "supplied-postgres"],
         "django": ["django-sqlite", "django-postgres"],
     }

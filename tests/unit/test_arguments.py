@@ -101,6 +101,11 @@ RECEIVERS: list[Case] = [
     (with_(spool=True), 'spool must be the path of a file, not True: write spool="/var/lib/'),
     (with_(spool=""), "spool must be the path of a file, not str"),
     (with_(spool=b"spool.db"), "spool must be the path of a file, not bytes"),
+    (
+        with_(spool=Path(":memory:")),
+        "keeps notifications in a file, not in memory or at a URL",
+    ),
+    (with_(spool="sqlite://"), 'in a file, not in memory or at a URL: write spool="/var/lib/'),
     (with_(clock=datetime(2026, 3, 5, tzinfo=UTC)), "clock must be a function, not datetime"),
     (with_(clock=lambda _: datetime.now(UTC)), "clock (<lambda>) does not accept the arguments"),
     (with_(clock=lambda: 5), "The result of clock() must be a datetime with a time zone, not 5"),

@@ -79,10 +79,14 @@ class App:
 
     @contextmanager
     def open_database(self, database_url: str) -> Iterator[Database]:
-        """Open the database, which connects on first use, and close it at the end of the block."""
-        from hookrow.stores.sql.urls import open_database
+        """Open the database, which connects on first use, and close it at the end of the block.
+
+        Raises `ConfigurationError` if it is in memory.
+        """
+        from hookrow.stores.sql.urls import open_database, refuse_memory
 
         with closing(open_database(database_url)) as database:
+            refuse_memory(database)
             yield database
 
     @contextmanager
@@ -144,11 +148,13 @@ class HostApp(App):
 
     @property
     def store(self) -> SQLStore:
-        """The store. Raises `ConfigurationError` if it is not an `SQLStore`."""
+        """The store. Raises `ConfigurationError` if it is not an `SQLStore`, or is in memory."""
         from hookrow.stores.sql import SQLStore
+        from hookrow.stores.sql.urls import refuse_memory
 
         store = self.receiver.store if self.receiver else self.loaded
         if isinstance(store, SQLStore):
+            refuse_memory(store.database)
             return store
         raise ConfigurationError(
             f"{self} uses a {type(store).__name__}: the command works only with an SQLStore."

@@ -18,7 +18,7 @@ from hookrow.stores import AccessDenied, Conflict, Locked, SchemaChanged, StoreE
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.transaction import SQLTransaction
-from hookrow.stores.sql.urls import missing_file, open_database
+from hookrow.stores.sql.urls import missing_file, open_database, refuse_memory
 from hookrow.stores.sql.verify import verify
 
 
@@ -32,7 +32,11 @@ def check_database_url(url: str, schema: Schema) -> Iterator[CheckResult]:
 
 
 def check_rows(database: Database, schema: Schema) -> Iterator[CheckResult]:
-    """Check the database and its tables and, if they work, their weaknesses and the retries."""
+    """Check the database and its tables and, if they work, their weaknesses and the retries.
+
+    Raises `ConfigurationError` for a database in memory.
+    """
+    refuse_memory(database)
     results = list(check_database(database, schema))
     yield from results
     if all(each.level is Level.OK for each in results):

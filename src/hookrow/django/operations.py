@@ -7,7 +7,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.state import ProjectState
 
 from hookrow.django.store import CursorConnection
-from hookrow.migrations.scripts import scripts
+from hookrow.stores.sql.scripts import scripts
 
 
 class BuildIndex(migrations.AddIndex):

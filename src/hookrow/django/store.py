@@ -154,6 +154,9 @@ class DjangoDatabase:
         with reading(self._using) as connection:
             yield CursorConnection(connection)
 
+    def renew(self) -> None:
+        """Do nothing: the connections belong to the project."""
+
     def close(self) -> None:
         """Do nothing: the connections belong to the project."""
 

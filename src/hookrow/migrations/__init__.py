@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.migrations.scripts import LOG, Script, is_known, needed, scripts_of
 from hookrow.stores import (
     UNSUPPORTED_DATABASE,
     AccessDenied,
@@ -32,7 +31,8 @@ from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import columns, denied_error, tables
 from hookrow.stores.sql.connections import Connection, Database, Upgradable
 from hookrow.stores.sql.dialects import DIALECTS, Dialect
-from hookrow.stores.sql.urls import missing_file, open_database
+from hookrow.stores.sql.scripts import LOG, Script, is_known, needed, scripts_of
+from hookrow.stores.sql.urls import missing_file, open_database, refuse_memory
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -105,10 +105,11 @@ def upgrade(
 
     Raises `ConfigurationError` if all tables of the schema are the host's, if another table has
     the name of one that would be created, if a newer version of hookrow has upgraded the tables, or
-    if the database is a Django project's; `SchemaMismatch` if the user may not create tables; and
-    `Unavailable` if the database cannot be reached or refuses a statement.
+    if the database is a Django project's or in memory; `SchemaMismatch` if the user may not create
+    tables; and `Unavailable` if the database cannot be reached or refuses a statement.
     """
     opened = open_database(database)
+    refuse_memory(opened)
     if not isinstance(opened, Upgradable):
         raise ConfigurationError(
             f"hookrow db upgrade does not work with {opened}: for a Django project, run manage.py "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hookrow.arguments import reject
 from hookrow.concurrency import PeriodicTask
 from hookrow.core.notification import Arrival
+from hookrow.errors import ConfigurationError
 from hookrow.observability.observer import COLLECT_EVERY, Observer
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.hourly import HourlyCount
@@ -26,8 +27,13 @@ def open_spool(path: str | PathLike[str] | None, store: Store) -> Spool | None:
     if path is None:
         return None
     given: object = path
+    line = 'spool="/var/lib/hookrow/spool.db"'
     if not isinstance(given, str | PathLike) or not given:
-        reject("spool", "the path of a file", given, 'spool="/var/lib/hookrow/spool.db"')
+        reject("spool", "the path of a file", given, line)
+    if str(given) == ":memory:" or "://" in str(given):
+        raise ConfigurationError(
+            f"The spool keeps notifications in a file, not in memory or at a URL: write {line}."
+        )
     from hookrow.receiver.spool import Spool  # noqa: PLC0415 - see the module's docstring
 
     return Spool(path, store.mapping_key)

@@ -15,7 +15,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings
 from hookrow.stores import Unavailable
 from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.urls import location, missing_file, open_database
+from hookrow.stores.sql.urls import location, missing_file, open_database, refuse_memory
 
 log = logging.getLogger("hookrow")
 
@@ -39,6 +39,7 @@ def check_and_prepare(settings: Settings) -> None:
         for result in check_sweep(log=True, bodies=settings.bodies, sweep=settings.sweep):
             log.warning(f"{result.text} {result.remedy}")
     with closing(open_database(settings.database_url)) as database:
+        refuse_memory(database)
         _prepare_database(database, settings.schema)
 
 

@@ -17,7 +17,7 @@ aborts the one that has. With a shorter limit, this is never a transaction of th
 LOCK_TIMEOUT = 2
 """In seconds; how long other transactions wait for the lock of a row: those that maintain hookrow's
 own tables, which no host locks, and those inside a transaction of the host. On SQLite, how long
-each transaction waits for the file."""
+each transaction waits for the file, or for the connection to a database in memory."""
 
 STATEMENT_TIMEOUT = 4
 """In seconds; how long one statement may take."""

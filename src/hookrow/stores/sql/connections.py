@@ -87,6 +87,9 @@ class Database(Protocol):
     def reading(self) -> AbstractContextManager[Connection]:
         """Connect to read, without locks; the only time limit is that of `limited_to`."""
 
+    def renew(self) -> None:
+        """Replace the connections: a trigger may have changed the settings of their sessions."""
+
     def close(self) -> None:
         """Close the connections, unless the host supplies them."""
 
@@ -202,6 +205,10 @@ class ConnectionPool(ABC, Generic[C]):
         except IndexError:
             return self._connect()
 
+    def renew(self) -> None:
+        """Close the connections as `close` does; the next use opens new ones."""
+        self.close()
+
     def close(self) -> None:
         """Close the idle connections now, and those in use when their blocks end."""
         idle = self._idle
@@ -212,7 +219,7 @@ class ConnectionPool(ABC, Generic[C]):
     def reset(self) -> None:
         """Start with no connections; see `reset_after_fork`."""
         if self._finalizer is not None:
-            _inherited.append(self._idle)
+            INHERITED.append(self._idle)
         self._free, self._free_for_readers = Semaphore(SESSIONS), Semaphore(READERS)
         self._begin_stack()
 
@@ -223,7 +230,7 @@ class ConnectionPool(ABC, Generic[C]):
         self._finalizer = finalize(self, close_all, self._idle)
 
 
-_inherited: list[object] = []
+INHERITED: list[object] = []
 """Connections of the parent process: closing or collecting them would end them for both."""
 
 

@@ -149,6 +149,9 @@ class EngineDatabase:
         if not self._is_shared:
             connection.detach()
 
+    def renew(self) -> None:
+        """Do nothing, because the host owns the engine."""
+
     def close(self) -> None:
         """Do nothing, because the host owns the engine."""
 

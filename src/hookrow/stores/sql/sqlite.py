@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from math import isinf
 from os.path import samestat
 from pathlib import Path
+from threading import Lock, get_ident
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
+from weakref import finalize
 
-from hookrow.errors import ConfigurationError
-from hookrow.stores import Unavailable
+from hookrow.concurrency import reset_after_fork
+from hookrow.core.schema import Schema
+from hookrow.stores import Locked, Unavailable
 from hookrow.stores.errors import UNWRITABLE
 from hookrow.stores.private_file import create_private_file
-from hookrow.stores.sql.connections import Connection, ConnectionPool, Row
+from hookrow.stores.sql.connections import (
+    INHERITED,
+    Connection,
+    ConnectionPool,
+    Row,
+    store_errors,
+)
 from hookrow.stores.sql.dialects import SQLITE
 from hookrow.stores.sql.parameters import question_marks
-from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, milliseconds
+from hookrow.stores.sql.scripts import Script, scripts_of
+from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left, milliseconds
 
 _STEPS = 10_000
 """How many instructions SQLite executes between two checks of the time limit."""
 
 
+ERRORS = (sqlite3.Error, *UNWRITABLE)
+"""The errors of the driver."""
+
+
 class SQLiteConnection(Connection):
-    """One of hookrow's own connections to a file."""
+    """One of hookrow's own connections."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection, self.close = connection, connection.close
@@ -50,19 +64,12 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
 
     The first connection creates the file if it is missing: only its owner can use it, and SQLite's
     companions of it (-wal, -shm, -journal). Existing files keep their modes.
-
-    Raises `ConfigurationError` if no file is named.
     """
 
     dialect = SQLITE
-    errors = (sqlite3.Error, *UNWRITABLE)
+    errors = ERRORS
 
     def __init__(self, file: str) -> None:
-        if file in {"", ":memory:"}:
-            raise ConfigurationError(
-                "An in-memory SQLite database ends with its connection: name a file in the URL, or "
-                "pass an engine that keeps the connection open."
-            )
         self.name, self.file = file, Path(file).absolute()  # the current directory may change
         self._opened: os.stat_result | None = None
         super().__init__()
@@ -88,17 +95,8 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Connect to read; `limited_to` interrupts it."""
-        with self._reader() as connection:
-            until = STORE_DEADLINE.get()
-            if isinf(until):
-                yield connection
-                return
-            sqlite = connection.connection
-            sqlite.set_progress_handler(lambda: monotonic() > until, _STEPS)
-            try:
-                yield connection
-            finally:
-                sqlite.set_progress_handler(None, 0)
+        with self._reader() as connection, _interrupted(connection):
+            yield connection
 
     def upgrading(self) -> AbstractContextManager[Connection]:
         """Begin a transaction; statements have no time limits on SQLite."""
@@ -161,6 +159,141 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
             connection.close()
             raise
         return SQLiteConnection(connection)
+
+
+class SQLiteMemory:
+    """A database in memory, on one connection; see `connections.Database`.
+
+    It belongs to the process and the object that open it, and ends with `close`. Threads take
+    turns: each transaction and each reading waits until no other is open, for two seconds or until
+    the deadline of `limited_to`, and then raises `Locked`. It has the own tables of each schema
+    that was passed to `create_tables`.
+
+    Raises `Unavailable` if it is used within a transaction or a reading of the same thread, in a
+    child process, or after `close`.
+    """
+
+    dialect = SQLITE
+    writers: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
+
+    def __init__(self) -> None:
+        self._lock, self._thread = Lock(), 0
+        self._connection: SQLiteConnection | None = None
+        self._ended = ""
+        self._scripts: list[Script] = []
+        self._created = 0
+        reset_after_fork(self)
+
+    def create_tables(self, schema: Schema) -> None:
+        """Let the next use create the own tables that the schema needs, unless they exist."""
+        self._scripts += [
+            each for each in scripts_of(SQLITE.name, schema) if each not in self._scripts
+        ]
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Wait for the connection, and commit at the end of the block."""
+        with self._connected() as connection:
+            connection.connection.execute(SQLITE.begin)
+            yield connection
+            connection.connection.execute("COMMIT")
+
+    session = transaction
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Wait for the connection; `limited_to` interrupts a statement."""
+        with self._connected() as connection, _interrupted(connection):
+            yield connection
+
+    def renew(self) -> None:
+        """Do nothing: a trigger cannot change the settings of the connection."""
+
+    def close(self) -> None:
+        """Drop the database: now, or at the end of the block that uses it."""
+        self._ended = "The database in memory was closed, and its rows are gone."
+        self._drop()
+
+    def reset(self) -> None:
+        """End the child's copy; see `reset_after_fork`."""
+        self._lock, self._thread = Lock(), 0
+        self._ended = (
+            "A database in memory belongs to the process that created it, not to its child "
+            'processes: create SQLStore("sqlite://") in the child, or use a file.'
+        )
+        if self._connection is not None:
+            # Another thread may have been using it, so that closing it could wait forever.
+            INHERITED.append(self._connection)
+            self._connection = None
+            self._finalizer.detach()
+
+    def __str__(self) -> str:
+        return "sqlite://"
+
+    @contextmanager
+    def _connected(self) -> Iterator[SQLiteConnection]:
+        """Use the connection alone in the block, and roll back if the block raises."""
+        if self._thread == get_ident():
+            raise Unavailable(
+                "This thread is already using the database in memory, which has one connection: "
+                "end the transaction or the reading first."
+            )
+        lock = self._lock  # a fork in the block replaces it
+        if not lock.acquire(timeout=max(min(LOCK_TIMEOUT, left()), 0)):
+            raise Locked("Another thread is using the database in memory.")
+        self._thread = get_ident()
+        try:
+            with store_errors(ERRORS):
+                connection = self._open()
+                try:
+                    self._create_tables(connection)
+                    yield connection
+                except BaseException:
+                    connection.connection.rollback()
+                    raise
+        finally:
+            self._thread = 0
+            lock.release()
+            if self._ended:
+                self._drop()
+
+    def _open(self) -> SQLiteConnection:
+        if self._ended:
+            raise Unavailable(self._ended)
+        if self._connection is None:
+            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA foreign_keys = ON")
+            self._connection = SQLiteConnection(connection)
+            self._finalizer = finalize(self, connection.close)
+        return self._connection
+
+    def _create_tables(self, connection: SQLiteConnection) -> None:
+        for script in self._scripts[self._created :]:
+            connection.connection.executescript(f"BEGIN; {script.text} COMMIT;")
+            self._created += 1
+
+    def _drop(self) -> None:
+        """Close the connection, unless a thread is using it, which then closes it."""
+        if self._lock.acquire(blocking=False):
+            if self._connection is not None:
+                self._finalizer()
+                self._connection = None
+            self._lock.release()
+
+
+@contextmanager
+def _interrupted(connection: SQLiteConnection) -> Iterator[None]:
+    """Interrupt statements in the block at the deadline of `limited_to`."""
+    until = STORE_DEADLINE.get()
+    if isinf(until):
+        yield
+        return
+    sqlite = connection.connection
+    sqlite.set_progress_handler(lambda: monotonic() > until, _STEPS)
+    try:
+        yield
+    finally:
+        sqlite.set_progress_handler(None, 0)
 
 
 def set_pragmas(connection: sqlite3.Connection) -> None:

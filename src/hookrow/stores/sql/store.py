@@ -21,6 +21,7 @@ from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, conditions_key
 from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.sqlite import SQLiteMemory
 from hookrow.stores.sql.suppressions import SQLSuppressions
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
 from hookrow.stores.sql.urls import missing_file, open_database
@@ -44,6 +45,9 @@ class SQLStore:
     `database` is a URL, for hookrow's own connections with time limits, or an engine that the
     host supplies, which is never closed or changed. Tables and columns are verified at the first
     use, so that a store can be constructed before they exist; with `verify`, immediately.
+
+    `SQLStore("sqlite://")` is a database in memory, for tests: each store has one of its own, with
+    hookrow's tables, until it is closed. Threads share one connection, and take turns.
 
     Raises `ConfigurationError` for an unsupported database. With `verify`, also raises
     `SchemaMismatch` if a table or column is missing or cannot work, `AccessDenied` if the database
@@ -82,7 +86,7 @@ class SQLStore:
                 yield transaction
                 transaction.end()
         except SchemaChanged as error:
-            self.database.close()  # a trigger may have changed the settings of its session
+            self.database.renew()
             self._queries = None
             self._verified()
             raise Rejected(str(error)) from error  # by a trigger, because the tables fit
@@ -127,11 +131,13 @@ class SQLStore:
         return server_time(self.database)
 
     def close(self) -> None:
-        """Close the connections, unless the host supplies them."""
+        """Close the connections, unless the host supplies them; drop a database in memory."""
         self.database.close()
 
     def _open(self, database: Database, schema: Schema) -> None:
         self.database, self.schema = database, schema
+        if isinstance(database, SQLiteMemory):
+            database.create_tables(schema)
         self.recorded = recorded_kinds(schema.columns("dispatches"))
         warn_of_undated(schema.undated)
         self._queries = None

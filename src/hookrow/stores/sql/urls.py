@@ -12,7 +12,7 @@ from hookrow.errors import UPGRADE, ConfigurationError
 from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.sql.connections import NOT_A_URL, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
-from hookrow.stores.sql.sqlite import SQLiteDatabase
+from hookrow.stores.sql.sqlite import SQLiteDatabase, SQLiteMemory
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -57,6 +57,15 @@ def open_database(database: str | URL | Engine | Database) -> Database:
     )
 
 
+def refuse_memory(database: Database) -> None:
+    """Raise `ConfigurationError` for a database in memory, which ends with a command's process."""
+    if isinstance(database, SQLiteMemory):
+        raise ConfigurationError(
+            "A database in memory exists only in the process that opens it, for tests: name a "
+            "file, such as sqlite:///hookrow.db, or a PostgreSQL database."
+        )
+
+
 def location(database: Database) -> str:
     """Return the URL of a database, without its password, and with the full path of a file."""
     if isinstance(database, SQLiteDatabase):
@@ -92,12 +101,16 @@ def backend(url: str) -> str:
 
 def _open_url(url: str) -> Database:
     if backend(url) == "sqlite":
-        return SQLiteDatabase(_file(url))
+        file = _file(url)
+        return SQLiteDatabase(file) if file else SQLiteMemory()
     return PostgresDatabase(_libpq(url))
 
 
 def _file(url: str) -> str:
-    """Return the path of an SQLite URL: relative after three slashes, absolute after four."""
+    """Return the path of an SQLite URL: relative after three slashes, absolute after four.
+
+    It is empty for a database in memory.
+    """
     path, _, options = url.partition("://")[2].partition("?")
     if options:
         raise ConfigurationError(
@@ -106,7 +119,12 @@ def _file(url: str) -> str:
     host, slash, file = path.partition("/")
     if host or (path and not slash):
         raise ConfigurationError(f"An SQLite URL has no host: use sqlite:///{path} for this file.")
-    return file
+    if slash and not file:  # an empty variable, perhaps: in memory, notifications would be lost
+        raise ConfigurationError(
+            "sqlite:/// names no file: write, for example, sqlite:///hookrow.db or, for a database "
+            "in memory, sqlite://."
+        )
+    return "" if file == ":memory:" else file
 
 
 def _libpq(url: str) -> str:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from hookrow.core.schema import Schema
 from hookrow.stores.sql.connections import Connection
@@ -109,6 +108,8 @@ class Script:
 @cache
 def scripts(backend: str) -> Sequence[Script]:
     """Return all scripts for "postgresql" or "sqlite", in order."""
+    from importlib.resources import files  # noqa: PLC0415 - slow, and few processes create tables
+
     result = []
     for file in files(__package__).joinpath(backend).iterdir():
         revision, _, branch = file.name.removesuffix(".sql").partition("_")
