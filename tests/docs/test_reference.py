@@ -34,7 +34,6 @@ OBJECTS = {
     "hookrow.django.receiver": ["receiver", "store"],
     "hookrow.dashboard": ["Dashboard"],
     "hookrow.stores.sql": ["SQLStore"],
-    "hookrow.stores.memory": ["MemoryStore"],
     **{
         name: import_module(name).__all__
         for name in ("hookrow", "hookrow.metrics", "hookrow.tracing")

@@ -19,11 +19,11 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from command import Command
-from hookrow import Receiver, testing
+from hookrow import Receiver, pytest_plugin, testing
 from hookrow.asgi import ASGI
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
-from hookrow.testing import SECRET, StoreContract
+from hookrow.testing import SECRET, StoreContract, Tables
 from session import ROOT, execute, read_blocks, read_commands, read_files
 from wire import ENDPOINT, uvicorn_serving
 
@@ -43,12 +43,12 @@ def host(tmp_path: Path) -> Command:
 
 def test_files(host: Command) -> None:
     """The tests in the files of the page pass."""
-    assert len(FILES) == PAGE.count("```python") == 8
+    assert len(FILES) == PAGE.count("```python") == 10
     typed = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "hookrow.pytest_plugin"]
     typed += ["-W", "ignore:Using `httpx`"]  # in place of httpx2, of which Starlette warns
     done = host.execute(sys.executable, *typed, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     contract = [name for name in dir(StoreContract) if name.startswith("test_")]
-    assert f"{7 + len(contract)} passed" in done.stdout, done.stdout + done.stderr
+    assert f"{9 + len(contract)} passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_session(host: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,10 +105,12 @@ def _rows(head: str) -> set[str]:
 
 
 def test_tables() -> None:
-    """They have every payload, every method to define, and the page every public name."""
+    """They have every payload and method, and the page every public name."""
     payloads = {name for name in testing.__all__ if name in dir(testing.payloads)} - {"Payload"}
     assert _rows("| payload |") == payloads
     public = {name for name in dir(StoreContract) if not name.startswith(("_", "test_"))}
     assert _rows("| define |") == public | {"store"}
+    assert _rows("| method |") == {name for name in dir(Tables) if not name.startswith("_")}
+    assert _rows("| fixture |") == {name for name in dir(pytest_plugin) if "hookrow" in name}
     assert len(CLIENTS) == 7
     assert [name for name in testing.__all__ if not re.search(rf"\b{name}\b", PAGE)] == []

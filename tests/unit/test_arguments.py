@@ -208,7 +208,7 @@ OTHERS: list[Case] = [
     (calling(testing.inbound, "a@b.c", "m", at="2026"), "at must be a datetime, not str"),
     (calling(testing.send_test, at=None), "at must be a datetime, not None"),
     (
-        calling(ExitStack().enter_context, testing.memory_receiver(nothing)),
+        calling(ExitStack().enter_context, testing.open_receiver(nothing)),
         f"not None: {NOT_A_STORE}",
     ),
 ]

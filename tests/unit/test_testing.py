@@ -36,8 +36,8 @@ from hookrow.core.notification import Unsupported
 from hookrow.core.optional import ALWAYS
 from hookrow.http import refuse
 from hookrow.providers import Part, limit_to
-from hookrow.stores.memory import MemoryStore
-from hookrow.testing import SECRET, NoResponse, Payload, post
+from hookrow.stores.sql import SQLStore
+from hookrow.testing import SECRET, NoResponse, Payload, Tables, post
 from loopback import loopback
 from wire import ADA, AT, free_port
 
@@ -182,18 +182,30 @@ def test_post_to_another_handler() -> None:
     assert post(Busy(), {}) == (503, "Try again later")
 
 
-def test_the_plugin_adds_two_fixtures_and_no_hooks(pytestconfig: pytest.Config) -> None:
+def test_the_plugin_adds_three_fixtures_and_no_hooks(pytestconfig: pytest.Config) -> None:
     plugin = pytestconfig.pluginmanager.get_plugin("hookrow")
     assert not pytestconfig.pluginmanager.get_hookcallers(plugin)
     fixtures = {name for name in vars(plugin) if name.startswith("hookrow")}
-    assert fixtures == {"hookrow_store", "hookrow_receiver"}
+    assert fixtures == {"hookrow_store", "hookrow_tables", "hookrow_receiver"}
 
 
-def test_a_memory_receiver_is_closed_at_the_end_of_its_block() -> None:
+def test_the_fixtures_record_in_one_database(
+    hookrow_store: SQLStore, hookrow_tables: Tables, hookrow_receiver: Receiver
+) -> None:
+    """It is in memory, and empty at first."""
+    assert str(hookrow_store.database) == "sqlite://"
+    assert hookrow_receiver.store is hookrow_store
+    ada = hookrow_tables.add_subscriber(ADA)
+    hookrow_tables.add_dispatch("m-ada", ada)
+    assert (ada, post(hookrow_receiver, testing.delivery(ADA, "m-ada", at=AT))) == (1, (200, ""))
+    assert hookrow_tables.dispatch("m-ada").delivered_at == AT
+
+
+def test_an_open_receiver_is_closed_at_the_end_of_its_block(hookrow_store: SQLStore) -> None:
     """All hooks have been called by then."""
     texts: list[str] = []
-    with testing.memory_receiver(
-        MemoryStore(), on_refused=lambda _, refused: texts.append(refused.text)
+    with testing.open_receiver(
+        hookrow_store, on_refused=lambda _, refused: texts.append(refused.text)
     ) as receiver:
         post(receiver, {})
     assert texts == ["Webhook payload not supported"]

@@ -1,8 +1,8 @@
-"""For tests of hosts: sample payloads, functions that post them, and the contract of a mapping."""
+"""For tests of hosts: payloads, functions that post them, tables, and the contract of a mapping."""
 
 from __future__ import annotations
 
-from hookrow.testing.client import SECRET, NoResponse, headers, memory_receiver, post
+from hookrow.testing.client import SECRET, NoResponse, headers, open_receiver, post
 from hookrow.testing.contract import StoreContract
 from hookrow.testing.payloads import (
     Payload,
@@ -16,19 +16,24 @@ from hookrow.testing.payloads import (
     send_test,
     suppression,
 )
+from hookrow.testing.tables import DispatchRow, SubscriberRow, SubscriptionRow, Tables
 
 __all__ = [
     "SECRET",
+    "DispatchRow",
     "NoResponse",
     "Payload",
     "StoreContract",
+    "SubscriberRow",
+    "SubscriptionRow",
+    "Tables",
     "bounce",
     "click",
     "complaint",
     "delivery",
     "headers",
     "inbound",
-    "memory_receiver",
+    "open_receiver",
     "opening",
     "post",
     "reactivation",

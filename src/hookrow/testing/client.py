@@ -15,10 +15,10 @@ from hookrow.http import ENDPOINT, SECRET_HEADER, Handler, Request, RequestHead
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.hooks import OnRecorded, OnRefused
 from hookrow.receiver.receiver import Receiver
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores import Store
 
 SECRET = "a-secret-for-tests"  # noqa: S105 - it protects nothing
-"""The default secret of `post` and `headers`, which a `memory_receiver` accepts."""
+"""The default secret of `post` and `headers`, which `open_receiver` accepts."""
 
 
 class NoResponse(HookrowError):
@@ -75,13 +75,13 @@ def post(
 
 
 @contextmanager
-def memory_receiver(
-    store: MemoryStore,
+def open_receiver(
+    store: Store,
     *,
     on_recorded: OnRecorded = None,
     on_refused: OnRefused = None,
 ) -> Iterator[Receiver]:
-    """Build a receiver that accepts the secret of `post` and records in the store's dicts.
+    """Open a receiver that accepts the secret of `post` and records in the store.
 
     At the end of the block, the hooks have been called for all notifications posted in it. Each of
     `on_recorded` and `on_refused` may be a function or a list of functions.

@@ -18,6 +18,9 @@ from hookrow.testing.payloads import Payload, delivery, opening, reactivation, s
 NOON = datetime(2025, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
+_OPENED = {"opened_at": NOON, "first_opened_at": NOON}
+"""The changes of a dispatch that is opened for the first time; one of the columns is optional."""
+
 States: TypeAlias = dict[RowId, State]
 
 
@@ -96,9 +99,9 @@ class StoreContract:
         self._post(delivery(*mail.ids, at=NOON), {mail.dispatch: {"delivered_at": NOON}})
 
     def test_open(self) -> None:
-        """An open sets `opened_at` of its dispatch, and nothing else."""
+        """An open sets `opened_at` of its dispatch, and `first_opened_at` if there is one."""
         mail = self._save_mails()
-        self._post(opening(*mail.ids, at=NOON), {mail.dispatch: {"opened_at": NOON}})
+        self._post(opening(*mail.ids, at=NOON), {mail.dispatch: _OPENED})
 
     def test_suppression(self) -> None:
         """A suppression changes the subscriber, dispatch and subscription, if they have columns."""
@@ -145,7 +148,7 @@ class StoreContract:
         mail, mixed = self._save_mails(), self._save_mail(self.add_list(), "Ada")
         for email, row in ((mail.email.upper(), mail), (mixed.email, mixed)):
             payload = opening(email, row.message_id, at=NOON)
-            self._post(payload, {row.dispatch: {"opened_at": NOON}})
+            self._post(payload, {row.dispatch: _OPENED})
 
     def _older_suppression(self, mail: Mail) -> States:
         """Return the changes of a suppression that is recorded after a newer reactivation.
