@@ -6,12 +6,10 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
-from click.testing import CliRunner
 
 import world
 from command import Command
 from hookrow import testing
-from hookrow.cli import hookrow
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.stores.sql import SQLStore
 from received import arrival
@@ -86,10 +84,9 @@ def test_text(command: Command) -> None:
         "median": printed["median"],
         **ROWS,
     }
-    bars = {line[:20].strip(): line[20:].split(maxsplit=1)[1] for line in lines[3:] if line}
-    assert bars["delivered"] == "█" * 5
-    assert bars["recorded"].endswith("█|")
-    assert bars["median"].startswith("s  from sent to delivered; 95 % within 3,5")
+    [median] = (line for line in lines if line.startswith("median"))
+    assert " s  from sent to delivered; 95 % within 3,5" in median
+    assert "\n".join(lines).isascii()
 
 
 @pytest.mark.parametrize(("period", "total"), [("hour", 2), ("WEEK", 6)])
@@ -110,16 +107,12 @@ def test_json(command: Command, period: str, total: int) -> None:
     assert found["lists"][0]["delivered"] == 1
 
 
-def test_no_log(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a log the rows alone are counted; bars are ASCII if the encoding has no blocks."""
+def test_no_log(command: Command) -> None:
+    """Without a log the rows alone are counted."""
     (command.folder / "hookrow.toml").write_text("[tables]\nlog = false")
-    monkeypatch.chdir(command.folder)
-    printed = CliRunner(charset="latin-1").invoke(hookrow, ["stats"]).stdout
-    first, *lines = printed.splitlines()
+    first, *lines = command.call("stats").stdout.splitlines()
     assert first == "This store has no log, so notifications are not counted."
     assert figures(lines) == ROWS
-    assert printed.isascii()
-    assert "@@@@@" in printed
     found = json.loads(command.call("stats", "--json").stdout)
     names = ("total", "recovered", "last_received", "parked", "sent")
     assert [found[name] for name in names] == [*[None] * 4, 6]

@@ -1,8 +1,7 @@
-"""`hookrow stats`: the overview in the terminal, with small charts."""
+"""`hookrow stats`: the overview in the terminal."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
@@ -26,13 +25,6 @@ from hookrow.statistics import (
     read_overview,
     read_present,
 )
-
-_BLOCKS = " ▁▂▃▄▅▆▇█"
-_ASCII = " .:-=+*#@"
-"""The nine heights of a chart, from zero to the maximum; bars consist of the last one."""
-
-_BAR = 30
-"""In characters; the longest bar."""
 
 _LISTS = 10
 """The maximum number of lists printed; JSON has all of them."""
@@ -62,11 +54,10 @@ def stats(app: App, *, period: Period, as_json: bool, database_url: str) -> None
     if as_json:
         echo_json(_as_json(present, overview, tables))
         return
-    levels = _BLOCKS if _can_write(_BLOCKS) else _ASCII
-    echo(*_received(present, overview, levels), *_tables(overview, tables, levels))
+    echo(*_received(present, overview), *_tables(overview, tables))
 
 
-def _received(present: Present, overview: Overview, levels: str) -> Iterator[str]:
+def _received(present: Present, overview: Overview) -> Iterator[str]:
     """Describe the present state, and the notifications of the period."""
     yield present.health
     if present.logged:
@@ -78,31 +69,31 @@ def _received(present: Present, overview: Overview, levels: str) -> Iterator[str
         yield f"{overview.why_incomplete}: figures before {since} are incomplete."
     if overview.total:
         outcomes = {each.value: row for each, row in overview.by_first_outcome.items()}
-        yield from _series("type", overview.by_type, levels)
-        yield from _series("first outcome", outcomes, levels)
+        yield from _series("type", overview.by_type)
+        yield from _series("first outcome", outcomes)
         if overview.recovered:
             yield _line("recorded later", f"{overview.recovered:,}", "of those refused at first")
-        yield from _reasons("suppressions", overview.by_reason, "in this period, by reason", levels)
+        yield from _reasons("suppressions", overview.by_reason, "in this period, by reason")
         yield from _rates(overview.rates)
     if present.parked:
         yield ""
         yield _line("parked", f"{present.parked:,}", "waiting for a retry")
 
 
-def _tables(overview: Overview, tables: TableCounts, levels: str) -> Iterator[str]:
+def _tables(overview: Overview, tables: TableCounts) -> Iterator[str]:
     """Describe the rows, regardless of their age."""
     yield ""
     yield _line("sent", f"{tables.sent:,}", "in total, of which")
     for name, rate in (("delivered", tables.delivery_rate), ("opened", tables.open_rate)):
         if rate is not None:
-            yield _line(name, f"{rate:.1%}", levels[-1] * round(rate * _BAR))
+            yield _line(name, f"{rate:.1%}")
     if tables.undelivered is not None:
         rest = "sent more than an hour and at most 7 days ago"
         yield _line("undelivered", f"{tables.undelivered:,}", rest)
     if delays := overview.delays:
         rest = f"95 % within {_seconds(delays.p95)}; newest {delays.count:,}"
         yield _line("median", _seconds(delays.median), f"from sent to delivered; {rest}")
-    yield from _reasons("suppressed", tables.suppressed, "of all subscribers, by reason", levels)
+    yield from _reasons("suppressed", tables.suppressed, "of all subscribers, by reason")
     if len(tables.lists) > 1:
         yield ""
         yield _line("list", "sent", f"{len(tables.lists):,} lists")
@@ -112,25 +103,22 @@ def _tables(overview: Overview, tables: TableCounts, levels: str) -> Iterator[st
             yield _line(name, f"{each.sent:,}", rest)
 
 
-def _series(name: str, counts: Mapping[str, Sequence[int]], levels: str) -> Iterator[str]:
-    """Draw a chart for each row of counts, all to one scale; print the highest count."""
-    highest = max(map(max, counts.values()))
+def _series(name: str, counts: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Describe the sum of each row of counts."""
     yield ""
-    yield _line(name, "count", f"peak: {highest:,}")
+    yield _line(name, "count")
     for each, row in counts.items():
-        chart = "".join(levels[_share(count, highest, len(levels) - 1)] for count in row)
-        yield _line(each, f"{sum(row):,}", f"|{chart}|")
+        yield _line(each, f"{sum(row):,}")
 
 
 def _reasons(
-    name: str, counts: Mapping[str, int] | Mapping[str | None, int], unit: str, levels: str
+    name: str, counts: Mapping[str, int] | Mapping[str | None, int], unit: str
 ) -> Iterator[str]:
-    """Draw a bar for each reason, the most frequent first."""
+    """Describe the count of each reason, the most frequent first."""
     yield ""
     yield _line(name, f"{sum(counts.values()):,}", unit)
     for reason, count in sorted(counts.items(), key=lambda each: -each[1]):
-        bar = levels[-1] * _share(count, max(counts.values()), _BAR)
-        yield _line(reason or "no reason", f"{count:,}", bar)
+        yield _line(reason or "no reason", f"{count:,}")
 
 
 def _rates(rates: Mapping[str, Rate]) -> Iterator[str]:
@@ -145,26 +133,12 @@ def _percent(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.2%}"
 
 
-def _line(name: str, figure: str, rest: str) -> str:
+def _line(name: str, figure: str, rest: str = "") -> str:
     return f"{printable(name):20.20}{figure:>12}  {rest}".rstrip()
-
-
-def _share(count: int, highest: int, length: int) -> int:
-    """Return the height or width of a count; it is 0 only if the count is."""
-    return -(-count * length // highest)
 
 
 def _seconds(time: timedelta) -> str:
     return f"{time.total_seconds():,.1f} s"
-
-
-def _can_write(text: str) -> bool:
-    """Return whether the encoding of the terminal or the file has the characters."""
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _as_json(present: Present, overview: Overview, tables: TableCounts) -> Mapping[str, Any]:
