@@ -22,17 +22,11 @@ import uvicorn
 from hookrow import migrations, testing
 from hookrow.core.schema import Schema
 from hookrow.http import ENDPOINT
-from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.register import Wanted, register
-from hookrow.postmark_api.webhooks import read_streams
 from hookrow.receiver.receiver import Receiver
 from hookrow.server.app import Server
 from hookrow.server.settings import Settings
-from hookrow.testing.postmark_api import PostmarkStandIn
 
 ADA, BEA, CARL = "ada@example.com", "bea@example.com", "carl@example.com"
-
-MINUTE = timedelta(minutes=1)
 
 _ROWS = """
 INSERT INTO hookrow_lists (name) VALUES ('news'), ('offers');
@@ -77,11 +71,8 @@ class _Server(uvicorn.Server):
             yield
 
 
-def run(*, stay: bool, provider: bool = False) -> None:
-    """Run the demo; with `stay`, keep the server running until SIGINT, SIGTERM or SIGHUP.
-
-    With `provider`, a stand-in for the provider posts the notifications.
-    """
+def run(*, stay: bool) -> None:
+    """Run the demo; with `stay`, keep the server running until SIGINT, SIGTERM or SIGHUP."""
     logging.getLogger("hookrow").setLevel(logging.ERROR)  # the demo itself prints the refusals
     # An exception that a handler raises elsewhere might be lost, or leave `_show` waiting.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
@@ -101,26 +92,26 @@ def run(*, stay: bool, provider: bool = False) -> None:
             dashboard=find_spec("jinja2") is not None,  # from the extra `dashboard`
         )
         migrations.upgrade(settings.database_url, Schema())
-        _serve(settings, listener, stay=stay, provider=provider)
+        _serve(settings, listener, stay=stay)
 
 
-def _serve(settings: Settings, listener: socket.socket, *, stay: bool, provider: bool) -> None:
+def _serve(settings: Settings, listener: socket.socket, *, stay: bool) -> None:
     """Serve in this thread, which receives the signals, while another one posts notifications."""
     with closing(Server(settings)) as app, ThreadPoolExecutor(1) as executor:
         # Without lifespan events, the application does not replace the handler of SIGHUP.
-        config = uvicorn.Config(app, lifespan="off", log_level="warning", access_log=False)
+        config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False)
         server = _Server(config)
 
         def stop(shown: Future[None]) -> None:
             server.should_exit |= not stay or shown.exception() is not None
 
-        shown = executor.submit(_show, app, settings, stay=stay, provider=provider)
+        shown = executor.submit(_show, app, settings, stay=stay)
         shown.add_done_callback(stop)
         server.run([listener])
         shown.result()
 
 
-def _show(app: Server, settings: Settings, *, stay: bool, provider: bool) -> None:
+def _show(app: Server, settings: Settings, *, stay: bool) -> None:
     """Save rows, post notifications, and print what happens."""
     address, secret = f"http://127.0.0.1:{settings.port}", settings.secrets[0]
     click.echo(f"The server at {address} uses a temporary SQLite file.")
@@ -133,11 +124,8 @@ def _show(app: Server, settings: Settings, *, stay: bool, provider: bool) -> Non
     path = settings.database_url.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         rows = _Rows(connection)
-        if provider:
-            _show_provider(url, secret, rows)
-        else:
-            _post_samples(url, secret, rows)
-            _retry(app.receiver, rows)
+        _post_samples(url, secret, rows)
+        _retry(app.receiver, rows)
     if stay:
         click.echo(
             "\nThe server keeps running. Post your own notification from another terminal:\n\n"
@@ -189,33 +177,6 @@ def _retry(receiver: Receiver, rows: _Rows) -> None:
     rows.save(_LATE_ROW)
     receiver.retry_now("m-5").result()
     rows.print_changes()
-
-
-def _show_provider(url: str, secret: str, rows: _Rows) -> None:
-    """Register a webhook at a stand-in for the provider, and cause events there."""
-    with PostmarkStandIn() as api:
-        client = PostmarkAPI(api.token, api.address)
-        click.echo(f"A stand-in for the provider's API runs at {api.address}.\n")
-        streams = read_streams(client, ["outbound"])
-        [saved] = register(client, Wanted(url=url, secrets=[secret]), streams)
-        click.echo(
-            f"It has tested and saved webhook {saved.id}. It delivers a message. The recipient\n"
-            "opens it while the server is unavailable, so the open is posted again:\n"
-        )
-        [webhook] = api.webhooks
-        api.deliver(api.send(ADA, message_id="m-1"))
-        api.flush()
-        webhook.url = f"http://127.0.0.1:1{ENDPOINT}"
-        api.open("m-1")
-        api.advance(3 * MINUTE)
-        webhook.url = url
-        api.advance(3 * MINUTE)
-        for event in api.events:
-            for attempt in event.attempts:
-                minutes = round((attempt.at - event.attempts[0].at) / MINUTE)
-                response = attempt.status or "no response"
-                click.echo(f"{event.trigger}, after {minutes} min".ljust(34) + f"{response}")
-        rows.print_changes()
 
 
 def _samples() -> dict[str, testing.Payload]:

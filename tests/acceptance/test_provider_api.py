@@ -16,7 +16,7 @@ from threading import Event, Thread
 import pytest
 
 from command import HOOKROW, Command, Serving
-from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
+from stand_in import Fault, PostmarkStandIn, Trigger
 from wire import ENDPOINT, SECRET, eventually, free_port
 
 pytestmark = pytest.mark.never_flaky

@@ -238,15 +238,3 @@ def test_demo(tmp_path: Path) -> None:
     assert re.search(
         r"404 Engine::Dispatch not found\n(.*\n)*  dispatch 5: delivered_at 2.*\n$", done.stdout
     )
-
-
-def test_demo_of_the_provider(tmp_path: Path) -> None:
-    """A webhook is registered, and its events are posted and repeated."""
-    done = Command(tmp_path).run("demo", "--provider")
-    assert (done.returncode, done.stderr) == (0, "")
-    for expected in (
-        r"Delivery, after 0 min +200\n",
-        r"Open, after 1 min +no response\nOpen, after 6 min +200\n",
-        r"  dispatch 1: delivered_at 2.*\n  dispatch 1: opened_at 2",
-    ):
-        assert re.search(expected, done.stdout)

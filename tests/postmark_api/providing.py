@@ -13,9 +13,9 @@ from hookrow.diagnostics.probe import accepts
 from hookrow.postmark_api import rotate
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.stores.memory import MemoryStore
-from hookrow.testing.postmark_api import PostmarkStandIn
 from hookrow.wsgi import WSGI
 from loopback import loopback
+from stand_in import PostmarkStandIn
 from wire import ENDPOINT, SECRET
 
 Home = TypeVar("Home")

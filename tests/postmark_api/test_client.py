@@ -20,8 +20,8 @@ from hookrow.postmark_api import client as api_client
 from hookrow.postmark_api.client import WAITS, PostmarkAPI
 from hookrow.postmark_api.errors import APIError, Unconfirmed
 from hookrow.postmark_api.webhooks import read_server
-from hookrow.testing.postmark_api import Fault, PostmarkStandIn
 from loopback import loopback
+from stand_in import Fault, PostmarkStandIn
 
 
 @pytest.mark.parametrize(

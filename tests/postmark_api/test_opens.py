@@ -9,7 +9,7 @@ from providing import client
 
 from hookrow.postmark_api import opens
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.testing.postmark_api import PostmarkStandIn
+from stand_in import PostmarkStandIn
 
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
 

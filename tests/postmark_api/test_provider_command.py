@@ -19,10 +19,10 @@ from hookrow.postmark_api import rotate
 from hookrow.postmark_api.errors import Trial
 from hookrow.postmark_api.register import advice
 from hookrow.stores.sql import SQLStore
-from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
-from hookrow.testing.postmark_api.state import Webhook
 from hookrow.wsgi import WSGI
 from loopback import loopback
+from stand_in import Fault, PostmarkStandIn, Trigger
+from stand_in.state import Webhook
 from wire import ADA, ADAS, ENDPOINT, SECRET
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]

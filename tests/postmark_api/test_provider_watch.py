@@ -14,7 +14,7 @@ from hookrow.postmark_api.status import ProviderWatch
 from hookrow.server.app import Server
 from hookrow.server.settings import Settings
 from hookrow.stores.memory import MemoryStore
-from hookrow.testing.postmark_api import Fault, PostmarkStandIn
+from stand_in import Fault, PostmarkStandIn
 from wire import SECRET, eventually
 
 LINE = "Stand-in: no webhook posts to hookrow."

@@ -18,7 +18,7 @@ from hookrow.postmark_api.webhooks import read_streams
 from hookrow.stores import Store
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
-from hookrow.testing.postmark_api import Fault, PostmarkStandIn
+from stand_in import Fault, PostmarkStandIn
 from wire import SECRET
 
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)

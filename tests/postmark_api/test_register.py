@@ -15,8 +15,8 @@ from hookrow.postmark_api.register import Registered, Wanted, register
 from hookrow.postmark_api.status import read_status
 from hookrow.postmark_api.webhooks import read_streams
 from hookrow.stores.memory import MemoryStore
-from hookrow.testing.postmark_api import Fault, PostmarkStandIn, Trigger
-from hookrow.testing.postmark_api.state import Webhook
+from stand_in import Fault, PostmarkStandIn, Trigger
+from stand_in.state import Webhook
 from wire import SECRET
 
 ALL = {Trigger.DELIVERY, Trigger.OPEN, Trigger.CHANGE}

@@ -22,9 +22,9 @@ from hookrow.postmark_api.webhooks import read_streams
 from hookrow.server.settings import read_secrets
 from hookrow.stores.log import RequestKind
 from hookrow.stores.memory import MemoryStore
-from hookrow.testing.postmark_api import Fault, PostmarkStandIn
 from hookrow.wsgi import WSGI
 from loopback import loopback
+from stand_in import Fault, PostmarkStandIn
 from wire import ENDPOINT, SECRET
 
 HEADER = "X-Provider-Secret"

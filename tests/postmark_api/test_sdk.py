@@ -8,8 +8,8 @@ import postmark
 import pytest
 from postmark.exceptions import InvalidAPIKeyException, PostmarkAPIException
 
-from hookrow.testing.postmark_api import PostmarkStandIn
 from loopback import loopback
+from stand_in import PostmarkStandIn
 
 
 def accept(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

@@ -8,9 +8,9 @@ import pytest
 from providing import client
 
 from hookrow.postmark_api.errors import APIError
-from hookrow.testing.postmark_api import PostmarkStandIn, Trigger
-from hookrow.testing.postmark_api.posts import PAUSED_AFTER
 from loopback import loopback
+from stand_in import PostmarkStandIn, Trigger
+from stand_in.posts import PAUSED_AFTER
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTES = (0, 1, 6, 21, 22, 27, 37, 47, 57, 72)

@@ -21,10 +21,10 @@ from hookrow.receiver.manual import change_suppression
 from hookrow.receiver.recorder import record
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
-from hookrow.testing.postmark_api import PostmarkStandIn, Trigger
-from hookrow.testing.postmark_api.posts import PAUSED_AFTER
-from hookrow.testing.postmark_api.state import Webhook
 from received import arrival
+from stand_in import PostmarkStandIn, Trigger
+from stand_in.posts import PAUSED_AFTER
+from stand_in.state import Webhook
 from wire import ADA, ADAS, SECRET
 
 OLD = "the-old-secret-of-16"

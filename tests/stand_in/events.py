@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from hookrow.testing import payloads
-from hookrow.testing.postmark_api.routes import Call, stream_of
-from hookrow.testing.postmark_api.state import Event, Message, State, Suppression, Trigger
+from stand_in.routes import Call, stream_of
+from stand_in.state import Event, Message, State, Suppression, Trigger
 
 _STEP = timedelta(milliseconds=1)
 """By this much, the clock advances with each event, so that no two have the same time."""

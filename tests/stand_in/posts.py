@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from hookrow.testing import payloads
-from hookrow.testing.postmark_api.state import Attempt, Event, Post, State, Trigger, Webhook
+from stand_in.state import Attempt, Event, Post, State, Trigger, Webhook
 
 RETRIES = tuple(timedelta(minutes=each) for each in (1, 5, 15, 1, 5, 10, 10, 10, 15))
 """The waits before the attempts after the first."""
@@ -102,7 +102,7 @@ def post(webhook: Webhook, payload: Mapping[str, Any], trace_id: str, left: int)
         except (OSError, HTTPException, ValueError):
             return 0
         place = response.getheader("Location")
-        if place is None or not 300 <= response.status < 400:  # noqa: PLR2004
+        if place is None or not 300 <= response.status < 400:
             return response.status
         url = urljoin(url, place)
     return response.status

@@ -13,7 +13,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from hookrow.testing.postmark_api.state import EASTERN, Message, State, Stream, eastern
+from stand_in.state import EASTERN, Message, State, Stream, eastern
 
 MOST_ROWS = 500
 """The largest `count` of a list."""

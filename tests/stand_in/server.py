@@ -18,10 +18,10 @@ from threading import Thread
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from hookrow.testing.postmark_api import posts, routes, webhook_routes
-from hookrow.testing.postmark_api.events import Events, create_suppressions, delete_suppressions
-from hookrow.testing.postmark_api.routes import Call, Refused, Route
-from hookrow.testing.postmark_api.state import Event, Fault, Injected, State, Stream, Webhook
+from stand_in import posts, routes, webhook_routes
+from stand_in.events import Events, create_suppressions, delete_suppressions
+from stand_in.routes import Call, Refused, Route
+from stand_in.state import Event, Fault, Injected, State, Stream, Webhook
 
 _ROUTES: Sequence[tuple[str, re.Pattern[str], Route]] = [
     (method, re.compile(path), route)

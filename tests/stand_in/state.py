@@ -91,7 +91,7 @@ class Event:
     @property
     def delivered(self) -> bool:
         """Whether the last attempt got a 2xx response."""
-        return bool(self.attempts) and 200 <= self.attempts[-1].status < 300  # noqa: PLR2004
+        return bool(self.attempts) and 200 <= self.attempts[-1].status < 300
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
-from hookrow.testing.postmark_api import posts
-from hookrow.testing.postmark_api.routes import Call, Refused, stream_of
-from hookrow.testing.postmark_api.state import Post, State, Trigger, Webhook
+from stand_in import posts
+from stand_in.routes import Call, Refused, stream_of
+from stand_in.state import Post, State, Trigger, Webhook
 
 MOST_WEBHOOKS = 10
 """The largest number of webhooks of a stream."""

@@ -121,9 +121,8 @@ def hookrow(context: click.Context, config: Path | None, app: str | None) -> Non
 
 @hookrow.command()
 @click.option("--once", is_flag=True, help="Exit after the summary.")
-@click.option("--provider", is_flag=True, help="Show a webhook at a stand-in for the provider.")
 @click.pass_context
-def demo(context: click.Context, *, once: bool, provider: bool) -> None:
+def demo(context: click.Context, *, once: bool) -> None:
     """Show how notifications become rows, in a temporary database.
 
     After the summary, the server keeps running for your own notifications until you
@@ -134,7 +133,8 @@ def demo(context: click.Context, *, once: bool, provider: bool) -> None:
     root = context.find_root()
     if root.get_parameter_source("app") is ParameterSource.COMMANDLINE:
         raise click.UsageError("The demo runs its own application: omit --app.")
-    demo.run(stay=not once and sys.stdin.isatty(), provider=provider)
+    is_terminal = sys.stdin is not None and sys.stdin.isatty()
+    demo.run(stay=not once and is_terminal)
 
 
 @hookrow.command(short_help="Print a shell's script for completion.")
