@@ -20,7 +20,6 @@ def main() -> None:
     # This precedes the imports, which take most of the start time. `serve` releases the signal
     # once its handler is installed; every other command releases it immediately.
     hold_sighup()
-    _open_closed_streams()
     # During the imports, Ctrl-C ends the process without a traceback, unless the signal is ignored.
     # Python may translate a KeyboardInterrupt there into another exception.
     handler = signal.getsignal(signal.SIGINT)
@@ -40,19 +39,6 @@ def main() -> None:
         raise
 
 
-def _open_closed_streams() -> None:
-    """Open the null device in place of closed standard streams, also for worker processes.
-
-    Otherwise, other files would get their descriptors.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            os.set_inheritable(nothing, True)  # noqa: FBT003 - positional only
-            stream = open(nothing, mode, closefd=False)  # noqa: SIM115 - open until the exit
-            setattr(sys, name, stream)
-
-
 def _limit_exit(status: int) -> None:
     """End the process if its threads do not end in time: the interpreter would wait forever.
 
@@ -63,8 +49,10 @@ def _limit_exit(status: int) -> None:
 
     def wait() -> None:
         if not threads_ended.wait(EXIT_TIMEOUT):
-            sys.stdout.flush()
-            os._exit(status)
+            try:
+                sys.stdout.flush()  # which fails if it is closed
+            finally:
+                os._exit(status)
 
     Thread(target=wait, name="hookrow-exit", daemon=True).start()
 

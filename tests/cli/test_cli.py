@@ -88,8 +88,11 @@ def run_without(modules: list[str], command: Command, typed: str) -> CompletedPr
 
 
 class TestProcess:
-    def test_closed_streams(self, command: Command) -> None:
-        done = command.execute("sh", "-c", f"{HOOKROW} demo <&- >&-")
+    @pytest.mark.usefixtures("sqlite_url")
+    @pytest.mark.parametrize("typed", ["log >&-", "log 2>&-", "prune 2>&-", "demo <&- >&- 2>&-"])
+    def test_closed_streams(self, command: Command, typed: str) -> None:
+        """Closed standard streams change neither what a command does nor its exit status."""
+        done = command.execute("sh", "-c", f"{HOOKROW} {typed}")
         assert (done.returncode, done.stderr) == (0, "")
 
     @pytest.mark.parametrize(

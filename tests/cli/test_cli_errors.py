@@ -25,7 +25,6 @@ MISTAKES = {
     "--parked or --expired.",
     "replay 98 99": "The log has no notifications 98, 99.",
     "replay --since ''": "'' is not a time: use 2h",
-    "simulate open a@b --count 100000 --repeat 3": "300,000 posts; the maximum is 200,000",
     "--config nope.toml serve": "nope.toml cannot be read",
     "--config wrong.toml serve": "wrong.toml: keep: 90 is not a duration: use 90d",
     **{

@@ -3,11 +3,11 @@
 import gzip
 import json
 import re
-import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from hookrow.stores import timeouts
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as sessions
 from hookrow.stores.sql.log import SQLLog
+from hookrow.stores.sql.transaction import SQLTransaction
 from received import keep
 from times import DAY, HOUR
 from wire import ADA, ADAS, eventually
@@ -39,6 +40,8 @@ FAILED = Refusal.FAILED.refused()
 DELIVERY = testing.delivery(ADA, ADAS, at=AT)
 UNKNOWN = testing.opening(ADA, "m-1", at=AT)
 STRANGER = testing.delivery("eve@example.com", "m-2", at=AT)
+ABORTED = "\nAborted!\nWhat was committed remains. Run the command again to do the rest.\n"
+
 BOUNCE = {"RecordType": "Bounce", "Email": ADA, "MessageID": "m-3"}
 
 
@@ -312,14 +315,24 @@ class TestReplay:
         assert msgspec.json.decode(done.stdout) == summary | {"dry_run": False}
 
     def test_interrupt(self, command: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Ctrl-C completes the group in progress, and prints the totals so far."""
-        for number in range(4):
-            keep(url, testing.opening(ADA, f"m-{number}", at=AT), NO_DISPATCH)
+        """After Ctrl-C, the groups before it are committed, and the one in progress is not."""
+        for payload in (DELIVERY, testing.opening(ADA, ADAS, at=AT)):
+            keep(url, payload, NO_DISPATCH)
         monkeypatch.setattr("hookrow.receiver.replay.GROUP", 1)
-        monkeypatch.setattr("hookrow.receiver.replay.sleep", interrupt)
-        done = command.call("replay", "--type", "Open")
-        printed = "2 notifications replayed: 2 dispatch_not_found.\n"
-        assert (done.returncode, done.stdout, done.stderr) == (130, printed, "")
+        write, writes = SQLTransaction.write, count()
+
+        def write_and_interrupt(transaction: SQLTransaction, *written: Sequence[Any]) -> None:
+            write(transaction, *written)
+            if next(writes):
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SQLTransaction, "write", write_and_interrupt)
+            done = command.call("replay", "--parked")
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", ABORTED)
+        assert [each["outcome"] for each in listed(command)] == ["dispatch_not_found", "recorded"]
+        again = command.call("replay", "--outcome", "dispatch_not_found")
+        assert again.stdout == "1 notification replayed: 1 recorded.\n"
 
     def test_without_bodies(self, command: Command, url: str) -> None:
         """Notifications without their original text are counted, but not changed."""
@@ -336,26 +349,17 @@ class TestReplay:
             assert printed == f"2 notifications {done}: 2 without their original body.\n"
 
 
-def interrupt(seconds: float = 0.0) -> None:
-    """Press Ctrl-C."""
-    del seconds
-    signal.raise_signal(signal.SIGINT)
-
-
 def test_interrupted_prune(command: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C completes the batch in progress, and prints the totals so far."""
+    """After Ctrl-C, the command says that what was deleted before is committed."""
 
     def batches(*_: object, **__: object) -> Iterator[int]:
         yield 1000
-        interrupt()
-        yield 20
-        yield 3
+        raise KeyboardInterrupt
 
     del url
     monkeypatch.setattr(SQLLog, "prune", batches)
     done = command.call("prune")
-    assert (done.returncode, done.stdout) == (130, "Pruned 1,020 entries and bodies.\n")
-    assert command.call("prune", "--json").stdout == '{"dry_run":false,"pruned":1020}\n'
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", ABORTED)
 
 
 @pytest.mark.parametrize(

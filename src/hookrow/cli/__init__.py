@@ -60,8 +60,8 @@ class Commands(click.Group):
         """Run the command. Its exit status is `INTERRUPTED` after Ctrl-C."""
         try:
             return super().invoke(context)
-        except KeyboardInterrupt:
-            click.echo("\nAborted!", err=True)
+        except KeyboardInterrupt as error:
+            click.echo("\n".join(["\nAborted!", *getattr(error, "__notes__", ())]), err=True)
             context.exit(INTERRUPTED)
         except HookrowError as error:
             # It may quote an application, a server or a notification.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
 import click
@@ -10,6 +9,7 @@ import click
 from hookrow.cli.app import App
 from hookrow.cli.options import DATABASE_URL, JSON
 from hookrow.cli.output import echo, echo_json
+from hookrow.cli.progress import COMMITTED, progress
 
 
 @click.group()
@@ -27,13 +27,8 @@ def upgrade(app: App, *, as_json: bool, database_url: str) -> None:
 
     with app.open_database(database_url) as database:
         needed = migrations.needed(app.schema)
-        with click.progressbar(
-            length=len(needed),
-            label="Upgrading",
-            file=sys.stderr,
-            hidden=not sys.stderr.isatty(),  # click would print the label
-        ) as bar:
-            added = migrations.upgrade(database, app.schema, step=partial(bar.update, 1))
+        with progress("Upgrading", len(needed), interrupted=COMMITTED) as update:
+            added = migrations.upgrade(database, app.schema, step=partial(update, 1))
         if as_json:
             echo_json({"database": str(database), "revisions": needed, "added": added})
         elif added:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hookrow.cli.output import echo, echo_json
-from hookrow.cli.progress import Progress
+from hookrow.cli.progress import COMMITTED, progress
 from hookrow.cli.provider_session import DRY_RUN, Session, with_session
 from hookrow.core.notification import Arrival
 from hookrow.describe import pluralize
@@ -86,12 +86,11 @@ def reconcile(
                 f"without delivered_at: {undelivered:,}.",
                 err=True,
             )
-        with Progress("Reconciling", undelivered) as progress:
+        interrupted = None if dry_run else COMMITTED
+        with progress("Reconciling", undelivered, interrupted=interrupted) as update:
             try:
                 for asked in run.steps(every):
-                    progress.update(asked)
-                    if progress.interrupted:
-                        break
+                    update(asked)
             except HookrowError as error:
                 done = _describe(run.result, dry_run=dry_run)
                 raise HookrowError(f"Stopped. {done} {error}") from error
@@ -99,7 +98,6 @@ def reconcile(
         echo_json({"dry_run": dry_run, **msgspec.to_builtins(run.result)})
     else:
         echo(_describe(run.result, dry_run=dry_run))
-    progress.exit_if_interrupted()
 
 
 def _report(arrival: Arrival) -> None:

@@ -16,7 +16,7 @@ from hookrow.cli.app import App, require_log
 from hookrow.cli.log import filters, format_entry
 from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES
 from hookrow.cli.output import echo, echo_json
-from hookrow.cli.progress import Progress
+from hookrow.cli.progress import COMMITTED, progress
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Outcome, Refusal
 from hookrow.describe import describe_dry_run, pluralize
@@ -62,8 +62,8 @@ def replay(
     It refuses to run if the log was written for other tables, or with another `where`. After
     renaming a table, run it with --accept-mapping; no notifications need to be selected then.
 
-    The exit status is 1 if an ID does not exist, and 130 after Ctrl-C, which completes the
-    transaction in progress.
+    The exit status is 1 if an ID does not exist, and 130 after Ctrl-C. What was committed before
+    remains.
     """
     selects = bool(ids or any(conditions.values()))
     if not (selects or (accept_mapping and not dry_run)):
@@ -81,7 +81,9 @@ def replay(
             return
         summary.missing = _missing_ids(reader, ids)
         last, highest = _id_range(reader, query)
-        with Progress("Replaying", max(highest - last, 0), hidden=dry_run) as progress:
+        interrupted = None if dry_run else COMMITTED
+        length = max(highest - last, 0)
+        with progress("Replaying", length, hidden=dry_run, interrupted=interrupted) as update:
             for group in replays.matching_entries(reader, query):
                 try:
                     outcomes = replay_group(store, group, app.provider)
@@ -89,15 +91,12 @@ def replay(
                     done = pluralize(summary.notifications, "notification")
                     raise HookrowError(f"Stopped after {done}: {error}") from error
                 summary.add(outcomes, group, app.provider)
-                progress.update(group[-1].id - last)
+                update(group[-1].id - last)
                 last = group[-1].id
-                if progress.interrupted:
-                    break
     if as_json:
         echo_json(summary)
     else:
         echo(summary.describe())
-    progress.exit_if_interrupted()
     if summary.missing:
         noun = "notification" if len(summary.missing) == 1 else "notifications"
         raise ConfigurationError(f"The log has no {noun} {', '.join(map(str, summary.missing))}.")
@@ -127,7 +126,7 @@ def prune(
     the time to keep, nothing is deleted without --yes, because the clock may have jumped, unless
     the database's clock confirms the time.
 
-    The exit status is 130 after Ctrl-C, which completes the transaction in progress.
+    The exit status is 130 after Ctrl-C. What was committed before remains.
     """
     pruned = 0
     with app.open_store(database_url) as store:
@@ -137,17 +136,15 @@ def prune(
         if dry_run:
             _print_prunable(retention.prunable(), as_json=as_json)
             return
-        with Progress("Pruning", retention.estimate_batches()) as progress:
+        batches = retention.estimate_batches()
+        with progress("Pruning", batches, interrupted=COMMITTED) as update:
             for count in retention.prune():
                 pruned += count
-                progress.update(1)
-                if progress.interrupted:
-                    break
+                update(1)
     if as_json:
         echo_json({"dry_run": False, "pruned": pruned})
     else:
         echo(f"Pruned {pruned:,} entries and bodies.")
-    progress.exit_if_interrupted()
 
 
 def _print_prunable(found: Prunable, *, as_json: bool) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic, perf_counter, sleep
@@ -17,13 +15,10 @@ from click.core import ParameterSource
 from hookrow.cli.app import HostApp
 from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option, webhook_url
 from hookrow.cli.output import echo
-from hookrow.cli.progress import Progress
+from hookrow.cli.progress import progress
 from hookrow.cli.settings import choose_secrets
 from hookrow.http import SECRET_HEADER
 from hookrow.server.settings import endpoint, read_secrets
-
-MAX_POSTS = 200_000
-"""The maximum number of posts, because all payloads are created before the first post."""
 
 START_TIMEOUT = 3.0
 """In seconds; how long a refused connection is retried, because the server may be starting."""
@@ -58,16 +53,6 @@ KINDS = (
 @click.option(
     "--count", type=click.IntRange(1, 100_000), default=1, help="The number of notifications."
 )
-@click.option(
-    "--repeat", type=click.IntRange(1, 1000), default=1, help="How often each one is posted."
-)
-@click.option("--shuffle", is_flag=True, help="Post in random order.")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(1, 1000),
-    default=1,
-    help="The number of concurrent requests.",
-)
 @click.pass_context
 def simulate(  # noqa: PLR0913 - one for each option
     context: click.Context,
@@ -79,9 +64,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     mount_path: str,
     host: str,
     port: int,
-    repeat: int,
-    shuffle: bool,
-    concurrency: int,
+    count: int,
     **notification: Any,  # noqa: ANN401 - the arguments of `_payloads`
 ) -> None:
     """Post notifications as the provider would, and print the responses.
@@ -95,14 +78,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     """
     if (notification["email"] is None) != (notification["kind"] == "test"):
         raise click.UsageError("EMAIL is required, except for test, which has a fixed address.")
-    total = notification["count"] * repeat
-    if total > MAX_POSTS:
-        raise click.UsageError(
-            f"--count times --repeat makes {total:,} posts; the maximum is {MAX_POSTS:,}."
-        )
-    posts = [payload for payload in _payloads(**notification) for _ in range(repeat)]
-    if shuffle:
-        random.shuffle(posts)
+    payloads = _payloads(**notification, count=count)
     secrets: Sequence[str] = ()
     if isinstance(app := context.obj, HostApp):
         sources = {context.get_parameter_source(name) for name in ("secret", "secret_file")}
@@ -121,12 +97,12 @@ def simulate(  # noqa: PLR0913 - one for each option
         echo(warning, err=True)
     address, until = url or endpoint(host, port, mount_path), monotonic() + START_TIMEOUT
     post = partial(_post, address, newest, until)
-    if total == 1:
-        response = post(posts[0])
+    if count == 1:
+        response = post(next(payloads))
         echo(*response.splitlines())
         responses: Collection[str] = [response]
     else:
-        responses = _post_all(post, posts, concurrency)
+        responses = _post_all(post, payloads, count)
     context.exit(0 if all(each.startswith("200") for each in responses) else 1)
 
 
@@ -177,35 +153,26 @@ def _post(url: str, secret: str | None, until: float, payload: object) -> str:
 
 
 def _post_all(
-    post: Callable[[object], str], payloads: Sequence[object], concurrency: int
+    post: Callable[[object], str], payloads: Iterable[object], count: int
 ) -> Collection[str]:
-    """Post all payloads; print and return the distinct responses, and why one has none.
-
-    After Ctrl-C, the requests in progress are completed, and the other payloads are not posted.
-    """
+    """Post all payloads; print and return the distinct responses, and why one has none."""
     from hookrow.testing import NoResponse
-
-    def respond(payload: object) -> str:
-        if progress.interrupted:
-            return ""
-        try:
-            return post(payload)
-        except NoResponse as error:
-            failures.append(error)
-            return "no response"
 
     counts: Counter[str] = Counter()
     failures: list[NoResponse] = []
     started = perf_counter()
-    with Progress("Posting", len(payloads)) as progress, ThreadPoolExecutor(concurrency) as pool:
-        for response in filter(None, pool.map(respond, payloads)):
-            counts[response] += 1
-            progress.update(1)
-    seconds, total = perf_counter() - started, counts.total()
-    echo(f"{total:,} posted in {seconds:.1f} s, {total / seconds:,.0f} per second:")
+    with progress("Posting", count) as update:
+        for payload in payloads:
+            try:
+                counts[post(payload)] += 1
+            except NoResponse as error:
+                failures.append(error)
+                counts["no response"] += 1
+            update(1)
+    seconds = perf_counter() - started
+    echo(f"{count:,} posted in {seconds:.1f} s, {count / seconds:,.0f} per second:")
     for response, number in counts.most_common():
         echo(f"{number:8,}  {response}")
     if failures:
         echo(str(failures[0]), err=True)
-    progress.exit_if_interrupted()
     return counts

@@ -134,7 +134,7 @@ def _announce_dashboard(settings: Settings, dashboard: str) -> None:
     log.info("The dashboard is at %s", dashboard)
     if settings.dashboard_password:
         return
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         password = settings.generated_password
         click.echo(f"Open {dashboard} as the user hookrow with the password {password}")
     else:
