@@ -22,6 +22,7 @@ from copying import replace
 from engines import opened, run
 from hookrow import Arrival, Delivered, Postmark, Role, Schema
 from hookrow.core.notification import Outcome, Recorded
+from hookrow.core.schema_values import schema_of
 from hookrow.django.store import DjangoStore
 from hookrow.migrations import upgrade
 from hookrow.receiver.drain import Drain
@@ -30,7 +31,6 @@ from hookrow.receiver.recorder import is_reachable, keep_failed, record
 from hookrow.receiver.replay import arrivals_of, dry_run
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.receiver.spool import Spool
-from hookrow.server.settings import schema_of
 from hookrow.stores import WrongMapping
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore

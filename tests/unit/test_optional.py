@@ -10,11 +10,11 @@ from receiving import NOON, Database, people, post, receive
 
 from hookrow import ConfigurationError, Role, Schema, testing
 from hookrow.core.optional import OPTIONAL_COLUMNS
+from hookrow.core.schema_values import schema_of
 from hookrow.postmark_api.register import triggers_of
 from hookrow.providers import explain
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.replay import arrivals_of, parse_entry, replay
-from hookrow.server.settings import schema_of
 
 ADA = "ada@example.com", "m-ada"
 CLICK, BOUNCE, COMPLAINT = (

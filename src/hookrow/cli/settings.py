@@ -17,9 +17,9 @@ import click
 from click.core import ParameterSource
 
 from hookrow.core.schema import Schema, nearest
+from hookrow.core.schema_values import schema_of
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.errors import ConfigurationError
-from hookrow.server.settings import schema_of
 
 DEFAULT_FILE = Path("hookrow.toml")
 

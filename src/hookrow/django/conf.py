@@ -16,10 +16,10 @@ from django.apps import apps
 from django.conf import settings
 
 from hookrow.core.schema import Schema, nearest
+from hookrow.core.schema_values import schema_of
 from hookrow.errors import ConfigurationError
 from hookrow.observability.observer import Observers, check_observers
 from hookrow.providers.postmark import Postmark
-from hookrow.server.settings import schema_of
 
 T = TypeVar("T")
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import get_args
 
-import msgspec
-
-from hookrow.core.schema import Fold, Role, Schema, nearest
+from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, endpoint_path
 from hookrow.postmark_api import ADDRESS
 from hookrow.providers._secrets import NO_HEADER, why_no_header
-
-_ROLES = ("subscribers", "dispatches", "subscriptions", "messages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,43 +109,3 @@ def read_secrets(secrets: Sequence[str], file: str | None) -> Sequence[str]:
 def endpoint(host: str, port: int, mount_path: str) -> str:
     """Return the URL to which the provider posts."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{endpoint_path(mount_path)}"
-
-
-def schema_of(tables: object) -> Schema:
-    """Build a schema from plain values, in which False stands for None.
-
-    In `where`, False is kept, because its meaning depends on the column. Raises
-    `ConfigurationError` for unknown names and invalid values.
-    """
-    _refuse_unknown("role", tables, Schema.__slots__)
-    for name in _ROLES:
-        if isinstance(tables, Mapping) and tables.get(name):
-            _check_role(name, tables[name])
-    try:
-        schema: Schema = msgspec.convert(_none_for_false(tables), Schema)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{error}.") from error
-    return schema
-
-
-def _check_role(name: str, role: object) -> None:
-    _refuse_unknown("key of a role", role, Role.__slots__)
-    if not isinstance(role, Mapping) or "table" not in role:
-        raise ConfigurationError(
-            f"the role {name!r} has no table: set '{name}.table' to the table's name."
-        )
-    _refuse_unknown("fold", [role.get("fold", "ascii")], get_args(Fold))
-
-
-def _refuse_unknown(kind: str, given: object, known: Collection[str]) -> None:
-    for name in given if isinstance(given, Mapping | list) else ():
-        if isinstance(name, str) and name not in known:
-            raise ConfigurationError(f"unknown {kind} {name!r}.{nearest(name, known)}")
-
-
-def _none_for_false(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {
-            key: part if key == "where" else _none_for_false(part) for key, part in value.items()
-        }
-    return None if value is False else value
