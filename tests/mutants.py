@@ -34,7 +34,7 @@ from parso.tree import NodeOrLeaf
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = (
-    *("core/rules", "core/log_entry", "core/sizes"),
+    *("core/rules", "core/changes", "core/log_entry", "core/sizes"),
     *("receiver/batch", "receiver/recorder", "receiver/responder"),
 )
 TESTS = (

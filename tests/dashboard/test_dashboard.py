@@ -17,6 +17,7 @@ import world
 from copying import replace
 from hookrow import Arrival, RequestHead, testing
 from hookrow.core.result import Result
+from hookrow.core.schema import Schema
 from hookrow.dashboard import Dashboard
 from hookrow.providers import Part, postmark
 from hookrow.providers.resend import Resend
@@ -379,6 +380,18 @@ def test_the_parser_of_another_provider(store: MemoryStore, visitor: Visitor) ->
     assert "suppressed for" in visitor.shows("/notification", id=1)
     assert "suppressed for" in visitor.shows("/subscriber", email=ADA)
     assert "Replayed and recorded." in visitor.send("/notification", {"action": "replay"}, id=1)
+
+
+def test_the_reasons_of_a_host(sqlite_url: str) -> None:
+    """The effects of a suppression have the value that the host stores for its reason."""
+    world.fill(sqlite_url)
+    with closing(SQLStore(sqlite_url, Schema(reasons={"HardBounce": "hard"}))) as store:
+        receive(store, testing.suppression(ADA, ADAS, at=AT, reason="HardBounce"))
+        visitor = Visitor(store)
+        page = visitor.shows("/notification", id=1)
+        visitor.dashboard.close(PATIENCE)
+    for label in ("Set to", "Current value"):
+        assert {*re.findall(rf'="{label}">\s*<bdi class="text">(\w+)<', page)} == {"hard"}
 
 
 def test_a_body_that_is_not_stored() -> None:

@@ -3,7 +3,6 @@
 import pickle
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -35,7 +34,7 @@ from hookrow.core.notification import (
     Suppressible,
     Unsupported,
 )
-from hookrow.core.rules import PROBE, applies, decide, lookup_keys
+from hookrow.core.rules import PROBE, decide, lookup_keys
 
 NOW = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=3)
@@ -476,85 +475,3 @@ def test_unsupported_notifications_of_a_failed_group_are_refused_as_such() -> No
     arrivals = [_arrival(Opened(ADA, "m-1", NOW)), _arrival(None)]
     assert rules.fail(arrivals) == [FAILED, UNSUPPORTED]
     assert rules.fail(arrivals, Refusal.UNAVAILABLE) == [Refusal.UNAVAILABLE.refused(), UNSUPPORTED]
-
-
-@pytest.mark.parametrize(
-    ("change", "earlier", "equal", "later"),
-    [
-        (SetTime(11, EventTime.DELIVERED, NOW, guarded=False), True, True, True),
-        (SetTime(11, EventTime.DELIVERED, NOW, guarded=True), True, True, False),
-        (SetTime(11, EventTime.FIRST_OPENED, NOW, guarded=False), False, False, True),
-        (SetSuppression(*SUBSCRIBER, NOW, None, guarded=True), True, True, False),
-    ],
-)
-def test_a_change_applies(change: Change, *, earlier: bool, equal: bool, later: bool) -> None:
-    """Whether it does if the row's last change was earlier, at the same time, or later."""
-    assert applies(change, None)
-    assert applies(change, NOW - timedelta(seconds=1)) is earlier
-    assert applies(change, NOW) is equal
-    assert applies(change, NOW + timedelta(seconds=1)) is later
-
-
-NEWER, SOON = NOW + timedelta(minutes=1), NOW + timedelta(milliseconds=900)
-LIVE = SetTime(11, EventTime.DELIVERED, NOW, guarded=False)
-LATE = SetTime(11, EventTime.DELIVERED, NOW, guarded=True)
-FIRST = SetTime(11, EventTime.FIRST_OPENED, NOW, guarded=True)
-OFF = SetSuppression(*SUBSCRIBER, NOW, "HardBounce", guarded=True)
-ON = SetSuppression(*SUBSCRIBER, NOW, None, guarded=True)
-UNDATED = SetSuppression(*SUBSCRIBER, NOW, "HardBounce", guarded=False)
-
-
-def _row(
-    at: datetime | None, changed_at: datetime | None, *reason: str | int | None
-) -> dict[str, Any]:
-    """Return the columns of a suppression, with a reason if the table stores it."""
-    named = {"suppressed_at": at, "suppression_changed_at": changed_at}
-    return named | dict(zip(["suppression_reason"], reason, strict=False))
-
-
-@pytest.mark.parametrize(
-    ("change", "after", "last", "ignored"),
-    [
-        *((LIVE, {"delivered_at": NOW}, None, False), (LIVE, {"delivered_at": None}, None, True)),
-        *((LIVE, {"delivered_at": SOON}, None, False), (LIVE, {"delivered_at": NEWER}, None, True)),
-        # A guard protects a newer time, and the first open.
-        *((LATE, {"delivered_at": NEWER}, None, False), (LATE, {}, None, True)),
-        (LATE, {"delivered_at": EARLIER}, None, True),
-        (FIRST, {"first_opened_at": EARLIER}, None, False),
-        (FIRST, {"first_opened_at": NEWER}, None, True),
-        *((OFF, _row(NOW, NOW), None, False), (OFF, _row(None, NEWER), None, False)),
-        *((OFF, _row(None, EARLIER), None, True), (OFF, _row(None, None), None, True)),
-        *((ON, _row(None, NOW), None, False), (ON, _row(EARLIER, EARLIER), None, True)),
-        # A row that is active already needs the date, which protects it from older changes.
-        *((ON, _row(None, EARLIER), None, True), (ON, _row(None, None), None, True)),
-        *((OFF, _row(NOW, NOW, "HardBounce"), None, False), (OFF, _row(NOW, NOW, "x"), None, True)),
-        *((ON, _row(None, NOW, None), None, False), (ON, _row(None, NOW, "x"), None, True)),
-        # A view may store only the first of the columns.
-        *((OFF, _row(NOW, None, "x"), None, False), (OFF, _row(NOW, EARLIER, None), None, False)),
-        # The date is beside the log, or nowhere.
-        *((OFF, {"suppressed_at": None}, NEWER, False), (OFF, {"suppressed_at": None}, NOW, True)),
-        *((OFF, {"suppressed_at": NOW}, NOW, False), (ON, {"suppressed_at": None}, None, True)),
-        *((UNDATED, {"suppressed_at": NOW}, None, False), (UNDATED, {}, None, False)),
-        (UNDATED, {"suppressed_at": EARLIER}, None, True),
-    ],
-    ids=map(str, range(29)),
-)
-def test_a_change_that_the_database_ignores(
-    change: Change, after: dict[str, Any], last: datetime | None, *, ignored: bool
-) -> None:
-    """The row has neither its values nor newer ones, nor any that it did not have before."""
-    more: dict[str, Any] = {"last": last, "reason": getattr(change, "reason", None)}
-    assert rules.is_ignored(change, after, **more) is ignored
-    assert rules.is_ignored(change, after, after, **more) is ignored
-    before = dict.fromkeys(after, EARLIER - DAY)
-    assert rules.is_ignored(change, after, before, **more) is (ignored and not after)
-    other = {"clicked_at": NOW}
-    assert rules.is_ignored(change, after | other, after, **more) is ignored
-
-
-@pytest.mark.parametrize("stored", [3, "3"], ids=["number", "text"])
-def test_the_reason_that_a_host_stores(stored: str | int) -> None:
-    """A host may store numbers, in a column of numbers or of text."""
-    after = _row(NOW, NOW, stored)
-    assert not rules.is_ignored(OFF, after, reason=3)
-    assert rules.is_ignored(OFF, after, reason=4)

@@ -11,17 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypeGuard, assert_never
+from typing import TypeAlias, TypeGuard, assert_never
 
 from msgspec.structs import replace
 
+from hookrow.core.changes import Target, applies
 from hookrow.core.notification import (
     Arrival,
     Bounced,
     Change,
     Dispatch,
     DispatchEvent,
-    EventTime,
     Key,
     LookupKeys,
     Notification,
@@ -40,10 +40,9 @@ from hookrow.core.notification import (
     Suppressible,
 )
 from hookrow.core.optional import optional_changes
-from hookrow.core.schema import SUPPRESSION
 
-_Target: TypeAlias = tuple[EventTime | Suppressible, Key | tuple[Key, Key]]
-"""The row and the columns that a change sets; an `EventTime` is a column of dispatches."""
+_Target: TypeAlias = tuple[Target, Key | tuple[Key, Key]]
+"""The row and the columns that a change sets."""
 
 LONGEST_EMAIL = 320
 """In characters: 64 before the @ and 255 after it (RFC 3696, section 3)."""
@@ -326,74 +325,6 @@ def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows)
     yield Suppressible.DISPATCH, dispatch.id
     if dispatch.list is not None and (dispatch.list, subscriber.id) in rows.subscriptions:
         yield Suppressible.SUBSCRIPTION, (dispatch.list, subscriber.id)
-
-
-def applies(change: Change, last: datetime | None) -> bool:
-    """Return whether a change applies to a row that was last changed at a time, or never."""
-    if isinstance(change, SetTime) and change.column is EventTime.FIRST_OPENED:
-        return last is None or last > change.at
-    return not change.guarded or last is None or last <= change.at
-
-
-def is_ignored(
-    change: Change,
-    after: Mapping[str, Any],
-    before: Mapping[str, Any] | None = None,
-    *,
-    last: datetime | None = None,
-    reason: str | int | None = None,
-) -> bool:
-    """Return whether a database has ignored a change that the guard admits.
-
-    `after` and `before` are the columns of the row that notifications set, by hookrow's names;
-    `last` is the date of the last change if no column has it, and `reason` the host's value for the
-    reason of a suppression. A change is not ignored if the row has its values, or newer ones; nor
-    if it has changed in another way since `before`, by a trigger of the host's that stores other
-    values. Without `before`, such a change counts as ignored.
-    """
-    if isinstance(change, SetTime):
-        names: Sequence[str] = (change.column.value,)
-        reflected = _is_time_reflected(change, after)
-    else:
-        names = SUPPRESSION
-        reflected = _is_suppression_reflected(change, after, last, reason)
-    if reflected:
-        return False
-    return before is None or all(before.get(name) == after.get(name) for name in names)
-
-
-def _is_time_reflected(change: SetTime, state: Mapping[str, Any]) -> bool:
-    at = state.get(change.column.value)
-    return at is not None and (_is_close(at, change.at) or not applies(change, at))
-
-
-def _is_suppression_reflected(
-    change: SetSuppression,
-    state: Mapping[str, Any],
-    last: datetime | None,
-    reason: str | int | None,
-) -> bool:
-    last = state.get("suppression_changed_at", last)
-    if not applies(change, last):
-        return True
-    is_dated = _is_close(last, change.at)
-    has_reason = "suppression_reason" not in state or (
-        _text(state["suppression_reason"]) == _text(reason)
-    )
-    if change.reason is not None and "suppressed_at" in state:
-        # A view may store only this time. With the date, another reason is an earlier change's.
-        return _is_close(state["suppressed_at"], change.at) and (has_reason or not is_dated)
-    return (is_dated or not change.guarded) and has_reason and state.get("suppressed_at") is None
-
-
-def _text(reason: object) -> str | None:
-    """Return the text of a reason, which a host may store as a number or an enum."""
-    return None if reason is None else str(reason)
-
-
-def _is_close(stored: datetime | None, at: datetime) -> bool:
-    """Return whether a stored time is that of a change: a column may store whole seconds."""
-    return stored is not None and abs(stored - at) < timedelta(seconds=1)
 
 
 def _combined(earlier: Change, later: Change) -> Change:

@@ -11,13 +11,14 @@ from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
 from hookrow.arguments import reject
-from hookrow.core.notification import KNOWN_REASONS, EventTime, Suppressible
+from hookrow.core.changes import WRITES
+from hookrow.core.notification import KNOWN_REASONS, Suppressible
 from hookrow.core.optional import OPTIONAL_COLUMNS, check_records, requested
 from hookrow.errors import ConfigurationError
 
-SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
+SUPPRESSION = WRITES[Suppressible.SUBSCRIBER].columns
 
-WRITTEN = (*(time.value for time in EventTime), "bounce_type", *SUPPRESSION)
+WRITTEN = tuple(dict.fromkeys(each for write in WRITES.values() for each in write.columns))
 """The columns that notifications set, in any table that has them."""
 
 NULLED = ("suppressed_at", "suppression_reason")

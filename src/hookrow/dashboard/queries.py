@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from hookrow.core.changes import new_values
 from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import (
-    Change,
     Dispatch,
     DispatchEvent,
     EventTime,
@@ -20,7 +20,6 @@ from hookrow.core.notification import (
     Reactivated,
     Recorded,
     RowId,
-    SetTime,
     Suppressed,
     Suppressible,
 )
@@ -221,7 +220,7 @@ def find_effects(
     return [
         Effect(change.row, column, value, states[change.row][column])
         for change in outcome.changes
-        for column, value in _values(change)
+        for column, value in new_values(change, store.schema.reason).items()
         if column in states.get(change.row, {})
     ]
 
@@ -256,17 +255,6 @@ def _author(entry: StoredEntry) -> str:
     if fields.origin != manual.ORIGIN:
         return ""
     return f", by {fields.changed_by}{f': {fields.note}' if fields.note else ''}"
-
-
-def _values(change: Change) -> Sequence[tuple[str, Any]]:
-    if isinstance(change, SetTime):
-        type_ = [] if change.bounce_type is None else [("bounce_type", change.bounce_type)]
-        return [(change.column.value, change.at), *type_]
-    return [
-        ("suppressed_at", None if change.reason is None else change.at),
-        ("suppression_reason", change.reason),
-        ("suppression_changed_at", change.at),
-    ]
 
 
 def with_causes(context: Context, listing: Listing, row: Row) -> Row:

@@ -16,8 +16,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from hookrow.core.notification import Arrival, Change, Recorded, SetTime, Source
-from hookrow.core.rules import affected_rows, applies, decide, fold, lookup_keys
+from hookrow.core.changes import is_news
+from hookrow.core.notification import Arrival, Recorded, Source
+from hookrow.core.rules import affected_rows, decide, fold, lookup_keys
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import events
 from hookrow.postmark_api.client import PostmarkAPI
@@ -27,7 +28,7 @@ from hookrow.postmark_api.webhooks import Stream
 from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.clock import Clock, measured_clock
 from hookrow.receiver.replay import GROUP, replay
-from hookrow.stores import State, Store
+from hookrow.stores import Store
 from hookrow.stores.suppressions import Filter, Span
 
 RETENTION = timedelta(days=45)
@@ -248,7 +249,7 @@ class Reconciliation:
         for arrival, outcome in zip(arrivals, outcomes, strict=True):
             if not isinstance(outcome, Recorded):
                 self.result.unknown += 1
-            elif any(_is_new(each, states.get(each.row, {})) for each in outcome.changes):
+            elif any(is_news(each, states.get(each.row, {})) for each in outcome.changes):
                 new.append(arrival)
                 self.report(arrival)
         if self.dry_run or not new:
@@ -256,17 +257,6 @@ class Reconciliation:
         done = [isinstance(each, Recorded) for each in replay(self.store, new, clock=self.clock)]
         self.result.failed += done.count(False)
         return done.count(True)
-
-
-def _is_new(change: Change, state: State) -> bool:
-    """Return whether a late change would alter a row."""
-    if isinstance(change, SetTime):
-        at = state.get(change.column.value)
-        return at != change.at and applies(change, at)
-    suppressed = state.get("suppressed_at")
-    known = [at for at in (suppressed, state.get("suppression_changed_at")) if at is not None]
-    older = all(at < change.at for at in known)
-    return older and (change.reason is not None or suppressed is not None)
 
 
 def _groups(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -18,6 +18,7 @@ from hookrow.core.notification import (
     Suppressible,
 )
 from hookrow.core.optional import Kinds
+from hookrow.core.schema import Schema
 from hookrow.errors import HookrowError
 from hookrow.stores.census import Census
 from hookrow.stores.log import LogReader
@@ -108,6 +109,10 @@ class Transaction(Reading, Protocol):
 
 class Store(Protocol):
     """Finds and writes rows in transactions."""
+
+    @property
+    def schema(self) -> Schema:
+        """The mapping."""
 
     @property
     def log(self) -> LogReader | None:

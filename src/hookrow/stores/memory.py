@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 from hookrow.arguments import has_members, reject
+from hookrow.core.changes import applies
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import (
     Change,
@@ -26,8 +27,8 @@ from hookrow.core.notification import (
     Suppressible,
 )
 from hookrow.core.optional import OPTIONAL_COLUMNS, Kinds, recorded_kinds
-from hookrow.core.rules import applies, fold
-from hookrow.core.schema import SUPPRESSION, WRITTEN
+from hookrow.core.rules import fold
+from hookrow.core.schema import SUPPRESSION, WRITTEN, Schema
 from hookrow.stores import State
 from hookrow.stores.census import ListCount, Place, Undelivered, by_list
 from hookrow.stores.change_dates import key_text, warn_of_undated
@@ -73,6 +74,11 @@ class MemoryStore:
             reject("log", "a MemoryLog, or None", self.log, "MemoryStore(log=None) for no log")
         if self.log is None:
             warn_of_undated(self.undated)
+
+    @property
+    def schema(self) -> Schema:
+        """The mapping, in which reasons are stored unchanged."""
+        return Schema()
 
     @property
     def recorded(self) -> Kinds:

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
-from hookrow.core.notification import Key, LookupKeys, Refusal, RowId, Suppressible
+from hookrow.core.changes import new_values
+from hookrow.core.notification import Key, LookupKeys, Refusal, RowId, SetSuppression, Suppressible
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
 from hookrow.stores import State, Store
@@ -191,12 +192,8 @@ class StoreContract:
 
     def _suppressed(self, rows: Sequence[RowId], at: datetime, reason: str | None) -> States:
         """Return the changes of rows whose suppression changes."""
-        state = {
-            "suppressed_at": at if reason else None,
-            "suppression_reason": self.reason(reason) if reason else None,
-            "suppression_changed_at": at,
-        }
-        return dict.fromkeys(rows, state)
+        changes = (SetSuppression(kind, key, at, reason, guarded=True) for kind, key in rows)
+        return {each.row: new_values(each, self.reason) for each in changes}
 
     def _post(self, payload: Payload, changes: States) -> None:
         """Post a payload that must be recorded, with exactly these changes."""

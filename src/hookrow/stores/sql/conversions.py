@@ -52,7 +52,7 @@ class Conversions:
         self._writes: dict[Suppressible, Mapping[str, Convert]] = {}
         for kind, names in written.items():
             named = {f"key_{n}": columns[kind.value][ours] for n, ours in enumerate(KEYS[kind])}
-            named |= {f"new_{ours}": columns[kind.value][ours] for ours in names}
+            named |= {ours: columns[kind.value][ours] for ours in names}
             self.state[kind] = _present(enumerate(column.read for column in named.values()))
             self._writes[kind] = _present((name, column.write) for name, column in named.items())
         self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
@@ -71,8 +71,8 @@ class Conversions:
         named = [{f"key_{n}": part for n, part in enumerate(row)} for row in rows]
         return [list(self.stored(kind, each).values()) for each in named]
 
-    def stored(self, kind: Suppressible, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return parameters, by their names in an `Update`, as the columns store them."""
+    def stored(self, kind: Suppressible, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values, by the names of columns and keys as in `Update`, as columns store them."""
         writes = self._writes.get(kind)
         if not writes:
             return values

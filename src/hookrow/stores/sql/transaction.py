@@ -9,20 +9,21 @@ from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
+from hookrow.core.changes import is_ignored, new_values
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import (
     Change,
     Dispatch,
-    EventTime,
     Key,
     LookupKeys,
     RowId,
     Rows,
     SetSuppression,
+    SetTime,
     Subscriber,
     Suppressible,
 )
-from hookrow.core.rules import fold, is_ignored, subscription_keys
+from hookrow.core.rules import fold, subscription_keys
 from hookrow.core.schema import KEYS, TIMES
 from hookrow.stores import Conflict, Rejected, State, Unchanged, by_kind, row_key
 from hookrow.stores.change_dates import key_text
@@ -301,10 +302,8 @@ class SQLTransaction(SQLReading):
             if state is None:
                 raise Unchanged(f"A row in {row[0].value} was deleted.")
             earlier = None if before is None else before.get(row)
-            reason = None
-            if isinstance(change, SetSuppression):
-                reason = self._queries.schema.reason(change.reason)
-            if is_ignored(change, state, earlier, last=dates.get(row), reason=reason):
+            new = new_values(change, self._queries.schema.reason)
+            if is_ignored(change, new, state, earlier, last=dates.get(row)):
                 raise Unchanged(f"The database ignored an update of a row in {row[0].value}.")
 
     def _read_dates(self, changes: Sequence[Change]) -> Mapping[RowId, datetime]:
@@ -349,38 +348,29 @@ class SQLTransaction(SQLReading):
     ) -> tuple[Sequence[Update], Mapping[str, Any]]:
         """Return the statements that apply a change, and the values of all their parameters."""
         queries = self._queries
-        if isinstance(change, SetSuppression):
-            updates = queries.updates.set_suppression(
-                change.kind, guarded=change.guarded, single=single
-            )
-            return updates, self._suppression_values(change)
-        values: Mapping[str, Any] = {"key_0": change.dispatch, _NEW[change.column]: change.at}
-        if change.column is EventTime.BOUNCED:
-            values = {**values, "new_bounce_type": change.bounce_type}
-        if queries.conversions.are_needed:
-            values = queries.conversions.stored(Suppressible.DISPATCH, values)
-        return [queries.updates.set_time(change.column, guarded=change.guarded)], values
+        if isinstance(change, SetTime):
+            values = new_values(change, queries.schema.reason)
+            values["key_0"] = change.dispatch
+            if queries.conversions.are_needed:
+                values = queries.conversions.stored(Suppressible.DISPATCH, values)
+            return queries.updates.set_time(change.column, guarded=change.guarded), values
+        updates = queries.updates.set_suppression(
+            change.kind, guarded=change.guarded, single=single
+        )
+        return updates, self._suppression_values(change)
 
     def _suppression_values(self, change: SetSuppression) -> Mapping[str, Any]:
         queries, kind = self._queries, change.kind
-        keys = change.key if isinstance(change.key, tuple) else (change.key,)
-        named = {f"key_{n}": part for n, part in enumerate(keys)}
-        reason = queries.schema.reason(change.reason)
-        values: Mapping[str, Any] = {
-            **named,
-            "new_suppressed_at": None if change.reason is None else change.at,
-            "new_suppression_reason": queries.empty.get(kind) if reason is None else reason,
-            "new_suppression_changed_at": change.at,
-        }
+        values = new_values(change, queries.schema.reason, queries.empty.get(kind))
+        if isinstance(change.key, tuple):
+            values["key_0"], values["key_1"] = change.key
+        else:
+            values["key_0"] = change.key
         if queries.conversions.are_needed:
             values = queries.conversions.stored(kind, values)
         if kind in queries.dated_beside_log:
-            values = {**values, "row_key": key_text([values[name] for name in named])}
+            values["row_key"] = key_text([values[f"key_{n}"] for n in range(len(KEYS[kind]))])
         return values
-
-
-_NEW = {time: f"new_{time.value}" for time in EventTime}
-"""The name of the parameter with a time's new value."""
 
 
 def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:

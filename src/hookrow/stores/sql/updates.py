@@ -8,8 +8,9 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from hookrow.core.changes import WRITES, Write
 from hookrow.core.notification import EventTime, Suppressible
-from hookrow.core.schema import KEYS, SUPPRESSION
+from hookrow.core.schema import KEYS
 from hookrow.stores import change_dates
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ _AWARE = "timestamp with time zone"
 _NAIVE = "timestamp without time zone"
 """A type that ignores the offset of a time, which is therefore converted to UTC first."""
 
-_DATE = {"row_key": "text", "new_suppression_changed_at": _AWARE}
-"""The parameters that date a change beside the log, and their types."""
+_NEW = "new_"
+"""Precedes the name of a column in the name of the parameter with its new value."""
 
-_OLDER = {EventTime.FIRST_OPENED: ">", EventTime.BOUNCED: "<="}
-"""The operator of a time's guard, if it is not `<`: of equal bounces, the last one's type wins."""
+_DATE = {"row_key": "text", f"{_NEW}suppression_changed_at": _AWARE}
+"""The parameters that date a change beside the log, and their types."""
 
 
 class Statement:
@@ -72,14 +73,16 @@ class Update:
     """A statement that writes many rows.
 
     `names` are those of each row's parameters, in order; `parameters` returns the parameters of a
-    row from its values by name.
+    row from its values by name, in which that of a column has the column's name.
     """
 
-    __slots__ = ("names", "parameters", "statement")
+    __slots__ = ("parameters", "statement")
 
     def __init__(self, statement: Statement, names: Sequence[str]) -> None:
-        self.statement, self.names = statement, names
-        self.parameters: Callable[[Mapping[str, Any]], Sequence[Any]] = itemgetter(*names)
+        self.statement = statement
+        self.parameters: Callable[[Mapping[str, Any]], Sequence[Any]] = itemgetter(
+            *(name.removeprefix(_NEW) for name in names)
+        )
 
 
 class Updates:
@@ -92,12 +95,9 @@ class Updates:
         self.set_suppression = cache(self._set_suppression)
         self.dates = cache(self._select_dates)
 
-    def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
+    def _set_time(self, time: EventTime, *, guarded: bool) -> Sequence[Update]:
         """Set a time of a dispatch, and the type of a bounce if the table has a column for it."""
-        has_type = time is EventTime.BOUNCED and self._queries.has("dispatches", "bounce_type")
-        written = ["bounce_type", time.value] if has_type else [time.value]
-        older = _OLDER.get(time, "<") if guarded else None
-        return self._update(Suppressible.DISPATCH, written, older)
+        return (self._update(Suppressible.DISPATCH, WRITES[time], guarded=guarded),)
 
     def _set_suppression(
         self, kind: Suppressible, *, guarded: bool, single: bool
@@ -107,24 +107,23 @@ class Updates:
         If the last change is dated beside the log, it is dated first. With `single`, the two become
         parts of a single statement, in which the second does not see the first one's changes.
         """
-        written = [name for name in self._queries.written.get(kind, ()) if name in SUPPRESSION]
-        if not written:
+        write = WRITES[kind]
+        if not any(self._queries.has(kind.value, name) for name in write.columns):
             return ()
         if kind not in self._queries.dated_beside_log:
-            return (self._update(kind, written, "<=" if guarded else None),)
+            return (self._update(kind, write, guarded=guarded),)
         dated = self._set_date(kind)
         relation = dated.statement.name if single else self._dates
         key, at = map(self._queries.value, _DATE)
         not_newer = (
             f" AND EXISTS (SELECT 1 FROM {relation} AS dated WHERE dated.role = '{kind.value}' "
-            f"AND dated.row_key = {key} AND dated.changed_at <= {at})"
+            f"AND dated.row_key = {key} AND dated.changed_at {write.older} {at})"
         )
         expected = (
             f"SELECT count(*) FROM {{given}} AS given JOIN {dated.statement.name} AS dated "
-            "ON dated.row_key = given.row_key "
-            "WHERE dated.changed_at <= given.new_suppression_changed_at"
+            f"ON dated.row_key = given.row_key WHERE dated.changed_at {write.older} {at}"
         )
-        update = self._update(kind, written, more=_DATE, condition=not_newer, expected=expected)
+        update = self._update(kind, write, more=_DATE, condition=not_newer, expected=expected)
         return dated, update
 
     def _select_dates(self, kind: Suppressible) -> str:
@@ -166,23 +165,22 @@ class Updates:
     def _update(
         self,
         kind: Suppressible,
-        written: Sequence[str],
-        older: str | None = None,
+        write: Write,
         *,
+        guarded: bool = False,
         more: Mapping[str, str] = MappingProxyType({}),
         condition: str = "",
         expected: str = "",
     ) -> Update:
-        """Set columns to parameters.
+        """Set the columns that the table has to parameters.
 
-        With an operator for `older`, a row is changed only if the last of the columns is null, or
-        if the operator holds between it and its new value. `more` are the types of further
-        parameters, for another `condition`; `expected` is as in `Statement`.
+        `more` are the types of further parameters, for another `condition`; `expected` is as in
+        `Statement`.
         """
         queries, role = self._queries, kind.value
-        columns, guard = queries.columns(role), written[-1]
+        columns, guard = queries.columns(role), write.guard
         keys = {ours: f"key_{n}" for n, ours in enumerate(KEYS[kind])}
-        new = {ours: f"new_{ours}" for ours in written}
+        new = {ours: f"{_NEW}{ours}" for ours in write.columns if ours in columns}
         types = {name: columns[ours].type for ours, name in (keys | new).items()}
         types.update(more)
         values = {name: queries.value(name) for name in types}
@@ -200,10 +198,11 @@ class Updates:
         conditions = [
             f"{queries.column(role, ours, alias)} = {values[name]}" for ours, name in keys.items()
         ]
-        if older:
-            conditions.append(_guard(queries.column(role, guard, alias), older, values[new[guard]]))
+        if guarded:
+            new_date = values[new[guard]]
+            conditions.append(_guard(queries.column(role, guard, alias), write.older, new_date))
             equal = " AND ".join(f"locked.{name} = given.{name}" for name in keys.values())
-            holds = _guard(f"locked.{guard}", older, values[new[guard]])
+            holds = _guard(f"locked.{guard}", write.older, new_date)
             expected = (
                 "SELECT count(*) FROM {given} AS given JOIN {locked} AS locked "
                 f"ON {equal} WHERE {holds}"
@@ -214,12 +213,12 @@ class Updates:
                 f"UPDATE {table} AS {alias} SET {sets} FROM ",
                 f" WHERE {where}",
                 kind=kind,
-                guard=guard if older else "",
+                guard=guard if guarded else "",
                 given=rows,
                 expected=expected,
             )
             return Update(statement, list(types))
-        last = [new[guard]] if older else more
+        last = [new[guard]] if guarded else more
         text = f"UPDATE {table} SET {sets} WHERE {where}"
         return Update(Statement(text, kind=kind), [*new.values(), *keys.values(), *last])
 

@@ -132,7 +132,7 @@ def _writes(queries: Queries, kind: Suppressible) -> Iterable[str]:
     updates = [*queries.updates.set_suppression(kind, guarded=guarded, single=False)]
     if kind is Suppressible.DISPATCH:
         times = [time for time in EventTime if queries.has("dispatches", time.value)]
-        updates += [queries.updates.set_time(time, guarded=True) for time in times]
+        updates += [each for time in times for each in queries.updates.set_time(time, guarded=True)]
     lock = queries.lock(kind, skip_locked=False)
     return [lock.text, *(update.statement.text for update in updates)]
 
