@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -223,3 +224,16 @@ def test_a_mistyped_name_gets_a_hint_with_the_most_similar_name() -> None:
     assert nearest("zzz", ["dispatches", "subscribers"]) == ""
     assert nearest("H_ZZZ", ["H_URL"], prefix="H_") == ""
     assert nearest("H_ULR", ["H_URL"], prefix="H_") == " Did you mean 'H_URL'?"
+
+
+def test_what_follows_from_the_roles_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages and statements ask for it again and again."""
+    schema = Schema(dispatches=Role("mails", {"list_id": None}))
+    column = Mock(side_effect=AssertionError)
+    monkeypatch.setattr(Role, "column", column)
+    for _ in range(2):
+        assert schema.columns("dispatches").keys().isdisjoint({"list_id"})
+        assert schema.roles.keys() == {"subscribers", "dispatches", "subscriptions"}
+        assert not schema.ours
+        assert not schema.undated
+    column.assert_not_called()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 from hookrow.arguments import reject
@@ -134,7 +135,7 @@ class Role:
         return self.columns.get(name, usual)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Schema:
     """The tables of a host, by default hookrow's. A host without lists has no subscriptions.
 
@@ -174,7 +175,7 @@ class Schema:
             if role.empty is not None:
                 _check_empty(name, role, self.reasons or {})
 
-    @property
+    @cached_property
     def roles(self) -> Mapping[str, Role]:
         """The roles of this host, by name."""
         roles = {
@@ -185,10 +186,10 @@ class Schema:
         }
         return {name: role for name, role in roles.items() if role is not None}
 
-    @property
+    @cached_property
     def ours(self) -> bool:
         """Whether the tables of all roles are hookrow's own."""
-        return self.roles == Schema().roles
+        return self.roles == OWN_ROLES
 
     @property
     def dated_beside_log(self) -> Collection[Suppressible]:
@@ -207,7 +208,29 @@ class Schema:
 
     def columns(self, name: str) -> Mapping[str, str]:
         """Return the columns of a role: hookrow's names, each with the table's name."""
-        role = self.roles[name]
+        return self._columns[name]
+
+    def reason(self, reason: str | None) -> str | int | None:
+        """Return the host's value for a reason, or None for no reason."""
+        if reason is None or self.reasons is None:
+            return reason
+        return self.reasons.get(reason, self.reasons.get(OTHERWISE, reason))
+
+    @cached_property
+    def known_values(self) -> Mapping[str, str | int]:
+        """The host's values that hookrow knows it may write, by the provider's reason or `"*"`.
+
+        Without `"*"`, any other reason of the provider is written unchanged.
+        """
+        reasons = self.reasons or {}
+        values = {word: reasons.get(OTHERWISE, word) for word in KNOWN_REASONS}
+        return {**values, **reasons}
+
+    @cached_property
+    def _columns(self) -> Mapping[str, Mapping[str, str]]:
+        return {name: self._columns_of(name, role) for name, role in self.roles.items()}
+
+    def _columns_of(self, name: str, role: Role) -> Mapping[str, str]:
         named = {ours: role.column(ours) for ours in (*_REQUIRED[name], *_OPTIONAL[name])}
         if name == "dispatches":
             wanted = requested(self.record, role.table)
@@ -218,23 +241,7 @@ class Schema:
             if theirs is not None and ours not in self._unused(name)
         }
 
-    def reason(self, reason: str | None) -> str | int | None:
-        """Return the host's value for a reason, or None for no reason."""
-        if reason is None or self.reasons is None:
-            return reason
-        return self.reasons.get(reason, self.reasons.get(OTHERWISE, reason))
-
-    @property
-    def known_values(self) -> Mapping[str, str | int]:
-        """The host's values that hookrow knows it may write, by the provider's reason or `"*"`.
-
-        Without `"*"`, any other reason of the provider is written unchanged.
-        """
-        reasons = self.reasons or {}
-        values = {word: reasons.get(OTHERWISE, word) for word in KNOWN_REASONS}
-        return {**values, **reasons}
-
-    @property
+    @cached_property
     def _without_date(self) -> Collection[Suppressible]:
         kinds = [kind for kind in Suppressible if kind.value in self.roles]
         kept = {kind: {*SUPPRESSION} & self.columns(kind.value).keys() for kind in kinds}
@@ -382,3 +389,7 @@ def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> Non
         mistake = "which is also a value in `reasons`: use another value there."
     if mistake:
         raise ConfigurationError(f"The role {name!r} has empty={role.empty!r}, {mistake}")
+
+
+OWN_ROLES = Schema().roles
+"""The roles of hookrow's own tables."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from typing import get_args
 
 import msgspec
@@ -19,7 +20,7 @@ def schema_of(tables: object) -> Schema:
     In `where`, False is kept, because its meaning depends on the column. Raises
     `ConfigurationError` for unknown names and invalid values.
     """
-    _refuse_unknown("role", tables, Schema.__slots__)
+    _refuse_unknown("role", tables, [each.name for each in fields(Schema)])
     for name in _ROLES:
         if isinstance(tables, Mapping) and tables.get(name):
             _check_role(name, tables[name])
@@ -31,7 +32,7 @@ def schema_of(tables: object) -> Schema:
 
 
 def _check_role(name: str, role: object) -> None:
-    _refuse_unknown("key of a role", role, Role.__slots__)
+    _refuse_unknown("key of a role", role, [each.name for each in fields(Role)])
     if not isinstance(role, Mapping) or "table" not in role:
         raise ConfigurationError(
             f"the role {name!r} has no table: set '{name}.table' to the table's name."

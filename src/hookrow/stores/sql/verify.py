@@ -11,7 +11,7 @@ from itertools import count
 from typing import NamedTuple
 
 from hookrow.core.notification import EventTime, Suppressible
-from hookrow.core.schema import WRITTEN, Schema, nearest
+from hookrow.core.schema import OWN_ROLES, WRITTEN, Schema, nearest
 from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, change_dates
 from hookrow.stores.errors import message, store_error
@@ -277,7 +277,7 @@ class _Catalogue:
         others = [each for each in tables(self._connection, self._dialect) if each != table]
         elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
         hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
-        if table in {role.table for role in Schema().roles.values()} and not elsewhere:
+        if table in {role.table for role in OWN_ROLES.values()} and not elsewhere:
             hint = f" Run {UPGRADE}. {OWN_TABLES}"
         elif table == _LOG.name and not elsewhere:
             hint = ""  # no other table of hookrow's is meant
