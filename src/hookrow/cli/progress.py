@@ -12,6 +12,7 @@ INTERRUPTED = 130
 """The exit status after Ctrl-C: 128 and the number of the signal, as in shells."""
 
 COMMITTED = "What was committed remains. Run the command again to do the rest."
+"""What a command that commits step by step prints after Ctrl-C."""
 
 
 @contextmanager
