@@ -25,7 +25,7 @@ from hookrow.receiver.batch import BatchWriter
 from hookrow.receiver.receiver import ArrivalReader
 from hookrow.server import RECEIVER
 from hookrow.server.protocol import NotificationProtocol
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 
 CONNECTIONS = 64
 REQUESTS = 20_000
@@ -46,7 +46,7 @@ class _Admitted:
     endpoint = ENDPOINT
 
     def __init__(self) -> None:
-        self.admit = Receiver(_PROVIDER, MemoryStore()).admit
+        self.admit = Receiver(_PROVIDER, SQLStore("sqlite://")).admit
 
     def submit(self, request: Request, loop: asyncio.AbstractEventLoop, reply: Reply) -> None:
         del request, loop

@@ -16,13 +16,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 import wire
+from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, Response
 from hookrow.asgi import ASGI
 from hookrow.core.notification import Refusal
 from hookrow.http import LoopHandler, plain, refuse
 from hookrow.server import RECEIVER
 from hookrow.server.protocol import NotificationProtocol
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from wire import ENDPOINT, SECRET
 
 P = TypeVar("P", bound=asyncio.Protocol)
@@ -115,7 +116,7 @@ class Echo(Receiver):
     """Admits as a receiver does; responds at once to some bodies, and later to others."""
 
     def __init__(self) -> None:
-        super().__init__(Postmark(SECRET), MemoryStore())
+        super().__init__(Postmark(SECRET), SQLStore(MEMORY))
 
     def submit(self, request: Request, loop: asyncio.AbstractEventLoop, reply: Reply) -> None:
         if request.body == b"{}":

@@ -9,38 +9,41 @@ from threading import Event
 import pytest
 
 import world
+from engines import MEMORY, engine_of
 from hookrow import Postmark, Receiver
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.server import RECEIVER
-from hookrow.stores.memory import MemoryStore, MemoryTransaction
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.transaction import SQLTransaction
+from hookrow.testing import Tables
 from loopback import loopback
 from process import EXAMPLES
-from wire import PATIENCE, SECRET, uvicorn_serving
+from wire import ADAS, PATIENCE, SECRET, uvicorn_serving
 
 
-class GatedStore(MemoryStore):
+class GatedStore(SQLStore):
     """The world of the cases in memory; transactions wait until `gate` is set, as it is at first.
 
     `entered` is set when a transaction begins.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MEMORY)
         self.gate, self.entered = Event(), Event()
+        self._engine = engine_of(self)
         self.reset()
 
     def reset(self) -> None:
         """Restore the rows, empty the log and open the gate."""
-        world.fill(self)
-        assert self.log is not None
-        self.log.entries.clear()
+        with self.database.reading():  # no other thread may use its connection meanwhile
+            world.fill(self._engine)
         self.gate.set()
         self.entered.clear()
 
     @contextmanager
     def transaction(
         self, *, skip_locked: bool = False, checked: bool = False
-    ) -> Iterator[MemoryTransaction]:
+    ) -> Iterator[SQLTransaction]:
         self.entered.set()
         assert self.gate.wait(PATIENCE)
         with super().transaction(skip_locked=skip_locked, checked=checked) as transaction:
@@ -49,7 +52,7 @@ class GatedStore(MemoryStore):
     @property
     def delivered_at(self) -> object:
         """The delivery time of the first dispatch."""
-        return self.dispatches[1]["delivered_at"]
+        return Tables(self).dispatch(ADAS).delivered_at
 
 
 @contextmanager

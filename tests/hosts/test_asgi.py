@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from threading import Barrier, Event, Thread
 
 import pytest
@@ -11,6 +11,7 @@ from drivers import GatedStore, receiving
 from hookrow import Handler, Request, RequestHead, Response
 from hookrow.asgi import ASGI, MAX_DISCARDED, Message, Scope
 from hookrow.http import MAX_BODY
+from hookrow.stores.log import Query
 from wire import DELIVERY, ENDPOINT, PATIENCE, SECRET
 
 DONE = Response(200, b"done", {})
@@ -67,8 +68,9 @@ class Responding(Handler):
 
 
 @pytest.fixture
-def store() -> GatedStore:
-    return GatedStore()
+def store() -> Iterator[GatedStore]:
+    with closing(GatedStore()) as store:
+        yield store
 
 
 @pytest.fixture
@@ -164,7 +166,7 @@ class TestMessages:
         store.gate.set()
         assert await ask(app) == 200
         assert store.log is not None
-        (entry,) = store.log.entries.values()
+        (entry,) = store.log.newest(Query(), limit=2)
         assert (entry.attempts, caplog.records) == (2, [])
 
 

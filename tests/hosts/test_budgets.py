@@ -9,12 +9,13 @@ import pytest
 
 import streams
 import wire
+from engines import MEMORY
 from hookrow import Postmark, Receiver, Request
 from hookrow.http import plain
 from hookrow.server import budgets
 from hookrow.server.limits import HEADER_SIZE, MAX_HEAD, MAX_HEADERS
 from hookrow.server.protocol import MAX_DIRECT, NotificationProtocol
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from wire import SECRET
 
 GET = wire.head("/", method="GET")
@@ -30,7 +31,7 @@ class Slow(Receiver):
     """Keeps the replies to notifications, for a test to call."""
 
     def __init__(self) -> None:
-        super().__init__(Postmark(SECRET), MemoryStore())
+        super().__init__(Postmark(SECRET), SQLStore(MEMORY))
         self.replies: list[streams.Reply] = []
 
     def submit(self, request: Request, _: object, reply: streams.Reply) -> None:

@@ -28,6 +28,7 @@ from werkzeug.wsgi import get_input_stream
 
 import asgi_client
 import wire
+from engines import MEMORY
 from hookrow import ConfigurationError, Receiver, Refusal, Schema
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.fastapi import router
@@ -35,7 +36,7 @@ from hookrow.flask import blueprint
 from hookrow.http import MAX_BODY
 from hookrow.migrations import upgrade
 from hookrow.providers.resend import Resend
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from wire import ADAS, DELIVERY, ENDPOINT, SECRET, STRANGER
@@ -47,7 +48,7 @@ SAVE = wire.head("/dispatches?email=ada@example.com&message_id=m-1", length=0)
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving(GatedStore()) as receiver:
+    with closing(GatedStore()) as store, receiving(store) as receiver:
         yield receiver
 
 
@@ -133,7 +134,7 @@ class TestFastAPI:
         """OpenAPI describes neither Postmark's header nor its body."""
         app = fastapi.FastAPI()
         resend = Resend("whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==")
-        with closing(Receiver(resend, MemoryStore())) as receiver:
+        with closing(Receiver(resend, SQLStore(MEMORY))) as receiver:
             app.include_router(router(receiver))
         assert not {"parameters", "requestBody"} & {*app.openapi()["paths"][ENDPOINT]["post"]}
 

@@ -6,7 +6,7 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 
 import pytest
 from drivers import GatedStore, Webhook
@@ -57,8 +57,9 @@ def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
 
 
 @pytest.fixture(scope="module")
-def store() -> GatedStore:
-    return GatedStore()
+def store() -> Iterator[GatedStore]:
+    with closing(GatedStore()) as store:
+        yield store
 
 
 @pytest.fixture(scope="module", params=["asgi", "fastapi", "wsgi", "flask", "direct"])

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import wraps
 from math import inf
 from typing import Any
@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 import streams
 import wire
+from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow.http import MAX_BODY, LoopHandler, plain
 from hookrow.server import budgets, limits
@@ -26,7 +27,7 @@ from hookrow.server.limits import (
 )
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.server.run import choose_protocol
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
 
 BUFFERED = 48 * 1024 * 1024  # in bytes; more unread data than two sockets can hold
@@ -61,7 +62,7 @@ class Waiting(Receiver):
     """Keeps the replies, for a test to call."""
 
     def __init__(self) -> None:
-        super().__init__(Postmark(SECRET), MemoryStore())
+        super().__init__(Postmark(SECRET), SQLStore(MEMORY))
         self.replies: list[streams.Reply] = []
 
     def submit(self, request: Request, _: object, reply: streams.Reply) -> None:
@@ -72,8 +73,9 @@ class Waiting(Receiver):
 
 
 @pytest.fixture(scope="module")
-def store() -> GatedStore:
-    return GatedStore()
+def store() -> Iterator[GatedStore]:
+    with closing(GatedStore()) as store:
+        yield store
 
 
 @pytest.fixture(scope="module")

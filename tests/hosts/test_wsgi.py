@@ -3,6 +3,7 @@
 import io
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any, NoReturn
 from wsgiref.validate import validator
 
@@ -35,7 +36,7 @@ class Slow(io.BytesIO):
 
 @pytest.fixture
 def app() -> Iterator[WSGI]:
-    with receiving(GatedStore()) as receiver:
+    with closing(GatedStore()) as store, receiving(store) as receiver:
         yield WSGI(receiver)
 
 
