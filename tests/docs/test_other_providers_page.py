@@ -10,7 +10,8 @@ import pytest
 from hookrow import Receiver, Request, RequestHead
 from hookrow.http import ENDPOINT
 from hookrow.providers import resend
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
+from hookrow.testing import Tables
 from session import ROOT, execute, read_files
 
 PAGE = "docs/how-to/other-providers.md"
@@ -26,18 +27,23 @@ def post(receiver: Receiver, body: bytes, token: bytes = b"a-token") -> int:
     return (receiver.admit(request.head) or receiver(request)).status
 
 
-def test_the_provider_of_the_page(courier: Any) -> None:  # noqa: ANN401 - as above
-    sent = {"provider_message_id": "m-1", "subscriber_id": 1, "list_id": None}
-    store = MemoryStore(subscribers={1: {"email": "ada@example.com"}}, dispatches={1: sent})
+def test_the_provider_of_the_page(
+    courier: Any,  # noqa: ANN401 - as above
+    hookrow_store: SQLStore,
+    hookrow_tables: Tables,
+) -> None:
+    hookrow_tables.add_dispatch("m-1", hookrow_tables.add_subscriber("ada@example.com"))
     event = {"id": "e-1", "to": "ada@example.com", "message": "m-1", "time": 1_772_600_000}
-    with closing(Receiver(courier, store)) as receiver:
+    with closing(Receiver(courier, hookrow_store)) as receiver:
         assert post(receiver, json.dumps([event, event]).encode()) == 200
         assert post(receiver, b"[]") == 200
         assert post(receiver, json.dumps([event | {"to": "nobody@x"}]).encode()) == 404
         for body in (b"{", b"5", b"null", b'["x"]', b'[{"time": 1e300}]', b"[{}]"):
             assert post(receiver, body) == 422
         assert post(receiver, b"[]", b"wrong") == 401
-    assert store.dispatches[1]["delivered_at"].timestamp() == event["time"]
+    delivered_at = hookrow_tables.dispatch("m-1").delivered_at
+    assert delivered_at is not None
+    assert delivered_at.timestamp() == event["time"]
 
 
 def test_the_events_of_resend() -> None:

@@ -13,11 +13,12 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import django_host  # noqa: F401 - configures Django
 from command import Command
+from engines import MEMORY
 from hookrow import Postmark, Receiver, RequestHead, Response
 from hookrow.dashboard import Dashboard
 from hookrow.diagnostics import CheckResult, diagnosis
 from hookrow.diagnostics.advice import WEAKNESSES
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from session import ROOT, execute, read_blocks, read_commands, read_files
@@ -50,9 +51,11 @@ def test_hookrow_is_installed_from_a_clone(page: str) -> None:
 
 
 class TestCheck:
-    def test_the_session_prints_the_documented_output(self, tmp_path: Path) -> None:
+    def test_the_session_prints_the_documented_output(
+        self, tmp_path: Path, hookrow_store: SQLStore
+    ) -> None:
         [session] = read_blocks("docs/reference/check.md", "console")
-        receiver = Receiver(Postmark(SECRET), MemoryStore(), mount_path="/mail")
+        receiver = Receiver(Postmark(SECRET), hookrow_store, mount_path="/mail")
         served = DispatcherMiddleware(WSGI(receiver), {"/readyz": werkzeug.Response("ready\n")})
         with closing(receiver), loopback(served) as port:
             serve, *checks = read_commands(session.replace("8000", str(port)))
@@ -98,7 +101,7 @@ class TestDashboard:
     def test_authorize(self, headers: list[tuple[bytes, bytes]], status: int | None) -> None:
         """Users of the dashboard are admitted: `admit` returns no response."""
         authorize = execute(self.FILES["dashboard_sessions.py"])["authorize"]
-        dashboard = Dashboard(MemoryStore(), authorize=authorize)
+        dashboard = Dashboard(SQLStore(MEMORY), authorize=authorize)
         answer = dashboard.admit(RequestHead("GET", "/", headers))
         assert answer is None or isinstance(answer, Response)
         assert (answer and answer.status) == status
