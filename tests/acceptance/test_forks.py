@@ -18,24 +18,24 @@ from wire import DELIVERY, PATIENCE
 pytestmark = pytest.mark.never_flaky
 
 
-def test_receiver(postgres_url: str) -> None:
+def test_receiver(postgres_url: str, sqlite_url: str) -> None:
     """A receiver, its hooks and the statistics work in both processes.
 
     Each process has its own threads and connections, and the parent keeps its earlier ones.
     """
     world.fill(postgres_url)
     printed = run_script(
-        f"url, body = {postgres_url!r}, {DELIVERY!r}",
+        f"url, quiet, body = {postgres_url!r}, {sqlite_url!r}, {DELIVERY!r}",
         """
         import os, sys, warnings
         from datetime import UTC, datetime
         from hookrow import RequestHead, Postmark, Receiver, Request
         from hookrow.statistics import Statistics
-        from hookrow.stores.memory import MemoryStore
         from hookrow.stores.sql import SQLStore
 
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
-        store, statistics, calls = SQLStore(url), Statistics(MemoryStore()), []
+        store, other, calls = SQLStore(url), SQLStore(quiet), []
+        statistics = Statistics(other)
         receiver = Receiver(
             Postmark("secret"), store, on_recorded=lambda *_: calls.append(os.getpid())
         )
@@ -53,6 +53,7 @@ def test_receiver(postgres_url: str) -> None:
             serve()
             receiver.close(20)
             store.close()
+            other.close()
             print(calls == [os.getpid()] * 3, flush=True)
 
         def in_child():
