@@ -8,13 +8,14 @@ from werkzeug.test import Client
 
 import asgi_client
 from copying import replace
+from engines import MEMORY
 from hookrow import ConfigurationError, Request, RequestHead, Response
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
 from hookrow.dashboard.app import SECURITY
 from hookrow.dashboard.auth import require_password
 from hookrow.server.settings import Settings
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from visitor import ask, head, present
 from wire import ADA
@@ -46,7 +47,7 @@ def test_refused(
             raise answer
         return answer
 
-    dashboard = Dashboard(MemoryStore(), authorize=authorize)
+    dashboard = Dashboard(SQLStore(MEMORY), authorize=authorize)
     refused = present(dashboard.admit(replace(head("/notifications"), request_id="r-1")))
     assert refused.status == present(dashboard(Request(head("/"), b""))).status == status
     assert SECURITY.items() <= refused.headers.items()
@@ -64,9 +65,9 @@ def test_configuration() -> None:
 
     wrong: Any = authorize
     with pytest.raises(ConfigurationError, match=r"an async function.* def authorize\(head\)"):
-        Dashboard(MemoryStore(), authorize=wrong)
+        Dashboard(SQLStore(MEMORY), authorize=wrong)
     with pytest.raises(ConfigurationError, match="never open by default"):
-        Dashboard(MemoryStore())
+        Dashboard(SQLStore(MEMORY))
     for user, password in (("", "x"), ("x", ""), ("a:b", "x")):
         with pytest.raises(ConfigurationError, match="neither may be empty"):
             basic(user, password)
@@ -90,19 +91,19 @@ def test_the_generated_password() -> None:
     assert not any(each in repr(servers) for each in passwords)
 
 
-def test_called_once() -> None:
+def test_called_once(hookrow_store: SQLStore) -> None:
     """`authorize` is called once per request, in ASGI and in WSGI, and for each dashboard."""
     answers = [True, True, True, False]
 
     def authorize(_: RequestHead) -> bool:
         return answers.pop(0)
 
-    dashboard = Dashboard(MemoryStore(), authorize=authorize)
+    dashboard = Dashboard(hookrow_store, authorize=authorize)
     assert asgi_client.request(ASGI(dashboard), "POST", "/notifications").status_code == 405
     assert Client(WSGI(dashboard)).post("/notifications").status_code == 405
     assert answers == [True, False]
     request = Request(head("/notifications"), b"")
-    another = Dashboard(MemoryStore(), authorize=lambda _: True)
+    another = Dashboard(hookrow_store, authorize=lambda _: True)
     assert another.admit(request.head) is dashboard.admit(request.head) is None
     assert present(another(request)).status == present(dashboard(request)).status == 200
     assert present(dashboard(request)).status == 403
@@ -118,8 +119,8 @@ def credentials(password: str, scheme: str = "Basic", user: str = ADA) -> Reques
 
 class TestPassword:
     @pytest.fixture
-    def dashboard(self) -> Dashboard:
-        return Dashboard(MemoryStore(), authorize=basic(ADA, PASSWORD))
+    def dashboard(self, hookrow_store: SQLStore) -> Dashboard:
+        return Dashboard(hookrow_store, authorize=basic(ADA, PASSWORD))
 
     @pytest.mark.parametrize(
         ("sent", "status"),

@@ -16,29 +16,22 @@ import asgi_client
 from hookrow import testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
+from hookrow.testing import Tables
 from hookrow.wsgi import WSGI
 from visitor import MOUNT, broken_links, links, receive, with_slash
 from wire import ADA, ADAS, AT
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    """Return a store with what each page shows, and an id that is also a message id."""
-    store = MemoryStore(
-        subscribers={1: {"email": ADA}},
-        dispatches={
-            1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1},
-            2: {"provider_message_id": "2", "subscriber_id": 1, "list_id": 1},
-        },
-    )
-    receive(store, testing.delivery(ADA, ADAS, at=AT), testing.suppression(ADA, ADAS, at=AT))
-    return store
-
-
-@pytest.fixture
-def dashboard(store: MemoryStore) -> Iterator[Dashboard]:
-    with closing(Dashboard(store, authorize=lambda _: "ada")) as dashboard:
+def dashboard(hookrow_store: SQLStore, hookrow_tables: Tables) -> Iterator[Dashboard]:
+    """Return a dashboard with what each page shows, and an id that is also a message id."""
+    ada, news = hookrow_tables.add_subscriber(ADA), hookrow_tables.add_list("news")
+    for message_id in (ADAS, "2"):
+        hookrow_tables.add_dispatch(message_id, ada, news)
+    changes = (testing.delivery(ADA, ADAS, at=AT), testing.suppression(ADA, ADAS, at=AT))
+    receive(hookrow_store, *changes)
+    with closing(Dashboard(hookrow_store, authorize=lambda _: "ada")) as dashboard:
         yield dashboard
 
 

@@ -13,13 +13,14 @@ import pytest
 from werkzeug.test import Client
 
 import asgi_client
-from hookrow import Response, testing
+from hookrow import Response, Role, Schema, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, download, suppressions
 from hookrow.dashboard.app import SECURITY
 from hookrow.stores import Unavailable
-from hookrow.stores.memory import MemoryStore
-from hookrow.stores.memory_suppressions import MemorySuppressions
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.suppressions import SQLSuppressions
+from hookrow.testing import Tables
 from hookrow.wsgi import WSGI
 from visitor import Visitor, ask, head, receive
 from wire import ADA, ADAS, AT, PATIENCE, eventually
@@ -28,17 +29,27 @@ PATH = "/suppressions"
 CSV = "/suppressions.csv"
 
 
-def many(count: int) -> MemoryStore:
-    """Return a store of suppressed subscribers, of whom always three have the same time."""
-    rows: dict[Any, Any] = {
-        n: {
-            "email": f"p{n}@example.com",
-            "suppressed_at": AT + timedelta(seconds=n // 3),
-            "suppression_reason": "SpamComplaint" if n % 50 == 0 else "HardBounce",
-        }
+HOST = Schema(dispatches=Role("hookrow_dispatches", {"sent_at": None}))
+"""The tables as those of a host: without names of lists, and without an index of reasons."""
+
+
+def many(store: SQLStore, count: int, schema: Schema = HOST) -> SQLStore:
+    """Add suppressed subscribers, of whom always three have the same time.
+
+    Return a store of the same rows with another schema.
+    """
+    tables = Tables(store)
+    first, *_ = [
+        tables.add_subscriber(
+            f"p{n}@example.com",
+            suppressed_at=AT + timedelta(seconds=n // 3),
+            suppression_reason="SpamComplaint" if n % 50 == 0 else "HardBounce",
+        )
         for n in range(1, count + 1)
-    }
-    return MemoryStore(subscribers={**rows, 999: {"email": ADA}}, subscriptions={(7, 1): {}})
+    ]
+    tables.add_subscriber(ADA)
+    tables.add_subscription(tables.add_list(), first)
+    return SQLStore(store.database, schema)
 
 
 def emails(page: str) -> list[str]:
@@ -59,20 +70,18 @@ def rows(response: Response) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def visitor() -> Iterator[Visitor]:
-    visitor = Visitor(many(120))
+def visitor(hookrow_store: SQLStore) -> Iterator[Visitor]:
+    visitor = Visitor(many(hookrow_store, 120))
     yield visitor
     visitor.dashboard.close(PATIENCE)
 
 
-def test_content() -> None:
+def test_content(hookrow_store: SQLStore, hookrow_tables: Tables) -> None:
     """A row links to the subscriber, to the notification that suppressed it, and its dispatch."""
-    store = MemoryStore(
-        subscribers={1: {"email": ADA}, 2: {"email": "b@x.org", "suppressed_at": AT}},
-        dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
-    )
-    receive(store, testing.suppression(ADA, ADAS, at=AT, reason="<i>"))
-    visitor = Visitor(store)
+    hookrow_tables.add_dispatch(ADAS, hookrow_tables.add_subscriber(ADA))
+    hookrow_tables.add_subscriber("b@x.org", suppressed_at=AT)
+    receive(hookrow_store, testing.suppression(ADA, ADAS, at=AT, reason="<i>"))
+    visitor = Visitor(hookrow_store)
     page = visitor.shows(PATH)
     assert "2 suppressed subscribers" in page
     assert "<bdi>&lt;i&gt;</bdi>" in page
@@ -104,11 +113,10 @@ def test_pages(visitor: Visitor) -> None:
     assert 'rel="prev"' not in first + back
 
 
-def test_rows_that_change_between_pages(visitor: Visitor) -> None:
+def test_rows_that_change_between_pages(visitor: Visitor, hookrow_tables: Tables) -> None:
     """A new suppression does not move the rows of the next page."""
     first = visitor.shows(PATH)
-    store: Any = visitor.dashboard._context.store
-    store.subscribers[999]["suppressed_at"] = AT + timedelta(days=1)
+    hookrow_tables.add_subscriber("p121@example.com", suppressed_at=AT + timedelta(days=1))
     assert not {*emails(first)} & {*emails(follow(visitor, first, "next"))}
 
 
@@ -122,8 +130,8 @@ def test_filters(visitor: Visitor) -> None:
     )
     assert 'value="SpamComplaint" selected' in page
     assert "./suppressions.csv?reason=SpamComplaint" in page
-    assert emails(visitor.shows(PATH, list=7)) == ["p1@example.com"]
-    assert '<option value="7" selected>7</option>' in visitor.shows(PATH, list=7)
+    assert emails(visitor.shows(PATH, list=1)) == ["p1@example.com"]
+    assert '<option value="1" selected>1</option>' in visitor.shows(PATH, list=1)
     since = (AT + timedelta(seconds=40)).isoformat()
     assert emails(visitor.shows(PATH, since=since)) == ["p120@example.com"]
     page = visitor.shows(PATH, reason="(none)")
@@ -154,11 +162,9 @@ def test_a_search_that_takes_long(visitor: Visitor, monkeypatch: pytest.MonkeyPa
     assert "20+ suppressed subscribers" in visitor.shows(PATH)
 
 
-def test_without_a_log() -> None:
+def test_without_a_log(hookrow_store: SQLStore) -> None:
     """Without a log, no notification is known."""
-    store = many(1)
-    store.log = None
-    visitor = Visitor(store)
+    visitor = Visitor(many(hookrow_store, 1, Schema(log=None)))
     assert ">unknown<" in visitor.shows(PATH)
     visitor.dashboard.close(PATIENCE)
 
@@ -177,18 +183,17 @@ class TestDownload:
         assert at == sorted(at)
         spam = rows(visitor.get(CSV, reason="SpamComplaint", list=""))
         assert [each["email"] for each in spam] == ["p50@example.com", "p100@example.com"]
-        assert rows(visitor.get(CSV, list=7, reason="(none)")) == []
+        assert rows(visitor.get(CSV, list=1, reason="(none)")) == []
 
-    def test_cells(self) -> None:
+    def test_cells(self, hookrow_store: SQLStore, hookrow_tables: Tables) -> None:
         """Cells that a spreadsheet would evaluate are escaped; times are ISO 8601 in UTC."""
-        store = MemoryStore(subscribers={1: {"email": "=cmd|' /C calc'!A0@example.com"}})
-        undated = testing.suppression("=cmd|' /C calc'!A0@example.com", "+1", at=AT, reason="@SUM")
-        receive(store, undated)
+        formula = "=cmd|' /C calc'!A0@example.com"
+        hookrow_tables.add_subscriber(formula)
+        receive(hookrow_store, testing.suppression(formula, "+1", at=AT, reason="@SUM"))
         reasons = ("-1", "\tx", "\rx", 'a,"b"', "zoë", "\uff0d1", "\xa0=1", "\u200b=1")
         for n, reason in enumerate(reasons, 2):
-            row = {"email": f"p{n}", "suppressed_at": AT, "suppression_reason": reason}
-            store.subscribers[n] = row
-        response = Visitor(store).get(CSV)
+            hookrow_tables.add_subscriber(f"p{n}", suppressed_at=AT, suppression_reason=reason)
+        response = Visitor(hookrow_store).get(CSV)
         assert SECURITY.items() <= response.headers.items()
         assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
         assert response.headers["Content-Disposition"] == 'attachment; filename="suppressions.csv"'
@@ -208,18 +213,20 @@ class TestDownload:
             "",
         ]
 
-    def test_a_client_that_leaves(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_client_that_leaves(
+        self, hookrow_store: SQLStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """On ASGI and WSGI, each batch is read when it is needed, and none after a disconnect."""
         monkeypatch.setattr(download, "BATCH", 10)
-        read, original = [0], MemorySuppressions.read
+        read, original = [0], SQLSuppressions.read
 
         def counted(*given: Any, **limit: Any) -> Any:  # noqa: ANN401 - as the method
             read[0] += 1
             return original(*given, **limit)
 
         monkeypatch.setattr(download, "divide", lambda _, start, __: iter([start]))
-        monkeypatch.setattr(MemorySuppressions, "read", counted)
-        dashboard = Dashboard(many(120), authorize=lambda _: True)
+        monkeypatch.setattr(SQLSuppressions, "read", counted)
+        dashboard = Dashboard(many(hookrow_store, 120), authorize=lambda _: True)
         response = Client(WSGI(dashboard)).get(CSV, buffered=False)
         chunks = iter(response.response)
         first, second = next(chunks), next(chunks)
@@ -231,9 +238,16 @@ class TestDownload:
     @pytest.mark.parametrize(
         ("user", "named"), [("ada", "ada"), ("a@x.org", "a***@x.org"), (True, "unknown")]
     )
-    def test_log(self, caplog: pytest.LogCaptureFixture, *, user: str | bool, named: str) -> None:
+    def test_log(
+        self,
+        hookrow_store: SQLStore,
+        caplog: pytest.LogCaptureFixture,
+        *,
+        user: str | bool,
+        named: str,
+    ) -> None:
         """The user is logged as soon as a download begins, but not for a HEAD."""
-        dashboard = Dashboard(many(3), authorize=lambda _: user)
+        dashboard = Dashboard(many(hookrow_store, 3), authorize=lambda _: user)
         with caplog.at_level("INFO", "hookrow"):
             assert ask(dashboard, head(CSV)).status == 200
             assert ask(dashboard, head(CSV, method="HEAD")).status == 200
@@ -242,11 +256,16 @@ class TestDownload:
         ]
 
     @pytest.mark.parametrize("app", [ASGI, WSGI])
-    def test_hosts(self, app: Any) -> None:  # noqa: ANN401 - a class of a host
+    def test_hosts(
+        self,
+        app: Any,  # noqa: ANN401 - a class of a host
+        hookrow_store: SQLStore,
+    ) -> None:
         """Each host streams without a length; HEAD has no body; users without access get 403."""
+        store = many(hookrow_store, 3)
 
         def request(method: str, *, access: bool = True) -> Any:  # noqa: ANN401 - a client's response
-            mounted = app(Dashboard(many(3), authorize=lambda _: access))
+            mounted = app(Dashboard(store, authorize=lambda _: access))
             if app is WSGI:
                 return Client(mounted).open(CSV, method=method)
             return asgi_client.request(mounted, method, CSV)
@@ -259,11 +278,14 @@ class TestDownload:
         assert request("GET", access=False).status_code == 403
 
     def test_errors(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self,
+        hookrow_store: SQLStore,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         """An error returns 503 if nothing has been sent, and otherwise cuts the file off."""
         monkeypatch.setattr(download, "BATCH", 10)
-        original, allowed = MemorySuppressions.read, [0]
+        original, allowed = SQLSuppressions.read, [0]
 
         def read(*given: Any, **limit: Any) -> Any:  # noqa: ANN401 - as the method
             if not allowed[0]:
@@ -271,9 +293,9 @@ class TestDownload:
             allowed[0] -= 1
             return original(*given, **limit)
 
-        monkeypatch.setattr(MemorySuppressions, "read", read)
+        monkeypatch.setattr(SQLSuppressions, "read", read)
         monkeypatch.setattr(download, "divide", lambda _, start, __: iter([start]))
-        dashboard = Dashboard(many(120), authorize=lambda _: True)
+        dashboard = Dashboard(many(hookrow_store, 120), authorize=lambda _: True)
         assert ask(dashboard, head(CSV)).status == 503
         allowed[0] = 2
         response = ask(dashboard, head(CSV))
