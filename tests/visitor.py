@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin
 
-from hookrow import Postmark, Receiver, Request, RequestHead, Response
+from hookrow import Postmark, Receiver, Request, RequestHead, Response, Role, Schema
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.app import SECURITY
 from wire import ADA, ADAS, ENDPOINT, SECRET
 
 MOUNT = "/mail/dashboard"
+
+HOST = Schema(dispatches=Role("hookrow_dispatches", {"sent_at": None}))
+"""hookrow's tables as those of a host: without names of lists, and without times of sending.
+
+hookrow expects no index of a host's reasons, either.
+"""
 
 
 def head(path: str, query: str = "", method: str = "GET", **headers: str) -> RequestHead:

@@ -13,7 +13,7 @@ import pytest
 from werkzeug.test import Client
 
 import asgi_client
-from hookrow import Response, Role, Schema, testing
+from hookrow import Response, Schema, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, download, suppressions
 from hookrow.dashboard.app import SECURITY
@@ -22,15 +22,11 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.suppressions import SQLSuppressions
 from hookrow.testing import Tables
 from hookrow.wsgi import WSGI
-from visitor import Visitor, ask, head, receive
+from visitor import HOST, Visitor, ask, head, receive
 from wire import ADA, ADAS, AT, PATIENCE, eventually
 
 PATH = "/suppressions"
 CSV = "/suppressions.csv"
-
-
-HOST = Schema(dispatches=Role("hookrow_dispatches", {"sent_at": None}))
-"""The tables as those of a host: without names of lists, and without an index of reasons."""
 
 
 def many(store: SQLStore, count: int, schema: Schema = HOST) -> SQLStore:
@@ -39,7 +35,7 @@ def many(store: SQLStore, count: int, schema: Schema = HOST) -> SQLStore:
     Return a store of the same rows with another schema.
     """
     tables = Tables(store)
-    first, *_ = [
+    people = [
         tables.add_subscriber(
             f"p{n}@example.com",
             suppressed_at=AT + timedelta(seconds=n // 3),
@@ -48,7 +44,7 @@ def many(store: SQLStore, count: int, schema: Schema = HOST) -> SQLStore:
         for n in range(1, count + 1)
     ]
     tables.add_subscriber(ADA)
-    tables.add_subscription(tables.add_list(), first)
+    tables.add_subscription(tables.add_list(), people[0])
     return SQLStore(store.database, schema)
 
 
