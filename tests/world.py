@@ -1,4 +1,4 @@
-"""The rows in cases/world.json, written to any store and read back as dicts."""
+"""The rows in cases/world.json, written to any database and read back as dicts."""
 
 import json
 from datetime import datetime
@@ -17,7 +17,6 @@ from sqlalchemy import (
 
 import own_tables
 from engines import connect
-from hookrow.stores.memory import MemoryStore
 
 World: TypeAlias = dict[str, list[dict[str, Any]]]
 """All rows of hookrow's four tables, by the table's short name, in the order of their ids."""
@@ -69,17 +68,9 @@ def start() -> World:
     }
 
 
-def fill(place: str | Engine | MemoryStore) -> World:
-    """Replace all rows of a database or store by those in the file; return these."""
+def fill(place: str | Engine) -> World:
+    """Replace all rows of a database by those in the file; return these."""
     world = start()
-    if isinstance(place, MemoryStore):
-        fresh = start()
-        place.subscribers = {row["id"]: row for row in fresh["subscribers"]}
-        place.dispatches = {row["id"]: row for row in fresh["dispatches"]}
-        place.subscriptions = {
-            (row["list_id"], row["subscriber_id"]): row for row in fresh["subscriptions"]
-        }
-        return world
     with _engine(place).begin() as connection:
         _empty(connection)
         for name, table in _TABLES.items():
@@ -89,15 +80,8 @@ def fill(place: str | Engine | MemoryStore) -> World:
     return world
 
 
-def rows(place: str | Engine | MemoryStore) -> World:
+def rows(place: str | Engine) -> World:
     """Read every row of hookrow's four tables, without the times of creation."""
-    if isinstance(place, MemoryStore):
-        return {
-            "subscribers": [*place.subscribers.values()],
-            "lists": start()["lists"],  # the memory store has none
-            "subscriptions": [*place.subscriptions.values()],
-            "dispatches": [*place.dispatches.values()],
-        }
     with _engine(place).connect() as connection:
         return {
             name: [*map(dict, connection.execute(_ALL_ROWS[name]).mappings())] for name in _TABLES

@@ -20,7 +20,6 @@ from django_project.site import post
 from engines import MEMORY, engine_of, opened
 from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
 from hookrow.migrations import upgrade
-from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, AT, SECRET, post_together
 from world import World
@@ -35,7 +34,7 @@ HALF = "\ud83d"
 class Site:
     """A receiver, or Django's view on the same database, and the rows behind it."""
 
-    def __init__(self, receiver: Receiver | None, where: MemoryStore | Engine) -> None:
+    def __init__(self, receiver: Receiver | None, where: Engine) -> None:
         self.receiver, self._where = receiver, where
         self._present: World = {}
 
@@ -58,20 +57,17 @@ class Site:
         return answer.status, answer.body.decode()
 
 
-STORES = ("memory", "in-memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "postgres")
 
 
 @pytest.fixture(scope="module", params=[*STORES, "django-sqlite", "django-postgres"])
 def site(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Site]:
     django, _, place = request.param.rpartition("-")
     with ExitStack() as stack:
-        memory = MemoryStore()
-        store: MemoryStore | SQLStore = memory
-        where: MemoryStore | Engine = memory
-        if request.param == "in-memory":
+        if place == "memory":
             store = stack.enter_context(closing(SQLStore(MEMORY)))
             where = engine_of(store)
-        elif place != "memory":
+        else:
             url = new_database(place)
             where = stack.enter_context(opened(url))
             upgrade(where, Schema())
