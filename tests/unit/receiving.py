@@ -12,33 +12,43 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from hookrow import Postmark, Receiver, Request, RequestHead, Response, testing
+from engines import MEMORY
+from hookrow import Postmark, Receiver, Request, RequestHead, Response, Schema, testing
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Change, LookupKeys, RowId, Rows, Suppressible
+from hookrow.core.optional import Kinds
 from hookrow.stores import Locked, Rejected, StoreError, Unavailable
-from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryReading, MemoryStore, MemoryTransaction, Row
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.census import Census
+from hookrow.stores.log import LogReader, Query
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
+from hookrow.stores.suppressions import SuppressionReader
+from hookrow.testing import Tables
 from wire import ENDPOINT, PATIENCE, SECRET, eventually
 
 NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
 
 
-class Database(MemoryStore):
-    """A store in memory that simulates the failures of a database.
+class Database:
+    """A store in a database in memory, which can fail like a database server.
+
+    Rows are added and read with `tables`. The database ends with this object, or with `close`.
 
     Attributes:
+        store: the store in which everything is recorded.
+        tables: hookrow's own tables, also if another schema is used.
         away: whether the database is unavailable.
         faults: the exceptions of the next commits, one each; None means no exception.
         held: the rows that another transaction has locked.
         refuses: returns whether the database rejects a change or log entry, with `error`.
         opened: if cleared, transactions wait until it is set; `reached` is set when one begins.
-        begun, threads, groups, locks: the arguments and threads of each transaction.
+        begun, threads, groups: the arguments and threads of each transaction.
 
     """
 
-    def __init__(self, **tables: Any) -> None:  # noqa: ANN401 - of MemoryStore
-        super().__init__(**tables)
+    def __init__(self, schema: Schema = Schema()) -> None:  # noqa: B008 - frozen
+        self.store = SQLStore(MEMORY, schema)
+        self.tables = Tables(self.store)
         self.away = False
         self.faults: Iterator[Exception | None] = iter(())
         self.held: set[RowId] = set()
@@ -49,38 +59,75 @@ class Database(MemoryStore):
         self.begun: list[bool] = []
         self.threads: list[Thread] = []
         self.groups: list[set[str]] = []
-        self.locks: list[set[RowId]] = []
+
+    def use(self, schema: Schema) -> None:
+        """Replace the schema, as a host does that restarts with another one; the rows stay."""
+        self.store = SQLStore(self.store.database, schema)
+
+    def close(self) -> None:
+        self.store.close()
 
     @contextmanager
     def transaction(
         self, *, skip_locked: bool = False, checked: bool = False
-    ) -> Iterator[MemoryTransaction]:
-        del checked
+    ) -> Iterator["_Transaction"]:
         self.begun.append(skip_locked)
         self.threads.append(threading.current_thread())
         self.reached.set()
         assert self.opened.wait(PATIENCE)
         if self.away:
             raise Unavailable("gone")
-        with self._lock:
-            transaction = _Transaction(self, skip_locked=skip_locked)
-            try:
-                yield transaction
-                self._commit()
-            except BaseException:
-                transaction.rollback()
-                raise
-
-    def _commit(self) -> None:
-        if (fault := next(self.faults, None)) is not None:
-            raise fault
+        with self.store.transaction(skip_locked=skip_locked, checked=checked) as transaction:
+            yield _Transaction(self, transaction, skip_locked=skip_locked)
+            if (fault := next(self.faults, None)) is not None:
+                raise fault
 
     @contextmanager
-    def reading(self) -> Iterator[MemoryReading]:
+    def reading(self) -> Iterator[SQLReading]:
         if self.away:
             raise Unavailable("gone")
-        with super().reading() as reading:
+        with self.store.reading() as reading:
             yield reading
+
+    def probe(self) -> None:
+        with self.transaction() as transaction:
+            transaction.probe()
+
+    @property
+    def log(self) -> LogReader | None:
+        return self.store.log
+
+    @property
+    def schema(self) -> Schema:
+        return self.store.schema
+
+    @property
+    def recorded(self) -> Kinds:
+        return self.store.recorded
+
+    @property
+    def census(self) -> Census:
+        return self.store.census
+
+    @property
+    def suppressions(self) -> SuppressionReader:
+        return self.store.suppressions
+
+    @property
+    def mapping_key(self) -> str:
+        return self.store.mapping_key
+
+    def is_nested(self) -> bool:
+        return self.store.is_nested()
+
+    def claim_log(self) -> None:
+        self.store.claim_log()
+
+    def check_mapping(self) -> None:
+        self.store.check_mapping()
+
+    def time(self) -> datetime | None:
+        return self.store.time()
 
     def logged(self) -> Sequence[StoredEntry]:
         assert self.log is not None
@@ -91,46 +138,46 @@ class Database(MemoryStore):
         return {each.message_id: (each.outcome.value, each.attempts) for each in self.logged()}
 
 
-class _Transaction(MemoryTransaction):
-    def __init__(self, database: Database, *, skip_locked: bool) -> None:
-        super().__init__(database)
+class _Transaction:
+    """A transaction that stops at rows that are held, and at what the database refuses."""
+
+    def __init__(
+        self, database: Database, transaction: SQLTransaction, *, skip_locked: bool
+    ) -> None:
         self._database = database
+        self._transaction = transaction
         self._skip_locked = skip_locked
+        self.read, self.probe = transaction.read, transaction.probe
 
     def find(self, lookup: LookupKeys) -> Rows:
         self._database.groups.append(set(lookup.emails))
-        return super().find(lookup)
+        return self._transaction.find(lookup)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        self._database.locks.append(set(rows))
         held = self._database.held & set(rows)
         if held and not self._skip_locked:
             raise Locked("LockNotAvailable 55P03")
-        return held
+        return held | set(self._transaction.lock(rows))
 
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         self.lock([change.row for change in changes])
         if any(map(self._database.refuses, (*changes, *entries))):
             raise self._database.error
-        super().write(changes, entries)
+        self._transaction.write(changes, entries)
 
 
 def people(*names: str, log: bool = True) -> Database:
     """Return a database with a subscriber and a dispatch for each name; ids begin at 1."""
-    return Database(
-        log=MemoryLog() if log else None,
-        subscribers={id_: {"email": f"{name}@example.com"} for id_, name in enumerate(names, 1)},
-        dispatches={id_: sent(name, id_) for id_, name in enumerate(names, 1)},
-    )
+    database = Database() if log else Database(Schema(log=None))
+    for name in names:
+        subscriber = database.tables.add_subscriber(f"{name}@example.com")
+        database.tables.add_dispatch(f"m-{name}", subscriber)
+    return database
 
 
 def receive(database: Database, **options: Any) -> Receiver:  # noqa: ANN401 - of Receiver
     """Return a receiver with a deadline that even a slow machine meets."""
     return Receiver(Postmark(SECRET), database, **{"deadline": PATIENCE, **options})
-
-
-def sent(name: str, subscriber: int) -> Row:
-    return {"provider_message_id": f"m-{name}", "subscriber_id": subscriber, "list_id": None}
 
 
 def dispatch(id_: int) -> RowId:

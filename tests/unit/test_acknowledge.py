@@ -66,9 +66,9 @@ def test_a_subscriber_with_the_address_of_the_test() -> None:
     """The usual rules apply."""
     assert answer(people("john"), TEST, acknowledge_tests=True).status == 404
     database = people("john")
-    database.dispatches[1]["provider_message_id"] = TEST["MessageID"]
+    database.tables.add_dispatch(TEST["MessageID"], subscriber=1)
     assert answer(database, TEST, acknowledge_tests=True).status == 200
-    assert database.dispatches[1]["delivered_at"] == NOON
+    assert database.tables.dispatch(TEST["MessageID"]).delivered_at == NOON
 
 
 def test_the_option_needs_no_log_and_is_off_by_default() -> None:

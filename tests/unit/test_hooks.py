@@ -358,8 +358,8 @@ def test_each_outcome_is_reported_once_in_order_after_the_commit(*, queue: bool)
     database, refused, recorded, seen = people("ada", "bea"), RecordingHook(), RecordingHook(), []
 
     def on_recorded(arrival: Arrival, outcome: Recorded) -> None:
-        with database.reading():  # no transaction is open
-            seen.append(database.dispatches[1]["delivered_at"])
+        # In memory, this waits until no transaction is open.
+        seen.append(database.tables.dispatch("m-ada").delivered_at)
         recorded(arrival, outcome)
 
     receiver = receive(database, on_recorded=on_recorded, on_refused=refused)

@@ -2,6 +2,8 @@
 
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
@@ -17,8 +19,7 @@ from hookrow.core.result import Result
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.observability.observer import Gauges
 from hookrow.stores import Conflict, Unavailable
-from hookrow.stores.log import Backlog, Count, Counts
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.log import Backlog, Count, Counts, LogReader
 
 NEWEST = "hookrow_newest_notification_timestamp_seconds{}"
 
@@ -34,8 +35,9 @@ def metrics(registry: CollectorRegistry) -> Metrics:
 
 
 @pytest.fixture
-def database() -> Database:
-    return people("ada")
+def database() -> Iterator[Database]:
+    with closing(people("ada")) as database:
+        yield database
 
 
 @pytest.fixture
@@ -109,12 +111,12 @@ def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) ->
 
 
 def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics) -> None:
-    matched, database = {0: 3, 1: 2}, people("ada")
-    receiver, dispatches = receive(database), dict(database.dispatches)
+    matched, database = {0: 3, 1: 2}, people()
+    receiver = receive(database)
     receiver.record_directly(request(delivery("eve")))
-    database.dispatches.clear()
+    ada = database.tables.add_subscriber("ada@example.com")
     receiver.record_directly(request(delivery("ada")))
-    database.dispatches |= dispatches
+    database.tables.add_dispatch("m-ada", ada)
     receiver.record_directly(request(delivery("ada")))
     metrics.collect()  # before there are gauges
     metrics.start(Gauges(lambda: 7, lambda: 5, lambda: matched, database.log))
@@ -142,7 +144,7 @@ def test_totals_of_the_log_are_not_set_while_entries_are_missing(
     registry: CollectorRegistry, metrics: Metrics, complete_since: datetime | None, series: int
 ) -> None:
     counted = [Count(NOON, "Delivery", "", Result.RECORDED, entries=100_000, recovered=0)]
-    log = Mock(MemoryLog, newest=lambda *_, **__: ())
+    log = Mock(LogReader, newest=lambda *_, **__: ())
     log.backlog.return_value = Backlog(0, None, 0)
     log.counts.return_value = Counts(counted, complete_since)
     metrics.start(Gauges(lambda: 7, lambda: 5, dict, log))
@@ -151,7 +153,7 @@ def test_totals_of_the_log_are_not_set_while_entries_are_missing(
 
 
 def test_collect_without_database_and_spool(registry: CollectorRegistry, metrics: Metrics) -> None:
-    log = Mock(MemoryLog, backlog=Mock(side_effect=Unavailable))
+    log = Mock(LogReader, backlog=Mock(side_effect=Unavailable))
     spooled = Mock(side_effect=sqlite3.OperationalError)
     metrics.start(Gauges(lambda: 7, spooled, lambda: {0: 1}, log))
     metrics.collect()

@@ -1,6 +1,5 @@
 """Optional records: clicks, bounces, complaints and first opens."""
 
-from collections.abc import Collection
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 import pytest
 from receiving import NOON, Database, people, post, receive
 
+from copying import replace
 from hookrow import ConfigurationError, Role, Schema, testing
-from hookrow.core.optional import OPTIONAL_COLUMNS
+from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow.core.schema_values import schema_of
 from hookrow.postmark_api.register import triggers_of
 from hookrow.providers import explain
@@ -21,15 +21,16 @@ CLICK, BOUNCE, COMPLAINT = (
     write(*ADA, at=NOON) for write in (testing.click, testing.bounce, testing.complaint)
 )
 CASES = [
-    (CLICK, {"clicked_at": NOON}),
-    (BOUNCE, {"bounced_at": NOON, "bounce_type": "HardBounce"}),
-    (COMPLAINT, {"complained_at": NOON}),
+    ("click", CLICK, {"clicked_at": NOON}),
+    ("bounce", BOUNCE, {"bounced_at": NOON, "bounce_type": "HardBounce"}),
+    ("complaint", COMPLAINT, {"complained_at": NOON}),
 ]
 
 
-def database(optional: Collection[str]) -> Database:
+def database(*record: str) -> Database:
+    """Return Ada's rows, under a schema with these optional records."""
     made = people("ada")
-    made.optional = optional
+    made.use(Schema(record=record))
     return made
 
 
@@ -39,21 +40,21 @@ def answer(made: Database, *payloads: dict[str, Any]) -> list[tuple[int, str]]:
     return [(each.status, each.body.decode()) for each in responses]
 
 
-@pytest.mark.parametrize(("payload", "columns"), CASES)
+@pytest.mark.parametrize(("record", "payload", "columns"), CASES)
 def test_an_optional_notification_is_recorded(
-    payload: dict[str, Any], columns: dict[str, object]
+    record: str, payload: dict[str, Any], columns: dict[str, Any]
 ) -> None:
     """It changes nothing else: a bounce or a complaint suppresses nobody."""
-    made = database([*columns])
-    before = dict(made.dispatches[1])
+    made = database(record)
+    before = made.tables.dispatch("m-ada")
     assert answer(made, payload) == [(200, "")]
-    assert made.dispatches[1] == {**before, **columns}
-    assert made.subscribers[1].get("suppressed_at") is None
+    assert made.tables.dispatch("m-ada") == replace(before, **columns)
+    assert made.tables.subscriber("ada@example.com").suppressed_at is None
 
 
-@pytest.mark.parametrize(("payload", "columns"), CASES)
-def test_it_is_refused_like_a_delivery(payload: dict[str, Any], columns: dict[str, object]) -> None:
-    made = database([*columns])
+@pytest.mark.parametrize(("record", "payload", "_"), CASES)
+def test_it_is_refused_like_a_delivery(record: str, payload: dict[str, Any], _: object) -> None:
+    made = database(record)
     address = "Recipient" if "Recipient" in payload else "Email"
     assert answer(
         made, payload | {address: "nobody@example.com"}, payload | {"MessageID": "m-none"}
@@ -62,47 +63,48 @@ def test_it_is_refused_like_a_delivery(payload: dict[str, Any], columns: dict[st
     assert all(entry.retry_at for entry in made.logged())
 
 
-@pytest.mark.parametrize(("payload", "columns"), CASES)
+@pytest.mark.parametrize(("record", "payload", "columns"), CASES)
 def test_it_is_not_supported_unless_it_is_recorded(
-    payload: dict[str, Any], columns: dict[str, object]
+    record: str, payload: dict[str, Any], columns: dict[str, object]
 ) -> None:
     """A replay records it after its column was added."""
-    made = database([each for each in OPTIONAL_COLUMNS if each not in columns])
+    made = database(*({*RECORDS} - {record}))
     assert answer(made, payload) == [(422, "Webhook payload not supported")]
     [entry] = made.logged()
     assert (entry.record_type, entry.recipient, entry.message_id) == (payload["RecordType"], *ADA)
     part = parse_entry(entry, Postmark)
     assert part is not None
     assert "does not record this type" in (explain(Postmark, part, made.recorded) or "")
-    made.optional = [*columns]
+    made.use(Schema(record=(record,)))
     assert explain(Postmark, part, made.recorded) is None
     replay(made, arrivals_of(made, [entry], Postmark, datetime.now(UTC)))
-    assert {name: made.dispatches[1][name] for name in columns} == columns
+    row = made.tables.dispatch("m-ada")
+    assert {name: getattr(row, name) for name in columns} == columns
 
 
 def test_the_first_open_is_the_earliest() -> None:
-    made = database(["first_opened_at"])
+    made = database("first_open")
     hour = timedelta(hours=1)
     answer(made, *(testing.opening(*ADA, at=NOON + n * hour) for n in (1, 0, 2)))
-    row = made.dispatches[1]
-    assert (row["first_opened_at"], row["opened_at"]) == (NOON, NOON + 2 * hour)
+    row = made.tables.dispatch("m-ada")
+    assert (row.first_opened_at, row.opened_at) == (NOON, NOON + 2 * hour)
 
 
 @pytest.mark.parametrize("type_", [None, 3, "", "x" * 65, "Hard\0Bounce", "\0\ud83d"])
 def test_a_type_that_no_row_can_contain_is_null(type_: object) -> None:
-    made = database(["bounced_at", "bounce_type"])
+    made = database("bounce")
     assert answer(made, BOUNCE | {"Type": type_}) == [(200, "")]
-    assert made.dispatches[1]["bounce_type"] is None
+    assert made.tables.dispatch("m-ada").bounce_type is None
 
 
 def test_an_unpaired_surrogate_in_a_type_is_replaced() -> None:
-    made = database(["bounced_at", "bounce_type"])
+    made = database("bounce")
     assert answer(made, BOUNCE | {"Type": "Hard\ud83d"}) == [(200, "")]
-    assert made.dispatches[1]["bounce_type"] == "Hard\ufffd"
+    assert made.tables.dispatch("m-ada").bounce_type == "Hard\ufffd"
 
 
 def test_a_sparse_bounce_is_not_supported() -> None:
-    made = database(OPTIONAL_COLUMNS)
+    made = database(*RECORDS)
     sparse = [{**BOUNCE, name: None} for name in ("Email", "BouncedAt")]
     assert [status for status, _ in answer(made, *sparse)] == [422, 422]
     parts = [parse_entry(each, Postmark) for each in made.logged()]
@@ -147,6 +149,6 @@ def test_a_bounce_without_a_type() -> None:
 
 def test_the_triggers_of_the_webhook_are_those_that_are_recorded() -> None:
     usual = {"Delivery", "Open", "SubscriptionChange"}
-    assert {*triggers_of(database([]).recorded)} == usual
-    recording = database(["clicked_at", "bounced_at", "first_opened_at"])
+    assert {*triggers_of(database().recorded)} == usual
+    recording = database("click", "bounce", "first_open")
     assert {*triggers_of(recording.recorded)} == usual | {"Click", "Bounce"}

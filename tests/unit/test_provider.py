@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from receiving import NOON, Database, encode, head, people
 
+from engines import MEMORY
 from hookrow import (
     ConfigurationError,
     Delivered,
@@ -28,9 +29,10 @@ from hookrow.providers import Provider, Unauthentic
 from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.receiver.responder import combine
 from hookrow.receiver.retry import ParkedRetry
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, eventually, post_together
 
+STORE = SQLStore(MEMORY)  # which is not used
 IGNORED = plain(200, "Ignored")
 
 
@@ -86,7 +88,8 @@ def post_events(post: Post, database: Database, *events: dict[str, Any]) -> Resp
 def test_each_event_is_recorded_and_logged(post: Post) -> None:
     database = people("ada", "bea")
     assert post_events(post, database, event("ada"), event("bea"), BAD).status == 200
-    assert [row["delivered_at"] for row in database.dispatches.values()] == [NOON, NOON]
+    assert database.tables.dispatch("m-ada").delivered_at == NOON
+    assert database.tables.dispatch("m-bea").delivered_at == NOON
     assert sorted((each.record_type, each.outcome.value) for each in database.logged()) == [
         ("mail.delivered", "recorded"),
         ("mail.delivered", "recorded"),
@@ -100,7 +103,7 @@ def test_one_refusal_refuses_the_request(post: Post) -> None:
     database = people("ada")
     response = post_events(post, database, event("ada"), event("nobody"))
     assert (response.status, response.body) == (404, b"Engine::Subscriber not found")
-    assert database.dispatches[1]["delivered_at"] == NOON
+    assert database.tables.dispatch("m-ada").delivered_at == NOON
 
 
 @every_host
@@ -136,7 +139,7 @@ def test_an_outage(post: Post) -> None:
 def test_an_object_of_another_class() -> None:
     secret: Any = "the secret alone"
     with pytest.raises(ConfigurationError, match=r"not str: write Receiver\(Postmark\(secret\)"):
-        Receiver(secret, MemoryStore())
+        Receiver(secret, STORE)
 
 
 def test_responses_are_combined() -> None:
@@ -168,7 +171,7 @@ def test_the_events_of_a_request_share_their_commits(post: Post) -> None:
     with closing(Receiver(Courier(), database, backlog=300, deadline=PATIENCE)) as receiver:
         body = json.dumps([*map(event, names)]).encode() + b"!"
         assert post(receiver, Request(head(), body)).status == 200
-    assert all("delivered_at" in row for row in database.dispatches.values())
+    assert all(database.tables.dispatch(f"m-{name}").delivered_at for name in names)
     assert len(database.begun) <= 5
 
 
@@ -191,17 +194,17 @@ def test_a_request_that_does_not_fit_is_refused_as_a_whole() -> None:
         assert send("bea", "carl").status == 503
         database.opened.set()
         assert [each.result(PATIENCE).status for each in (recording, waiting)] == [200, 200]
-    assert "delivered_at" not in database.dispatches[2]
+    assert database.tables.dispatch("m-bea").delivered_at is None
 
 
 def test_entries_of_another_provider_are_not_retried() -> None:
     """A receiver of Postmark leaves the courier's parked entries to the courier's receiver."""
     database = people("ada")
     post_events(in_thread, database, event("ada", message="m-late"))
-    database.dispatches[1]["provider_message_id"] = "m-late"
+    database.tables.add_dispatch("m-late", subscriber=1)
     [entry] = database.logged()
     assert entry.outcome is Result.DISPATCH_NOT_FOUND
-    assert arrivals_of(MemoryStore(), [entry], Postmark, NOON) == []
+    assert arrivals_of(STORE, [entry], Postmark, NOON) == []
     assert database.log is not None
     recorded = {
         name: ParkedRetry(database, database.log, parser, lambda *_: None).retry_now(["m-late"])
@@ -214,7 +217,7 @@ def test_a_replay_keeps_the_identity_of_an_event() -> None:
     database = people("ada")
     post_events(in_thread, database, event("ada"))
     [entry] = database.logged()
-    arrivals = arrivals_of(MemoryStore(), [entry], Courier(), NOON)
+    arrivals = arrivals_of(STORE, [entry], Courier(), NOON)
     assert [fingerprint(each) for each in arrivals] == [entry.fingerprint]
     replay(database, arrivals)
     assert len(database.logged()) == 1
@@ -225,4 +228,4 @@ def test_a_name_that_the_log_cannot_hold(name: str, monkeypatch: pytest.MonkeyPa
     """Otherwise, PostgreSQL would reject every notification."""
     monkeypatch.setattr(Courier, "name", name)
     with pytest.raises(ConfigurationError, match="1 to 32 characters, but that of Courier is '"):
-        Receiver(Courier(), MemoryStore())
+        Receiver(Courier(), STORE)

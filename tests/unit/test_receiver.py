@@ -98,7 +98,8 @@ def test_after_the_deadline_the_group_is_recorded() -> None:
         assert database.logged() == []
         database.opened.set()
     assert [*map(status, answers)] == [503, 503, 422]
-    assert all(row["delivered_at"] == NOON for row in database.dispatches.values())
+    assert database.tables.dispatch("m-ada").delivered_at == NOON
+    assert database.tables.dispatch("m-bea").delivered_at == NOON
     assert [entry.outcome for entry in database.logged()].count(Result.UNSUPPORTED) == 1
 
 

@@ -20,13 +20,12 @@ from hookrow.receiver.recorder import (
     record,
     record_unlocked,
 )
-from hookrow.stores import Conflict, Locked, Rejected, Unavailable
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores import Conflict, Locked, Rejected, Store, Unavailable
 from hookrow.stores.timeouts import limited_to
 from wire import PATIENCE
 
 STORE_ERRORS = [Conflict("40001"), Locked("55P03"), Rejected("23502"), Unavailable("gone")]
-Work = Callable[[MemoryStore, Sequence[Arrival]], object]
+Work = Callable[[Store, Sequence[Arrival]], object]
 
 
 def arrival(name: str, message: str | None = None) -> Arrival:
@@ -47,15 +46,15 @@ def test_only_arrivals_that_need_a_locked_row_are_left() -> None:
     arrivals = [arrival("ada"), arrival("bea"), arrival("nobody")]
     with pytest.raises(Locked):
         record(database, arrivals)
-    assert "delivered_at" not in database.dispatches[2]
+    assert database.tables.dispatch("m-bea").delivered_at is None
     assert not database.logged()
     left, recorded, refused = record_unlocked(database, arrivals)
     assert left is None
     assert isinstance(recorded, Recorded)
     assert refused == Refusal.SUBSCRIBER_NOT_FOUND.refused()
     assert database.begun == [False, True]
-    assert "delivered_at" not in database.dispatches[1]
-    assert "delivered_at" in database.dispatches[2]
+    assert database.tables.dispatch("m-ada").delivered_at is None
+    assert database.tables.dispatch("m-bea").delivered_at is not None
     assert {each.message_id for each in database.logged()} == {"m-bea", "m-nobody"}
 
 
@@ -65,7 +64,7 @@ def test_an_arrival_that_waited_for_its_row_overrides_no_newer_one() -> None:
     newer = Arrival(Delivered("ada@example.com", "m-ada", later), b"newer", datetime.now(UTC))
     recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len)
     assert None not in recorder([newer]) + recorder.resume([older])
-    assert database.dispatches[1]["delivered_at"] == later
+    assert database.tables.dispatch("m-ada").delivered_at == later
     assert len(database.logged()) == 2
 
 

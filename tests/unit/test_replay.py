@@ -1,6 +1,7 @@
 """Replay: notifications from the log or the spool are recorded again, but are not live."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import count, repeat
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from receiving import NOON, Database, people
 
 from copying import replace
+from engines import MEMORY
 from hookrow import Arrival, Recorded, Suppressed
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Change, Outcome, Refusal, SetSuppression, Source, Suppressible
@@ -19,10 +21,11 @@ from hookrow.receiver import replay as replaying
 from hookrow.receiver.recorder import keep_failed
 from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.stores import Conflict, Rejected, Unavailable
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from times import HOUR
 from wire import ADA
 
+STORE = SQLStore(MEMORY)  # which is not used
 HELD = (Suppressible.SUBSCRIBER, 1)
 BODY = (
     b'{"RecordType": "SubscriptionChange", "Recipient": "ada@example.com", '
@@ -31,8 +34,9 @@ BODY = (
 
 
 @pytest.fixture
-def database() -> Database:
-    return people("Ada", "bea", "zoe")
+def database() -> Iterator[Database]:
+    with closing(people("Ada", "bea", "zoe")) as database:
+        yield database
 
 
 def logged(body: bytes) -> StoredEntry:
@@ -49,13 +53,13 @@ def test_the_arrival_of_an_entry_is_not_live() -> None:
     late = {"source": Source.REPLAY, "attempts": 0, "fingerprint": entry.fingerprint}
     times = {"last_received_at": NOON, "applied_at": NOON + HOUR}
     expected = replace(live, **late, **times)
-    assert arrivals_of(MemoryStore(), [entry], Postmark, NOON + HOUR) == [expected]
+    assert arrivals_of(STORE, [entry], Postmark, NOON + HOUR) == [expected]
 
 
 @pytest.mark.parametrize("body", [b"\xff\\xff", b"\0\\x00", None])
 def test_entries_without_their_body_are_omitted(body: bytes | None) -> None:
     gone = logged(body) if body else replace(logged(BODY), body=None)
-    [again] = arrivals_of(MemoryStore(), [gone, logged(BODY), gone], Postmark, NOON)
+    [again] = arrivals_of(STORE, [gone, logged(BODY), gone], Postmark, NOON)
     assert again.body == BODY
 
 

@@ -387,5 +387,5 @@ def test_a_receiver_of_resend() -> None:
             assert (response.status, response.body) == expected
         unsigned = signed(b"{}", OLD)
         assert receiver(unsigned).status == 401
-    assert database.dispatches[1]["delivered_at"] == AT
+    assert database.tables.dispatch("m-ada").delivered_at == AT
     assert {each.provider for each in database.logged()} == {"resend"}

@@ -159,11 +159,11 @@ def test_a_secret_that_no_header_can_contain_is_rejected_and_not_quoted(secret: 
 
 @pytest.mark.parametrize("mount_path", ["", "/mail"])
 def test_post_to_a_receiver_returns_its_status_and_text(mount_path: str) -> None:
-    rows = people("ada", "größe")
+    database = people("ada", "größe")
     mismatch = testing.opening("größe@example.com", "m-ada", at=AT)
-    with closing(Receiver(Postmark(SECRET), rows, mount_path=mount_path)) as receiver:
+    with closing(Receiver(Postmark(SECRET), database, mount_path=mount_path)) as receiver:
         assert post(receiver, testing.delivery(ADA, "m-ada", at=AT)) == (200, "")
-        assert rows.dispatches[1]["delivered_at"] == AT
+        assert database.tables.dispatch("m-ada").delivered_at == AT
         text = f"Dispatch subscriber {ADA} does not match payload recipient größe@example.com"
         assert post(receiver, mismatch) == (400, text)
         for secret in (None, "größe"):
