@@ -12,8 +12,10 @@ from unittest.mock import Mock
 import pytest
 
 from copying import replace
-from hookrow import Arrival, Opened, Recorded
+from engines import MEMORY
+from hookrow import Arrival, Opened, Recorded, Role, Schema
 from hookrow.core.log_entry import LogEntry, entries
+from hookrow.core.notification import EventTime, SetTime
 from hookrow.core.result import Result
 from hookrow.statistics import (
     Overview,
@@ -32,10 +34,10 @@ from hookrow.statistics.overview import RECENT
 from hookrow.statistics.tables import OTHERS, REASONS
 from hookrow.stores import Locked, StoreError, Unavailable
 from hookrow.stores.census import ListCount
-from hookrow.stores.log import OTHER, Count, Counts, Query
-from hookrow.stores.memory import MemoryStore
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.log import OTHER, Count, Counts, LogReader, Query
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT
+from hookrow.testing import Tables
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import PATIENCE
 
@@ -52,7 +54,13 @@ def entry(number: int, at: datetime = AT, /, **columns: Any) -> LogEntry:  # noq
     return replace(made, **columns)
 
 
-def keep(store: MemoryStore, *entries: LogEntry) -> MemoryLog:
+@pytest.fixture
+def store() -> Iterator[SQLStore]:
+    with closing(SQLStore(MEMORY)) as store:
+        yield store
+
+
+def keep(store: SQLStore, *entries: LogEntry) -> LogReader:
     """Write entries to the log, and return it."""
     with store.transaction() as transaction:
         transaction.write((), entries)
@@ -79,9 +87,9 @@ def test_buckets(period: Period, number: int, first: datetime, last: datetime) -
     assert {later - start for start, later in pairwise(starts)} == {period.bucket}
 
 
-def test_overview() -> None:
+def test_overview(store: SQLStore) -> None:
     """Notifications are counted by type, first outcome and reason; the future counts as now."""
-    store, change = MemoryStore(), dict[str, Any](record_type="SubscriptionChange")
+    change = dict[str, Any](record_type="SubscriptionChange")
     keep(
         store,
         entry(1, NOON - 24 * HOUR),
@@ -110,12 +118,12 @@ def test_overview() -> None:
     assert present.types == {"Open", "Delivery", "SubscriptionChange", "Made up"}
 
 
-def test_rates_of_suppressions() -> None:
+def test_rates_of_suppressions(store: SQLStore) -> None:
     """Recorded suppressions are divided by recorded deliveries, in the period and before it.
 
     A notification that was recorded later counts, one that was refused does not.
     """
-    store, before = MemoryStore(), AT - DAY
+    before = AT - DAY
     delivery, bounce = {"record_type": "Delivery"}, {"record_type": "SubscriptionChange"}
     keep(
         store,
@@ -144,7 +152,10 @@ def test_rates_of_suppressions() -> None:
     [(None, (None, 1)), (AT - 30 * HOUR, (None, None)), (AT - HOUR, (None, None))],
 )
 def test_rates_while_counting(
-    monkeypatch: pytest.MonkeyPatch, complete_since: datetime | None, shown: tuple[float, ...]
+    store: SQLStore,
+    monkeypatch: pytest.MonkeyPatch,
+    complete_since: datetime | None,
+    shown: tuple[float, ...],
 ) -> None:
     """The previous rate is unknown if notifications are missing; the period may be complete."""
     at, found = NOON - 30 * HOUR, (RECORDED, 3, 0)
@@ -152,16 +163,15 @@ def test_rates_while_counting(
         Count(at, "Delivery", "", *found),
         Count(at, "SubscriptionChange", "HardBounce", *found),
     ]
-    monkeypatch.setattr(MemoryLog, "counts", lambda *_: Counts(counts, complete_since))
-    seen = read_overview(MemoryStore(), Period.DAY, AT)
+    monkeypatch.setattr(store.log, "counts", lambda *_: Counts(counts, complete_since))
+    seen = read_overview(store, Period.DAY, AT)
     assert seen.rates["bounce"] == shown
     assert (seen.complete_since is None) is (complete_since != AT - HOUR)
     assert seen.total == 0
 
 
-def test_recent_outcomes() -> None:
+def test_recent_outcomes(store: SQLStore) -> None:
     """Only the newest entries count, and a repeated one by its last arrival."""
-    store = MemoryStore()
     keep(store, *(entry(n, outcome=FAILED) for n in range(1, 11)))
     keep(store, *(entry(n) for n in range(11, RECENT + 6)))
     keep(store, entry(RECENT, AT + MINUTE))
@@ -189,16 +199,16 @@ def test_health(recent: Mapping[Result, int], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "health"),
+    ("schema", "health"),
     [
-        (MemoryLog(), "No notification has been received yet."),
-        (None, "This store has no log, so notifications are not counted."),
+        (Schema(), "No notification has been received yet."),
+        (Schema(log=None), "This store has no log, so notifications are not counted."),
     ],
 )
-def test_an_empty_log_or_none_has_an_overview(log: MemoryLog | None, health: str) -> None:
-    store = MemoryStore(log=log)
-    assert read_present(store, AT).health == health
-    assert read_overview(store, Period.WEEK, AT).total == 0
+def test_an_empty_log_or_none_has_an_overview(schema: Schema, health: str) -> None:
+    with closing(SQLStore(MEMORY, schema)) as store:
+        assert read_present(store, AT).health == health
+        assert read_overview(store, Period.WEEK, AT).total == 0
 
 
 @pytest.mark.parametrize(
@@ -210,9 +220,13 @@ def test_an_empty_log_or_none_has_an_overview(log: MemoryLog | None, health: str
         ([], None),
     ],
 )
-def test_delays(delays: list[timedelta], expected: tuple[timedelta, timedelta, int] | None) -> None:
+def test_delays(
+    store: SQLStore,
+    delays: list[timedelta],
+    expected: tuple[timedelta, timedelta, int] | None,
+) -> None:
     """Delays are measured from sent to delivered, for recorded deliveries in the period."""
-    store = MemoryStore()
+    ada = Tables(store).add_subscriber("ada@example.com")
     delivery = {"record_type": "Delivery", "occurred_at": AT}
     others: list[dict[str, Any]] = [
         *({"outcome": FAILED}, {"record_type": "Open"}, {"message_id": None}),
@@ -221,44 +235,54 @@ def test_delays(delays: list[timedelta], expected: tuple[timedelta, timedelta, i
     for number, more in enumerate([*[dict[str, Any]()] * len(delays), *others]):
         keep(store, entry(number, **{"message_id": f"m-{number}", **delivery, **more}))
         delay = delays[number] if number < len(delays) else HOUR
-        row = {"provider_message_id": f"m-{number}", "subscriber_id": 1, "sent_at": AT - delay}
-        store.dispatches[number] = row
+        add_sent(store, f"m-{number}", ada, AT - delay)
     found = read_overview(store, Period.DAY, AT).delays
     assert (found and (found.median, found.p95, found.count)) == expected
+
+
+def add_sent(store: SQLStore, message_id: str | None, subscriber: int, at: datetime) -> None:
+    """Add a dispatch that was sent at a time."""
+    id_ = Tables(store).add_dispatch(message_id, subscriber)
+    with store.database.transaction() as connection:
+        connection.execute(
+            "UPDATE hookrow_dispatches SET created_at = %s WHERE id = %s",
+            [store.queries.dialect.write(at), id_],
+        )
 
 
 # -- the tables ------------------------------------------------------------------------
 
 
-def test_rates() -> None:
+def test_rates(store: SQLStore) -> None:
     """Rates are shares of the sent messages; without any, they are unknown."""
     one = ListCount(list=1, sent=6, delivered=5, opened=1)
     two = ListCount(list=2, sent=2, delivered=1, opened=1)
     some = TableCounts(as_of=AT, lists=[one, two], suppressed={})
     assert (some.sent, some.delivery_rate, some.open_rate) == (8, 0.75, 0.25)
-    none = count_tables(MemoryStore(), AT)
+    none = count_tables(store, AT)
     assert (none.sent, none.delivery_rate, none.open_rate) == (0, None, None)
 
 
-def test_undelivered() -> None:
+def test_undelivered(store: SQLStore) -> None:
     """Dispatches sent more than an hour and at most a week ago count if they are not delivered."""
-    store = MemoryStore()
-    assert count_tables(store, AT).undelivered is None
+    schema = Schema(dispatches=Role("hookrow_dispatches", {"sent_at": None}))
+    assert count_tables(SQLStore(store.database, schema), AT).undelivered is None
+    ada = Tables(store).add_subscriber("ada@example.com")
     for number, sent in enumerate((HOUR, HOUR + SECOND, 7 * DAY, 7 * DAY + SECOND, 2 * HOUR)):
-        row = {"provider_message_id": f"m-{number}", "subscriber_id": 1, "sent_at": AT - sent}
-        store.dispatches[number] = row
+        add_sent(store, f"m-{number}", ada, AT - sent)
     assert count_tables(store, AT).undelivered == 3
-    store.dispatches[4]["delivered_at"] = AT
-    store.dispatches[5] = {**store.dispatches[1], "provider_message_id": None}
+    with store.transaction() as transaction:
+        transaction.write([SetTime(5, EventTime.DELIVERED, AT, guarded=True)])
+    add_sent(store, None, ada, AT - HOUR - SECOND)
     assert count_tables(store, AT).undelivered == 2
 
 
-def test_many_reasons() -> None:
+def test_many_reasons(store: SQLStore) -> None:
     """Only the most frequent reasons are listed; an empty one is none."""
-    store, reasons = MemoryStore(), ["", None, *(f"reason {n}" for n in range(REASONS + 2))] * 2
+    reasons = ["", None, *(f"reason {n}" for n in range(REASONS + 2))] * 2
     for number, reason in enumerate([*reasons, "reason 0"]):
-        row = {"email": "a@x", "suppressed_at": AT, "suppression_reason": reason}
-        store.subscribers[number] = row
+        suppressed: Any = {"suppressed_at": AT, "suppression_reason": reason}
+        Tables(store).add_subscriber(f"{number}@x", **suppressed)
     counts = count_tables(store, AT).suppressed
     assert (len(counts), counts[None], counts["reason 0"], counts[OTHERS]) == (REASONS, 4, 3, 8)
     assert sum(counts.values()) == len(reasons) + 1
@@ -276,20 +300,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def statistics() -> Iterator[Statistics]:
-    with closing(Statistics(MemoryStore())) as statistics:
+def statistics(store: SQLStore) -> Iterator[Statistics]:
+    with closing(Statistics(store)) as statistics:
         yield statistics
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Mock:
+def read(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> Mock:
     """Replace `read_overview`; all overviews are empty."""
-    read = Mock(return_value=read_overview(MemoryStore(), Period.DAY, AT))
+    read = Mock(return_value=read_overview(store, Period.DAY, AT))
     monkeypatch.setattr(cache, "read_overview", read)
     return read
 
 
-def test_an_overview_is_kept(clock: list[float], statistics: Statistics, read: Mock) -> None:
+def test_an_overview_is_kept(
+    clock: list[float], store: SQLStore, statistics: Statistics, read: Mock
+) -> None:
     """It is read again after some seconds, or later if that took long. Each period has its own.
 
     If several take long, each is read less often: they share one budget of time.
@@ -297,7 +323,7 @@ def test_an_overview_is_kept(clock: list[float], statistics: Statistics, read: M
 
     def slow(*_: object) -> Overview:
         clock[0] += 1
-        return read_overview(MemoryStore(), Period.DAY, AT)
+        return read_overview(store, Period.DAY, AT)
 
     def reads(*, after: float, period: Period = Period.DAY) -> int:
         clock[0] += after
@@ -413,6 +439,7 @@ def test_tables_are_counted_in_the_background(
     ("error", "pause"), [(Unavailable("gone"), cache.FRESH), (OSError("gone"), cache.RECOUNT_AFTER)]
 )
 def test_a_failed_count(
+    store: SQLStore,
     clock: list[float],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -425,7 +452,7 @@ def test_a_failed_count(
     """
     count = Mock(side_effect=error)
     monkeypatch.setattr(cache, "count_tables", count)
-    with closing(Statistics(MemoryStore())) as statistics:
+    with closing(Statistics(store)) as statistics:
         for later in (0, pause - 1):
             clock[0] += later
             with pytest.raises(type(error), match="gone"):
@@ -447,14 +474,15 @@ def test_a_failed_count(
 
 
 @pytest.mark.parametrize(("limit", "budget"), [(2, 60.0), (50, 0.0)])
-def test_pages_of_a_search(monkeypatch: pytest.MonkeyPatch, limit: int, budget: float) -> None:
+def test_pages_of_a_search(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch, limit: int, budget: float
+) -> None:
     """The pages have each entry once, whether they are full or the time limit was reached."""
     monkeypatch.setattr("hookrow.statistics.log_search.NARROWEST", 3)
     monkeypatch.setattr("hookrow.statistics.log_search.BUDGET", budget)
     monkeypatch.setattr("hookrow.statistics.log_search.COUNT_BUDGET", budget)
     odd = {"outcome": UNSUPPORTED, "record_type": "Bounce"}
     columns = {n: odd if n in {7, 50, 55} else {} for n in range(1, 101)}
-    store = MemoryStore()
     log = keep(store, *(entry(n, AT + n * MINUTE, **more) for n, more in columns.items()))
     half, end = AT + 50 * MINUTE, AT + 100 * MINUTE
     for query, expected in (
