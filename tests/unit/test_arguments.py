@@ -26,7 +26,6 @@ from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.providers.resend import Resend
-from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import attach
 from hookrow.tracing import Tracing
@@ -51,7 +50,7 @@ class Person(Base):
 
 ENGINE = create_engine("sqlite://")
 RECEIVER = receive(people())
-provider, store = Postmark(SECRET), MemoryStore()
+provider, store = Postmark(SECRET), SQLStore("sqlite://")
 dashboard = partial(Dashboard, store)
 nothing: Any = None
 AUTHORIZE = basic("ada", "a long password")
@@ -59,7 +58,6 @@ AUTHORIZE = basic("ada", "a long password")
 NOT_A_STORE = 'write SQLStore("postgresql://user@host/database") or SQLStore(engine).'
 NOT_A_PROVIDER = "write Receiver(Postmark(secret), store)."
 NOT_A_SCHEMA = 'write SQLStore(url, Schema(subscribers=Role("people"), ...)).'
-NOT_ROWS = "MemoryStore(subscribers={1: {...}}), with each row by its key."
 
 
 async def async_authorize(_: object) -> str:
@@ -84,11 +82,11 @@ RECEIVERS: list[Case] = [
     (calling(Receiver, provider, ENGINE.url), f"not URL: {NOT_A_STORE}"),
     (calling(Receiver, provider, Path("x.db")), f"not PosixPath: {NOT_A_STORE}"),
     (calling(Receiver, provider, None), f"not None: {NOT_A_STORE}"),
-    (calling(Receiver, provider, MemoryStore), f"not the class MemoryStore: {NOT_A_STORE}"),
+    (calling(Receiver, provider, SQLStore), f"not the class SQLStore: {NOT_A_STORE}"),
     (calling(Receiver, provider, Session(ENGINE)), f"not Session: {NOT_A_STORE}"),
     (calling(Receiver, Postmark, store), f"not the class Postmark: {NOT_A_PROVIDER}"),
     (calling(Receiver, SECRET, store), f"not str: {NOT_A_PROVIDER}"),
-    (calling(Receiver, store, provider), f"not MemoryStore: {NOT_A_PROVIDER}"),
+    (calling(Receiver, store, provider), f"not SQLStore: {NOT_A_PROVIDER}"),
     (with_(mount_path=None), 'mount_path must be a string, not None: write mount_path="/mail".'),
     (with_(mount_path=Path("/mail")), "mount_path must be a string, not PosixPath"),
     (with_(group="5"), "group must be an integer of at least 1, not '5'."),
@@ -156,10 +154,6 @@ STORES: list[Case] = [
     (calling(SQLStore, sessionmaker(ENGINE)), f"not sessionmaker: {NOT_A_STORE}"),
     (calling(SQLStore, type(ENGINE)), f"not the class Engine: {NOT_A_STORE}"),
     (calling(SQLStore, Path("/srv/x.db")), 'PosixPath: write SQLStore("sqlite:////srv/x.db").'),
-    (calling(MemoryStore, [{"email": "x"}]), f"for each row, not list: write {NOT_ROWS}"),
-    (calling(MemoryStore, {1: "x"}), f"for each row, not str: write {NOT_ROWS}"),
-    (calling(MemoryStore, log=False), "log must be a MemoryLog, or None, not False"),
-    (calling(MemoryStore, optional="clicked_at"), "optional must be a collection, not str"),
     (
         calling(attach, Base),
         "a sqlalchemy.MetaData, not the class Base: write attach(Base.metadata).",

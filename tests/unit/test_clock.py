@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from threading import Event
 
 import pytest
+from receiving import Database
 
 from copying import replace
+from engines import MEMORY
 from hookrow import Arrival, Delivered, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.receiver import clock as clocks
@@ -20,11 +22,14 @@ from hookrow.receiver.clock import (
     utc_now,
 )
 from hookrow.stores import Unavailable
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from times import DAY, HOUR, MINUTE, NOON, SECOND
 from wire import ADA, PATIENCE
 
 MOMENT = timedelta(microseconds=1)
+
+STORE = SQLStore(MEMORY)
+"""A store whose database has no clock; nothing else of it is used."""
 
 SLOW = (
     "The clock of this machine is 3 days, 0:00:00 slow, compared with the database's: "
@@ -33,16 +38,14 @@ SLOW = (
 RIGHT_AGAIN = "The clock of this machine agrees with the database's again."
 
 
-class Server(MemoryStore):
+class Server(Database):
     """A store whose database has a clock of its own, or does not respond."""
-
-    __slots__ = ("asked", "now")
 
     def __init__(self, now: datetime | None) -> None:
         super().__init__()
         self.now, self.asked = now, 0
 
-    def time(self) -> datetime:  # type: ignore[override] # the memory store has no clock
+    def time(self) -> datetime:
         self.asked += 1
         if self.now is None:
             raise Unavailable("No response.")
@@ -152,7 +155,7 @@ def test_a_clock_that_is_set_is_compared_at_once(
 def test_events_before_a_jump_show_nothing(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the user sets the clock, the correction ends with the next notification."""
     del time
-    clock = Clock(MemoryStore())
+    clock = Clock(STORE)
     dated(clock, *arrivals(EVENTS, NOON + 3 * DAY))
     monkeypatch.setattr(clock, "process", lambda: NOON + 3 * DAY)
     assert dated(clock, replace(arrival(), received_at=NOON + 3 * DAY)) == [NOON + 3 * DAY]
@@ -164,7 +167,7 @@ def test_the_first_comparison_holds_up_other_threads() -> None:
     asked, answer = Event(), Event()
 
     class Slow(Server):
-        def time(self) -> datetime:  # type: ignore[override] # as above
+        def time(self) -> datetime:
             asked.set()
             assert answer.wait(PATIENCE)
             return super().time()
@@ -181,7 +184,7 @@ def test_the_first_comparison_holds_up_other_threads() -> None:
 @pytest.mark.usefixtures("time")
 def test_a_bug_does_not_stop_a_notification(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Server):
-        def time(self) -> datetime:  # type: ignore[override] # as above
+        def time(self) -> datetime:
             raise TypeError(ADA)
 
     assert dated(Clock(Broken(NOON)), arrival()) == [NOON]
@@ -193,7 +196,7 @@ def test_the_middle_of_the_question_is_compared() -> None:
     """The response of a slow server does not look like a difference."""
     times = iter([NOON, NOON + 4 * SECOND])
     assert clock_difference(Server(NOON + 2 * SECOND).time, lambda: next(times)) == timedelta(0)
-    assert clock_difference(MemoryStore().time, utc_now) is None
+    assert clock_difference(STORE.time, utc_now) is None
 
 
 def test_a_given_clock_is_never_corrected() -> None:
@@ -220,7 +223,7 @@ def test_a_difference_is_logged_once(time: Time, caplog: pytest.LogCaptureFixtur
 @pytest.mark.usefixtures("time")
 def test_events_show_a_slow_clock_if_the_database_has_none() -> None:
     """The last of enough events, and each later arrival, has the corrected time."""
-    clock = Clock(MemoryStore())
+    clock = Clock(STORE)
     group = arrivals(EVENTS, NOON + 3 * DAY)
     assert dated(clock, *group) == [*[NOON] * (EVENTS - 1), NOON + 3 * DAY]
     undated = arrival(Suppressed("0@x", "m", None, "HardBounce"))
@@ -237,7 +240,7 @@ def test_the_times_do_not_depend_on_the_groups(size: int) -> None:
         *arrivals(EVENTS + 3, NOON - MINUTE),
         *arrivals(3, NOON + 9 * DAY),
     ]
-    single, grouped = Clock(MemoryStore()), Clock(MemoryStore())
+    single, grouped = Clock(STORE), Clock(STORE)
     one_by_one = [at for each in given for at in dated(single, each)]
     groups = [given[start : start + size] for start in range(0, len(given), size)]
     assert [at for group in groups for at in dated(grouped, *group)] == one_by_one
@@ -258,14 +261,14 @@ def test_the_times_do_not_depend_on_the_groups(size: int) -> None:
 @pytest.mark.usefixtures("time")
 def test_fewer_events_show_nothing(group: list[Arrival]) -> None:
     """Old events in particular: a provider repeats them after an outage."""
-    assert set(dated(Clock(MemoryStore()), *group)) == {NOON}
+    assert set(dated(Clock(STORE), *group)) == {NOON}
 
 
 @pytest.mark.usefixtures("time")
 def test_the_median_of_the_events_counts() -> None:
     group = arrivals(EVENTS, NOON + 3 * DAY)
     group[3:5] = [*arrivals(1, NOON + 2 * DAY), *arrivals(1, NOON + 3000 * DAY)]
-    assert dated(Clock(MemoryStore()), *group, arrival())[-1] == NOON + 3 * DAY
+    assert dated(Clock(STORE), *group, arrival())[-1] == NOON + 3 * DAY
 
 
 @pytest.mark.usefixtures("time")
@@ -273,7 +276,7 @@ def test_a_clock_that_is_set_right_is_not_corrected_any_longer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As many events show it as show that a clock is slow; one old event does not."""
-    clock = Clock(MemoryStore())
+    clock = Clock(STORE)
     dated(clock, *arrivals(EVENTS, NOON + 3 * DAY))
     times = dated(clock, *arrivals(EVENTS, NOON - SECOND), arrival())
     assert times == [*[NOON + 3 * DAY] * (EVENTS - 1), NOON, NOON]

@@ -5,14 +5,14 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 import pytest
 from msgspec.structs import astuple
 
 from copying import replace
-from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
+from engines import MEMORY
+from hookrow import Arrival, Opened, Reactivated, Recorded, Role, Schema, Suppressed, testing
 from hookrow.core.log_entry import StoredEntry, entries
 from hookrow.core.notification import Notification, Refusal
 from hookrow.core.optional import ALWAYS
@@ -31,10 +31,11 @@ from hookrow.describe import (
 from hookrow.providers.postmark import Postmark
 from hookrow.providers.resend import Resend
 from hookrow.receiver.replay import DryRun
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from times import DAY, HOUR, NOON
 from wire import ADA
 
+STORE = SQLStore(MEMORY)  # which is not used
 LATER = {"ended_at": NOON + timedelta(seconds=64), "attempts": 3}
 RETRIED = {**LATER, "retry_at": datetime(2026, 3, 4, 12, 3, 8, tzinfo=UTC)}
 NO_DISPATCH = Result.DISPATCH_NOT_FOUND
@@ -91,7 +92,7 @@ def test_outcomes(first: Result, last: Result, fields: dict[str, Any], sentence:
     opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = StoredEntry(*(*astuple(entry), 1, first))
-    described = describe_outcome(replace(logged, outcome=last, **fields), MemoryStore(), Postmark)
+    described = describe_outcome(replace(logged, outcome=last, **fields), STORE, Postmark)
     assert described == sentence
 
 
@@ -135,7 +136,7 @@ def test_unusable_keys(
             del payload[field]
         logged = _logged(payload, result)
         expected = text.format(name, longest=320 if name == "Recipient" else 255)
-        assert expected in describe_outcome(logged, MemoryStore(), Postmark)
+        assert expected in describe_outcome(logged, STORE, Postmark)
         run = DryRun(Refusal[result.name].refused(), {}, {})
         assert expected in " ".join(describe_dry_run(run, logged, Postmark))
 
@@ -143,23 +144,20 @@ def test_unusable_keys(
 def test_unusable_email_of_a_bounce() -> None:
     """The field is named as it is in the payload."""
     logged = _logged(testing.bounce("x" * 321, "m-1", at=NOON), Result.SUBSCRIBER_NOT_FOUND)
-    described = describe_outcome(logged, MemoryStore(), Postmark)
+    described = describe_outcome(logged, STORE, Postmark)
     assert described.startswith("the payload's Email is longer than 320 characters;")
     sent = {"type": "email.opened", "created_at": NOON.isoformat(), "data": {"to": []}}
     opened = replace(_logged(sent, Result.SUBSCRIBER_NOT_FOUND), provider="resend")
-    described = describe_outcome(opened, MemoryStore(), Resend)
+    described = describe_outcome(opened, STORE, Resend)
     assert described.startswith("the payload has no data.to that is a string;")
 
 
 def test_rows_that_where_hides() -> None:
     """If the mapping hides rows, the description does not claim that none exists."""
-    hiding = MemoryStore()
-    with patch.object(MemoryStore, "mapping_key", "subscribers.tenant = 1"):
-        logged = _logged(testing.delivery(ADA, "m-1", at=NOON), Result.SUBSCRIBER_NOT_FOUND)
-        described = describe_outcome(logged, hiding, Postmark)
-        assert described.startswith(
-            f"no subscriber that `where` does not hide had the address {ADA}"
-        )
+    hiding = SQLStore(MEMORY, Schema(subscribers=Role("people", where={"tenant": 1})))
+    logged = _logged(testing.delivery(ADA, "m-1", at=NOON), Result.SUBSCRIBER_NOT_FOUND)
+    described = describe_outcome(logged, hiding, Postmark)
+    assert described.startswith(f"no subscriber that `where` does not hide had the address {ADA}")
 
 
 @pytest.mark.parametrize(

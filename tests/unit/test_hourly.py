@@ -1,50 +1,49 @@
 """The task that updates the hourly counts: requests without a valid secret or with an old one."""
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import closing
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from unittest.mock import patch
 
 import pytest
 from receiving import NOON, head, people, receive
 
+from engines import MEMORY
 from hookrow import Postmark, Receiver
 from hookrow.receiver import hourly
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.stores import Unavailable
-from hookrow.stores.log import RequestKind
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.sql import SQLStore
 from times import HOUR, MINUTE
 from wire import SECRET, eventually
 
 WRONG, OLD = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
 
 
-class Log(MemoryLog):
-    """A log whose database may be unavailable."""
+@pytest.fixture
+def log() -> Iterator[LogReader]:
+    with closing(SQLStore(MEMORY)) as store:
+        assert store.log is not None
+        yield store.log
 
-    away = False
 
-    def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
-        if self.away:
-            raise Unavailable("gone")
-        super().add_requests(counts)
+@contextmanager
+def outage(log: LogReader) -> Iterator[None]:
+    """Let the database be unavailable to the task in the block."""
+    with patch.object(log, "add_requests", side_effect=Unavailable("gone")):
+        yield
 
 
 @pytest.fixture
-def log() -> Log:
-    return Log()
-
-
-@pytest.fixture
-def task(log: Log, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
+def task(log: LogReader, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
     monkeypatch.setattr("hookrow.concurrency.RETRY_AFTER", 0.01)
     with closing(HourlyCount(log)) as task:
         yield task
 
 
-def test_requests_are_added_by_hour(task: HourlyCount, log: Log) -> None:
+def test_requests_are_added_by_hour(task: HourlyCount, log: LogReader) -> None:
     """The first request starts the task, and each counts once."""
     for at in (NOON, NOON + 59 * MINUTE, NOON + HOUR):
         task.add(WRONG, at)
@@ -54,24 +53,23 @@ def test_requests_are_added_by_hour(task: HourlyCount, log: Log) -> None:
     assert log.requests(WRONG, NOON + HOUR) == (1, NOON + HOUR, NOON + HOUR)
 
 
-def test_an_outage(task: HourlyCount, log: Log, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage(task: HourlyCount, log: LogReader, caplog: pytest.LogCaptureFixture) -> None:
     """Counts of requests are kept while the database is unavailable."""
-    log.away = True
-    task.add(WRONG, NOON)
-    eventually(lambda: "The hourly count failed: Unavailable: gone" in caplog.messages)
-    task.add(WRONG, NOON + HOUR)
-    log.away = False
+    with outage(log):
+        task.add(WRONG, NOON)
+        eventually(lambda: "The hourly count failed: Unavailable: gone" in caplog.messages)
+        task.add(WRONG, NOON + HOUR)
     eventually(lambda: log.requests(WRONG, NOON) == (2, NOON, NOON + HOUR))
 
 
-def test_a_child_process_adds_only_its_own(task: HourlyCount, log: Log) -> None:
+def test_a_child_process_adds_only_its_own(task: HourlyCount, log: LogReader) -> None:
     """After a fork, the parent process adds the requests that it has counted."""
-    log.away = True
-    task.add(WRONG, NOON)
-    task.close()
-    task.reset()
-    task.add(WRONG, NOON + HOUR)
-    assert task._counts == {(WRONG, NOON + HOUR): 1}
+    with outage(log):
+        task.add(WRONG, NOON)
+        task.close()
+        task.reset()
+        task.add(WRONG, NOON + HOUR)
+        assert task._counts == {(WRONG, NOON + HOUR): 1}
 
 
 def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +87,7 @@ def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> Non
     assert log.requests(WRONG, NOON).number == 1
 
 
-def test_uses_of_old_secrets_are_added(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uses_of_old_secrets_are_added(log: LogReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each counts once."""
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
     uses = 2
@@ -113,9 +111,10 @@ def test_uses_before_a_reload_and_before_the_end_are_added() -> None:
     assert database.log.requests(OLD, NOON).number == 3
 
 
-def test_a_database_that_is_away_at_the_end(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_database_that_is_away_at_the_end(
+    log: LogReader, caplog: pytest.LogCaptureFixture
+) -> None:
     """Closing the task logs this, and ends."""
-    log.away = True
-    with closing(HourlyCount(log)) as task:
+    with outage(log), closing(HourlyCount(log)) as task:
         task.add(WRONG, NOON)
     assert caplog.messages == ["The hourly count failed: Unavailable: gone"]

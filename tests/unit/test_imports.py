@@ -138,7 +138,7 @@ STEPS = (
     "import hookrow",
     "from hookrow.__main__ import main",
     "from hookrow import *",
-    "import hookrow.asgi, hookrow.wsgi, hookrow.stores.memory, hookrow.testing",
+    "import hookrow.asgi, hookrow.wsgi, hookrow.testing",
     "import hookrow.cli",
     "from hookrow.server import health",
 )
@@ -184,7 +184,7 @@ def test_little_is_loaded_and_public_names_need_no_extra(loaded: dict[str, set[s
     assert not names & {"asyncio", "sqlite3", "ssl"}
     parts = {name.split(".")[1] for name in names if name.startswith("hookrow.")}
     assert not parts & {"asgi", "wsgi", "fastapi", "flask", "dashboard", "django", "cli"}
-    assert not names & {"hookrow.stores.memory", "hookrow.stores.sql", "hookrow.server.app"}
+    assert not names & {"hookrow.stores.sql", "hookrow.server.app"}
     assert "click" in _packages(cli)
     assert not _packages(cli) & {"sqlalchemy", "alembic", "psycopg", "uvicorn", "jinja2", "django"}
 

@@ -58,7 +58,7 @@ def test_old_entries_or_bodies_are_deleted_unless_parked(
 ) -> None:
     database, now = people(), datetime.now(UTC)
     for outcome in (Recorded(()), Refusal.SUBSCRIBER_NOT_FOUND.refused()):
-        for days in reversed(AGES):
+        for days in reversed(AGES):  # the log would keep its last entry at any age
             notification = Opened("ada@example.com", "m-1", now)
             arrival = Arrival(notification, f"{outcome} {days}".encode(), now - days * DAY)
             with database.transaction() as transaction:
