@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from selectors import EVENT_WRITE, DefaultSelector, SelectorKey
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector, SelectorKey
 from threading import Event, Thread
 
 import psycopg
@@ -185,7 +185,8 @@ def test_requests_without_the_secret(service: Service) -> None:
 class Flood:
     """Connections that all send the same data, as fast as the server reads it, and read nothing.
 
-    With `again`, a connection repeats its data. One that the server closes is not replaced.
+    One that the server closes is replaced, unless it is idle. With `again`, a connection repeats
+    its data.
     """
 
     def __init__(self, port: int, data: bytes, number: int, *, again: bool = False) -> None:
@@ -199,36 +200,48 @@ class Flood:
 
     def __enter__(self) -> None:
         self._thread.start()
-        eventually(lambda: self.connections == self._number)
+        eventually(lambda: self.connections >= self._number)
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(PATIENCE)
 
     def _run(self) -> None:
-        with ExitStack() as stack, DefaultSelector() as selector:
+        with DefaultSelector() as selector:
             for _ in range(self._number):
-                client = stack.enter_context(socket.socket())
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-                client.settimeout(0)
-                client.connect_ex(self._address)
-                selector.register(client, EVENT_WRITE, memoryview(self._data))
-                self.connections += 1
+                self._connect(selector)
             while not self._over.is_set():
                 for key, _ in selector.select(0.1):
                     self._send(selector, key)
+            for key in [*selector.get_map().values()]:
+                assert isinstance(key.fileobj, socket.socket)
+                key.fileobj.close()
+
+    def _connect(self, selector: DefaultSelector) -> None:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        client.settimeout(0)
+        client.connect_ex(self._address)
+        selector.register(client, EVENT_WRITE, memoryview(self._data))
+        self.connections += 1
 
     def _send(self, selector: DefaultSelector, key: SelectorKey) -> None:
-        assert isinstance(key.fileobj, socket.socket)
+        client, rest = key.fileobj, key.data
+        assert isinstance(client, socket.socket)
         try:
-            rest = key.data[key.fileobj.send(key.data) :]
+            if key.events == EVENT_WRITE:
+                rest = rest[client.send(rest) :]
+            elif not client.recv(BUFFER):
+                raise ConnectionResetError
         except OSError:
-            selector.unregister(key.fileobj)  # the server has closed it
+            selector.unregister(client)
+            client.close()
+            if self._data:
+                self._connect(selector)
             return
-        if rest or self._again:
-            selector.modify(key.fileobj, EVENT_WRITE, rest or memoryview(self._data))
-        else:
-            selector.unregister(key.fileobj)
+        if self._again:
+            rest = rest or memoryview(self._data)
+        selector.modify(client, EVENT_WRITE if rest else EVENT_READ, rest)
 
 
 def _connect_for(seconds: float, port: int) -> None:

@@ -6,6 +6,7 @@ import resource
 from typing import Any
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import streams
 import wire
@@ -13,7 +14,7 @@ from engines import MEMORY
 from hookrow import Postmark, Receiver, Request
 from hookrow.http import plain
 from hookrow.server import budgets
-from hookrow.server.limits import HEADER_SIZE, MAX_HEAD, MAX_HEADERS
+from hookrow.server.limits import HEADER_SIZE, MAX_HEAD, MAX_HEADERS, PIECE
 from hookrow.server.protocol import MAX_DIRECT, NotificationProtocol
 from hookrow.stores.sql import SQLStore
 from wire import SECRET
@@ -93,7 +94,7 @@ class TestNumber:
         await server.send(4, POST)
         assert server.answers(4) == 1
         [message] = caplog.messages
-        assert message.startswith("3 connections are open; closed the one that has been longest")
+        assert message.startswith("3 connections are open; closed the one that has gone longest")
 
     @pytest.mark.parametrize("parts", [[POST], [POST[:-1], POST[-1:]], [LARGE]])
     async def test_an_authenticated_request_protects_a_connection(self, parts: list[bytes]) -> None:
@@ -190,6 +191,21 @@ class TestMemory:
         assert any(each.startswith("Unfinished requests took ") for each in caplog.messages)
         await streams.settle()
 
+    async def test_a_small_request_that_waits_for_its_turn_is_not_closed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A connection that holds less than an equal share is not the cause of the excess."""
+        monkeypatch.setattr(budgets, "TURN", 0.0)
+        monkeypatch.setattr(budgets, "MAX_UNFINISHED", 20_000)
+        server = Server()
+        server.connect(POST)
+        for _ in range(8):
+            server.connect(b"GET / HTTP/1.1\r\nX: " + b"x" * 3000)
+        assert server.closed
+        monkeypatch.setattr(budgets, "TURN", 60.0)
+        await streams.settle()
+        assert server.answers(0) == 1
+
     @pytest.mark.parametrize(
         "data", [POST, GET, GUESS, LARGE, wire.request(b"x" * 5000, secret="wrong"), POST[:50]]
     )
@@ -240,14 +256,33 @@ class TestTime:
         assert not any(each.is_paused for each in server.transports)
 
     async def test_known_connections_do_not_wait(self) -> None:
-        """A connection that has had an authenticated request is served before strangers."""
+        """A notification on a connection that has had one is recorded before others' requests."""
         server = Server()
         server.connect(POST)
         for _ in range(3):
             server.connect(GET * 50)
-        await server.send(0, POST)
+        server.connections[0].data_received(POST)
         assert server.answers(0) == 2
-        assert sum(map(server.answers, range(1, 4))) < 50
+        assert sum(map(server.answers, range(1, 4))) <= 3
+        server.connections[0].data_received(GET)
+        await asyncio.sleep(0)
+        assert server.answers(0) == 2  # any other request waits for its turn
+        for transport in server.transports:
+            transport.close()
+        await streams.settle()
+
+    async def test_new_connections_do_not_wait_for_all_others(self) -> None:
+        """They take turns with those that send one request after the other."""
+        server = Server()
+        for _ in range(30):
+            server.connect(GET * 50)
+        for _ in range(5):
+            await streams.settle()
+        before = sum(map(server.answers, range(30)))
+        server.connect(POST)
+        while not server.answers(30):  # noqa: ASYNC110 - few turns
+            await asyncio.sleep(0)
+        assert sum(map(server.answers, range(30))) - before < 10
         for transport in server.transports:
             transport.close()
         await streams.settle()
@@ -273,6 +308,35 @@ class TestTime:
             await streams.settle()
         assert [server.answers(number) for number in range(2)] == [3, 1]
         assert all(each.is_closing() for each in server.transports)
+
+
+@pytest.mark.parametrize(
+    ("begin", "data"),
+    [
+        (b"", b"\r\n" * 8000),
+        (wire.head(length=16_000), b"\r\n" * 8000),
+        (wire.head(secret="wrong", length=16_000), b"\r\n" * 8000),
+    ],
+    ids=["before a head", "in a body", "in a refused body"],
+)
+async def test_empty_lines_are_parsed_in_large_pieces(
+    begin: bytes, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They look like the ends of heads, but cost no more than other data."""
+    pieces: list[int] = []
+    parse = HttpToolsProtocol.data_received
+
+    def count(protocol: HttpToolsProtocol, piece: bytes) -> None:
+        pieces.append(len(piece))
+        parse(protocol, piece)
+
+    server = Server()
+    server.connect(begin) if begin else server.connect()
+    await streams.settle()
+    monkeypatch.setattr(HttpToolsProtocol, "data_received", count)
+    server.connections[0].data_received(data)
+    await streams.settle()
+    assert len(pieces) <= len(data) / PIECE + 1
 
 
 class TestHeaders:

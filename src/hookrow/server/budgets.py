@@ -25,9 +25,9 @@ RESERVED_FILES = 128
 MAX_UNFINISHED = 96 * 1024 * 1024
 """Bytes of requests that are not complete, and of data that waits to be parsed."""
 
-LEFT_AFTER_EXCESS = 0.75
-"""The share of `MAX_UNFINISHED` that is left after connections were closed because of it. The
-search for them takes up to a millisecond, and is therefore not made for each piece of data."""
+KEPT = 0.75
+"""The share of `MAX_UNFINISHED` that connections still use after others were closed. A search for
+those takes up to a millisecond, and is therefore not made for each piece of data."""
 
 TURN = 0.001
 """Seconds for which data is parsed in one turn of the event loop. Then, the responses that are due
@@ -48,6 +48,9 @@ class Connection(Protocol):
     is_admitted: bool
     """Whether an authenticated request is complete and waits for its response."""
 
+    is_new: bool
+    """Whether none of its data has been parsed yet."""
+
     is_deferred: bool
     """Whether it has to wait for `proceed`; set by `Budgets.defer`."""
 
@@ -64,9 +67,10 @@ class Connection(Protocol):
 class Budgets:
     """The connections of an event loop, and what they use.
 
-    Above a limit, the connection that has been longest without an authenticated request is closed:
+    Above a limit, the connection that has gone longest without an authenticated request is closed:
     first those that never had one. No new connection is refused, and none is closed whose
-    authenticated request waits for its response.
+    authenticated request waits for its response, or because of memory if it uses less than an equal
+    share of it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -77,7 +81,9 @@ class Budgets:
         self._strangers: OrderedDict[Connection, None] = OrderedDict()
         self._known: OrderedDict[Connection, None] = OrderedDict()
         self._unfinished = 0
-        self._deferred: deque[Connection] = deque()
+        # A new connection does not wait for all those that send one request after the other.
+        self._new: deque[Connection] = deque()
+        self._others: deque[Connection] = deque()
         self._turn_ends = 0.0
         self._is_scheduled = False
 
@@ -118,18 +124,25 @@ class Budgets:
             self._loop.call_soon(self._next_turn)
         return now < self._turn_ends
 
+    def may_continue(self) -> bool:
+        """Return whether a connection may parse another piece: others do not wait for theirs."""
+        return not self._new and not self._others and self.has_time()
+
     def defer(self, connection: Connection) -> None:
         """Let a connection proceed in one of the next turns, after those that already wait."""
         if not connection.is_deferred:
             connection.is_deferred = True
-            self._deferred.append(connection)
+            queue = self._new if connection.is_new else self._others
+            queue.append(connection)
 
     def _next_turn(self) -> None:
         self._turn_ends = 0.0
-        while self._deferred and self.has_time():
-            connection = self._deferred.popleft()
-            connection.is_deferred = False
-            connection.proceed()
+        while (self._new or self._others) and self.has_time():
+            for queue in (self._new, self._others):
+                if queue:
+                    connection = queue.popleft()
+                    connection.is_deferred = False
+                    connection.proceed()
 
     def _candidates(self) -> Iterator[Connection]:
         """Yield the connections that may be closed, in this order."""
@@ -140,7 +153,7 @@ class Budgets:
             if connection is not new:
                 self._close(connection)
                 logger.warning(
-                    "%d connections are open; closed the one that has been longest without an "
+                    "%d connections are open; closed the one that has gone longest without an "
                     "authenticated request.",
                     self._most,
                 )
@@ -148,17 +161,18 @@ class Budgets:
 
     def _close_unfinished(self) -> None:
         """Close connections that hold unfinished requests until enough memory is free."""
-        before = self._unfinished
+        before, kept = self._unfinished, MAX_UNFINISHED * KEPT
+        share = kept / (len(self._strangers) + len(self._known))
         closed = 0
         for connection in [*self._candidates()]:
-            if self._unfinished <= MAX_UNFINISHED * LEFT_AFTER_EXCESS:
+            if self._unfinished <= kept:
                 break
-            if connection.unfinished:
+            if connection.unfinished > share:
                 self._close(connection)
                 closed += 1
         if closed:
             logger.warning(
-                "Unfinished requests took %d MiB; closed %d connections that have been longest "
+                "Unfinished requests took %d MiB; closed %d connections that have gone longest "
                 "without an authenticated request.",
                 before >> 20,
                 closed,

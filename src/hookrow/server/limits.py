@@ -9,6 +9,7 @@ and `budgets` what all connections use together.
 from __future__ import annotations
 
 import asyncio
+import re
 from math import inf
 from typing import Any
 
@@ -36,8 +37,15 @@ response."""
 PIECE = 4096
 """Bytes that are parsed at once, before the time is checked."""
 
+CHUNKED_PIECE = 512
+"""The same in a chunked body, whose end is not known: it, and the requests after it, may be in one
+piece, at most 28 of 18 bytes."""
+
 END = b"\r\n\r\n"
-"""The end of each head and of each chunked body. httptools requires exactly these bytes."""
+"""The end of each head. httptools requires exactly these bytes."""
+
+_BLANK = re.compile(rb"[\r\n]*")
+"""The empty lines before a head."""
 
 CLIENT_TIMEOUT = 15.0
 """In seconds; a connection is closed if a head, or the rest of a body after its response, takes
@@ -60,8 +68,9 @@ class LimitedProtocol(HttpToolsProtocol):
     `_in_head` and `_in_body` show whether uvicorn's parser is in a head or a body, and `_is_idle`
     whether no head has begun since the last response. `_bytes_allowed` is the number of bytes that
     may follow until the parser makes progress. `_running` is uvicorn's cycle whose response is
-    next; a request waits in `pipeline` only if its head was parsed with the end of a body. Data
-    after a request waits in `_buffered`, from `_begin`, and reading is paused, until the client has
+    next; a request waits in `pipeline` only if its head was parsed with the end of a chunked body.
+    `_rest` is the length of the rest of a body that is not chunked, in bytes. Data after a request
+    waits in `_buffered`, from `_begin`, and reading is paused, until the client has
     read the response. The connection is closed at `_expires`, a time of the event loop. In a
     stopping server, `_last_call` is the time from which neither the rest of a body nor an unread or
     unfinished response keeps it open.
@@ -69,12 +78,13 @@ class LimitedProtocol(HttpToolsProtocol):
 
     unfinished = 0
     is_admitted = is_deferred = False
+    is_new = True
 
     _expires = _last_call = inf
     _in_head = _in_body = _is_idle = _is_known = False
     _unread = 0
     _bytes_allowed = MAX_HEAD
-    _head_size = _headers = _body_size = 0
+    _head_size = _headers = _body_size = _rest = 0
     _buffered = b""
     _begin = 0
 
@@ -114,7 +124,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Parse the data, within the limits, or keep it until its turn."""
         if self._buffered or self._must_wait():
             self._buffer(self._buffered[self._begin :] + data, 0)
-        elif self._has_time():
+        elif self._may_begin(data, 0):
             self._consume(data, 0)
         else:
             self._buffer(data, 0)
@@ -141,7 +151,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a head."""
         self._in_head = True
-        self._head_size = self._headers = 0
+        self._head_size = self._headers = self._rest = 0
         super().on_message_begin()
         self.scope["extensions"] = {ADMITTED: {"call": self._admit}}
 
@@ -150,8 +160,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._headers += 1
         if self._headers > MAX_HEADERS:
             raise TooManyHeadersError  # stops the parser
-        if self._in_head:
-            super().on_header(name, value)
+        if not self._in_head:
+            return
+        if value.isdigit() and name.lower() == b"content-length":
+            self._rest = int(value[:20])
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """End the head; only the application limits the time for the body."""
@@ -163,6 +176,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Accept part of a body; more may follow unless the response has been sent."""
+        self._rest -= len(body)
         if not self._is_answered():
             self._bytes_allowed = MAX_HEAD
             self._body_size += len(body)
@@ -239,21 +253,23 @@ class LimitedProtocol(HttpToolsProtocol):
         """Close the connection, after the response if one is due."""
         super().shutdown()
 
-    def _has_time(self) -> bool:
-        """Return whether data may be parsed now, of which the first piece then is."""
-        return self._is_known or self._budgets.has_time()
+    def _may_begin(self, data: bytes, begin: int) -> bool:
+        """Return whether the data from a place may be parsed now, at least its first piece."""
+        del data, begin
+        return self._budgets.has_time()
 
     def _resume(self) -> None:
         """Proceed, now or in its turn."""
         if self.is_deferred:
             return
-        if self._buffered and not self._has_time():
+        if self._buffered and not self._may_begin(self._buffered, self._begin):
             self._budgets.defer(self)
         else:
             self.proceed()
 
     def _consume(self, data: bytes, begin: int) -> None:
-        """Parse data from a place until a request has to wait, or the time of this turn is over."""
+        """Parse data from a place until a request has to wait, or other connections do."""
+        self.is_new = False
         if self._is_idle:  # even an empty line begins a head
             self._expire_in(CLIENT_TIMEOUT)
         size = len(data)
@@ -265,18 +281,21 @@ class LimitedProtocol(HttpToolsProtocol):
                 begin = size  # uvicorn drops what follows a request for another protocol, too
             if self.transport.is_closing() or self._must_wait():
                 break
-            if begin < size and not self._budgets.has_time():
+            if begin < size and not self._budgets.may_continue():
                 self._budgets.defer(self)
                 break
         self._buffer(data, begin)
 
     def _end_of_piece(self, data: bytes, begin: int) -> int:
-        """Return where to stop parsing: at the latest where the next head or chunked body ends.
-
-        Therefore, a piece completes at most one request and the head of another.
-        """
+        """Return where to stop parsing: at the latest where a request ends, if that is known."""
+        if self._in_body:
+            size = min(PIECE, self._rest) if self._rest > 0 else CHUNKED_PIECE
+            return min(begin + min(size, self._bytes_allowed), len(data))
         most = min(begin + min(PIECE, self._bytes_allowed), len(data))
-        place = data.find(END, begin, most)
+        head = begin
+        if not self._in_head and (blank := _BLANK.match(data, begin, most)):
+            head = blank.end()
+        place = data.find(END, head, most)
         return most if place < 0 else place + len(END)
 
     def _parse(self, piece: bytes) -> None:

@@ -114,6 +114,12 @@ class NotificationProtocol(LimitedProtocol):
         self._is_last = self._pending is not None
         return self._is_last or super().eof_received()
 
+    def _may_begin(self, data: bytes, begin: int) -> bool:
+        """Do not let a client wait that sends one valid notification after the other."""
+        if self._is_known and self._endpoint is not None and self._endpoint.is_for(data, begin):
+            return True
+        return super()._may_begin(data, begin)
+
     def _consume(self, data: bytes, begin: int) -> None:
         """Submit a whole notification to the receiver; pass all other data to uvicorn."""
         endpoint = self._endpoint
@@ -123,6 +129,7 @@ class NotificationProtocol(LimitedProtocol):
             and not self._in_body
             and (request := endpoint.parse(data, begin))
         ):
+            self.is_new = False
             self._submit(endpoint, request)
             if self.unfinished:
                 self._report_size()
@@ -182,9 +189,13 @@ class DirectEndpoint:
         self._parser = _Parser()
         self._encoded: tuple[Response | None, object, bytes] = (None, None, b"")
 
+    def is_for(self, data: bytes, begin: int) -> bool:
+        """Return whether the data from a place begins with a request to the endpoint."""
+        return data.startswith(self._request_line, begin)
+
     def parse(self, data: bytes, begin: int) -> Request | None:
         """Return the request if the data from a place is exactly one to the endpoint, else None."""
-        if len(data) - begin > MAX_DIRECT or not data.startswith(self._request_line, begin):
+        if len(data) - begin > MAX_DIRECT or not self.is_for(data, begin):
             return None
         if not self._parser.parse(data[begin:]):
             self._parser = _Parser()  # the old one may have stopped anywhere
