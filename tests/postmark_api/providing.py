@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from engines import MEMORY
 from hookrow import Postmark, Receiver
 from hookrow.diagnostics.probe import accepts
 from hookrow.postmark_api import rotate
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from stand_in import PostmarkStandIn
@@ -32,12 +33,18 @@ def client(api: PostmarkStandIn, **options: Any) -> PostmarkAPI:  # noqa: ANN401
 
 
 @contextmanager
-def endpoint(store: MemoryStore, *secrets: str, acknowledge_tests: bool = True) -> Iterator[str]:
-    """Serve a receiver on a loopback port; return the URL for webhooks."""
+def endpoint(
+    *secrets: str, store: SQLStore | None = None, acknowledge_tests: bool = True
+) -> Iterator[str]:
+    """Serve a receiver on a loopback port; return the URL for webhooks.
+
+    Without a store, it records in a new database in memory.
+    """
     postmark = Postmark(*(secrets or (SECRET,)))
-    receiver = Receiver(postmark, store, acknowledge_tests=acknowledge_tests)
-    with closing(receiver), loopback(WSGI(receiver)) as port:
-        yield f"http://127.0.0.1:{port}{ENDPOINT}"
+    with closing(SQLStore(MEMORY)) as own:
+        receiver = Receiver(postmark, store or own, acknowledge_tests=acknowledge_tests)
+        with closing(receiver), loopback(WSGI(receiver)) as port:
+            yield f"http://127.0.0.1:{port}{ENDPOINT}"
 
 
 def writes(api: PostmarkStandIn) -> Sequence[str]:

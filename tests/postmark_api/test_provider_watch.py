@@ -13,16 +13,16 @@ from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.status import ProviderWatch
 from hookrow.server.app import Server
 from hookrow.server.settings import Settings
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from stand_in import Fault, PostmarkStandIn
 from wire import SECRET, eventually
 
 LINE = "Stand-in: no webhook posts to hookrow."
 
 
-def test_the_line() -> None:
+def test_the_line(hookrow_store: SQLStore) -> None:
     with PostmarkStandIn() as api:
-        watch = ProviderWatch(api.token, api.address, MemoryStore(), lambda: [SECRET])
+        watch = ProviderWatch(api.token, api.address, hookrow_store, lambda: [SECRET])
         with closing(watch):
             assert watch.line is None
             watch.start()
@@ -33,15 +33,15 @@ def test_the_line() -> None:
         assert watch.line.startswith("Unknown. The response of the provider's API is not a JSON")
 
 
-def test_a_wrong_address() -> None:
+def test_a_wrong_address(hookrow_store: SQLStore) -> None:
     with pytest.raises(ConfigurationError, match="HOOKROW_PROVIDER_API"):
-        ProviderWatch("a-token", "http://example.com", MemoryStore(), lambda: [SECRET])
+        ProviderWatch("a-token", "http://example.com", hookrow_store, lambda: [SECRET])
 
 
 @pytest.mark.parametrize("line", [None, "All is <well>."])
-def test_the_overview(line: str | None) -> None:
+def test_the_overview(hookrow_store: SQLStore, line: str | None) -> None:
     """The line is shown if there is one, and escaped."""
-    dashboard = Dashboard(MemoryStore(), authorize=lambda _: "ada", provider_status=lambda: line)
+    dashboard = Dashboard(hookrow_store, authorize=lambda _: "ada", provider_status=lambda: line)
     with closing(dashboard):
         page = asgi_client.request(ASGI(dashboard), "GET", "/").text
     assert ("Webhooks at the provider" in page) == (line is not None)

@@ -1,15 +1,18 @@
 """Reconciliation: events that the provider has, and hookrow lacks."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from providing import client, endpoint, kill_at_each_request
+from sqlalchemy import insert, select, update
 
-from hookrow import Postmark, testing
+import world
+from engines import MEMORY, engine_of, run
+from hookrow import Postmark, Role, Schema, testing
 from hookrow.core.notification import Source
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
@@ -17,12 +20,17 @@ from hookrow.postmark_api.reconcile import DEFERRED_FOR, RETENTION, Reconciliati
 from hookrow.postmark_api.webhooks import read_streams
 from hookrow.stores import Store
 from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
+from hookrow.testing import Tables
+from own_tables import dispatches, subscribers
 from stand_in import Fault, PostmarkStandIn
 from wire import SECRET
 
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
-BEA, CLEO = "bea@example.com", "cleo@example.com"
+ADA, BEA, CLEO = PEOPLE = ("ada@example.com", "bea@example.com", "cleo@example.com")
+
+Open: TypeAlias = Callable[..., SQLStore]
+"""Opens the store of a stand-in, with hookrow's tables or with those of a schema."""
 
 
 @pytest.fixture
@@ -31,22 +39,55 @@ def api() -> Iterator[PostmarkStandIn]:
         yield api
 
 
-def store_of(api: PostmarkStandIn) -> MemoryStore:
-    """Return a store with the people, and a dispatch for each message at the provider."""
-    emails = {1: "ada@example.com", 2: BEA, 3: CLEO}
-    ids = {email: id_ for id_, email in emails.items()}
-    return MemoryStore(
-        subscribers={id_: {"id": id_, "email": email} for id_, email in emails.items()},
-        dispatches={
-            number: {
-                "id": number,
-                "provider_message_id": each.id,
-                "subscriber_id": ids[each.recipient],
-                "sent_at": each.sent_at,
-            }
-            for number, each in enumerate(api.state.messages.values(), 1)
-        },
-    )
+def open_store(api: PostmarkStandIn, schema: Schema = Schema()) -> SQLStore:  # noqa: B008 - frozen
+    """Open a store with the people, and a dispatch for each message at the provider.
+
+    The schema may map other columns of hookrow's own tables.
+    """
+    own = SQLStore(MEMORY)
+    for email in PEOPLE:
+        Tables(own).add_subscriber(email)
+    add_dispatches(own, api)
+    return SQLStore(own.database, schema)
+
+
+@pytest.fixture
+def store_of() -> Iterator[Open]:
+    """Return `open_store`, whose stores are closed after the test."""
+    with ExitStack() as stack:
+        yield lambda *given: stack.enter_context(closing(open_store(*given)))
+
+
+def add_dispatches(store: SQLStore, api: PostmarkStandIn, ids: Sequence[int] = ()) -> None:
+    """Add a dispatch for each message at the provider; the ids are from 1 by default."""
+    for number, each in enumerate(api.state.messages.values()):
+        add_dispatch(store, ids[number] if ids else None, each.id, each.recipient, each.sent_at)
+
+
+def add_dispatch(
+    store: SQLStore, id_: int | None, message_id: str, recipient: str, sent_at: datetime
+) -> None:
+    """Add a dispatch; without an id, the database assigns one."""
+    key = {} if id_ is None else {"id": id_}
+    row = {
+        "provider_message_id": message_id,
+        "subscriber_id": PEOPLE.index(recipient) + 1,
+        "created_at": sent_at,
+    }
+    with engine_of(store).begin() as connection:
+        connection.execute(insert(dispatches), {**key, **row})
+
+
+def change(store: SQLStore, id_: int, **columns: datetime) -> None:
+    """Change a dispatch."""
+    with engine_of(store).begin() as connection:
+        connection.execute(update(dispatches).where(dispatches.c.id == id_), columns)
+
+
+def suppress(store: SQLStore, email: str, **columns: datetime) -> None:
+    """Change the subscriber with this email."""
+    with engine_of(store).begin() as connection:
+        connection.execute(update(subscribers).where(subscribers.c.email == email), columns)
 
 
 def reconcile(
@@ -78,7 +119,7 @@ def reconcile(
 
 def happen(api: PostmarkStandIn) -> list[str]:
     """Send messages, of which some are delivered and opened; suppress people."""
-    ids = [api.send("ada@example.com") for _ in range(3)]
+    ids = [api.send(ADA) for _ in range(3)]
     ids += [api.send(BEA, stream="broadcast")]
     for each in (ids[0], ids[1], ids[3]):
         api.deliver(each)
@@ -88,11 +129,13 @@ def happen(api: PostmarkStandIn) -> list[str]:
     return ids
 
 
-def values(store: MemoryStore, name: str) -> list[Any]:
-    return [row.get(name) for row in store.dispatches.values()]
+def values(store: SQLStore, name: str) -> list[Any]:
+    """Read a column of the dispatches, in the order of their ids."""
+    with engine_of(store).connect() as connection:
+        return [*connection.scalars(select(dispatches.c[name]).order_by(dispatches.c.id))]
 
 
-def test_everything_that_was_missed_is_recorded_once(api: PostmarkStandIn) -> None:
+def test_everything_that_was_missed_is_recorded_once(api: PostmarkStandIn, store_of: Open) -> None:
     ids = happen(api)
     store = store_of(api)
     expected = {"suppressions": 1, "opens": 1, "deliveries": 3, "undelivered": 1}
@@ -104,7 +147,7 @@ def test_everything_that_was_missed_is_recorded_once(api: PostmarkStandIn) -> No
         events[id_][0][1] if events[id_] else None for id_ in ids
     ]
     assert values(store, "opened_at") == [events[ids[0]][1][1], None, None, None]
-    assert store.subscribers[3]["suppression_reason"] == "ManualSuppression"
+    assert Tables(store).subscriber(CLEO).suppression_reason == "ManualSuppression"
     assert store.log is not None
     entries = store.log.newest(Query(), limit=100)
     assert len(entries) == 5
@@ -115,39 +158,39 @@ def test_everything_that_was_missed_is_recorded_once(api: PostmarkStandIn) -> No
     assert len(store.log.newest(Query(), limit=100)) == 5
 
 
-def test_what_the_webhook_posted_is_skipped(api: PostmarkStandIn) -> None:
+def test_what_the_webhook_posted_is_skipped(api: PostmarkStandIn, store_of: Open) -> None:
     store = store_of(api)
-    with endpoint(store) as url:
+    with endpoint(store=store) as url:
         happen(api)
-        store.dispatches.update(store_of(api).dispatches)
+        add_dispatches(store, api)
         for event in (
-            testing.delivery("ada@example.com", next(iter(api.state.messages)), at=api.now),
-            testing.opening("ada@example.com", next(iter(api.state.messages)), at=api.now),
+            testing.delivery(ADA, next(iter(api.state.messages)), at=api.now),
+            testing.opening(ADA, next(iter(api.state.messages)), at=api.now),
             testing.suppression(CLEO, None, at=api.now),
         ):
             assert testing.post(url, event, secret=SECRET)[0] == 200
     assert reconcile(api, store) == {"deliveries": 2, "undelivered": 1}
 
 
-def test_a_newer_change_here_is_kept(api: PostmarkStandIn) -> None:
+def test_a_newer_change_here_is_kept(api: PostmarkStandIn, store_of: Open) -> None:
     api.suppress(CLEO)
     store = store_of(api)
-    with endpoint(store) as url:
+    with endpoint(store=store) as url:
         later = api.now + timedelta(hours=1)
         testing.post(url, testing.suppression(CLEO, None, at=api.now), secret=SECRET)
         testing.post(url, testing.reactivation(CLEO, None, at=later), secret=SECRET)
     assert reconcile(api, store) == {}
-    assert store.subscribers[3]["suppressed_at"] is None
+    assert Tables(store).subscriber(CLEO).suppressed_at is None
 
 
-def test_events_before_the_day_and_of_other_streams(api: PostmarkStandIn) -> None:
+def test_events_before_the_day_and_of_other_streams(api: PostmarkStandIn, store_of: Open) -> None:
     happen(api)
     store = store_of(api)
     assert reconcile(api, store, since=api.now + timedelta(hours=1)) == {"undelivered": 1}
     assert reconcile(api, store, "broadcast") == {"suppressions": 1, "deliveries": 1}
 
 
-def test_events_without_a_row_are_counted(api: PostmarkStandIn) -> None:
+def test_events_without_a_row_are_counted(api: PostmarkStandIn, store_of: Open) -> None:
     store = store_of(api)
     happen(api)
     api.suppress("zoe@example.com")
@@ -156,30 +199,30 @@ def test_events_without_a_row_are_counted(api: PostmarkStandIn) -> None:
     assert len(store.log.newest(Query(), limit=10)) == 1
 
 
-def test_lift(api: PostmarkStandIn) -> None:
+def test_lift(api: PostmarkStandIn, store_of: Open) -> None:
     store = store_of(api)
-    with endpoint(store) as url:
-        for person in (BEA, CLEO, "ada@example.com"):
+    with endpoint(store=store) as url:
+        for person in (BEA, CLEO, ADA):
             testing.post(url, testing.suppression(person, None, at=START), secret=SECRET)
     recent = datetime.now(UTC) - timedelta(seconds=1)
-    store.subscribers[1] |= {"suppressed_at": recent, "suppression_changed_at": recent}
+    suppress(store, ADA, suppressed_at=recent, suppression_changed_at=recent)
     api.suppress(CLEO, stream="broadcast")
     assert reconcile(api, store, dry_run=True, lift=True) == {"lifted": 1}
     assert reconcile(api, store, "outbound") == {}
     assert reconcile(api, store, "outbound", lift=True) == {"lifted": 1}
-    suppressed = {row["email"] for row in store.subscribers.values() if row["suppressed_at"]}
-    assert suppressed == {CLEO, "ada@example.com"}, "one is listed, and one is newer"
+    suppressed = {each for each in PEOPLE if Tables(store).subscriber(each).suppressed_at}
+    assert suppressed == {CLEO, ADA}, "one is listed, and one is newer"
 
 
-def test_a_suppression_in_an_archived_stream(api: PostmarkStandIn) -> None:
+def test_a_suppression_in_an_archived_stream(api: PostmarkStandIn, store_of: Open) -> None:
     """The provider does not document whether it lists these, so nothing is lifted."""
     store = store_of(api)
-    store.subscribers[2]["suppressed_at"] = START
+    suppress(store, BEA, suppressed_at=START)
     api.suppress(BEA, stream="broadcast")
     api.state.streams["broadcast"].archived_at = api.now
     with pytest.raises(ConfigurationError, match=r"archived message streams \(broadcast\)"):
         reconcile(api, store, lift=True)
-    assert store.subscribers[2]["suppressed_at"] == START
+    assert Tables(store).subscriber(BEA).suppressed_at == START
     assert reconcile(api, store) == {}
 
 
@@ -188,7 +231,9 @@ def details(api: PostmarkStandIn) -> list[str]:
     return [each.path.split("/")[3] for each in api.requests if each.path.endswith("/details")]
 
 
-def test_deliveries_of_messages_that_were_sent_earlier(api: PostmarkStandIn) -> None:
+def test_deliveries_of_messages_that_were_sent_earlier(
+    api: PostmarkStandIn, store_of: Open
+) -> None:
     """The provider may defer a message for days; older ones are not asked about."""
     ids = [api.send(BEA), api.send(BEA), api.send(CLEO)]
     sent = api.state.messages[ids[1]].sent_at
@@ -204,7 +249,7 @@ def test_deliveries_of_messages_that_were_sent_earlier(api: PostmarkStandIn) -> 
     ]
 
 
-def test_a_delivery_in_a_stream_that_is_archived_now(api: PostmarkStandIn) -> None:
+def test_a_delivery_in_a_stream_that_is_archived_now(api: PostmarkStandIn, store_of: Open) -> None:
     api.deliver(api.send(BEA, stream="broadcast"))
     api.state.streams["broadcast"].archived_at = api.now
     assert reconcile(api, store_of(api), "outbound") == {}
@@ -212,28 +257,29 @@ def test_a_delivery_in_a_stream_that_is_archived_now(api: PostmarkStandIn) -> No
 
 
 def test_the_oldest_messages_are_asked_about_first(
-    api: PostmarkStandIn, monkeypatch: pytest.MonkeyPatch
+    api: PostmarkStandIn, store_of: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are so across streams and pages; those without a time of sending come before them."""
     monkeypatch.setattr("hookrow.postmark_api.reconcile.PAGE", 2)
+    schema = Schema(dispatches=Role("hookrow_dispatches", {"sent_at": "sent_at"}))
+    store = store_of(api, schema)
     ids = [api.send(BEA, stream=name) for name in ("broadcast", "outbound") * 3]
-    store = store_of(api)
-    keys = [4, 2, 6, 1, 5, 3]
-    for key, message_id, at in zip(keys, ids, values(store, "sent_at"), strict=True):
-        store.dispatches[key] |= {"provider_message_id": message_id, "sent_at": at}
-    del store.dispatches[5]["sent_at"]
+    add_dispatches(store, api, [4, 2, 6, 1, 5, 3])
+    run(
+        engine_of(store),
+        "ALTER TABLE hookrow_dispatches ADD COLUMN sent_at TIMESTAMP",
+        "UPDATE hookrow_dispatches SET sent_at = created_at WHERE id <> 5",
+    )
     assert reconcile(api, store) == {"undelivered": 6}
     assert details(api) == [ids[4], *ids[:4], ids[5]]
 
 
-def test_dispatches_without_times_of_sending(api: PostmarkStandIn) -> None:
+def test_dispatches_without_times_of_sending(api: PostmarkStandIn, store_of: Open) -> None:
     """The API is asked about all of them, in the order of their keys; events before are skipped."""
     ids = happen(api)
     api.state.now += timedelta(days=1)
     api.deliver(ids[2])
-    store = store_of(api)
-    for row in store.dispatches.values():
-        del row["sent_at"]
+    store = store_of(api, Schema(dispatches=Role("hookrow_dispatches", {"sent_at": None})))
     parts = client(api), store, Postmark, read_streams(client(api))
     run = Reconciliation(*parts, since=api.now - timedelta(hours=1))
     assert run.count_undelivered() == (4, False)
@@ -242,7 +288,7 @@ def test_dispatches_without_times_of_sending(api: PostmarkStandIn) -> None:
     assert [at is not None for at in values(store, "delivered_at")] == [False, False, True, False]
 
 
-def test_messages_that_the_provider_does_not_know(api: PostmarkStandIn) -> None:
+def test_messages_that_the_provider_does_not_know(api: PostmarkStandIn, store_of: Open) -> None:
     """They are counted, and are no failure; those of other providers are not asked about."""
     old = api.send(BEA)
     api.deliver(old)
@@ -250,54 +296,53 @@ def test_messages_that_the_provider_does_not_know(api: PostmarkStandIn) -> None:
     api.deliver(api.send(BEA))
     store = store_of(api)
     sent = datetime.now(UTC) - RETENTION - timedelta(hours=1)
-    store.dispatches[1]["sent_at"] = sent
+    change(store, 1, created_at=sent)
     unknown, other = "0ac29aee-e1cd-480d-b08d-4f48548ff48d", "0100-of ses/another"
-    for key, message_id in enumerate((unknown, other), 3):
-        row = {"provider_message_id": message_id, "subscriber_id": 2, "sent_at": api.now}
-        store.dispatches[key] = row
+    for message_id in (unknown, other):
+        add_dispatch(store, None, message_id, BEA, api.now)
     expected = {"deliveries": 1, "unknown_there": 3}
     assert reconcile(api, store, since=sent) == expected
     assert len(details(api)) == 3
 
 
-def test_an_earlier_first_open_is_corrected(api: PostmarkStandIn) -> None:
+def test_an_earlier_first_open_is_corrected(api: PostmarkStandIn, store_of: Open) -> None:
     """The time of the first open becomes the earlier one, and that of the last open stays."""
     message = api.send(BEA)
     api.open(message)
     first = api.now
-    store = replace(store_of(api), optional=["first_opened_at"])
+    store = store_of(api, Schema(record=("first_open",)))
     late = first + timedelta(hours=1)
-    store.dispatches[1] |= {"opened_at": late, "first_opened_at": late, "delivered_at": first}
+    change(store, 1, opened_at=late, first_opened_at=late, delivered_at=first)
     assert reconcile(api, store) == {"opens": 1}
-    row = store.dispatches[1]
-    assert (row["first_opened_at"], row["opened_at"]) == (first, late)
+    row = Tables(store).dispatch(message)
+    assert (row.first_opened_at, row.opened_at) == (first, late)
     assert reconcile(api, store) == {}
 
 
 def test_a_run_that_is_killed_can_be_repeated() -> None:
     @contextmanager
-    def start() -> Iterator[tuple[PostmarkStandIn, MemoryStore]]:
+    def start() -> Iterator[tuple[PostmarkStandIn, SQLStore]]:
         with PostmarkStandIn(now=START) as api:
             happen(api)
-            yield api, store_of(api)
+            with closing(open_store(api)) as store:
+                yield api, store
 
-    def describe(home: tuple[PostmarkStandIn, MemoryStore]) -> object:
+    def describe(home: tuple[PostmarkStandIn, SQLStore]) -> object:
         _, store = home
         assert store.log is not None
         logged = sorted(str(each.body) for each in store.log.newest(Query(), limit=100))
-        rows = [*store.dispatches.values(), *store.subscribers.values()]
-        return [dict(row) for row in rows], logged
+        return world.rows(engine_of(store)), logged
 
     assert kill_at_each_request(start, lambda home: reconcile(*home), describe) > 5
 
 
-def test_temporary_errors(api: PostmarkStandIn) -> None:
+def test_temporary_errors(api: PostmarkStandIn, store_of: Open) -> None:
     happen(api)
     api.inject(Fault.RATE_LIMIT, 2, path="details")
     api.inject(Fault.MAINTENANCE, 1, path="opens")
     assert reconcile(api, store_of(api))["deliveries"] == 3
 
 
-def test_a_day_before_all_messages(api: PostmarkStandIn) -> None:
+def test_a_day_before_all_messages(api: PostmarkStandIn, store_of: Open) -> None:
     happen(api)
     assert reconcile(api, store_of(api), since=datetime.min.replace(tzinfo=UTC))["opens"] == 1

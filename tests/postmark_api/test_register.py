@@ -14,7 +14,6 @@ from hookrow.postmark_api.errors import APIError, VerificationFailed
 from hookrow.postmark_api.register import Registered, Wanted, register
 from hookrow.postmark_api.status import read_status
 from hookrow.postmark_api.webhooks import read_streams
-from hookrow.stores.memory import MemoryStore
 from stand_in import Fault, PostmarkStandIn, Trigger
 from stand_in.state import Webhook
 from wire import SECRET
@@ -31,7 +30,7 @@ def api() -> Iterator[PostmarkStandIn]:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Return the URL of a running hookrow."""
-    with endpoint(MemoryStore()) as url:
+    with endpoint() as url:
         yield url
 
 
@@ -131,7 +130,7 @@ def test_differences_are_corrected(
 
 def test_a_failed_verification_names_each_trigger_and_saves_nothing(api: PostmarkStandIn) -> None:
     with (
-        endpoint(MemoryStore(), acknowledge_tests=False) as url,
+        endpoint(acknowledge_tests=False) as url,
         pytest.raises(VerificationFailed, match="0/3 triggers") as raised,
     ):
         run(client(api), url)
@@ -257,7 +256,7 @@ def test_the_verification_after_a_pause_may_fail(api: PostmarkStandIn, url: str)
     webhook.verified.clear()
     webhook.headers = (*webhook.headers, {"Name": "Content-Encoding", "Value": "x"})
     api.advance(timedelta(days=1))
-    with endpoint(MemoryStore(), "another-secret-of-16") as other:
+    with endpoint("another-secret-of-16") as other:
         webhook.url = other
         with pytest.raises(VerificationFailed) as raised:
             run(client(api), other, "outbound")

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from providing import client, kill_at_each_request, writes
+from providing import client, endpoint, kill_at_each_request, writes
 
-from hookrow import Postmark, Receiver
+from engines import MEMORY
+from hookrow import Postmark, Receiver, Schema
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import rotate, secret_file
 from hookrow.postmark_api.errors import APIError, VerificationFailed
@@ -21,7 +22,7 @@ from hookrow.postmark_api.secret_file import SecretFile, State
 from hookrow.postmark_api.webhooks import read_streams
 from hookrow.server.settings import read_secrets
 from hookrow.stores.log import RequestKind
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from stand_in import Fault, PostmarkStandIn
@@ -58,8 +59,9 @@ class Home:
             now=lambda: self.now,
         )
 
-    def finish(self, store: MemoryStore | None = None) -> list[str]:
-        return [*self.rotation().finish(store or MemoryStore())]
+    def finish(self, store: SQLStore | None = None) -> list[str]:
+        with closing(SQLStore(MEMORY)) as unused:
+            return [*self.rotation().finish(store or unused)]
 
     def secrets_at_the_provider(self) -> set[str]:
         return {each.headers[0]["Value"] for each in self.api.webhooks}
@@ -75,9 +77,14 @@ def home(tmp_path: Path) -> Iterator[Home]:
     path = tmp_path / "secret"
     path.write_text(f"{SECRET}\n")
     path.chmod(0o640)
-    postmark, store = Postmark(SECRET), MemoryStore()
+    postmark, store = Postmark(SECRET), SQLStore(MEMORY)
     receiver = Receiver(postmark, store, acknowledge_tests=True)
-    with closing(receiver), loopback(WSGI(receiver)) as port, PostmarkStandIn() as api:
+    with (
+        closing(store),
+        closing(receiver),
+        loopback(WSGI(receiver)) as port,
+        PostmarkStandIn() as api,
+    ):
         url = f"http://127.0.0.1:{port}{ENDPOINT}"
         used = client(api)
         assert list(register(used, Wanted(url=url, secrets=[SECRET]), read_streams(used)))
@@ -140,8 +147,7 @@ def test_an_instance_that_does_not_reload(home: Home) -> None:
 
 
 def test_every_instance_is_asked(home: Home) -> None:
-    with loopback(WSGI(Receiver(Postmark(SECRET), MemoryStore()))) as port:
-        other = f"http://127.0.0.1:{port}{ENDPOINT}"
+    with endpoint() as other:
         rotation = replace(home.rotation(), instances=[home.url, other])
         with pytest.raises(ConfigurationError, match=f"s, {other} did not accept"):
             list(rotation.begin())
@@ -184,33 +190,33 @@ def test_finish_needs_a_rotation(home: Home) -> None:
         home.finish()
 
 
-def test_finish_while_the_old_secret_is_used(home: Home) -> None:
+def test_finish_while_the_old_secret_is_used(home: Home, hookrow_store: SQLStore) -> None:
     list(home.rotation().begin())
     home.now += RETRIES_FOR
-    store = MemoryStore()
-    assert store.log is not None
-    store.log.add_requests({(RequestKind.OLD_SECRET, home.now - timedelta(minutes=119)): 1})
+    assert hookrow_store.log is not None
+    hookrow_store.log.add_requests({(RequestKind.OLD_SECRET, home.now - timedelta(minutes=119)): 1})
     with pytest.raises(ConfigurationError, match="The old secret was used in the hour from"):
-        home.finish(store)
+        home.finish(hookrow_store)
     with pytest.raises(ConfigurationError, match="cannot be opened"):
         list(home.rotation().finish(None))
     home.now += timedelta(minutes=1)
-    home.finish(store)
+    home.finish(hookrow_store)
     assert len(home.file.read()) == 1
 
 
-def test_finish_waits_for_the_counts_of_the_last_minute(home: Home) -> None:
+def test_finish_waits_for_the_counts_of_the_last_minute(
+    home: Home, hookrow_store: SQLStore
+) -> None:
     list(home.rotation().begin())
     home.now += RETRIES_FOR
-    store = MemoryStore()
 
     def sleep(seconds: float) -> None:
-        assert store.log is not None
+        assert hookrow_store.log is not None
         assert seconds > 60
-        store.log.add_requests({(RequestKind.OLD_SECRET, home.now): 1})
+        hookrow_store.log.add_requests({(RequestKind.OLD_SECRET, home.now): 1})
 
     with pytest.raises(ConfigurationError, match="was used in the hour from"):
-        list(replace(home.rotation(), sleep=sleep).finish(store))
+        list(replace(home.rotation(), sleep=sleep).finish(hookrow_store))
     assert len(home.file.read()) == 2
 
 
@@ -218,7 +224,8 @@ def test_finish_without_a_log(home: Home) -> None:
     """The provider's retries have ended, but another sender may still use the old secret."""
     list(home.rotation().begin())
     home.now += RETRIES_FOR
-    steps = home.finish(MemoryStore(log=None))
+    with closing(SQLStore(MEMORY, Schema(log=None))) as store:
+        steps = home.finish(store)
     assert len(home.file.read()) == 1
     assert "cannot see whether the old secret is still used." in steps[0]
 
@@ -264,11 +271,11 @@ def test_the_probes_are_no_uses_of_the_old_secret(home: Home) -> None:
     assert home.postmark.old_matches == 0
 
 
-def test_two_runs_at_once(home: Home) -> None:
+def test_two_runs_at_once(home: Home, hookrow_store: SQLStore) -> None:
     first = home.rotation().begin()
     assert next(first).startswith("Wrote")
     secrets = home.file.read()
-    for second in (home.rotation().begin(), home.rotation().finish(MemoryStore())):
+    for second in (home.rotation().begin(), home.rotation().finish(hookrow_store)):
         with pytest.raises(ConfigurationError, match="is already running"):
             list(second)
     list(first)
@@ -379,7 +386,7 @@ def test_a_webhook_that_is_deleted_during_a_rotation(home: Home) -> None:
         list(steps)
 
 
-def test_a_dry_run_of_the_end_changes_nothing(home: Home) -> None:
+def test_a_dry_run_of_the_end_changes_nothing(home: Home, hookrow_store: SQLStore) -> None:
     home.file.set_state(home.now)
-    list(home.rotation(dry_run=True).finish(MemoryStore()))
+    list(home.rotation(dry_run=True).finish(hookrow_store))
     assert home.file.state.rotated_at == home.now

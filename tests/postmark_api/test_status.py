@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from providing import client, endpoint, writes
 
+from engines import MEMORY
 from hookrow import Postmark, testing
 from hookrow.core.result import Result
 from hookrow.errors import ConfigurationError
@@ -20,7 +21,7 @@ from hookrow.postmark_api.webhooks import read_streams, read_webhooks
 from hookrow.receiver.manual import change_suppression
 from hookrow.receiver.recorder import record
 from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from received import arrival
 from stand_in import PostmarkStandIn, Trigger
 from stand_in.posts import PAUSED_AFTER
@@ -31,18 +32,18 @@ OLD = "the-old-secret-of-16"
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore(
-        subscribers={1: {"id": 1, "email": ADA}},
-        dispatches={1: {"id": 1, "provider_message_id": ADAS, "subscriber_id": 1}},
-    )
+def store() -> Iterator[SQLStore]:
+    with closing(SQLStore(MEMORY)) as store:
+        tables = testing.Tables(store)
+        tables.add_dispatch(ADAS, tables.add_subscriber(ADA))
+        yield store
 
 
 @pytest.fixture
-def api(store: MemoryStore) -> Iterator[PostmarkStandIn]:
+def api(store: SQLStore) -> Iterator[PostmarkStandIn]:
     """Return a stand-in with a webhook on the stream "outbound"."""
     now = datetime.now(UTC) - timedelta(hours=1)
-    with PostmarkStandIn(now=now) as api, endpoint(store, SECRET, OLD) as url:
+    with PostmarkStandIn(now=now) as api, endpoint(SECRET, OLD, store=store) as url:
         register_on(api, url, "outbound")
         yield api
 
@@ -57,7 +58,7 @@ def read(api: PostmarkStandIn, *streams: str, **options: Any) -> ProviderStatus:
     return read_status(client(api), Wanted(secrets=[SECRET, OLD]), streams, **options)
 
 
-def test_without_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
+def test_without_drift(api: PostmarkStandIn, store: SQLStore) -> None:
     api.send(ADA, message_id=ADAS)
     api.deliver(ADAS)
     api.open(ADAS)
@@ -75,14 +76,14 @@ def test_without_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
     assert not writes(api)
 
 
-def test_counts_that_differ_are_no_drift(api: PostmarkStandIn, store: MemoryStore) -> None:
+def test_counts_that_differ_are_no_drift(api: PostmarkStandIn, store: SQLStore) -> None:
     testing.post(api.webhooks[0].url, testing.opening(ADA, ADAS, at=api.now), secret=SECRET)
     found = read(api, store=store)
     assert (found.sent["Open"], found.logged["Open"]) == (0, 1)
     assert not found.drift
 
 
-def test_only_posted_notifications_are_counted(api: PostmarkStandIn, store: MemoryStore) -> None:
+def test_only_posted_notifications_are_counted(api: PostmarkStandIn, store: SQLStore) -> None:
     """Events from the provider's API and manual changes are not."""
     api.deliver(api.send(ADA, message_id=ADAS))
     api.open(ADAS)
@@ -169,7 +170,7 @@ def test_open_tracking(api: PostmarkStandIn) -> None:
     assert not read(api).server.track_opens
 
 
-def test_the_server_in_a_body_with_an_unpaired_surrogate(store: MemoryStore) -> None:
+def test_the_server_in_a_body_with_an_unpaired_surrogate(store: SQLStore) -> None:
     with PostmarkStandIn(server=5) as other:
         delivery = testing.delivery(ADA, ADAS, at=other.now)
         body = json.dumps(delivery | {"ServerID": 4711, "Tag": "\ud83d"}).encode()
@@ -178,7 +179,7 @@ def test_the_server_in_a_body_with_an_unpaired_surrogate(store: MemoryStore) -> 
             read(other, store=store)
 
 
-def test_the_token_of_another_server(api: PostmarkStandIn, store: MemoryStore) -> None:
+def test_the_token_of_another_server(api: PostmarkStandIn, store: SQLStore) -> None:
     api.send(ADA, message_id=ADAS)
     api.deliver(ADAS)
     api.flush()
@@ -200,10 +201,10 @@ def test_the_token_of_another_server(api: PostmarkStandIn, store: MemoryStore) -
     ],
 )
 def test_only_our_url_or_secret_proves_that_another_server_is_ours(
-    store: MemoryStore, url: str, secret: str, *, accepted: bool
+    store: SQLStore, url: str, secret: str, *, accepted: bool
 ) -> None:
     """The webhook of another hookrow, such as that for staging, does not."""
-    with endpoint(store) as live, PostmarkStandIn(server=5) as other:
+    with endpoint(store=store) as live, PostmarkStandIn(server=5) as other:
         delivery = testing.delivery(ADA, ADAS, at=other.now) | {"ServerID": 4711}
         testing.post(live, delivery, secret=SECRET)
         headers = [{"Name": "X-Provider-Secret", "Value": secret}]
@@ -213,8 +214,8 @@ def test_only_our_url_or_secret_proves_that_another_server_is_ours(
             read_status(client(other), wanted, store=store)
 
 
-def test_tests_of_the_provider_name_no_server(store: MemoryStore) -> None:
-    with endpoint(store) as url, PostmarkStandIn() as api:
+def test_tests_of_the_provider_name_no_server(store: SQLStore) -> None:
+    with endpoint(store=store) as url, PostmarkStandIn() as api:
         testing.post(url, testing.delivery(ADA, ADAS, at=api.now), secret=SECRET)
         testing.post(url, testing.send_test(at=api.now), secret=SECRET)
         testing.post(url, {"ServerID": "5"}, secret=SECRET)
