@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from werkzeug import Response
 
 from command import Command
+from engines import MEMORY
 from hookrow import Postmark, Receiver
 from hookrow.core.rules import PROBE
 from hookrow.diagnostics import Level
@@ -25,8 +26,8 @@ from hookrow.diagnostics.diagnosis import DIAGNOSES, Reply, Sent, diagnose
 from hookrow.diagnostics.probe import LARGE, check_url
 from hookrow.errors import ConfigurationError
 from hookrow.metrics import Metrics
-from hookrow.stores.memory import MemoryStore
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.sql import SQLStore
+from hookrow.testing import Tables
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from nginx import installed
@@ -52,12 +53,11 @@ class Site:
     """An application: hookrow, but with other `responses` to some probes. Records the probes."""
 
     def __init__(self) -> None:
-        self.log, self.hook, self.registry = MemoryLog(), Mock(), CollectorRegistry()
-        self.subscriber = {"email": PROBE, "suppressed_at": AT}
-        store = MemoryStore({1: self.subscriber}, log=self.log)
+        self.store, self.hook, self.registry = SQLStore(MEMORY), Mock(), CollectorRegistry()
+        Tables(self.store).add_subscriber(PROBE, suppressed_at=AT)
         self.receiver = Receiver(
             Postmark(SECRET),
-            store,
+            self.store,
             mount_path="/mail",
             on_recorded=self.hook,
             on_refused=self.hook,
@@ -84,6 +84,7 @@ def site() -> Iterator[Site]:
     site = Site()
     yield site
     site.receiver.close()
+    site.store.close()
 
 
 @pytest.fixture
@@ -106,8 +107,9 @@ def test_sound_webhook(site: Site, url: str) -> None:
     assert site.size == LARGE
     site.receiver.close()
     site.hook.assert_not_called()
-    assert not site.log.entries
-    assert site.subscriber["suppressed_at"] == AT
+    assert site.store.log is not None
+    assert site.store.log.bounds() is None
+    assert Tables(site.store).subscriber(PROBE).suppressed_at == AT
     labels = {"type": "reactivated", "outcome": "subscriber_not_found"}
     assert site.registry.get_sample_value("hookrow_notifications_total", labels) == 1
 

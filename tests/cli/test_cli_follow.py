@@ -1,8 +1,10 @@
 """`hookrow log --follow`: which entries it prints, and when."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -10,16 +12,18 @@ from log_contract import entry
 
 import world
 from command import Command
+from engines import MEMORY
 from hookrow import Refusal, testing
 from hookrow.cli.follow import follow
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores import SchemaChanged, Unavailable
 from hookrow.stores.log import Query
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.sql import SQLStore
 from received import keep
 from wire import ADA
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+NUMBER = "UPDATE hookrow_notifications SET id = %s WHERE fingerprint = %s"
 NO_DISPATCH = Refusal.DISPATCH_NOT_FOUND.refused()
 
 
@@ -84,21 +88,28 @@ class TestCommand:
         assert "Omit --before: --follow begins with the newest notifications." in done.stderr
 
 
-class Log(MemoryLog):
-    """A log to which a test commits ids in any order; it may be unavailable."""
+class Log:
+    """The log of a store, to which a test commits ids in any order."""
 
-    error: Exception | None = None
+    def __init__(self, store: SQLStore) -> None:
+        assert store.log is not None
+        self._store, self.reader = store, store.log
 
     def commit(self, *ids: int) -> None:
         """Add entries with these ids."""
         for id_ in ids:
-            self._last_id = id_ - 1
-            self.keep([entry(id_)])
+            added = entry(id_)
+            with self._store.transaction() as transaction:
+                transaction.write((), [added])
+            with self._store.database.transaction() as connection:
+                connection.execute(NUMBER, [id_, added.fingerprint])
 
-    def bounds(self) -> tuple[int, int] | None:
-        if self.error is not None:
-            raise self.error
-        return super().bounds()
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    """Return an empty log."""
+    with closing(SQLStore(MEMORY)) as store:
+        yield Log(store)
 
 
 def ids(entries: Iterator[StoredEntry]) -> list[int]:
@@ -112,28 +123,32 @@ def ids(entries: Iterator[StoredEntry]) -> list[int]:
     raise AssertionError
 
 
-def test_ids_that_are_committed_out_of_order(on_sleep: Callable[[Any], None]) -> None:
+def test_ids_that_are_committed_out_of_order(on_sleep: Callable[[Any], None], log: Log) -> None:
     """A lower id that is committed later is not lost, and no entry is repeated."""
-    log = Log()
     log.commit(*range(1, 11))
     on_sleep([lambda: log.commit(500, 2000), int, lambda: log.commit(1001, 1999), int])
-    assert ids(follow(log, Query(), limit=2, bodies=False)) == [9, 10, 500, 2000, 1001, 1999]
+    assert ids(follow(log.reader, Query(), limit=2, bodies=False)) == [9, 10, 500, 2000, 1001, 1999]
 
 
-def test_an_outage(on_sleep: Callable[[Any], None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_outage(
+    on_sleep: Callable[[Any], None],
+    log: Log,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """An outage is one line; the entries committed meanwhile follow."""
-    log = Log()
 
     def fail(error: Exception | None) -> Callable[[], None]:
-        return lambda: setattr(log, "error", error)
+        bounds = log.reader.bounds if error is None else Mock(side_effect=error)
+        return lambda: monkeypatch.setattr(log.reader, "bounds", bounds)
 
     down = fail(Unavailable("Connection refused"))
     on_sleep(
         [down, lambda: log.commit(1), int, fail(None), down, lambda: log.commit(2), fail(None)]
     )
-    assert ids(follow(log, Query(), limit=2, bodies=False)) == [1, 2]
+    assert ids(follow(log.reader, Query(), limit=2, bodies=False)) == [1, 2]
     line = "The log cannot be read; retrying every second. Connection refused\n"
     assert capsys.readouterr().err == line * 2
     on_sleep([fail(SchemaChanged("no such table"))])
     with pytest.raises(SchemaChanged):
-        ids(follow(log, Query(), limit=2, bodies=False))
+        ids(follow(log.reader, Query(), limit=2, bodies=False))
