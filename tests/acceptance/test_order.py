@@ -6,12 +6,11 @@ A plain model predicts the rows and the log.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from homes import KEYS, OURS, MemoryHome, Row, Rows, SQLHome
+from homes import OURS, Home, Row, Rows
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -24,6 +23,7 @@ from hypothesis.stateful import (
 from model import LATE, NOW, START, Model, Payload, body_of, decks, happened
 from sqlalchemy import insert
 
+from engines import MEMORY
 from hookrow import Arrival, Postmark
 from hookrow.core.result import LONGEST_PAUSE
 from hookrow.receiver.clock import Clock
@@ -58,7 +58,7 @@ class Scenario(RuleBasedStateMachine):
 
     finished = 0
 
-    def __init__(self, home: MemoryHome | SQLHome, spool: Path) -> None:
+    def __init__(self, home: Home, spool: Path) -> None:
         super().__init__()
         self._home = home
         self._file = spool
@@ -147,7 +147,7 @@ class Scenario(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Restart hookrow."""
-        if isinstance(self._home, SQLHome):
+        if self._home.url != MEMORY:  # whose rows end with the store
             self._home.store.close()
             self._home.store = SQLStore(self._home.url)
 
@@ -190,13 +190,8 @@ class Scenario(RuleBasedStateMachine):
         self._model.add(rows)
 
 
-def _add(home: MemoryHome | SQLHome, rows: Mapping[str, Sequence[Row]]) -> None:
+def _add(home: Home, rows: Mapping[str, Sequence[Row]]) -> None:
     """Insert rows as a host does, in one transaction."""
-    if isinstance(home, MemoryHome):
-        for name, added in rows.items():
-            for row in added:
-                getattr(home.store, name)[itemgetter(*KEYS[name])(row)] = dict(row)
-        return
     with home._engine.begin() as connection:
         for name, added in rows.items():
             connection.execute(insert(home._tables[name]), list(added))
@@ -219,18 +214,14 @@ def _without_opens(rows: Rows) -> Rows:
 
 
 @pytest.fixture(params=EXAMPLES)
-def home(
-    request: pytest.FixtureRequest, new_database: Callable[[str], str]
-) -> Iterator[MemoryHome | SQLHome]:
+def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Home]:
     """Open one home for all scenarios; each fills it again."""
-    on_sql = request.param != "memory"
-    opened = SQLHome(new_database(request.param), OURS) if on_sql else MemoryHome(OURS)
-    with closing(opened) as home:
+    with closing(Home(new_database(request.param), OURS)) as home:
         yield home
 
 
 def test_repeated_and_shuffled_notifications(
-    home: MemoryHome | SQLHome, request: pytest.FixtureRequest, tmp_path: Path
+    home: Home, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """The rows are the same as if each notification had arrived once and in order.
 

@@ -6,7 +6,7 @@ from contextlib import closing
 import psycopg
 import pytest
 from contract import arrival, fill, opens, statuses
-from homes import OURS, SQLHome
+from homes import OURS, Home
 from sqlalchemy import make_url
 
 from hookrow.receiver.recorder import record
@@ -24,7 +24,7 @@ def test_shared_session(postgres_url: str) -> None:
     limits = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
     server = make_url(postgres_url)
     with (
-        closing(SQLHome(postgres_url, OURS)) as home,
+        closing(Home(postgres_url, OURS)) as home,
         pooling(f"host={server.query['host']} pool_size=1") as port,
     ):
         fill(home)

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from homes import OURS, SUPPRESSION, Home, Rows, SQLHome, columns_of
+from homes import OURS, SUPPRESSION, Home, Rows, columns_of
 
 from copying import replace
 from hookrow import (
@@ -160,11 +160,11 @@ def has_lists(home: Home) -> bool:
 
 
 def has_times_of_creation(home: Home) -> bool:
-    """Return whether the home has hookrow's own tables in a database.
+    """Return whether the home has hookrow's own tables.
 
     Only these have times of creation and names of lists.
     """
-    return isinstance(home, SQLHome) and home.schema == OURS
+    return home.schema == OURS
 
 
 class FindContract:

@@ -6,7 +6,7 @@ from threading import current_thread, main_thread
 
 from django.apps import apps
 from django.db import connections
-from homes import SQLHome
+from homes import Home
 from sqlalchemy import Column, MetaData, Table, Uuid, insert
 
 import django_host
@@ -46,7 +46,7 @@ LEAN = replace(
 """No lists, only the times of a dispatch, and no log."""
 
 
-class DjangoHome(SQLHome):
+class DjangoHome(Home):
     """A home in an empty database, with Django models of its tables."""
 
     def __init__(self, url: str, schema: Schema) -> None:

@@ -9,7 +9,7 @@ keys that they exclude.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from homes import KEYS, Row, Rows, SQLHome, columns_of
+from homes import KEYS, Home, Row, Rows, columns_of
 from sqlalchemy import Boolean, Column, Connection, Integer, Text, select
 from sqlalchemy.types import TypeEngine
 
@@ -65,7 +65,7 @@ TWINS = 5_000
 """Above the number of any row: added to it, the number of its twin; a message's is above both."""
 
 
-class FittedHome(SQLHome):
+class FittedHome(Home):
     """A home in an empty database, in the tables of `FITTED`.
 
     The keys of the rows that the conditions select are unique, those of all rows are not.

@@ -7,7 +7,6 @@ tables differ from hookrow's in names, in the types of keys, and in which column
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -34,8 +33,6 @@ from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import Key
 from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow.migrations import needed, upgrade
-from hookrow.stores.memory import MemoryStore
-from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
 from own_tables import UTCDateTime, attached, metadata
 
@@ -88,60 +85,7 @@ EVERY_RECORD = Schema(record=tuple(RECORDS))
 """The same in hookrow's own tables."""
 
 
-class MemoryHome:
-    """A home in memory; columns that the schema leaves out are ignored."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.store = MemoryStore(
-            undated=schema.dated_beside_log or schema.undated,
-            optional=[each for each in OPTIONAL_COLUMNS if each in schema.columns("dispatches")],
-            log=MemoryLog() if schema.log else None,
-        )
-
-    def key(self, number: int) -> Key:
-        return number
-
-    def fill(self, **rows: Sequence[Row]) -> None:
-        if self.store.log is not None:
-            self.store.log.entries.clear()
-            self.store.log._last_id = 0
-        self.store.suppression_changes.clear()
-        for name, table in self._tables().items():
-            table.clear()
-            columns = {*columns_of(self.schema, name)} - {"id"}
-            for row in rows.get(name, ()):
-                given = {column: row[column] for column in row if column in columns}
-                required = {"provider_message_id": None, "list_id": None}
-                table[itemgetter(*KEYS[name])(row)] = required | given
-
-    def rows(self) -> Rows:
-        return {
-            name: [
-                {column: row.get(column) for column in columns_of(self.schema, name)}
-                | dict(zip(KEYS[name], key if isinstance(key, tuple) else (key,), strict=True))
-                for key, row in sorted(table.items())
-            ]
-            for name, table in self._tables().items()
-        }
-
-    def logged(self) -> list[dict[str, Any]]:
-        """Read the log, in the order of its ids."""
-        entries = self.store.log.entries.values() if self.store.log else ()
-        return as_rows(sorted(entries, key=attrgetter("id")))
-
-    def dates(self) -> list[tuple[str, str, datetime]]:
-        """Read the dates that are kept beside the log, in order."""
-        return sorted((*place, at) for place, at in self.store.suppression_changes.items())
-
-    def close(self) -> None:
-        pass
-
-    def _tables(self) -> dict[str, dict[Any, dict[str, Any]]]:
-        return {name: getattr(self.store, name) for name in COLUMNS if name in self.schema.roles}
-
-
-class SQLHome:
+class Home:
     """A home in an empty database, in which it creates the tables of the schema.
 
     The store opens its own connections or, if `supplied`, uses an engine as a host supplies it. In
@@ -261,9 +205,6 @@ class SQLHome:
         order = [table.c[self._name(name, key)] for key in KEYS[name]]
         rows = connection.execute(select(table).order_by(*order))
         return [dict(zip(columns, row, strict=True)) for row in rows]
-
-
-Home: TypeAlias = MemoryHome | SQLHome
 
 
 def as_rows(entries: Sequence[LogEntry]) -> list[dict[str, Any]]:

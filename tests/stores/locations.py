@@ -12,7 +12,7 @@ import pytest
 from contract import fill
 from django_home import DjangoHome
 from fitted import FITTED, FittedHome
-from homes import OURS, Home, MemoryHome, SQLHome
+from homes import OURS, Home
 from sqlalchemy import Engine
 
 from engines import connect
@@ -33,28 +33,24 @@ ON_SQLITE = pytest.mark.parametrize("home", ["sqlite"], indirect=True)
 def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) -> Home:
     """Open a home in a new database.
 
-    The place is one of `PLACES`, or "in-memory" for an SQLite database in memory, or "memory" for
-    the memory store.
+    The place is one of `PLACES`, or "memory" for an SQLite database in memory.
     """
-    if place == "memory":
-        return MemoryHome(schema)
     through, _, database = place.rpartition("-")
     url = new_database(database)
     if through == "django":
         return DjangoHome(url, schema)
-    kind = FittedHome if schema is FITTED else SQLHome
+    kind = FittedHome if schema is FITTED else Home
     return kind(url, schema, supplied=through == "supplied")
 
 
-def own_home(request: pytest.FixtureRequest) -> Iterator[SQLHome]:
+def own_home(request: pytest.FixtureRequest) -> Iterator[Home]:
     """Open hookrow's tables, empty, in the place of the fixture's parameter."""
     url = str(request.getfixturevalue(f"{request.param.rpartition('-')[2]}_url"))
     with closing(open_home(request.param, OURS, lambda _: url)) as home:
-        assert isinstance(home, SQLHome)
         yield home
 
 
-def filled_home(request: pytest.FixtureRequest) -> Iterator[SQLHome]:
+def filled_home(request: pytest.FixtureRequest) -> Iterator[Home]:
     """Open hookrow's tables with a few rows."""
     for home in own_home(request):
         fill(home)

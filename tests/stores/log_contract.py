@@ -139,9 +139,13 @@ def logged(home: Home) -> list[dict[str, Any]]:
 
 def timeless(home: Home) -> list[dict[str, Any]]:
     """Read the log ordered by fingerprint, without ids and what depends on the clock."""
-    gone = {"id", "ended_at", "retry_at"}
-    rows = [{name: row[name] for name in row if name not in gone} for row in home.logged()]
-    return sorted(rows, key=lambda row: bytes(row["fingerprint"]))
+    return sorted(without_clock(logged(home)), key=lambda row: bytes(row["fingerprint"]))
+
+
+def without_clock(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of the log without what depends on the clock."""
+    gone = {"ended_at", "retry_at"}
+    return [{name: row[name] for name in row if name not in gone} for row in rows]
 
 
 def new_rows(*kept: LogEntry) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 from contract import ADA
-from homes import SQLHome
+from homes import Home
 from locations import filled_home
 
 import received
@@ -38,7 +38,7 @@ def wrong(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ti
     return difference
 
 
-def post(home: SQLHome, *payloads: Mapping[str, Any], **options: Any) -> list[int]:  # noqa: ANN401 - of Receiver
+def post(home: Home, *payloads: Mapping[str, Any], **options: Any) -> list[int]:  # noqa: ANN401 - of Receiver
     """Post to a new receiver, whose first group this is; return the statuses."""
     head = RequestHead("POST", ENDPOINT, [(b"x-provider-secret", SECRET.encode())])
     given = {"mount_path": "/mail", "deadline": PATIENCE, **options}
@@ -47,13 +47,13 @@ def post(home: SQLHome, *payloads: Mapping[str, Any], **options: Any) -> list[in
         return [receiver.record_directly(each).status for each in requests]
 
 
-def row(home: SQLHome) -> dict[str, Any]:
+def row(home: Home) -> dict[str, Any]:
     """Return Ada's row."""
     return home.rows()["subscribers"][0]
 
 
 @pytest.mark.usefixtures("wrong")
-def test_a_change_of_today_is_newer_than_one_of_yesterday(home: SQLHome) -> None:
+def test_a_change_of_today_is_newer_than_one_of_yesterday(home: Home) -> None:
     """A slow clock made today's date implausible, so that yesterday's change blocked it."""
     now = datetime.now(UTC)
     lift = testing.reactivation(ADA, None, at=now - DAY)
@@ -63,7 +63,7 @@ def test_a_change_of_today_is_newer_than_one_of_yesterday(home: SQLHome) -> None
 
 
 @pytest.mark.usefixtures("wrong")
-def test_a_change_without_a_date_blocks_no_later_one(home: SQLHome) -> None:
+def test_a_change_without_a_date_blocks_no_later_one(home: Home) -> None:
     begun = datetime.now(UTC)
     bounce = testing.suppression(ADA, None, at=begun, reason="HardBounce")
     assert post(home, bounce | {"ChangedAt": None}) == [200]
@@ -74,7 +74,7 @@ def test_a_change_without_a_date_blocks_no_later_one(home: SQLHome) -> None:
 
 
 @pytest.mark.usefixtures("wrong")
-def test_a_parked_notification_is_retried_in_a_minute(home: SQLHome) -> None:
+def test_a_parked_notification_is_retried_in_a_minute(home: Home) -> None:
     now = datetime.now(UTC)
     assert post(home, testing.delivery(ADA, "m-late", at=now)) == [404]
     [entry] = home.logged()
@@ -83,7 +83,7 @@ def test_a_parked_notification_is_retried_in_a_minute(home: SQLHome) -> None:
 
 
 @pytest.mark.usefixtures("wrong")
-def test_the_sweep_and_the_drain_compare_the_clock_first(home: SQLHome, tmp_path: Path) -> None:
+def test_the_sweep_and_the_drain_compare_the_clock_first(home: Home, tmp_path: Path) -> None:
     """Otherwise, they would give up entries that only seem to be too old."""
     now = datetime.now(UTC)
     hour_ago = now - HOUR
@@ -104,7 +104,7 @@ def test_the_sweep_and_the_drain_compare_the_clock_first(home: SQLHome, tmp_path
         assert abs(each["retry_at"] - now - HOUR) < 3 * MINUTE
 
 
-def test_a_given_clock_is_not_corrected(home: SQLHome) -> None:
+def test_a_given_clock_is_not_corrected(home: Home) -> None:
     """Time may stand still in a host's tests."""
     bounce = testing.suppression(ADA, None, at=NOON, reason="HardBounce")
     assert post(home, bounce | {"ChangedAt": None}, clock=lambda: NOON) == [200]
@@ -113,7 +113,7 @@ def test_a_given_clock_is_not_corrected(home: SQLHome) -> None:
 
 
 @pytest.mark.parametrize("home", ["postgres"], indirect=True)
-def test_check_reports_a_wrong_clock(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_reports_a_wrong_clock(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def warnings(difference: timedelta) -> list[str]:
         moved = Mock(wraps=datetime, now=lambda _: datetime.now(UTC) + difference)
         monkeypatch.setattr(advice, "datetime", moved)

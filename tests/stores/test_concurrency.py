@@ -17,7 +17,7 @@ import pytest
 from contract import ADA, BEA, NOON, ZOE, arrival, fill, fill_many, insistent, opens, statuses
 from django.db import connections
 from django_home import BARE, DjangoHome
-from homes import OURS, UNDATED, SQLHome
+from homes import OURS, UNDATED, Home
 from locations import filled_home, shared_home
 from log_contract import entry, keep, logged, numbers, parked, reader, take_due
 from sqlalchemy import event, make_url, text
@@ -48,7 +48,7 @@ shared = pytest.fixture(shared_home, scope="module")
 
 
 @pytest.fixture
-def home(shared: SQLHome) -> SQLHome:
+def home(shared: Home) -> Home:
     """Begin with a few rows, an empty log, and no session, which would have older limits."""
     fill(shared)
     shared.store.close()
@@ -58,7 +58,7 @@ def home(shared: SQLHome) -> SQLHome:
 ON_POSTGRES = ["postgres", "django-postgres"]
 
 
-def in_threads(work: Callable[[int], Any], home: SQLHome) -> list[Any]:
+def in_threads(work: Callable[[int], Any], home: Home) -> list[Any]:
     """Run `work` in several threads at once, each with its number; return the results."""
     together = threading.Barrier(WORKERS)
 
@@ -83,7 +83,7 @@ PLACES = [*ON_POSTGRES, "sqlite", "django-sqlite"]
     indirect=True,
     scope="module",
 )
-def test_deadlocks(home: SQLHome) -> None:
+def test_deadlocks(home: Home) -> None:
     """Rows are locked in one order, so that groups of any order and size do not deadlock.
 
     The newest change of each row wins, also if the changes are dated beside the log.
@@ -119,7 +119,7 @@ def test_deadlocks(home: SQLHome) -> None:
 class TestManyWriters:
     """Several threads write the same rows and the same log."""
 
-    def test_attempts(self, home: SQLHome) -> None:
+    def test_attempts(self, home: Home) -> None:
         """Every attempt is counted, however the same notifications are grouped."""
         sent = [
             replace(arrival(opens(ADA, "m-ada")), received_at=NOON + n * SECOND, body=b"%d" % n)
@@ -137,7 +137,7 @@ class TestManyWriters:
         in_threads(repeat, home)
         assert [row["attempts"] for row in home.logged()] == [5 * WORKERS] * len(sent)
 
-    def test_due(self, home: SQLHome) -> None:
+    def test_due(self, home: Home) -> None:
         """No entry that is due is taken twice."""
         keep(home, *(parked(number, minutes=number % 7) for number in range(1, 101)))
 
@@ -165,7 +165,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     limit(monkeypatch, lock_timeout=0.05)
 
 
-def attempt(home: SQLHome, arrivals: Sequence[Arrival]) -> list[int]:
+def attempt(home: Home, arrivals: Sequence[Arrival]) -> list[int]:
     """Record with all error handling; return the statuses."""
     return statuses(insistent(home.store)(arrivals))
 
@@ -174,7 +174,7 @@ def suppressed(recipient: str, message_id: str | None = None, at: datetime = NOO
     return arrival(Suppressed(recipient, message_id, at, "HardBounce"))
 
 
-def states_of(home: SQLHome) -> list[bool]:
+def states_of(home: Home) -> list[bool]:
     """Return which subscribers are suppressed."""
     return [row["suppressed_at"] is not None for row in home.rows()["subscribers"]]
 
@@ -183,7 +183,7 @@ def states_of(home: SQLHome) -> list[bool]:
 class TestLockedRows:
     """Another session of PostgreSQL holds a row."""
 
-    def test_order(self, postgres: Databases, home: SQLHome) -> None:
+    def test_order(self, postgres: Databases, home: Home) -> None:
         """Rows are locked by table, then by id, not in the order of arrival or of storage."""
         fill_many(home, range(9, 0, -1))
         sent = [suppressed(f"s{n}@example.com", f"m{n}") for n in (2, 9, 5, 1, 7)]
@@ -201,7 +201,7 @@ class TestLockedRows:
         assert sum(states_of(home)) == 5
 
     @pytest.mark.usefixtures("short")
-    def test_timeout(self, home: SQLHome) -> None:
+    def test_timeout(self, home: Home) -> None:
         """After the lock timeout, only the notifications that need the row fail."""
         sent = [suppressed(BEA), suppressed(ADA), suppressed("nobody@example.com")]
         sent += [suppressed(ZOE), arrival(opens(ADA, "m-ada"))]
@@ -213,7 +213,7 @@ class TestLockedRows:
         assert states_of(home) == [True, True, True]
 
     def test_terminated(
-        self, postgres: Databases, home: SQLHome, monkeypatch: pytest.MonkeyPatch
+        self, postgres: Databases, home: Home, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """If the session is terminated while it waits for a row, the response is 503 at once."""
         limit(monkeypatch, lock_timeout=60, statement_timeout=60)
@@ -231,7 +231,7 @@ class TestLockedRows:
         ["SELECT FROM hookrow_notifications FOR UPDATE", "LOCK TABLE hookrow_dispatches"],
         ids=["entry", "table"],
     )
-    def test_locked_group(self, home: SQLHome, lock: str) -> None:
+    def test_locked_group(self, home: Home, lock: str) -> None:
         """A locked entry of the log or a locked table fails the group within the time limit.
 
         Nothing is saved, and it is recorded once the lock is free.
@@ -248,7 +248,7 @@ class TestLockedRows:
         assert home.rows() == before
         assert attempt(home, [again]) == [200]
 
-    def test_all_or_nothing(self, home: SQLHome) -> None:
+    def test_all_or_nothing(self, home: Home) -> None:
         """If one row of a notification is locked, none of its rows changes."""
         before = home.rows()
         with psycopg.connect(home.url) as host:
@@ -265,14 +265,14 @@ class TestLockedRows:
         assert after["dispatches"] == before["dispatches"]
 
     @pytest.mark.usefixtures("short")
-    def test_reference(self, home: SQLHome) -> None:
+    def test_reference(self, home: Home) -> None:
         """A subscriber can be suppressed while the host inserts a dispatch that refers to it."""
         with psycopg.connect(home.url) as host:
             host.execute("INSERT INTO hookrow_dispatches (id, subscriber_id) VALUES (9, 1)")
             assert attempt(home, [suppressed(ADA, "m-ada")]) == [200]
             host.rollback()
 
-    def test_due(self, home: SQLHome) -> None:
+    def test_due(self, home: Home) -> None:
         """Entries that another process has locked are skipped without waiting."""
         keep(home, *(parked(number, minutes=number) for number in range(1, 5)))
         with psycopg.connect(home.url) as other:
@@ -281,7 +281,7 @@ class TestLockedRows:
         assert numbers(take_due(reader(home), NOON + DAY, limit=1)) == [1]
 
     @pytest.mark.parametrize("bodies_only", [True, False])
-    def test_prune(self, home: SQLHome, *, bodies_only: bool) -> None:
+    def test_prune(self, home: Home, *, bodies_only: bool) -> None:
         """Nothing is pruned while another process prunes."""
         keep(home, entry())
         keep(home, entry(2, last_received_at=NOON + DAY))
@@ -326,7 +326,7 @@ ORDERS = pytest.mark.parametrize(
 )
 def test_waiting_for_a_row(
     postgres: Databases,
-    home: SQLHome,
+    home: Home,
     at: timedelta,
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -360,7 +360,7 @@ def test_waiting_for_a_row(
 @pytest.mark.parametrize(
     "shared", [("sqlite", UNDATED), ("postgres", UNDATED)], indirect=True, scope="module"
 )
-def test_deleted_row(home: SQLHome) -> None:
+def test_deleted_row(home: Home) -> None:
     """If a row is deleted after it was found, nothing is changed or dated."""
     sent = suppressed(ADA, "m-ada", NOON + HOUR)
     with home.store.reading() as reading:
@@ -395,7 +395,7 @@ def test_serialization_failure(postgres_url: str) -> None:
                 with psycopg.connect(postgres_url) as host:
                     host.execute(change.encode())
 
-    with closing(SQLHome(postgres_url, OURS)) as home:
+    with closing(Home(postgres_url, OURS)) as home:
         fill(home)
         assert statuses(insistent(SQLStore(engine))([suppressed(ADA)])) == [200]
         [ada, *_] = home.rows()["subscribers"]
@@ -411,7 +411,7 @@ lite = pytest.fixture(filled_home, params=["sqlite"])
 class TestSqliteFile:
     """One connection at a time writes an SQLite file."""
 
-    def test_wait(self, lite: SQLHome) -> None:
+    def test_wait(self, lite: Home) -> None:
         """A transaction waits for a locked file, even after the driver's own timeout.
 
         If the file stays locked, a `Conflict` is raised, and the response is 503.
@@ -430,7 +430,7 @@ class TestSqliteFile:
         assert states_of(lite) == [True, False, False]
         engine.dispose()
 
-    def test_prune_while_reading(self, lite: SQLHome) -> None:
+    def test_prune_while_reading(self, lite: Home) -> None:
         """Entries that are deleted after their size was read do not end a listing."""
         keep(lite, entry(1, body="x" * LARGEST_GROUP), entry(2, last_received_at=NOON + DAY))
         engine = connect(lite.url)

@@ -9,7 +9,7 @@ from contract import ADA, NOON, arrival, insistent, statuses
 from django.db import connections
 from django.db.transaction import atomic
 from django_home import DjangoHome
-from homes import SQLHome
+from homes import Home
 from locations import filled_home
 from sqlalchemy import make_url
 
@@ -35,7 +35,7 @@ PLACES = ("postgres", "supplied-postgres", "django-postgres")
 home = pytest.fixture(filled_home, params=PLACES)
 
 
-def make_read_only(home: SQLHome) -> None:
+def make_read_only(home: Home) -> None:
     """Let the next session of the store be one to a server that has become a standby."""
     if isinstance(home, DjangoHome):
         with connections[home.alias].cursor() as cursor:
@@ -46,7 +46,7 @@ def make_read_only(home: SQLHome) -> None:
 
 
 def test_the_sessions_of_a_read_only_server_are_replaced(
-    home: SQLHome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log blames the server, not the notification, and says when recording works again."""
     monkeypatch.setattr(recorder, "PAUSE_AFTER_OUTAGE", 0.0)
@@ -61,14 +61,14 @@ def test_the_sessions_of_a_read_only_server_are_replaced(
     assert again.startswith("Notifications are recorded again, after ")
 
 
-def test_a_read_only_server_is_not_reachable(home: SQLHome) -> None:
+def test_a_read_only_server_is_not_reachable(home: Home) -> None:
     """The probe fails as a change would; on a new session, it works."""
     assert is_reachable(home.store)
     make_read_only(home)
     assert [is_reachable(home.store), is_reachable(home.store)] == [False, True]
 
 
-def test_the_probe_fires_no_trigger(home: SQLHome) -> None:
+def test_the_probe_fires_no_trigger(home: Home) -> None:
     """Neither one of the host for each row, nor one for each statement."""
     with home.store.database.transaction() as connection:
         for statement in TRIGGERS:

@@ -4,38 +4,61 @@
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import pytest
 
+from engines import MEMORY
+from hookrow import Role, Schema
 from hookrow.core.notification import Key
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from hookrow.testing import StoreContract
+
+SUPPRESSION = "suppressed_at TIMESTAMP, suppression_reason TEXT, suppression_changed_at TIMESTAMP"
+PEOPLE = f"CREATE TABLE people (id INTEGER PRIMARY KEY, email TEXT, {SUPPRESSION})"
+SENDS = (
+    "CREATE TABLE sends (id INTEGER PRIMARY KEY, provider_message_id TEXT, subscriber_id INTEGER, "
+    f"list_id INTEGER, delivered_at TIMESTAMP, opened_at TIMESTAMP, {SUPPRESSION})"
+)
+MEMBERS = (
+    "CREATE TABLE members (list_id INTEGER, subscriber_id INTEGER, "
+    f"{SUPPRESSION}, PRIMARY KEY (list_id, subscriber_id))"
+)
+FIRST = "INSERT INTO people (id) VALUES (100)"
+"""Makes the keys of people and lists differ."""
+
+SCHEMA = Schema(subscribers=Role("people"), dispatches=Role("sends"), subscriptions=Role("members"))
 
 
 class InMemory(StoreContract):
-    """The contract over dicts, with lists, and values in the wrong columns."""
+    """The contract over a host's tables, with lists, and values in the wrong columns."""
 
     has_lists: bool
     mistaken: Mapping[str, Key]
-    store: MemoryStore
+    store: SQLStore
 
     def add_subscriber(self, email: str) -> Key:
-        key = len(self.store.subscribers) + 100  # so that keys of people and lists differ
-        self.store.subscribers[key] = {"email": self.mistaken.get("email", email)}
+        key = self._insert("people", email=self.mistaken.get("email", email))
         return self.mistaken.get("id", key)
 
     def add_dispatch(self, message_id: str, subscriber: Key, list_: Key | None) -> Key:
-        key = len(self.store.dispatches) + 1
         row = {"provider_message_id": message_id, "subscriber_id": subscriber, "list_id": list_}
         wrong = {name: self.mistaken[name] for name in row if name in self.mistaken}
-        self.store.dispatches[key] = {**row, **wrong}
-        return key
+        return self._insert("sends", **{**row, **wrong})
 
     def add_list(self) -> Key | None:
         return 1 if self.has_lists else None
 
     def add_subscription(self, list_: Key, subscriber: Key) -> None:
-        self.store.subscriptions[list_, subscriber] = {}
+        self._insert("members", list_id=list_, subscriber_id=subscriber)
+
+    def _insert(self, table: str, **row: Key | None) -> Key:
+        """Insert a row; return its id."""
+        marks = ", ".join(["%s"] * len(row))
+        insert = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) RETURNING rowid"
+        with self.store.database.transaction() as connection:
+            ((key,),) = connection.fetch(insert, [*row.values()])
+        return int(key)
 
 
 def _failures(mistaken: Mapping[str, Key], *, has_lists: bool = True) -> list[str]:
@@ -43,12 +66,15 @@ def _failures(mistaken: Mapping[str, Key], *, has_lists: bool = True) -> list[st
     failures = []
     for name in (name for name in dir(InMemory) if name.startswith("test_")):
         contract = InMemory()
-        contract.store, contract.mistaken = MemoryStore(), mistaken
-        contract.has_lists = has_lists
-        try:
-            getattr(contract, name)()
-        except AssertionError as error:
-            failures.append(str(error))
+        contract.mistaken, contract.has_lists = mistaken, has_lists
+        with closing(SQLStore(MEMORY, SCHEMA)) as contract.store:
+            for statement in (PEOPLE, SENDS, MEMBERS, FIRST):
+                with contract.store.database.transaction() as connection:
+                    connection.execute(statement)
+            try:
+                getattr(contract, name)()
+            except AssertionError as error:
+                failures.append(str(error))
     return failures
 
 

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
-from homes import COLUMNS, OURS, SQLHome
+from homes import COLUMNS, OURS, Home
 from host_tables import HOST, create_citext, make, people
 from locations import empty_engine, own_engine
 from sqlalchemy import Engine, MetaData, insert, make_url, select, text
@@ -80,7 +80,7 @@ def test_every_name(empty_database_url: str, first: int, *, supplied: bool) -> N
         for role, columns in COLUMNS.items()
     }
     schema = Schema(**roles, log=next(names))  # type: ignore[arg-type] # has other arguments, too
-    with closing(SQLHome(empty_database_url, schema, supplied=supplied)) as home:
+    with closing(Home(empty_database_url, schema, supplied=supplied)) as home:
         fill(home)
         assert statuses(record(home.store, [arrival(opens(ADA, "m-ada")), SUPPRESSED])) == [200] * 2
         rows = home.rows()
@@ -216,7 +216,7 @@ def test_column_without_zone(postgres_url: str) -> None:
     url = postgres_url
     zone = f"ALTER DATABASE {make_url(url).database} SET timezone = 'America/New_York'"
     run(url, zone, "ALTER TABLE hookrow_dispatches ALTER opened_at TYPE timestamp")
-    with closing(SQLHome(url, OURS)) as home:
+    with closing(Home(url, OURS)) as home:
         fill(home)
     opened = "SELECT opened_at::text FROM hookrow_dispatches WHERE id = 1"
     with closing(SQLStore(url)) as store:

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from contract import NOON
 from django.db import connections
-from homes import Home, SQLHome
+from homes import Home
 from locations import DATABASES, ON_POSTGRES, ON_SQLITE, PLACES, own_home
 from log_contract import count_hours, entry, keep, logged, parked, reader
 from sqlalchemy import make_url
@@ -48,22 +48,22 @@ def prune(home: Home) -> int:
     return sum(reader(home).prune(before=LATER, parked_before=LATER, bodies_only=False))
 
 
-def total(home: SQLHome) -> int:
+def total(home: Home) -> int:
     """Return the number of entries that were counted."""
     return int(home.run("SELECT coalesce(sum(entries), 0) FROM hookrow_hours")[0][0])
 
 
-def counted(home: SQLHome) -> int:
+def counted(home: Home) -> int:
     """Count all entries that can be counted now; return the number of all counted so far."""
     count_hours(home)
     return total(home)
 
 
-def recovered(home: SQLHome) -> int:
+def recovered(home: Home) -> int:
     return int(home.run("SELECT coalesce(sum(recovered), 0) FROM hookrow_hours")[0][0])
 
 
-def watermark(home: SQLHome) -> object:
+def watermark(home: Home) -> object:
     return home.run("SELECT value FROM hookrow_meta WHERE name = 'hours_watermark'")[0][0]
 
 
@@ -85,7 +85,7 @@ def insert(fingerprint: int, table: str = "hookrow_notifications") -> str:
 
 
 @pytest.fixture
-def other(home: SQLHome) -> Iterator[psycopg.Connection]:
+def other(home: Home) -> Iterator[psycopg.Connection]:
     """Connect as another process, whose transaction stays open."""
     with closing(psycopg.connect(home.url)) as connection:
         yield connection
@@ -104,7 +104,7 @@ class TestOpenTransactions:
 
     @pytest.mark.parametrize("end", ["commit", "rollback"])
     def test_a_lower_id_is_committed_later(
-        self, home: SQLHome, other: psycopg.Connection, end: str
+        self, home: Home, other: psycopg.Connection, end: str
     ) -> None:
         """Nothing is counted until every transaction has ended that could have a lower id."""
         other.execute(insert(1))
@@ -117,7 +117,7 @@ class TestOpenTransactions:
         assert counted(home) == (3 if end == "commit" else 2)
 
     def test_only_earlier_transactions_are_waited_for(
-        self, home: SQLHome, other: psycopg.Connection
+        self, home: Home, other: psycopg.Connection
     ) -> None:
         """Only transactions that were open when the ceiling was read can delay a count.
 
@@ -136,7 +136,7 @@ class TestOpenTransactions:
             third.commit()
         assert counted(home) == 3
 
-    def test_restart_of_the_server(self, home: SQLHome, other: psycopg.Connection) -> None:
+    def test_restart_of_the_server(self, home: Home, other: psycopg.Connection) -> None:
         """Afterwards, the same ids denote other transactions; a prepared one may still be open."""
         keep(home, entry(1))
         other.execute(insert(2))
@@ -149,7 +149,7 @@ class TestOpenTransactions:
         other.commit()
         assert counted(home) == 1
 
-    def test_partitions(self, home: SQLHome, other: psycopg.Connection) -> None:
+    def test_partitions(self, home: Home, other: psycopg.Connection) -> None:
         """An INSERT locks the log and the partition, or only the partition if it names that."""
         assert partition(home.url) == ""
         locks = """
@@ -168,9 +168,7 @@ class TestOpenTransactions:
             other.commit()
             assert counted(home) == before + 2
 
-    def test_prune_keeps_what_is_not_counted(
-        self, home: SQLHome, other: psycopg.Connection
-    ) -> None:
+    def test_prune_keeps_what_is_not_counted(self, home: Home, other: psycopg.Connection) -> None:
         """While an older transaction is open, nothing can be counted, and so nothing is deleted."""
         other.execute(insert(1))
         keep(home, *map(entry, range(2, 6)))
@@ -181,7 +179,7 @@ class TestOpenTransactions:
         assert prune(home) == 4
         assert counted(home) == 5
 
-    def test_an_entry_recovers_while_it_is_counted(self, home: SQLHome) -> None:
+    def test_an_entry_recovers_while_it_is_counted(self, home: Home) -> None:
         """A count does not wait for it: the next one counts it."""
         keep(home, parked(1, minutes=1), parked(2, minutes=1))
         count_hours(home)
@@ -194,7 +192,7 @@ class TestOpenTransactions:
         assert (counted(home), recovered(home)) == (2, 2)
 
     def test_recovered_entries_are_pruned_after_they_are_counted(
-        self, home: SQLHome, other: psycopg.Connection
+        self, home: Home, other: psycopg.Connection
     ) -> None:
         """If another transaction holds one, it is left for the next time."""
         keep(home, parked(1, minutes=1), entry(2), entry(3))
@@ -209,7 +207,7 @@ class TestOpenTransactions:
 
 
 @pytest.mark.parametrize("home", ["django-postgres"], indirect=True)
-def test_other_isolation_levels(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_isolation_levels(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """In an older snapshot entries might be missing whose transactions have ended.
 
     They are not counted, but pruned.
@@ -231,7 +229,7 @@ class TestIds:
     """Ids may be truncated, deleted by hand, restored from a backup, and assigned again."""
 
     @ON_POSTGRES
-    def test_truncate_restarts_the_ids(self, home: SQLHome) -> None:
+    def test_truncate_restarts_the_ids(self, home: Home) -> None:
         """Ids from 1 are counted again; the earlier counts remain."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
@@ -240,7 +238,7 @@ class TestIds:
         assert (counted(home), watermark(home)) == (7, "2")
 
     @ON_POSTGRES
-    def test_truncate_between_the_two_steps(self, home: SQLHome) -> None:
+    def test_truncate_between_the_two_steps(self, home: Home) -> None:
         """A ceiling of ids that were truncated is not final for the new ones."""
         keep(home, *map(entry, range(1, 6)))
         assert reader(home).count_hours()
@@ -251,7 +249,7 @@ class TestIds:
         assert counted(home) == 8
 
     @pytest.mark.parametrize("first", [1, 2])
-    def test_the_newest_are_deleted_by_hand(self, home: SQLHome, first: int) -> None:
+    def test_the_newest_are_deleted_by_hand(self, home: Home, first: int) -> None:
         """No id is assigned again, so the others are not counted twice."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
@@ -260,7 +258,7 @@ class TestIds:
         keep(home, entry(6))
         assert counted(home) == 6
 
-    def test_watermark_of_another_backup(self, home: SQLHome) -> None:
+    def test_watermark_of_another_backup(self, home: Home) -> None:
         """A watermark above all ids does not hide new entries for good."""
         keep(home, entry(1))
         count_hours(home)
@@ -272,7 +270,7 @@ class TestIds:
         keep(home, entry(2))
         assert counted(home) == 2
 
-    def test_pruned_ids_are_not_assigned_again(self, home: SQLHome) -> None:
+    def test_pruned_ids_are_not_assigned_again(self, home: Home) -> None:
         """The newest entry stays, so that SQLite continues with the next id."""
         keep(home, *map(entry, range(1, 6)))
         assert prune(home) == 4
@@ -282,7 +280,7 @@ class TestIds:
         assert total(home) == 6
 
     @ON_SQLITE
-    def test_reused_ids(self, home: SQLHome) -> None:
+    def test_reused_ids(self, home: Home) -> None:
         """If all are deleted by hand, ids are assigned and counted again from 1."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
@@ -293,7 +291,7 @@ class TestIds:
         assert total(home) == 5 + 2 + 20
 
     @pytest.mark.usefixtures("_small_chunks")
-    def test_many_uncounted_entries(self, home: SQLHome) -> None:
+    def test_many_uncounted_entries(self, home: Home) -> None:
         """They are counted in chunks, from the first existing id, however high it is."""
         keep(home, *map(entry, range(1, 10)))
         home.run("UPDATE hookrow_notifications SET id = id + 3000000000")
@@ -302,7 +300,7 @@ class TestIds:
         assert total(home) == 9
 
 
-def test_two_receivers_count_while_others_write(home: SQLHome) -> None:
+def test_two_receivers_count_while_others_write(home: Home) -> None:
     """Nothing is counted twice or left out, whichever receiver counts."""
     with (
         closing(SQLStore(home.url)) as first,
@@ -333,7 +331,7 @@ def test_two_receivers_count_while_others_write(home: SQLHome) -> None:
 
 
 @pytest.mark.usefixtures("_small_chunks")
-def test_counts_while_hours_are_counted(home: SQLHome) -> None:
+def test_counts_while_hours_are_counted(home: Home) -> None:
     """An entry is never in both counts, or in none, while another process moves it."""
     keep(home, *(entry(n, received_at=SHARP + n * MINUTE) for n in range(100, 200)))
     keep(home, *(parked(n, minutes=1) for n in range(1, 100)))
@@ -356,7 +354,7 @@ def test_counts_while_hours_are_counted(home: SQLHome) -> None:
     assert seen | {numbers(reader(home), TODAY, DAY)} == {(199, 49)}
 
 
-def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_tables(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """Recording, retries and pruning continue without them, and one warning names the remedy."""
     for table in ("hookrow_hours", "hookrow_meta"):
         home.run(f"ALTER TABLE {table} RENAME TO {table}_away")
@@ -384,7 +382,7 @@ def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None
     ],
     ids=["table", "column"],
 )
-def test_missing_hourly_counts(home: SQLHome, missing: str) -> None:
+def test_missing_hourly_counts(home: Home, missing: str) -> None:
     """Without the table, or without a column, the existing entries are counted."""
     keep(home, entry(1), parked(2, minutes=1))
     count_hours(home)
@@ -395,7 +393,7 @@ def test_missing_hourly_counts(home: SQLHome, missing: str) -> None:
 
 
 @ON_POSTGRES
-def test_privileges(home: SQLHome) -> None:
+def test_privileges(home: Home) -> None:
     """A user needs SELECT alone; without it on the hourly counts, entries are counted."""
     keep(home, entry(1), entry(2), entry(3))
     assert prune(home) == 2
@@ -407,7 +405,7 @@ def test_privileges(home: SQLHome) -> None:
 
 
 @IN_EVERY_PLACE
-def test_recovered(home: SQLHome, request: pytest.FixtureRequest) -> None:
+def test_recovered(home: Home, request: pytest.FixtureRequest) -> None:
     """The number of entries that were first refused, and had been recorded when counted.
 
     Each entry counts once, whatever its later results, and whichever write recorded it.
@@ -430,7 +428,7 @@ def test_recovered(home: SQLHome, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("home", ["sqlite", "postgres", "django-postgres"], indirect=True)
-def test_a_receiver_counts(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_counts(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The receiver counts repeatedly in a separate thread, until it is closed."""
     monkeypatch.setattr("hookrow.receiver.hourly.COUNT_EVERY", 0.01)
     with closing(Receiver(Postmark("a-secret-of-the-tests"), home.store)) as receiver:
@@ -443,7 +441,7 @@ def test_a_receiver_counts(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("bucket", [MINUTE, HOUR])
-def test_limit(home: SQLHome, monkeypatch: pytest.MonkeyPatch, bucket: timedelta) -> None:
+def test_limit(home: Home, monkeypatch: pytest.MonkeyPatch, bucket: timedelta) -> None:
     """The newest are counted, up to a limit; the result has the time since when it is complete."""
     monkeypatch.setattr("hookrow.stores.log.MOST_COUNTED", 4)
     times = [SHARP + n * 10 * SECOND for n in range(9)]
@@ -489,7 +487,7 @@ def _expected(
 
 @pytest.mark.usefixtures("_small_chunks")
 @IN_EVERY_PLACE
-def test_each_entry_counts_once(home: SQLHome, request: pytest.FixtureRequest) -> None:
+def test_each_entry_counts_once(home: Home, request: pytest.FixtureRequest) -> None:
     """The counts equal those of the entries, wherever the watermark is, and outlive pruning.
 
     They do not depend on the time zone of the session, whose hours and days differ from UTC's.

@@ -18,7 +18,7 @@ import pytest
 from contract import ADA, NOON, dispatch
 from django.db import connections
 from django_home import DjangoHome
-from homes import OURS, SQLHome
+from homes import OURS, Home
 from locations import open_home
 
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, testing
@@ -30,9 +30,8 @@ NUMBERS = range(1, 33)
 
 
 @pytest.fixture(params=["postgres", "supplied-postgres", "django-postgres"])
-def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
+def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Home]:
     with closing(open_home(request.param, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
         home.fill(
             subscribers=[{"id": 1, "email": ADA}],
             dispatches=[dispatch(home, n, f"m-{n}", owner=1) for n in NUMBERS],
@@ -43,7 +42,7 @@ def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> 
 class Posts:
     """Posts an open of each dispatch, all at once, and collects the statuses as they come."""
 
-    def __init__(self, home: SQLHome, receiver: Receiver, way: str) -> None:
+    def __init__(self, home: Home, receiver: Receiver, way: str) -> None:
         self.statuses: dict[int, int] = {}
         self._home, self._receiver = home, receiver
         self._thread = Thread(target=getattr(self, f"_post_{way}"))
@@ -101,7 +100,7 @@ def lock(host: psycopg.Connection, number: int) -> None:
 
 
 @WAYS
-def test_a_row_that_is_locked_for_a_second(home: SQLHome, way: str) -> None:
+def test_a_row_that_is_locked_for_a_second(home: Home, way: str) -> None:
     """Its notification is recorded after that; all others are recorded meanwhile."""
     with psycopg.connect(home.url) as host, closing(Receiver(Postmark(SECRET), home.store)) as mail:
         lock(host, 1)
@@ -117,7 +116,7 @@ def test_a_row_that_is_locked_for_a_second(home: SQLHome, way: str) -> None:
 
 
 @WAYS
-def test_a_row_that_stays_locked(home: SQLHome, way: str) -> None:
+def test_a_row_that_stays_locked(home: Home, way: str) -> None:
     """Its notification gets a 503 by the deadline, and is in the log for a retry."""
     # Shorter than the default, but enough for 32 connections at once on a busy machine.
     receiver = Receiver(Postmark(SECRET), home.store, deadline=5.0)
@@ -132,7 +131,7 @@ def test_a_row_that_stays_locked(home: SQLHome, way: str) -> None:
     assert failed["retry_at"] is not None
 
 
-def test_a_receiver_that_stops_keeps_what_waits(home: SQLHome) -> None:
+def test_a_receiver_that_stops_keeps_what_waits(home: Home) -> None:
     """A notification that waits for a locked row is in the log when the receiver has stopped."""
     receiver = Receiver(Postmark(SECRET), home.store)
     with psycopg.connect(home.url) as host:
@@ -145,7 +144,7 @@ def test_a_receiver_that_stops_keeps_what_waits(home: SQLHome) -> None:
 
 
 def test_if_too_many_wait_the_others_fail_at_once(
-    home: SQLHome, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locked, "MOST", 0)
     receiver = Receiver(Postmark(SECRET), home.store, deadline=PATIENCE)
@@ -156,7 +155,7 @@ def test_if_too_many_wait_the_others_fail_at_once(
         assert posts.statuses[1] == 503
 
 
-def test_rows_that_the_host_locks_in_the_opposite_order(home: SQLHome) -> None:
+def test_rows_that_the_host_locks_in_the_opposite_order(home: Home) -> None:
     """No transaction of the host is aborted, and no notification fails for long."""
     over, aborted = Event(), list[BaseException]()
 

@@ -13,7 +13,7 @@ import pytest
 from contract import ADA, NOON, arrival, fill, opens, statuses
 from django.db.transaction import atomic
 from django_home import DjangoHome
-from homes import SPARSE, UNDATED, SQLHome
+from homes import SPARSE, UNDATED, Home
 from locations import DATABASES, PLACES, own_engine, own_home
 from sqlalchemy import Engine
 
@@ -74,7 +74,7 @@ def deliver(store: SQLStore) -> list[Outcome]:
 @pytest.mark.parametrize(
     "home", [each for each in PLACES if each != "supplied-sqlite"], indirect=True
 )
-def test_the_first_notification(home: SQLHome) -> None:
+def test_the_first_notification(home: Home) -> None:
     """The first entry of the log records the mapping; dry runs and reads do not."""
     fill(home)
     assert isinstance(
@@ -162,7 +162,7 @@ def test_no_table_for_the_record(engine: Engine, caplog: pytest.LogCaptureFixtur
 
 def test_without_a_log(empty_database_url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Without a log, there is no record and no warning."""
-    with closing(SQLHome(empty_database_url, SPARSE)) as home:
+    with closing(Home(empty_database_url, SPARSE)) as home:
         with caplog.at_level(logging.WARNING, "hookrow"):
             deliver(home.store)
         home.store.check_mapping()
@@ -190,7 +190,7 @@ def test_simultaneous_receivers(
 
 def test_names_that_need_quotes(empty_database_url: str) -> None:
     """The record is beside the log of a host that created it."""
-    with closing(SQLHome(empty_database_url, UNDATED)) as home:
+    with closing(Home(empty_database_url, UNDATED)) as home:
         home.run("CREATE TABLE IF NOT EXISTS hookrow_meta (name text UNIQUE, value text)")
         deliver(home.store)
         assert recorded(home._engine) == [named(home._engine, "people", "sends", "members")]

@@ -10,7 +10,6 @@ from engines import MEMORY
 from hookrow import ConfigurationError, Role, Schema, testing
 from hookrow.core.notification import Key
 from hookrow.stores import Rejected, Unavailable
-from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import StoreContract, SubscriberRow, Tables, open_receiver, post
 from times import HOUR, NOON
@@ -107,7 +106,7 @@ def test_other_tables(empty_sqlite_url: str) -> None:
     with pytest.raises(ConfigurationError, match="has tables of your own: save their rows as you"):
         Tables(SQLStore(MEMORY, schema))
     with pytest.raises(ConfigurationError, match=r'write Tables\(SQLStore\("sqlite://"\)\)'):
-        Tables(MemoryStore())  # type: ignore[arg-type]
+        Tables(MEMORY)  # type: ignore[arg-type]
     with pytest.raises(Unavailable, match=r"does not exist\. Run `hookrow db upgrade`"):
         Tables(SQLStore(empty_sqlite_url)).add_subscriber(ADA)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from homes import OURS, SQLHome
+from homes import OURS, Home
 from log_contract import LogContract, entry, keep, reader
 from sqlalchemy import make_url
 
@@ -61,9 +61,9 @@ def month(after: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def home(new_database: Callable[[str], str]) -> Iterator[SQLHome]:
+def home(new_database: Callable[[str], str]) -> Iterator[Home]:
     """Open a log that is partitioned."""
-    with closing(SQLHome(new_database("postgres"), OURS)) as home:
+    with closing(Home(new_database("postgres"), OURS)) as home:
         assert partition(home.url) == ""
         yield home
 
@@ -72,7 +72,7 @@ class TestPartitionedLog(LogContract):
     pass
 
 
-def test_partition_of_each_month(home: SQLHome) -> None:
+def test_partition_of_each_month(home: Home) -> None:
     """Entries go to the partition of their month; the page's statements create and drop one."""
     home.fill()
     for after in (0, 1, 2, 9):
@@ -94,7 +94,7 @@ def test_partition_of_each_month(home: SQLHome) -> None:
 
 def test_running_receiver(postgres_url: str) -> None:
     """Prepared statements still find the log after it was partitioned."""
-    with closing(SQLHome(postgres_url, OURS)) as home:
+    with closing(Home(postgres_url, OURS)) as home:
         for number in range(20):
             keep(home, entry(number))
         assert partition(postgres_url) == ""
@@ -113,7 +113,7 @@ def test_repeated_script(postgres_url: str, *, whole: bool) -> None:
     run(postgres_url, f"UPDATE pg_index SET indisvalid = {not whole} WHERE {index}")
     script = SCRIPT if whole else f"\\set ON_ERROR_STOP on\n--{LAST}"
     with (
-        closing(SQLHome(postgres_url, OURS)) as home,
+        closing(Home(postgres_url, OURS)) as home,
         closing(psycopg.connect(postgres_url)) as reader,
     ):
         reader.execute("SELECT FROM hookrow_notifications")
@@ -158,7 +158,7 @@ def test_privileges_and_settings(postgres_url: str, role: str) -> None:
     before = run(postgres_url, PRIVILEGES)
     assert partition(postgres_url) == ""
     assert run(postgres_url, PRIVILEGES) == before
-    with closing(SQLHome(postgres_url.replace("postgres@", f"{role}@"), OURS)) as home:
+    with closing(Home(postgres_url.replace("postgres@", f"{role}@"), OURS)) as home:
         keep(home, entry())
     query = "SELECT unnest(reloptions) FROM pg_class WHERE oid = '{}'::regclass"
     options = {

@@ -4,7 +4,7 @@ from contextlib import closing, suppress
 
 import pytest
 from contract import ADA, BEA, NOON, ZOE, arrival, insistent, opens, statuses
-from homes import OURS, SQLHome
+from homes import OURS, Home
 from locations import DATABASES, ON_POSTGRES, filled_home
 
 from copying import replace
@@ -47,7 +47,7 @@ _TRIGGER_OF_SQLITE = """
     ids=["length", "sqlite", "django-postgres", "django-sqlite"],
     indirect=["home"],
 )
-def test_rejected_row(home: SQLHome, obstacle: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_row(home: Home, obstacle: str, caplog: pytest.LogCaptureFixture) -> None:
     """Only the notification whose data the table rejects fails, and no value is logged."""
     home.run(obstacle)
     sent = [
@@ -73,7 +73,7 @@ _BROKEN = {
 
 
 @pytest.mark.parametrize("home", [*DATABASES, "django-sqlite", "django-postgres"], indirect=True)
-def test_broken_trigger(home: SQLHome) -> None:
+def test_broken_trigger(home: Home) -> None:
     """If no row of a table can be changed, notifications about other tables are recorded."""
     home.run(_BROKEN[home._engine.dialect.name])
     suppressed = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
@@ -85,7 +85,7 @@ def test_broken_trigger(home: SQLHome) -> None:
     assert outcomes == {"SubscriptionChange": "failed", "Open": "recorded"}
 
 
-def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_tables(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only an error of a trigger is final: tables that have changed may change again.
 
     Tables that do not fit are verified again after a second, not with every group.
@@ -106,7 +106,7 @@ def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
     assert statuses(record(home.store, [SUPPRESSED])) == [200]
 
 
-def test_another_thread_verifies(home: SQLHome) -> None:
+def test_another_thread_verifies(home: Home) -> None:
     """The store works even if another thread invalidates the verification at any moment."""
 
     class Changing(SQLStore):
@@ -130,7 +130,7 @@ def test_another_thread_verifies(home: SQLHome) -> None:
 
 @pytest.mark.parametrize("home", ["postgres", "supplied-postgres"], indirect=True)
 @pytest.mark.parametrize("first", [True, False], ids=["begun", "pending"])
-def test_ignored_error(home: SQLHome, *, first: bool) -> None:
+def test_ignored_error(home: Home, *, first: bool) -> None:
     """A transaction raises an error at its end if the caller ignored an earlier one.
 
     PostgreSQL's COMMIT would roll back silently.
@@ -150,7 +150,7 @@ def test_ignored_error(home: SQLHome, *, first: bool) -> None:
 def test_encoding(postgres: Databases) -> None:
     """In a LATIN1 database, only the notification with a euro sign fails."""
     url = postgres.create("template0 ENCODING 'LATIN1' LOCALE 'C'")
-    with closing(SQLHome(url, OURS)) as home:
+    with closing(Home(url, OURS)) as home:
         for poison in (
             Suppressed("€uro@example.com", None, NOON, "HardBounce"),
             Suppressed(ADA, "m-€", NOON, "HardBounce"),
@@ -182,7 +182,7 @@ _UPDATES_ANOTHER = """
 
 @ON_POSTGRES
 @pytest.mark.parametrize("host", [_RULE, _UPDATES_ANOTHER], ids=["rule", "trigger"])
-def test_several_statements(home: SQLHome, host: str) -> None:
+def test_several_statements(home: Home, host: str) -> None:
     """If rules or triggers forbid a single statement for all changes, several are used."""
     home.run(host)
     record = insistent(home.store)

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from contract import ADA, arrival, fill, insistent, opens, statuses
-from homes import OURS, SQLHome
+from homes import OURS, Home
 from sqlalchemy import make_url
 
 from copying import replace
@@ -36,7 +36,7 @@ COUNT = "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_datab
 @pytest.fixture
 def store(postgres_url: str) -> Iterator[SQLStore]:
     """Open a store with a few rows."""
-    with closing(SQLHome(postgres_url, OURS)) as home:
+    with closing(Home(postgres_url, OURS)) as home:
         fill(home)
     with closing(SQLStore(postgres_url)) as store:
         yield store

@@ -9,7 +9,7 @@ from contract import NOON, arrival, fill_many, opens, statuses
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
-from homes import SQLHome
+from homes import Home
 from locations import PLACES, shared_home
 from log_contract import PROVIDERS, entry, keep, parked, reader
 from sqlalchemy import event
@@ -28,7 +28,7 @@ MANY = 400
 
 
 @pytest.fixture(scope="module")
-def home(shared: SQLHome) -> SQLHome:
+def home(shared: Home) -> Home:
     """Fill a home whose log is long; few of its entries are parked."""
     fill_many(shared, range(1, MANY + 1))
     keep(shared, *(entry(number) for number in range(100, 4000)))
@@ -38,7 +38,7 @@ def home(shared: SQLHome) -> SQLHome:
 
 
 @contextmanager
-def statements(home: SQLHome) -> Iterator[list[tuple[str, Any]]]:
+def statements(home: Home) -> Iterator[list[tuple[str, Any]]]:
     """Collect the statements that the store executes, with their parameters."""
     executed: list[tuple[str, Any]] = []
     if isinstance(home, DjangoHome):
@@ -72,7 +72,7 @@ def group(size: int) -> list[Arrival]:
     return [replace(arrival(each), body=repr(each).encode()) for each in sent]
 
 
-def plan(home: SQLHome, executed: Sequence[tuple[str, Any]], *, scans: bool = True) -> str:
+def plan(home: Home, executed: Sequence[tuple[str, Any]], *, scans: bool = True) -> str:
     """Return how the database executes the statements; PostgreSQL without scans if it can."""
     lines: list[str] = []
     with home._engine.connect() as connection:
@@ -89,7 +89,7 @@ def plan(home: SQLHome, executed: Sequence[tuple[str, Any]], *, scans: bool = Tr
     return "\n".join(lines)
 
 
-def test_group(home: SQLHome) -> None:
+def test_group(home: Home) -> None:
     """A group of any size takes the same statements, each of which uses an index."""
     home.store.claim_log()  # once a minute
     for size in (4, 40, MANY):
@@ -117,7 +117,7 @@ def test_group(home: SQLHome) -> None:
     ],
     ids=["delivery", "open", "suppression", "reactivation"],
 )
-def test_notification_in_django(home: SQLHome, sent: Notification, most: int) -> None:
+def test_notification_in_django(home: Home, sent: Notification, most: int) -> None:
     """A request's notification takes few queries, those that set the time limits included.
 
     In a transaction of the project, a savepoint and its limits are added.
@@ -162,7 +162,7 @@ def test_notification_in_django(home: SQLHome, sent: Notification, most: int) ->
         *("newest", "oldest", "messages"),
     ],
 )
-def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) -> None:
+def test_parked(home: Home, read: Callable[[LogReader], object], index: str) -> None:
     """Parked entries are found by their index in a long log, not by the primary key."""
     with statements(home) as executed:
         read(reader(home))
@@ -170,7 +170,7 @@ def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) 
     assert any(f"hookrow_{each}" in found for each in index.split("|"))
 
 
-def test_search_of_the_log(home: SQLHome) -> None:
+def test_search_of_the_log(home: Home) -> None:
     """The rows of parked entries are found by their indexes, and no table is scanned."""
     with statements(home) as executed:
         reader(home).hopeful(NOON, providers=PROVIDERS, after=START, limit=64)
@@ -190,7 +190,7 @@ def test_search_of_the_log(home: SQLHome) -> None:
     ],
     ids=["entries", "hours", "deliveries"],
 )
-def test_counts(home: SQLHome, read: Callable[[LogReader], object], index: str) -> None:
+def test_counts(home: Home, read: Callable[[LogReader], object], index: str) -> None:
     """The entries that the hourly counts lack are found by their ids, and no table is scanned."""
     with statements(home) as executed:
         read(reader(home))

@@ -23,9 +23,9 @@ from log_contract import KeepContract, LogContract, NoLogContract, ReplayContrac
 
 from copying import replace
 from crm.schema import CRM
+from engines import MEMORY
 from hookrow import Schema
 from hookrow.stores.change_dates import key_text
-from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 
 home = pytest.fixture(shared_home, scope="class")
@@ -34,8 +34,7 @@ home = pytest.fixture(shared_home, scope="class")
 def over(**schemas: Schema) -> pytest.MarkDecorator:
     """Run a class in every place of these kinds, with the schema of each kind."""
     places = {
-        "memory": ["memory"],
-        "own": ["in-memory", "sqlite", "postgres"],
+        "own": ["memory", "sqlite", "postgres"],
         "supplied": ["supplied-sqlite", "supplied-postgres"],
         "django": ["django-sqlite", "django-postgres"],
     }
@@ -44,7 +43,7 @@ def over(**schemas: Schema) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("home", params, indirect=True, ids=ids, scope="class")
 
 
-@over(memory=OURS, own=OURS, django=OURS)
+@over(own=OURS, django=OURS)
 class TestHookrowsTables(
     StoreContract, LargeContract, LogContract, CensusContract, ReadSuppressionsContract
 ):
@@ -58,22 +57,17 @@ class TestTablesOfAHost(
     """Other names and types, through a host's engine; conditions and reasons; Django models."""
 
 
-@over(memory=OURS)
-class TestMemory(HostContract):
-    """The memory store allows the rows that a host's tables may contain."""
-
-
 @over(supplied=OURS)
 class TestSuppliedEngine(LargeContract, KeepContract):
     """A host's engine writes the log in transactions, without hookrow's sessions."""
 
 
-@over(memory=UNDATED, own=UNDATED, supplied=UNDATED, django=BARE)
+@over(own=UNDATED, supplied=UNDATED, django=BARE)
 class TestDatesBesideTheLog(LateContract, TransactionContract, TimeContract):
     """No table stores when a suppression last changed, so hookrow does."""
 
 
-@over(memory=FORGETFUL, own=FORGETFUL, django=FORGETFUL_MODELS)
+@over(own=FORGETFUL, django=FORGETFUL_MODELS)
 class TestUndatedTables(UndatedContract):
     """No table stores when a suppression last changed, and there is no log."""
 
@@ -83,7 +77,7 @@ class TestLogOfAnotherName(KeepContract, ReplayContract):
     """The host created the log, whose name needs quotes."""
 
 
-@over(memory=SPARSE, own=SPARSE, django=LEAN)
+@over(own=SPARSE, django=LEAN)
 class TestSparseTables(SuppressionContract, NoLogContract):
     """There are no lists, no log, and no suppression of dispatches."""
 
@@ -109,17 +103,10 @@ def test_key_text(key: list[object], expected: str) -> None:
     assert key_text(key) == expected
 
 
-@pytest.mark.parametrize("store", [SQLStore, MemoryStore])
-def test_warning_without_dates(
-    sqlite_url: str, caplog: pytest.LogCaptureFixture, store: type[SQLStore | MemoryStore]
-) -> None:
+def test_warning_without_dates(caplog: pytest.LogCaptureFixture) -> None:
     """A store warns once that the last change to arrive wins, and names the roles."""
-    if store is SQLStore:
-        SQLStore(sqlite_url, UNDATED)
-        SQLStore(sqlite_url, replace(FORGETFUL, subscriptions=None))
-    else:
-        MemoryStore(undated=FORGETFUL.undated)
-        MemoryStore(undated=replace(FORGETFUL, subscriptions=None).undated, log=None)
+    SQLStore(MEMORY, UNDATED)
+    SQLStore(MEMORY, replace(FORGETFUL, subscriptions=None))
     [warning] = caplog.messages
     assert "the suppression of the subscribers, dispatches last changed" in warning
     assert "name a column for suppression_changed_at, or turn on the log." in warning

@@ -2,7 +2,7 @@
 
 import pytest
 from contract import NOON
-from homes import SQLHome
+from homes import Home
 from locations import DATABASES, own_home
 
 from hookrow.stores.sql import suppressions
@@ -17,7 +17,7 @@ RARE = {1: "SpamComplaint", 2: "SpamComplaint", 3: LONG, 4: LONG + "x", 5: LONG 
 
 
 @pytest.fixture
-def large(home: SQLHome) -> SQLHome:
+def large(home: Home) -> Home:
     """Return hookrow's tables with many subscribers, all suppressed, and a small and a big list."""
     rows = range(1, MANY + 1)
     home.fill(
@@ -39,7 +39,7 @@ def large(home: SQLHome) -> SQLHome:
     return home
 
 
-def found(home: SQLHome, selected: Filter) -> list[str]:
+def found(home: Home, selected: Filter) -> list[str]:
     """Return the newest rows of a filter, with and without its plan."""
     reader = home.store.suppressions
     rows = reader.read(Span(), selected, limit=3)
@@ -49,7 +49,7 @@ def found(home: SQLHome, selected: Filter) -> list[str]:
     return [each.email.partition("@")[0] for each in rows]
 
 
-def test_reasons(large: SQLHome) -> None:
+def test_reasons(large: Home) -> None:
     """An index finds the rows of a reason, unless it is too long for the index."""
     reader = large.store.suppressions
     for reason, rows, direct in (
@@ -70,7 +70,7 @@ def test_reasons(large: SQLHome) -> None:
         ]
 
 
-def test_lists(large: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists(large: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The subscribers of a small list are looked up, and not those of a big one."""
     monkeypatch.setattr(suppressions, "_SMALL_LIST", 100)
     reader = large.store.suppressions

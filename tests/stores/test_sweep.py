@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 from contract import ADA
-from homes import SQLHome
+from homes import Home
 from locations import PLACES, filled_home
 from log_contract import entry, keep, reader
 
@@ -59,11 +59,11 @@ def hopeless(numbers: Sequence[int]) -> list[LogEntry]:
     ]
 
 
-def sweeper(home: SQLHome) -> ParkedRetry:
+def sweeper(home: Home) -> ParkedRetry:
     return ParkedRetry(home.store, reader(home), Postmark, lambda *_: None)
 
 
-def outcome(home: SQLHome, number: int) -> str:
+def outcome(home: Home, number: int) -> str:
     [found] = [
         row["outcome"]
         for row in home.logged()
@@ -72,9 +72,7 @@ def outcome(home: SQLHome, number: int) -> str:
     return str(found)
 
 
-def test_entries_whose_rows_exist_come_first(
-    home: SQLHome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_whose_rows_exist_come_first(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are recorded even if a sweep has no time for any other, and others stay due."""
     monkeypatch.setattr(retry, "FAILING_FOR", 0.0)
     monkeypatch.setattr(retry, "OTHERS_FOR", 0.0)
@@ -86,9 +84,7 @@ def test_entries_whose_rows_exist_come_first(
     assert reader(home).backlog(NOW).oldest_due == NOW - HOUR
 
 
-def test_the_next_sweep_continues_the_search(
-    home: SQLHome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_sweep_continues_the_search(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that is too long for one sweep is searched to its end, and then from its beginning."""
     seconds = count()
     monkeypatch.setattr(retry, "monotonic", lambda: float(next(seconds)))
@@ -106,7 +102,7 @@ def test_the_next_sweep_continues_the_search(
 
 
 def test_a_part_that_takes_too_long_is_searched_in_smaller_ones(
-    home: SQLHome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The database stops a search after a second; if the smallest part fails, the search ends."""
     log, limits = reader(home), []
@@ -130,7 +126,7 @@ def test_a_part_that_takes_too_long_is_searched_in_smaller_ones(
 
 
 @pytest.mark.parametrize("home", [each for each in PLACES if "postgres" in each], indirect=True)
-def test_a_locked_row_delays_no_other_entry(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_row_delays_no_other_entry(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its entries stay as they are, for a later retry; the sweep does not wait."""
     monkeypatch.setattr("hookrow.receiver.replay.RETRY_CONFLICTS_FOR", PATIENCE)
     keep(home, *(parked(n, outcome=Result.DISPATCH_NOT_FOUND) for n in range(1, 200, 2)))
@@ -147,7 +143,7 @@ def test_a_locked_row_delays_no_other_entry(home: SQLHome, monkeypatch: pytest.M
 
 
 def test_the_entries_of_another_provider_do_not_end_the_search(
-    home: SQLHome, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A part of the log is read even if none of its entries is this receiver's."""
     monkeypatch.setattr(retry, "FIRST_PART", retry.SMALLEST_PART)
@@ -163,7 +159,7 @@ def test_the_entries_of_another_provider_do_not_end_the_search(
     assert {outcome(home, n) for n in range(1, 200)} == {"dispatch_not_found"}
 
 
-def test_entries_that_are_too_old_end(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_that_are_too_old_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is retried a last time if a sweep has the time, and otherwise ends after an hour more.
 
     The latter does not apply to entries whose rows exist.
@@ -182,7 +178,7 @@ def test_entries_that_are_too_old_end(home: SQLHome, monkeypatch: pytest.MonkeyP
     assert reader(home).backlog(NOW) == (0, None, 2)
 
 
-def test_a_sweep_ends_when_the_receiver_stops(home: SQLHome) -> None:
+def test_a_sweep_ends_when_the_receiver_stops(home: Home) -> None:
     """It does not retry the rest first."""
     keep(home, *(parked(n, outcome=Result.DISPATCH_NOT_FOUND) for n in range(1, 200)))
     groups: list[int] = []

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from contract import ADA, BEA, NOON, ZOE, arrival, fill, insistent, opens, statuses
 from fitted import FITTED
-from homes import OURS, UNDATED, SQLHome
+from homes import OURS, UNDATED, Home
 from locations import PLACES, open_home
 
 from copying import replace
@@ -42,7 +42,7 @@ SUPPRESSED = Suppressed(ADA, "m-ada", NOON, "HardBounce")
 OPENED = opens(BEA, "m-bea")
 
 
-def ignore(home: SQLHome, place: str, table: str, *, when: str = "", event: str = "UPDATE") -> None:
+def ignore(home: Home, place: str, table: str, *, when: str = "", event: str = "UPDATE") -> None:
     """Let the database ignore changes of a table, or of the rows that meet a condition."""
     condition = f"WHEN ({when})" if when else ""
     trigger = IGNORED[place.rpartition("-")[2]]
@@ -58,31 +58,30 @@ def live(*notifications: Notification) -> list[Arrival]:
     return [replace(arrival(each), body=repr(each).encode()) for each in notifications]
 
 
-def attempt(home: SQLHome, notification: Notification) -> list[Outcome]:
+def attempt(home: Home, notification: Notification) -> list[Outcome]:
     """Record as a manual change does, which raises the error."""
     attempts = Attempts(home.store, bodies=True)
     outcomes = attempts.wait_for_locks(live(notification), until=monotonic() + PATIENCE)
     return [each for each in outcomes if each is not None]
 
 
-def logged(home: SQLHome, arrivals: Sequence[Arrival]) -> list[str]:
+def logged(home: Home, arrivals: Sequence[Arrival]) -> list[str]:
     """Return the outcomes of arrivals in the log."""
     outcomes = {row["body"]: row["outcome"] for row in home.logged()}
     return [outcomes[each.body.decode()] for each in arrivals]
 
 
 @pytest.fixture
-def home(place: str, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
+def home(place: str, new_database: Callable[[str], str]) -> Iterator[Home]:
     """Open hookrow's tables with a few rows."""
     with closing(open_home(place, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
         fill(home)
         yield home
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("table", ["subscribers", "dispatches", "subscriptions"])
-def test_ignored_change(home: SQLHome, place: str, table: str) -> None:
+def test_ignored_change(home: Home, place: str, table: str) -> None:
     """Only the notification that needs the row fails, and none of its other changes is kept."""
     ignore(home, place, f"hookrow_{table}")
     before = home.rows()
@@ -104,7 +103,7 @@ def test_ignored_change(home: SQLHome, place: str, table: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("column", ["delivered_at", "opened_at"])
-def test_ignored_time(home: SQLHome, place: str, column: str) -> None:
+def test_ignored_time(home: Home, place: str, column: str) -> None:
     ignore(home, place, "hookrow_dispatches", when=f"NEW.{column} IS NOT NULL")
     sent = live(Delivered(ADA, "m-ada", NOON), opens(ADA, "m-ada"))
     expected = [503, 200] if column == "delivered_at" else [200, 503]
@@ -112,7 +111,7 @@ def test_ignored_time(home: SQLHome, place: str, column: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ignored_change_in_a_replay(home: SQLHome, place: str) -> None:
+def test_ignored_change_in_a_replay(home: Home, place: str) -> None:
     """The replay continues with the others, and the log keeps the failure."""
     ignore(home, place, "hookrow_subscribers", when="NEW.id = 1")
     group = [late(SUPPRESSED), late(Suppressed(BEA, None, NOON, "HardBounce")), late(OPENED)]
@@ -121,7 +120,7 @@ def test_ignored_change_in_a_replay(home: SQLHome, place: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_cause_in_the_error(home: SQLHome, place: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_cause_in_the_error(home: Home, place: str, caplog: pytest.LogCaptureFixture) -> None:
     """The line says what happened, without a value of the row."""
     ignore(home, place, "hookrow_subscribers")
     with pytest.raises(Rejected, match="ignored an update of a row in subscribers"):
@@ -133,7 +132,7 @@ def test_cause_in_the_error(home: SQLHome, place: str, caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ignored_log_entry(home: SQLHome, place: str) -> None:
+def test_ignored_log_entry(home: Home, place: str) -> None:
     """Nothing is recorded without its log entry, and a parked notification is not lost."""
     ignore(home, place, "hookrow_notifications", event="INSERT")
     before = home.rows()
@@ -145,7 +144,7 @@ def test_ignored_log_entry(home: SQLHome, place: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_guard_that_refuses(home: SQLHome) -> None:
+def test_guard_that_refuses(home: Home) -> None:
     """An older change is a success, in the first attempt, and so is a repeated one."""
     group = live(SUPPRESSED, Delivered(ADA, "m-ada", NOON))
     older = live(
@@ -171,7 +170,7 @@ STORES_OTHER_VALUES = """
 
 
 @pytest.mark.parametrize("place", ["postgres", "supplied-postgres", "django-postgres"])
-def test_trigger_that_skips_redundant_updates(home: SQLHome) -> None:
+def test_trigger_that_skips_redundant_updates(home: Home) -> None:
     """Repeated values are recorded, although PostgreSQL reports no changed row."""
     home.run(
         *(
@@ -187,7 +186,7 @@ def test_trigger_that_skips_redundant_updates(home: SQLHome) -> None:
 
 
 @pytest.mark.parametrize("place", ["postgres", "supplied-postgres", "django-postgres"])
-def test_trigger_that_stores_other_values(home: SQLHome, place: str) -> None:
+def test_trigger_that_stores_other_values(home: Home, place: str) -> None:
     """A row that changes in another way is recorded, alone and beside one that is ignored."""
     home.run(STORES_OTHER_VALUES)
     ignore(home, place, "hookrow_dispatches")
@@ -199,7 +198,7 @@ def test_trigger_that_stores_other_values(home: SQLHome, place: str) -> None:
 
 def test_view_whose_trigger_ignores_some_rows(new_database: Callable[[str], str]) -> None:
     """SQLite counts no changes of a view, so the rows are read again."""
-    with closing(SQLHome(new_database("sqlite"), OURS)) as home:
+    with closing(Home(new_database("sqlite"), OURS)) as home:
         fill(home)
         home.run(
             "CREATE VIEW people AS SELECT * FROM hookrow_subscribers",
@@ -221,7 +220,7 @@ def test_view_whose_trigger_ignores_some_rows(new_database: Callable[[str], str]
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres"])
-def test_key_of_a_view_that_is_not_unique(home: SQLHome, place: str) -> None:
+def test_key_of_a_view_that_is_not_unique(home: Home, place: str) -> None:
     """No index can prove the keys of a view; a notification that would change two rows fails."""
     columns = "suppressed_at, suppression_reason, suppression_changed_at"
     home.run(
@@ -251,7 +250,6 @@ def test_ignored_change_that_is_dated_beside_the_log(
 ) -> None:
     """The date is not kept, either; without the trigger, the same change is recorded."""
     with closing(open_home(place, UNDATED, new_database)) as home:
-        assert isinstance(home, SQLHome)
         fill(home)
         ignore(home, place, "people")
         assert statuses(insistent(home.store)(live(SUPPRESSED, OPENED))) == [503, 200]
@@ -285,7 +283,7 @@ POSTGRES = pytest.mark.parametrize("place", ["postgres", "supplied-postgres", "d
 
 @POSTGRES
 @pytest.mark.parametrize("number", [1, 2])
-def test_row_that_is_deleted_meanwhile(home: SQLHome, number: int) -> None:
+def test_row_that_is_deleted_meanwhile(home: Home, number: int) -> None:
     """A notification whose row no longer exists gets a 404, and the others are recorded."""
     deletions = iter(
         [
@@ -305,7 +303,6 @@ def test_row_that_is_hidden_meanwhile(place: str, new_database: Callable[[str], 
     """A row that `where` excludes by the time it is locked counts as missing."""
     hide = f"""UPDATE "The readers" SET deleted_on = 'now' WHERE "e-mail" = '{ADA}'"""
     with closing(open_home(place, FITTED, new_database)) as home:
-        assert isinstance(home, SQLHome)
         fill(home)
         group = live(Suppressed(ADA, None, NOON, "HardBounce"), OPENED)
         with _after_finding(lambda: home.run(hide)):
@@ -314,7 +311,7 @@ def test_row_that_is_hidden_meanwhile(place: str, new_database: Callable[[str], 
 
 
 @POSTGRES
-def test_row_that_changes_meanwhile(home: SQLHome) -> None:
+def test_row_that_changes_meanwhile(home: Home) -> None:
     """The guard compares with the row as it is when it is locked."""
     changed = f"suppression_changed_at = '{NOON + SECOND}'"
     newer = f"UPDATE hookrow_subscribers SET {changed} WHERE id = 1"
@@ -335,7 +332,7 @@ POLICIES = (
 @pytest.mark.parametrize("supplied", [False, True])
 def test_row_level_security(postgres_url: str, *, supplied: bool) -> None:
     """A row that no policy lets the user change fails its notification."""
-    with closing(SQLHome(postgres_url, OURS)) as home:
+    with closing(Home(postgres_url, OURS)) as home:
         fill(home)
         with database_user(postgres_url, *POLICIES) as url:
             engine = connect(url)
@@ -350,14 +347,14 @@ def test_row_level_security(postgres_url: str, *, supplied: bool) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ignored_lift_of_an_active_row(home: SQLHome, place: str) -> None:
+def test_ignored_lift_of_an_active_row(home: Home, place: str) -> None:
     """Without its date, a late suppression that is older would undo the acknowledged change."""
     ignore(home, place, "hookrow_subscribers")
     assert statuses(insistent(home.store)(live(Reactivated(ADA, None, NOON)))) == [503]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ignored_reason(home: SQLHome, place: str) -> None:
+def test_ignored_reason(home: Home, place: str) -> None:
     """Another reason at the same time is another change."""
     assert statuses(record(home.store, live(Suppressed(ADA, None, NOON, "HardBounce")))) == [200]
     ignore(home, place, "hookrow_subscribers")
@@ -369,7 +366,6 @@ def test_ignored_reason(home: SQLHome, place: str) -> None:
 def test_ignored_date(place: str, new_database: Callable[[str], str]) -> None:
     """A date beside the log that the database ignores would let an older change apply."""
     with closing(open_home(place, UNDATED, new_database)) as home:
-        assert isinstance(home, SQLHome)
         fill(home)
         ignore(home, place, "hookrow_suppression_changes", event="INSERT")
         assert statuses(insistent(home.store)(live(SUPPRESSED, OPENED))) == [503, 200]

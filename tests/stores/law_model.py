@@ -1,0 +1,111 @@
+"""A model for the law: rows in dicts, which the rules change for one notification at a time.
+
+It shares the rules with the stores, but no SQL, no transactions, and no merging of changes.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import itemgetter
+from typing import Any
+
+from homes import COLUMNS, KEYS, Row, Rows, as_rows, columns_of
+
+from hookrow import Arrival, Outcome, Recorded, Schema
+from hookrow.core.log_entry import LogEntry, entries, merge_entries
+from hookrow.core.notification import (
+    Change,
+    Dispatch,
+    EventTime,
+    RowId,
+    SetTime,
+    Subscriber,
+)
+from hookrow.core.notification import Rows as Found
+from hookrow.core.rules import applies, decide, fold
+
+
+class Model:
+    """The rows of a schema's roles, by hookrow's names for the columns, and the log."""
+
+    def __init__(self, schema: Schema, world: Mapping[str, Sequence[Row]]) -> None:
+        self._schema = schema
+        self._tables: dict[str, dict[Any, dict[str, Any]]] = {
+            name: {
+                itemgetter(*KEYS[name])(row): {
+                    column: row.get(column) for column in columns_of(schema, name)
+                }
+                for row in world.get(name, ())
+            }
+            for name in COLUMNS
+            if name in schema.roles
+        }
+        self._dates: dict[RowId, datetime] = {}
+        self._log: dict[bytes, tuple[LogEntry, LogEntry]] = {}
+
+    def record(self, arrival: Arrival) -> Outcome:
+        """Decide on an arrival, change its rows, and log it, if there is a log."""
+        outcome = decide(arrival, self._found())
+        for change in outcome.changes if isinstance(outcome, Recorded) else ():
+            self._apply(change)
+        if self._schema.log is not None:
+            for entry in entries([arrival], [outcome], arrival.received_at):
+                first, earlier = self._log.get(entry.fingerprint, (entry, None))
+                merged = entry if earlier is None else merge_entries(earlier, entry)
+                self._log[entry.fingerprint] = first, merged
+        return outcome
+
+    def rows(self) -> Rows:
+        """Return the rows of each role, in the order of their keys."""
+        return {
+            name: [row for _, row in sorted(each.items())] for name, each in self._tables.items()
+        }
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Return the rows of the log without ids, in the order of their fingerprints."""
+        return [
+            {**row, "first_outcome": first.outcome.value, "retries": 0}
+            for _, (first, last) in sorted(self._log.items())
+            for row in as_rows([last])
+        ]
+
+    def _found(self) -> Found:
+        """Find all rows, which the rules compare with a notification."""
+        people, sent = self._tables["subscribers"], self._tables["dispatches"]
+        subscribers, dispatches = defaultdict(list), defaultdict(list)
+        for id_, row in people.items():
+            subscribers[fold(row["email"])].append(Subscriber(id_, row["email"]))
+        for id_, row in sent.items():
+            owner = row["subscriber_id"]
+            email = people[owner]["email"]
+            dispatches[row["provider_message_id"]].append(
+                Dispatch(id_, owner, email, row.get("list_id"))
+            )
+        return Found(
+            subscribers,
+            dispatches,
+            self._tables.get("subscriptions", ()),
+            self._schema.undated,
+            first_opens="first_opened_at" in columns_of(self._schema, "dispatches"),
+        )
+
+    def _apply(self, change: Change) -> None:
+        kind, key = change.row
+        row = self._tables[kind.value][key]
+        if isinstance(change, SetTime):
+            column = change.column.value
+            new: dict[str, Any] = {column: change.at}
+            if change.column is EventTime.BOUNCED:
+                new["bounce_type"] = change.bounce_type
+            last = row[column]
+        else:
+            new = {
+                "suppressed_at": None if change.reason is None else change.at,
+                "suppression_reason": change.reason,
+                "suppression_changed_at": change.at,
+            }
+            last = row.get("suppression_changed_at", self._dates.get(change.row))
+        if applies(change, last):
+            row |= {column: new[column] for column in new if column in row}
+            if not isinstance(change, SetTime):
+                self._dates[change.row] = change.at
