@@ -251,6 +251,40 @@ def test_what_the_user_may_not_read(engine: Engine, url: str) -> None:
         SQLStore(limited, HOST, verify=True)
 
 
+@only("postgres")
+@pytest.mark.parametrize("result", ["true", "reason <> 'SpamComplaint'"])
+@pytest.mark.parametrize("where", ["column", "domain"])
+def test_functions_that_write(engine: Engine, url: str, result: str, where: str) -> None:
+    """What the function of a constraint writes is undone, also before the next evaluation."""
+    run(
+        engine,
+        "CREATE TABLE seen (why text UNIQUE)",
+        "CREATE FUNCTION ok(reason text) RETURNS boolean LANGUAGE plpgsql AS $$ "
+        f"BEGIN INSERT INTO seen VALUES (reason); RETURN {result}; END $$",
+        "CREATE DOMAIN seen_text AS text CHECK (ok(value))",
+    )
+    make(engine, {WHY: "text CHECK (ok(suppression_reason))" if where == "column" else "seen_text"})
+    error = "" if result == "true" else "the reason 'SpamComplaint':"
+    with closing(SQLStore(url, HOST)) as store:
+        with pytest.raises(Unavailable, match=error) if error else nullcontext():
+            store.probe()
+    assert run(engine, "SELECT why FROM seen") == []
+
+
+@only("postgres")
+@pytest.mark.parametrize("kind", ["engine", "url"])
+def test_a_connection_that_breaks(engine: Engine, url: str, kind: str) -> None:
+    """A connection that ends while a constraint is evaluated is an outage, as its error says."""
+    run(
+        engine,
+        "CREATE FUNCTION ok(reason text) RETURNS boolean LANGUAGE sql AS "
+        "'SELECT pg_terminate_backend(pg_backend_pid())'",
+    )
+    make(engine, {WHY: "text CHECK (ok(suppression_reason))"})
+    with pytest.raises(Unavailable, match="57P01"):
+        SQLStore(engine if kind == "engine" else url, HOST, verify=True)
+
+
 @only("sqlite")
 def test_a_reference_that_is_not_checked(engine: Engine) -> None:
     """On SQLite, an application may leave foreign keys unchecked."""

@@ -10,7 +10,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -124,24 +124,43 @@ def _on_postgres(
         sql = f"SELECT count({name}), bool_and(coalesce({condition}, true)) FROM {given}"
         rows = json.dumps([{column.name: value} for value in some], default=str)
         try:
-            ((_, result),) = connection.fetch(sql, [rows])
+            with _undone(connection):
+                ((_, result),) = connection.fetch(sql, [rows])
         except Exception as error:
             cause = store_error(error)
             if not isinstance(cause, Rejected | SchemaChanged):
                 raise
-            connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
             # If the user may not evaluate it, for example, nothing is known.
             return isinstance(cause, SchemaChanged)
         return bool(result)
 
     found = []
-    connection.execute(_SAVEPOINT)
     for obstacle, condition in obstacles:
         if holds(condition, values.values()):
             continue
         found.append((obstacle, [each for each in values if not holds(condition, [values[each]])]))
-    connection.execute(f"RELEASE {_SAVEPOINT}")
     return found
+
+
+@contextmanager
+def _undone(connection: Connection) -> Iterator[None]:
+    """Roll back what the block did: a constraint may call a function that writes.
+
+    The transaction stays writable, because such a function may treat an error as a refusal.
+    """
+    connection.execute(_SAVEPOINT)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the connection may be broken: the first error says why
+            _return_to_savepoint(connection)
+        raise
+    _return_to_savepoint(connection)
+
+
+def _return_to_savepoint(connection: Connection) -> None:
+    connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
+    connection.execute(f"RELEASE {_SAVEPOINT}")
 
 
 _SAVEPOINT = "SAVEPOINT hookrow_rehearsal"
