@@ -228,28 +228,32 @@ def _errors_in_memory(
     """Return SQLite's errors for values of a column, given the definition of its table.
 
     A constraint on several columns cannot be evaluated, because their values are unknown. Neither
-    can one with a function or a collation of the host's own.
+    can one on a generated column, or with a function or a collation of the host's own.
     """
     name = column.name.lower()
     others = {each.lower() for each in columns} - {name}
     checks = [names for names in _names_in_checks(definition) if name in names]
-    if any(names & others for names in checks) or any(each.generated for each in columns.values()):
+    if any(names & others for names in checks):
         return {}
+    given = [each for each in columns.values() if not each.generated]
+    of_generated = tuple(f".{each.name}" for each in columns.values() if each.generated)
     errors: dict[Scalar, str] = {}
     quoted, target = (question_marks(SQLITE.quote(each)) for each in (table, column.name))
-    fillers = ["x''" if each.type_name == "BLOB" else "0" for each in columns.values()]
+    filled = ", ".join(question_marks(SQLITE.quote(each.name)) for each in given)
+    fillers = ", ".join("x''" if each.type_name == "BLOB" else "0" for each in given)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
         try:
             memory.execute("PRAGMA foreign_keys = OFF")
             memory.execute(definition)
             memory.execute("PRAGMA ignore_check_constraints = ON")
-            memory.execute(f"INSERT INTO {quoted} VALUES ({', '.join(fillers)})")
+            memory.execute(f"INSERT INTO {quoted} ({filled}) VALUES ({fillers})")
             memory.execute("PRAGMA ignore_check_constraints = OFF")
             for value, stored in values.items():
                 try:
                     memory.execute(f"UPDATE {quoted} SET {target} = ?", [stored])
                 except sqlite3.IntegrityError as error:
-                    errors[value] = str(error)
+                    if not str(error).endswith(of_generated):  # it depends on other columns, too
+                        errors[value] = str(error)
         except (sqlite3.Error, *UNWRITABLE):
             return {}
     return errors
