@@ -356,7 +356,27 @@ def test_columns_on_sqlite(engine: Engine, column: str, schema: Schema, error: s
     assert_verified(make(engine, {WHY: column}), schema, error)
 
 
-GENERATED = "AS (CASE WHEN suppression_reason IS NULL THEN 'x' ELSE nullif(state, 0) END)"
+@only("sqlite")
+@pytest.mark.parametrize("key", ["rowid", "_rowid_", "OID", '"rowid"'])
+def test_row_ids(engine: Engine, key: str) -> None:
+    """SQLite has three more names for the key of a row, which is unknown."""
+    column = f"text CHECK (suppression_reason IS NULL OR {key} > 0)"
+    make(engine, {"people.id": "integer PRIMARY KEY", WHY: column})
+    assert_verified(engine, HOST, "")
+
+
+@only("sqlite")
+@pytest.mark.parametrize("key", ["rowid", "_rowid_", "oid"])
+def test_a_column_named_like_a_row_id(engine: Engine, key: str) -> None:
+    """A column may have such a name."""
+    make(engine, {WHY: f"text {SHORT}"})
+    run(engine, f"ALTER TABLE people RENAME suppression_reason TO {key}")
+    role = Role("people", {**HOST.subscribers.columns, "suppression_reason": key})
+    with pytest.raises(SchemaMismatch, match="which rejects the reason 'ManualSuppression'"):
+        SQLStore(engine, replace(HOST, subscribers=role), verify=True)
+
+
+GENERATED = "AS (CASE suppression_reason WHEN 'HardBounce' THEN nullif(state, 0) ELSE 'x' END)"
 
 
 @pytest.mark.parametrize(

@@ -228,10 +228,10 @@ def _errors_in_memory(
     """Return SQLite's errors for values of a column, given the definition of its table.
 
     A constraint on several columns cannot be evaluated, because their values are unknown. Neither
-    can one on a generated column, or with a function or a collation of the host's own.
+    can one on a generated column or the row id, or with a function or a collation of the host's.
     """
     name = column.name.lower()
-    others = {each.lower() for each in columns} - {name}
+    others = {*map(str.lower, columns), *_ROW_IDS} - {name}
     checks = [names for names in _names_in_checks(definition) if name in names]
     if any(names & others for names in checks):
         return {}
@@ -258,6 +258,9 @@ def _errors_in_memory(
             return {}
     return errors
 
+
+_ROW_IDS = ("rowid", "_rowid_", "oid")
+"""The names by which SQLite's tables have a key, unless a column has the name."""
 
 _PART = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'[^']*'|("[^"]*"|`[^`]*`|\[[^\]]*\]|[\w$]+|[()])""", re.DOTALL
