@@ -73,7 +73,7 @@ def format_result(entry: StoredEntry) -> str:
         Source.REPLAY: ", from the log",
         Source.RECONCILE: ", from the provider's API",
     }
-    return format_time(entry.ended_at) + origins.get(entry.source or Source.LIVE, "")
+    return format_time(entry.ended_at) + origins.get(entry.source, "")
 
 
 def other_changes(entry: StoredEntry) -> Query | None:

@@ -1,13 +1,16 @@
-"""Upgrades of version 0.1.0's databases whose client is killed after any of its statements."""
+"""Upgrades whose client is killed after any of its statements."""
 
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import OURS
+from homes import OURS, SQLHome
+from later_scripts import add_later_scripts
+from log_contract import entry, keep
 from sqlalchemy import make_url
 
 from engines import opened
@@ -18,10 +21,7 @@ from postgres import Databases
 
 pytestmark = pytest.mark.never_flaky
 
-FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
-
-ENTRIES = 35
-"""The number of entries in the log."""
+COUNT = "SELECT count(*) FROM hookrow_notifications"
 
 TABLES = {
     "sqlite": "SELECT name, sql FROM sqlite_master ORDER BY name",
@@ -38,16 +38,23 @@ class Killed(BaseException):
     """Simulates the end of the process."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def copies(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
-    """Return a function that copies a database of version 0.1.0, and returns its URL."""
-    if request.param == "sqlite":
-        names = (tmp_path / f"{number}.db" for number in count())
-        return lambda: f"sqlite:///{shutil.copy(FOLDER / 'hookrow.db', next(names))}"
-    postgres: Databases = request.getfixturevalue("postgres")
-    template: str = request.getfixturevalue("empty_postgres_url")
-    postgres.execute((FOLDER / "postgres.sql").read_text(), url=template)
-    return lambda: postgres.create(make_url(template).database or "")
+@pytest.fixture
+def copy(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Return a function that copies a database, and returns the URL of the copy."""
+    names = (tmp_path / f"{number}.db" for number in count())
+
+    def copy(template: str) -> str:
+        url = make_url(template)
+        assert url.database
+        if url.drivername == "postgresql":
+            postgres: Databases = request.getfixturevalue("postgres")
+            return postgres.create(url.database)
+        name = next(names)
+        if Path(url.database).exists():
+            shutil.copy(url.database, name)
+        return f"sqlite:///{name}"
+
+    return copy
 
 
 def _read(url: str, query: str) -> list[Any]:
@@ -82,20 +89,33 @@ def _upgrade_until_killed(url: str, statements: int, patch: pytest.MonkeyPatch) 
     return False
 
 
+@pytest.mark.parametrize("entries", [None, 2], ids=["new", "existing"])
 def test_interruption_after_any_statement(
-    copies: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    copy: Callable[[str], str],
+    empty_database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    entries: int | None,
 ) -> None:
-    """After any statement at which the client is killed, the next upgrade completes the rest."""
-    whole = copies()
+    """After any statement at which the client is killed, the next upgrade completes the rest.
+
+    The tables do not exist yet, or exist and have `entries` in the log, which are kept.
+    """
+    url = empty_database_url
+    if entries is not None:
+        upgrade(url, OURS)
+        with closing(SQLHome(url, OURS)) as home:
+            keep(home, *map(entry, range(entries)))
+    add_later_scripts(monkeypatch)
+    whole = copy(url)
     upgrade(whole, OURS)
     expected = _tables(whole)
     for statements in count():
-        url = copies()
-        if not _upgrade_until_killed(url, statements, monkeypatch):
+        interrupted = copy(url)
+        if not _upgrade_until_killed(interrupted, statements, monkeypatch):
             break
-        before = current(url)
-        added = upgrade(url, OURS)
-        assert sorted([*before, *added]) == needed(OURS) == current(url)
-        assert _tables(url) == expected
-        assert _read(url, "SELECT count(*) FROM hookrow_notifications") == [(ENTRIES,)]
+        before = current(interrupted)
+        added = upgrade(interrupted, OURS)
+        assert sorted([*before, *added]) == needed(OURS) == current(interrupted)
+        assert _tables(interrupted) == expected
+        assert _read(interrupted, COUNT) == [(entries or 0,)]
     assert statements > 20

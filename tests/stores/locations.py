@@ -3,10 +3,8 @@
 A module names its fixture and the places: `home = pytest.fixture(own_home, params=DATABASES)`.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from contract import fill
@@ -17,10 +15,6 @@ from sqlalchemy import Engine
 
 from engines import connect
 from hookrow import Schema
-from postgres import Databases
-
-FIRST_EDITION = Path(__file__).parents[1] / "fixtures" / "first_edition"
-"""Databases of version 0.1.0, as files of SQLite and dumps of PostgreSQL."""
 
 DATABASES = ("sqlite", "postgres")
 PLACES = (*DATABASES, *(f"{way}-{each}" for way in ("supplied", "django") for each in DATABASES))
@@ -78,14 +72,3 @@ def empty_engine(empty_database_url: str) -> Iterator[Engine]:
     engine = connect(empty_database_url)
     yield engine
     engine.dispose()
-
-
-def first_edition(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a copy of a database of version 0.1.0, the parameter."""
-    file = FIRST_EDITION / request.param
-    if file.suffix == ".db":
-        return f"sqlite:///{shutil.copy(file, tmp_path)}"
-    server: Databases = request.getfixturevalue("postgres")
-    url: str = request.getfixturevalue("empty_postgres_url")
-    server.execute(file.read_text(), url=url)
-    return url

@@ -4,7 +4,6 @@
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import sqlalchemy
 from alembic import command
-from locations import first_edition
 from sqlalchemy import Engine, MetaData, inspect
 from sqlalchemy.schema import CreateTable
 
@@ -34,8 +32,6 @@ from wire import ADA, AT
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*expression-based index"  # SQLite's are not compared, according to the page
 )
-
-old = pytest.fixture(first_edition)
 
 PAGE = "docs/how-to/tables.md"
 *_, LEAVE, ATTACH, ATTACH_ANOTHER, INDEX, FREE_SPACE = read_blocks(PAGE, "python")
@@ -142,20 +138,6 @@ class TestOwnMigrations:
         command.downgrade(project, "base")
         with opened(url) as engine:
             assert inspect(engine).get_table_names() == ["alembic_version"]
-
-    @pytest.mark.parametrize(
-        ("old", "options"),
-        [("hookrow.db", ""), ("hookrow.db", BATCH), ("postgres.sql", STRICT)],
-        ids=["sqlite", "sqlite-batch", "postgres"],
-        indirect=["old"],
-    )
-    def test_first_edition(self, tmp_path: Path, old: str, options: str) -> None:
-        """Autogenerate adds only the columns, tables and indexes that version 0.1.0 lacks."""
-        run(old, "DROP TABLE hookrow_version")  # of `hookrow db upgrade`
-        setup = f"from sqlalchemy import MetaData\ntarget_metadata = MetaData()\n{ATTACH}"
-        found = Counter(migrate(create_project(tmp_path, old, setup, CONFIGURE.format(options))))
-        assert found == {"create_table": 3, "add_column": 11, "create_index": 6}
-        prove(old)
 
     @pytest.mark.parametrize(
         ("attach", "schema"),

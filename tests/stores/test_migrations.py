@@ -18,7 +18,7 @@ import own_tables
 from copying import replace
 from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
-from hookrow.migrations import FIRST_EDITION, TABLE, current, needed, sql, upgrade
+from hookrow.migrations import TABLE, current, needed, sql, upgrade
 from hookrow.stores import Unavailable
 from structure import structure
 
@@ -116,23 +116,6 @@ class TestUpgrade:
         with pytest.raises(ConfigurationError, match="9999"):
             upgrade(engine, OURS)
         assert current(engine) == [*REVISIONS[1:], "9999"]
-
-    def test_first_edition(self, engine: Engine) -> None:
-        """The revisions of version 0.1.0 count, and are kept up to date; others are rejected."""
-        upgrade(engine, Schema(log=None))
-        run(
-            engine,
-            f"DELETE FROM {TABLE} WHERE revision = '0001'",
-            f"CREATE TABLE {FIRST_EDITION} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",
-            f"INSERT INTO {FIRST_EDITION} VALUES ('0001')",
-        )
-        assert upgrade(engine, Schema(log=None)) == []
-        assert upgrade(engine, OURS) == OF_LOG
-        assert current(engine) == needed(OURS)
-        assert run(engine, f"SELECT max(version_num) FROM {FIRST_EDITION}") == [("0002",)]
-        run(engine, f"UPDATE {FIRST_EDITION} SET version_num = '0042' WHERE version_num = '0002'")
-        with pytest.raises(ConfigurationError, match="0042, which this version"):
-            upgrade(engine, OURS)
 
     def test_missing_privilege(self, empty_postgres_url: str) -> None:
         """The error names the GRANT that is missing."""

@@ -16,7 +16,6 @@ from copying import replace
 from hookrow import Arrival, ConfigurationError
 from hookrow.core.notification import Delivered
 from hookrow.receiver.spool import Spool, SpoolEntry
-from hookrow.receiver.spool_file import APPLICATION
 from hookrow.stores.timeouts import limited_to
 
 
@@ -156,7 +155,7 @@ def test_a_put_is_on_the_disk_when_it_returns(spool: Spool) -> None:
     ("statement", "message"),
     [
         ("CREATE TABLE arrivals (id INTEGER)", "another database"),
-        ("PRAGMA user_version = 4", "a newer version of hookrow"),
+        ("PRAGMA user_version = 2", "another version of hookrow"),
     ],
 )
 def test_an_unsuitable_database_is_not_changed(path: Path, statement: str, message: str) -> None:
@@ -266,29 +265,6 @@ def test_a_damaged_mapping_belongs_to_no_store(spool: Spool, path: Path) -> None
         connection.execute("UPDATE arrivals SET mapping = CAST(x'fe' AS TEXT) WHERE id = 1")
     assert _bodies(spool) == ["bea"]
     assert spool.others() == (1, "\ufffd")
-
-
-def test_entries_of_version_2_belong_to_any_mapping(path: Path) -> None:
-    """Their attempts and trace ids are kept when the table is upgraded."""
-    columns = "attempts INTEGER, received_at TEXT, last_received_at TEXT, trace_id TEXT"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            f"""
-            PRAGMA application_id = {APPLICATION};
-            CREATE TABLE arrivals (id INTEGER PRIMARY KEY AUTOINCREMENT,
-                fingerprint BLOB NOT NULL UNIQUE, body BLOB NOT NULL, {columns});
-            INSERT INTO arrivals VALUES (7, x'01', x'02', 3, '2026-03-05T12:00:00+00:00',
-                '2026-03-05T12:00:01+00:00', 'trace');
-            PRAGMA user_version = 2;
-            """
-        )
-    for mapping in ("one", "two"):
-        spool = Spool(path, mapping)
-        [entry] = spool.after(0, limit=9)
-        assert (entry.id, entry.body, entry.attempts, entry.trace_id) == (7, b"\2", 3, "trace")
-        assert spool.others() == (0, "")
-    spool.put([_arrival()])
-    assert spool.after(7, limit=9)[0].id == 8
 
 
 def test_one_drain_at_a_time(spool: Spool, path: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_damaged_file_waits_for_a_drain(spool: Spool, path: Path) -> None:
 
 
 def test_a_file_without_a_lock_is_recognized_by_its_header(spool: Spool, path: Path) -> None:
-    """Earlier versions created the lock's file only when they emptied the spool."""
+    """An administrator may have deleted the file of the lock."""
     Path(f"{path}.lock").unlink()
     _truncate(path)
     spool = Spool(path)

@@ -80,9 +80,8 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     and the last at `last_received_at`; `outcome` and `status` are the latest result, and `ended_at`
     is its time. `retry_at` is the time of the next retry if the notification is parked. `body` is
     the posted text, or None if bodies are not stored. Only a suppression has a `reason`.
-    `provider` is the name of the provider, and `source` the origin of the arrival with this
-    result; both are None in entries of version 0.1.0. `trace_id` is the provider's, if it sends
-    one.
+    `provider` is the name of the provider, or None for a manual change, and `source` the origin of
+    the arrival with this result. `trace_id` is the provider's, if it sends one.
     """
 
     fingerprint: bytes
@@ -100,7 +99,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     body: str | None
     reason: str | None
     provider: str | None
-    source: Source | None
+    source: Source
     trace_id: str | None
 
 

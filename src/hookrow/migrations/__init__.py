@@ -2,9 +2,7 @@
 
 The scripts of each database are named by a revision and a branch: "tables" (the four tables of
 rows) or "log" (also for hosts with their own tables). Each script runs once, in order and in a
-separate transaction, and its revision is recorded in `hookrow_migrations`. Version 0.1.0 recorded
-its two revisions in `hookrow_version`. These are recognised, and while that table exists, they are
-recorded in it as well, so that version 0.1.0 runs on the upgraded tables.
+separate transaction, and its revision is recorded in `hookrow_migrations`.
 """
 
 from __future__ import annotations
@@ -44,8 +42,6 @@ log = logging.getLogger("hookrow")
 T = TypeVar("T")
 
 TABLE = "hookrow_migrations"
-FIRST_EDITION = "hookrow_version"
-_FIRST_REVISIONS = {"0001", "0002"}
 
 UNKNOWN = (
     "hookrow's tables are at revision {}, which this version of hookrow does not know: "
@@ -217,11 +213,6 @@ class _Upgrade:
             connection.execute(_CREATE[self._dialect.name].replace("%", "%%"))
         for statement in script.statements():
             connection.execute(statement.replace("%", "%%"))
-        if script.revision in _FIRST_REVISIONS and columns(
-            connection, self._dialect, FIRST_EDITION
-        ):
-            insert = f"INSERT INTO {FIRST_EDITION} (version_num) VALUES ('{script.revision}')"  # noqa: S608 - of a file's name
-            connection.execute(insert)
 
 
 def _retry_while_locked(work: Callable[[], T]) -> T:
@@ -237,19 +228,18 @@ def _retry_while_locked(work: Callable[[], T]) -> T:
 
 
 def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
-    revisions: set[str] = set()
-    for table, column in ((TABLE, "revision"), (FIRST_EDITION, "version_num")):
-        if found := columns(connection, dialect, table):
-            if column not in found:
-                raise SchemaMismatch(
-                    f"The table {table!r} has no column {column!r}: it is not hookrow's, or was "
-                    "changed. Restore it, or rename it."
-                )
-            if "SELECT" in found[column].denied:
-                raise denied_error(connection, dialect, table, ["SELECT"])
-            rows = connection.fetch(f"SELECT {column} FROM {table}")  # noqa: S608 - names are ours
-            revisions.update(str(revision) for (revision,) in rows)
-    return sorted(revisions)
+    found = columns(connection, dialect, TABLE)
+    if not found:
+        return []
+    if "revision" not in found:
+        raise SchemaMismatch(
+            f"The table {TABLE!r} has no column 'revision': it is not hookrow's, or was changed. "
+            "Restore it, or rename it."
+        )
+    if "SELECT" in found["revision"].denied:
+        raise denied_error(connection, dialect, TABLE, ["SELECT"])
+    rows = connection.fetch(f"SELECT revision FROM {TABLE}")  # noqa: S608 - the name is ours
+    return sorted(str(revision) for (revision,) in rows)
 
 
 def _insert(revision: str) -> str:

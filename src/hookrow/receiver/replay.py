@@ -62,8 +62,7 @@ class _Rollback(Exception):
 def parser_of(entry: StoredEntry, parser: BodyParser) -> BodyParser | None:
     """Return the parser for the body of an entry, or None if another provider is needed.
 
-    Manual changes and the entries of version 0.1.0 have no provider; their bodies are
-    Postmark's.
+    Manual changes have no provider; their bodies are Postmark's.
     """
     known: Mapping[str | None, BodyParser] = {
         None: Postmark,

@@ -40,14 +40,13 @@ APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_applic
 
 _APPLICATION_OFFSET = 68  # https://sqlite.org/fileformat2.html#database_header
 
-_VERSION = 3
-"""The version of the table, in SQLite's `user_version`; versions 1 and 0 have no `trace_id`, and
-these and version 2 no `mapping`."""
+_VERSION = 1
+"""The version of the table, in SQLite's `user_version`."""
 
 _PAGE = 4096
 
 _TABLE = """
-CREATE TABLE {} (
+CREATE TABLE arrivals (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     fingerprint BLOB NOT NULL,
     body BLOB NOT NULL,
@@ -60,11 +59,6 @@ CREATE TABLE {} (
 )
 """
 """The columns; `mapping` is the store's `mapping_key`."""
-
-_COPY = """
-INSERT INTO upgraded
-SELECT id, fingerprint, body, attempts, received_at, last_received_at, {}, '' FROM arrivals
-"""
 
 FINGERPRINT = "coalesce(CAST(fingerprint AS BLOB), x'')"
 """The fingerprint as bytes, whatever its type is."""
@@ -326,7 +320,7 @@ class SpoolFile:
             os.close(directory)
 
     def _create(self, connection: sqlite3.Connection) -> None:
-        """Create or upgrade the table, unless another process has just done so."""
+        """Create the table, unless another process has just done so."""
         if not _is_ours(connection):  # in an existing spool, these would write to the file
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             connection.execute("PRAGMA auto_vacuum = FULL")
@@ -337,19 +331,13 @@ class SpoolFile:
                     f"{self._path} is another database, not a spool: choose a separate file."
                 )
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(_TABLE.format("arrivals"))
-        elif _version(connection) < _VERSION:
-            connection.execute(_TABLE.format("upgraded"))
-            trace_id = "trace_id" if _version(connection) == _VERSION - 1 else "NULL"
-            connection.execute(_COPY.format(trace_id))
-            connection.execute("DROP TABLE arrivals")
-            connection.execute("ALTER TABLE upgraded RENAME TO arrivals")
-        elif _version(connection) > _VERSION:
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        elif _version(connection) != _VERSION:
             raise ConfigurationError(
-                f"{self._path} was written by a newer version of hookrow: upgrade hookrow, or "
-                "choose another file."
+                f"{self._path} was written by another version of hookrow: install that version, "
+                "or choose another file."
             )
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.commit()
 
 

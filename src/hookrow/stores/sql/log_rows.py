@@ -24,7 +24,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     **{name: utc for name in LOG_COLUMNS if name.endswith("_at")},
     **dict.fromkeys(("outcome", "first_outcome"), Result),
     "fingerprint": bytes,
-    "source": lambda value: None if value is None else Source(value),
+    "source": Source,
 }
 """The conversions of the driver's values by column; other values need none."""
 

@@ -128,7 +128,7 @@ class SQLiteParameters(Parameters):
                 entry.body,
                 entry.reason,
                 entry.provider,
-                entry.source and entry.source._value_,
+                entry.source._value_,
                 entry.trace_id,
                 outcome,
             )

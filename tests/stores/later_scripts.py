@@ -1,0 +1,44 @@
+"""Scripts as later versions of hookrow may add them, to test how they run on existing tables."""
+
+import pytest
+
+from hookrow.migrations.scripts import Script, scripts
+
+LATER = ["9001", "9002", "9003"]
+"""The revisions: one of the tables, and two of the log."""
+
+INDEX = "hookrow_later"
+"""The name of the index that revision 9002 builds, on PostgreSQL beside writers."""
+
+_COLUMN = """
+ALTER TABLE hookrow_dispatches ADD COLUMN later_at TIMESTAMP;
+
+ALTER TABLE hookrow_dispatches ADD COLUMN later_reason TEXT;
+"""
+
+_INDEX = f"""
+-- Built outside of a transaction on PostgreSQL.
+
+CREATE INDEX CONCURRENTLY {INDEX}
+    ON hookrow_notifications (recipient) WHERE record_type = 'Open';
+"""
+
+_TABLE = """
+ALTER TABLE hookrow_notifications ADD COLUMN later BIGINT DEFAULT 0 NOT NULL;
+
+CREATE TABLE hookrow_later_table (
+    name VARCHAR(64) NOT NULL PRIMARY KEY
+);
+"""
+
+
+def add_later_scripts(patch: pytest.MonkeyPatch) -> None:
+    """Let hookrow know the scripts of `LATER`."""
+
+    def with_later(backend: str) -> list[Script]:
+        index = _INDEX if backend == "postgresql" else _INDEX.replace(" CONCURRENTLY", "")
+        texts = (("tables", _COLUMN), ("log", index), ("log", _TABLE))
+        later = [Script(revision, *each) for revision, each in zip(LATER, texts, strict=True)]
+        return [*scripts(backend), *later]
+
+    patch.setattr("hookrow.migrations.scripts.scripts", with_later)
