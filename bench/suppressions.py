@@ -50,11 +50,12 @@ _FILL = (
        SELECT 103, id FROM hookrow_subscribers WHERE suppressed_at IS NULL""",
     """INSERT INTO hookrow_notifications (
            fingerprint, record_type, message_id, recipient, occurred_at, outcome, first_outcome,
-           status, attempts, received_at, last_received_at, ended_at, body, reason
+           status, attempts, received_at, last_received_at, ended_at, body, reason,
+           source
        )
        SELECT {fingerprint}, 'SubscriptionChange', 'b7bc2f4a-e38e-4336-9af7-' || id, email,
            suppressed_at, 'recorded', 'recorded', 200, 1, suppressed_at, suppressed_at,
-           suppressed_at, '{{}}', suppression_reason
+           suppressed_at, '{{}}', suppression_reason, 'live'
        FROM hookrow_subscribers WHERE id >= {first} ORDER BY id""",
 )
 _NUMBERS = """WITH RECURSIVE numbers (n) AS (

@@ -66,13 +66,13 @@ def fill(database: Database, kind: tuple[str, str, str], first: int, last: int) 
             SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last}
         ) INSERT INTO hookrow_notifications (fingerprint, record_type, message_id, recipient,
             occurred_at, outcome, first_outcome, status, attempts, received_at, last_received_at,
-            ended_at, retry_at, body, provider)
+            ended_at, retry_at, body, provider, source)
         SELECT {digest}, 'Open', {message_id}, {recipient}, {arrived}, '{OUTCOMES[fault]}',
             '{OUTCOMES[fault]}', 404, 1, {arrived}, {arrived}, {arrived},
             {time(timedelta(minutes=1))},
             '{{"RecordType": "Open", "ReceivedAt": "2026-03-04T05:06:07Z", "FirstOpen": true, '
             || '"MessageID": "' || {message_id} || '", "Recipient": "' || {recipient}
-            || '", "Note": "{"x" * 600}"}}', 'postmark' FROM numbers"""
+            || '", "Note": "{"x" * 600}"}}', 'postmark', 'live' FROM numbers"""
     )
 
 

@@ -69,24 +69,29 @@ SET LOCAL lock_timeout = '1s';
 ALTER TABLE hookrow_notifications RENAME TO hookrow_before;
 ALTER INDEX hookrow_notifications_pkey RENAME TO hookrow_before_pkey;
 ALTER INDEX hookrow_notifications_fingerprint RENAME TO hookrow_before_fingerprint;
-ALTER INDEX hookrow_notifications_parked_retry_at RENAME TO hookrow_before_parked_retry_at;
-ALTER INDEX hookrow_notifications_parked_message_id RENAME TO hookrow_before_parked_message_id;
+ALTER INDEX hookrow_parked RENAME TO hookrow_before_parked;
+ALTER INDEX hookrow_parked_message_id RENAME TO hookrow_before_parked_message_id;
 ALTER INDEX hookrow_notifications_changes RENAME TO hookrow_before_changes;
 ALTER INDEX hookrow_recoveries RENAME TO hookrow_before_recoveries;
+ALTER INDEX hookrow_expired RENAME TO hookrow_before_expired;
 CREATE TABLE hookrow_notifications (
     LIKE hookrow_before INCLUDING DEFAULTS,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)
 ) PARTITION BY RANGE (fingerprint);
 CREATE INDEX hookrow_notifications_id ON hookrow_notifications (id);
-CREATE INDEX hookrow_notifications_parked_retry_at
-    ON hookrow_notifications (retry_at) WHERE retry_at IS NOT NULL;
-CREATE INDEX hookrow_notifications_parked_message_id
+CREATE INDEX hookrow_parked
+    ON hookrow_notifications (retry_at, id) WHERE retry_at IS NOT NULL;
+CREATE INDEX hookrow_parked_message_id
     ON hookrow_notifications (message_id) WHERE retry_at IS NOT NULL;
 CREATE INDEX hookrow_notifications_changes
     ON hookrow_notifications (recipient) WHERE record_type = 'SubscriptionChange';
 CREATE INDEX hookrow_recoveries
     ON hookrow_notifications (id)
     WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL;
+CREATE INDEX hookrow_expired
+    ON hookrow_notifications (id)
+    WHERE retry_at IS NULL AND body IS NOT NULL AND outcome IN
+        ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found');
 ALTER SEQUENCE hookrow_notifications_id_seq OWNED BY hookrow_notifications.id;
 DO $$
 DECLARE

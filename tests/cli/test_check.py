@@ -186,9 +186,7 @@ def test_migrations(empty_sqlite_url: str) -> None:
         upgrade(engine, Schema(log=None))
     assert {each.level for each in found(empty_sqlite_url, Schema(log=None))} == {Level.OK}
     result = found(empty_sqlite_url, Schema())[-1]
-    needed = "0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0009, 0010, 0011"
-    state = f"at 0001, 0003, 0004, 0008, not at {needed}"
-    text = f"hookrow's tables are {state}. Run {UPGRADE}."
+    text = f"hookrow's tables are at 0001, not at 0001, 0002. Run {UPGRADE}."
     assert (result.level, result.text) == (Level.ERROR, text)
 
 
@@ -200,7 +198,7 @@ def test_migrations_beside_tables_of_the_host(host_url: str) -> None:
     assert (missing.level, missing.text) == (Level.ERROR, text)
     with opened(host_url) as engine:
         upgrade(engine, LOGGED)
-    text = "They are up to date (revisions 0002, 0005, 0006, 0007, 0009, 0010, 0011)."
+    text = "They are up to date (revision 0002)."
     assert about("migrations", host_url, LOGGED).text == text
 
 

@@ -21,7 +21,7 @@ from hookrow.cli import hookrow
 from wire import SECRET, free_port
 
 # The options of a single call; all others are settings and have a variable.
-REVISIONS = "0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0009, 0010, 0011"
+REVISIONS = "0001, 0002"
 
 ONE_CALL = {
     *("count", "repeat", "concurrency", "url", "streams", "instances"),
@@ -184,7 +184,7 @@ class TestTables:
 
     def test_json(self, command: Command) -> None:
         """The keys are those that the README documents."""
-        revisions = [f"{number:04}" for number in range(1, 12)]
+        revisions = REVISIONS.split(", ")
         upgraded = {"database": "sqlite:///hookrow.db", "revisions": revisions}
         for added in (revisions, []):
             done = command.call("db", "upgrade", "--json")
@@ -198,7 +198,7 @@ class TestTables:
         (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
         url = f"{empty_postgres_url}&password=hunter2"
         done = command.call("db", "upgrade", "--database-url", url)
-        assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007, 0009, 0010, 0011.\n")
+        assert done.stdout.endswith(": added revision 0002.\n")
         assert "hunter2" not in done.stdout
         with opened(empty_postgres_url) as engine:
             names = set(inspect(engine).get_table_names())

@@ -207,7 +207,7 @@ def test_check(shop: Command) -> None:
         """
     ).format(
         "/mail/provider/webhooks",
-        "0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0009, 0010, 0011",
+        "0001, 0002",
         "that got a 404. No sweep is on, so one that arrives before its rows are committed is "
         "recorded only by a replay.",
         "`sweep = true` (in Python, sweep=True; in Django, 'SWEEP': True).",
@@ -297,10 +297,8 @@ def test_host_tables(command: Command, write: Write, empty_database_url: str) ->
     app = ("--app", "shop.host:receiver")
     run(empty_database_url, *TABLES.split(";"))
     done = command.call(*app, "db", "upgrade")
-    assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007, 0009, 0010, 0011.\n")
-    assert (
-        command.call(*app, "db", "current").stdout == "0002, 0005, 0006, 0007, 0009, 0010, 0011\n"
-    )
+    assert done.stdout.endswith(": added revision 0002.\n")
+    assert command.call(*app, "db", "current").stdout == "0002\n"
     assert "hookrow_subscribers" not in command.call(*app, "db", "sql").stdout
     host: Any = sys.modules["shop.host"]
     pool = host.engine.pool

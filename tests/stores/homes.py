@@ -152,7 +152,8 @@ class Home:
         """Read what stores write to the log, in the order of its ids, without the store."""
         if self._log is None:
             return []
-        columns = [column for column in self._log.c if column.name != "recovery_counted"]
+        unwritten = {"entry", "recovery_counted"}
+        columns = [column for column in self._log.c if column.name not in unwritten]
         with self._engine.connect() as connection:
             rows = connection.execute(select(*columns).order_by(self._log.c.id))
             return [dict(row) for row in rows.mappings()]

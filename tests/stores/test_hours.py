@@ -78,8 +78,8 @@ def insert(fingerprint: int, table: str = "hookrow_notifications") -> str:
     """Return a statement that adds an entry, as another process would."""
     return (
         f"INSERT INTO {table} (fingerprint, outcome, first_outcome, status, attempts, "
-        "received_at, last_received_at, ended_at) SELECT decode(lpad(to_hex("
-        f"{fingerprint}), 32, '0'), 'hex'), 'recorded', 'recorded', 200, 1, at, at, at "
+        "received_at, last_received_at, ended_at, source) SELECT decode(lpad(to_hex("
+        f"{fingerprint}), 32, '0'), 'hex'), 'recorded', 'recorded', 200, 1, at, at, at, 'live' "
         f"FROM (SELECT timestamptz '{NOON}') AS time(at)"
     )
 

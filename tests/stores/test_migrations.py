@@ -30,8 +30,8 @@ FOUR = {"hookrow_subscribers", "hookrow_lists", "hookrow_subscriptions", "hookro
 LOG = "hookrow_notifications"
 LOGS = {LOG, "hookrow_hours", "hookrow_meta", "hookrow_suppression_changes"}
 NAMES = FOUR | LOGS
-REVISIONS = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"]
-OF_LOG = ["0002", "0005", "0006", "0007", "0009", "0010", "0011"]
+REVISIONS = ["0001", "0002"]
+OF_LOG = ["0002"]
 INSERT = "INSERT INTO hookrow_lists (name) VALUES ('news')"
 
 SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}")

@@ -92,6 +92,22 @@ def test_partition_of_each_month(home: Home) -> None:
     assert len(reader(home).newest(Query(), limit=9)) == 3
 
 
+INDEXES = """
+    SELECT regexp_replace(pg_get_indexdef(indexrelid), ' INDEX .* USING', ' INDEX USING')
+    FROM pg_index WHERE indrelid = '{}'::regclass AND NOT indisprimary ORDER BY 1
+"""
+"""The indexes of a table without their names, and without that of the primary key."""
+
+
+def test_indexes_of_each_partition(postgres_url: str) -> None:
+    """The current partition and new ones have the indexes of the log."""
+    indexes = run(postgres_url, INDEXES.format("hookrow_notifications"))
+    by_id = ("CREATE INDEX USING btree (id)",)
+    assert partition(postgres_url) == ""
+    for each in ("hookrow_notifications", "hookrow_before", month(1)):
+        assert run(postgres_url, INDEXES.format(each)) == sorted([*indexes, by_id])
+
+
 def test_running_receiver(postgres_url: str) -> None:
     """Prepared statements still find the log after it was partitioned."""
     with closing(Home(postgres_url, OURS)) as home:

@@ -134,28 +134,28 @@ def test_notification_in_django(home: Home, sent: Notification, most: int) -> No
     [
         (
             lambda log: log.hopeful(NOON, providers=PROVIDERS, after=START, limit=64),
-            "parked|notifications_parked_retry_at",
+            "hookrow_parked ",
         ),
         (
             lambda log: log.due(NOON, DueKind.FAILING, providers=PROVIDERS, limit=64),
-            "parked|notifications_parked_retry_at",
+            "hookrow_parked ",
         ),
         (
             lambda log: log.due(NOON, DueKind.MISSING, providers=PROVIDERS, limit=64),
-            "parked|notifications_parked_retry_at",
+            "hookrow_parked ",
         ),
-        (lambda log: log.expire(NOON, providers=PROVIDERS), "parked|notifications_parked_retry_at"),
-        (lambda log: log.count(Query(expired=True), limit=64), "expired"),
-        (lambda log: log.newest(Query(expired=True), limit=64), "expired"),
+        (lambda log: log.expire(NOON, providers=PROVIDERS), "hookrow_parked "),
+        (lambda log: log.count(Query(expired=True), limit=64), "hookrow_expired"),
+        (lambda log: log.newest(Query(expired=True), limit=64), "hookrow_expired"),
         (
             lambda log: log.newest(Query(parked=True), before=9000, limit=64),
-            "parked|notifications_parked_retry_at",
+            "hookrow_parked ",
         ),
         (
             lambda log: log.oldest(Query(parked=True), limit=64),
-            "parked|notifications_parked_retry_at",
+            "hookrow_parked ",
         ),
-        (lambda log: log.parked(["m-1", "m-2"]), "notifications_parked_message_id"),
+        (lambda log: log.parked(["m-1", "m-2"]), "hookrow_parked_message_id"),
     ],
     ids=[
         *("hopeful", "failing", "missing", "ended", "expired", "newest expired"),
@@ -166,8 +166,7 @@ def test_parked(home: Home, read: Callable[[LogReader], object], index: str) -> 
     """Parked entries are found by their index in a long log, not by the primary key."""
     with statements(home) as executed:
         read(reader(home))
-    found = plan(home, executed)
-    assert any(f"hookrow_{each}" in found for each in index.split("|"))
+    assert index in plan(home, executed)
 
 
 def test_search_of_the_log(home: Home) -> None:

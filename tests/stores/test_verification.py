@@ -441,6 +441,7 @@ OWN = "hookrow_notifications"
     [
         (f"DROP TABLE {OWN}", OWN, f"no table '{OWN}' for the log. Run `hookrow db upgrade`,"),
         (f"ALTER TABLE {OWN} DROP COLUMN attempts", OWN, f"'{OWN}' lacks attempts. Run `hookrow"),
+        (f"ALTER TABLE {OWN} DROP COLUMN entry", OWN, f"'{OWN}' lacks entry. Run `hookrow"),
         (f"ALTER TABLE {OWN} RENAME TO kept; CREATE TABLE {OWN} AS SELECT * FROM kept", OWN, "Run"),
         ("SELECT 1", "hookrow_notification", f"Did you mean '{OWN}'? Create it like {OWN} in the"),
         ("SELECT 1", "journal", "set Schema(log=None), or `log = false` in hookrow.toml."),

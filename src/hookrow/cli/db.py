@@ -32,10 +32,9 @@ def upgrade(app: App, *, as_json: bool, database_url: str) -> None:
         if as_json:
             echo_json({"database": str(database), "revisions": needed, "added": added})
         elif added:
-            noun = "revision" if len(added) == 1 else "revisions"
-            echo(f"Upgraded {database}: added {noun} {', '.join(added)}.")
+            echo(f"Upgraded {database}: added {migrations.listed(added)}.")
         else:
-            echo(f"{database} is up to date (revisions {', '.join(needed)}).")
+            echo(f"{database} is up to date ({migrations.listed(needed)}).")
 
 
 @db.command()

@@ -58,6 +58,9 @@ LONGEST_REASON = 64
 LONGEST_PROVIDER = 32
 """In characters."""
 
+LONGEST_ENTRY_NAME = 64
+"""In characters; the name of a receiver's entry in the log's column `entry`."""
+
 LONGEST_TRACE_ID = 255
 """In characters; Postmark's have 36."""
 

@@ -198,13 +198,13 @@ def _remedy(error: StoreError) -> str:
 
 
 def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str]) -> CheckResult:
-    newest = ", ".join(needed)
     for revision in current:
         if not migrations.is_known(revision):
             return CheckResult(Level.ERROR, "migrations", migrations.UNKNOWN.format(revision))
     if set(needed) <= set(current):
-        return CheckResult(Level.OK, "migrations", f"They are up to date (revisions {newest}).")
-    state = f"at {', '.join(current)}, not at {newest}" if current else "not created yet"
+        text = f"They are up to date ({migrations.listed(needed)})."
+        return CheckResult(Level.OK, "migrations", text)
+    state = f"at {', '.join(current)}, not at {', '.join(needed)}" if current else "not created yet"
     text = f"hookrow's tables are {state}. Run {UPGRADE}."
     if not current and schema.ours:
         text += f" {OWN_TABLES}"

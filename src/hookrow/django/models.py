@@ -30,17 +30,18 @@ class Notification(models.Model):
     first_outcome: _Text = models.CharField(max_length=32)
     status: models.SmallIntegerField[int, int] = models.SmallIntegerField()
     attempts: models.BigIntegerField[int, int] = models.BigIntegerField()
+    retries: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
     received_at = UTCDateTimeField("received")
     last_received_at = UTCDateTimeField("last received")
     ended_at = UTCDateTimeField("ended")
     retry_at = UTCDateTimeField("next retry", null=True)
-    body: models.TextField[str | None, str | None] = models.TextField(null=True)
     reason: _OptionalText = models.CharField(max_length=64, null=True)
     trace_id: _OptionalText = models.CharField("trace id", max_length=255, null=True)
     provider: _OptionalText = models.CharField(max_length=32, null=True)
-    source: _OptionalText = models.CharField(max_length=16, null=True)
+    entry: _OptionalText = models.CharField(max_length=64, null=True)
+    source: _Text = models.CharField(max_length=16)
     recovery_counted: models.BooleanField[bool | None, bool | None] = models.BooleanField(null=True)
-    retries: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
+    body: models.TextField[str | None, str | None] = models.TextField(null=True)
 
     class Meta:
         """Entries cannot be added or changed; replaying has its own permission."""
@@ -55,8 +56,8 @@ class Notification(models.Model):
         )
         indexes = (
             models.Index(
-                fields=["retry_at"],
-                name="hookrow_parked_retry_at",
+                fields=["retry_at", "id"],
+                name="hookrow_parked",
                 condition=models.Q(retry_at__isnull=False),
             ),
             models.Index(
@@ -76,18 +77,11 @@ class Notification(models.Model):
                 & models.Q(outcome="recorded", recovery_counted__isnull=True),
             ),
             models.Index(
-                fields=["retry_at", "id"],
-                name="hookrow_parked",
-                condition=models.Q(retry_at__isnull=False),
-            ),
-            models.Index(
                 fields=["id"],
                 name="hookrow_expired",
-                condition=models.Q(
-                    retry_at__isnull=True,
-                    body__isnull=False,
-                    outcome__in=sorted(result.value for result in PARKED),
-                ),
+                condition=models.Q(retry_at__isnull=True)
+                & models.Q(body__isnull=False)
+                & models.Q(outcome__in=sorted(result.value for result in PARKED)),
             ),
         )
 

@@ -1,4 +1,4 @@
-"""Operations of hookrow's Django migrations."""
+"""The operation of hookrow's Django migrations."""
 
 from __future__ import annotations
 
@@ -6,49 +6,17 @@ from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.state import ProjectState
 
-from hookrow.django.store import CursorConnection
+from hookrow.errors import ConfigurationError
+from hookrow.stores import UNSUPPORTED_DATABASE
+from hookrow.stores.sql.dialects import DIALECTS
 from hookrow.stores.sql.scripts import scripts
 
 
-class BuildIndex(migrations.AddIndex):
-    """`AddIndex` for an index that one of hookrow's scripts may already have created.
+class CreateTable(migrations.CreateModel):
+    """`CreateModel` for a table of hookrow's scripts, which executes their statements.
 
-    PostgreSQL builds it concurrently, so the migration must not be atomic.
-    """
-
-    atomic = False
-
-    def database_forwards(
-        self,
-        app_label: str,
-        schema_editor: BaseDatabaseSchemaEditor,
-        from_state: ProjectState,
-        to_state: ProjectState,
-    ) -> None:
-        """Create the index, unless it exists."""
-        connection = schema_editor.connection
-        model = to_state.apps.get_model(app_label, self.model_name)
-        if schema_editor.collect_sql or not self.allow_migrate_model(connection.alias, model):
-            super().database_forwards(app_label, schema_editor, from_state, to_state)
-            return
-        if connection.vendor == "postgresql":
-            indexes = (each.index for each in scripts("postgresql") if each.index)
-            [index] = [each for each in indexes if each.name == self.index.name]
-            index.build(CursorConnection(connection))
-            return
-        with connection.cursor() as cursor:
-            built = connection.introspection.get_constraints(cursor, model._meta.db_table)  # noqa: SLF001 - Django's own way
-            if self.index.name not in built:
-                statements = (text for each in scripts("sqlite") for text in each.statements())
-                [create] = [text for text in statements if f"INDEX {self.index.name}\n" in text]
-                cursor.execute(create)
-
-
-class AddColumn(migrations.AddField):
-    """`AddField` for a column with a default in the database.
-
-    On SQLite, Django would create the table again, and its indexes with other conditions than those
-    of hookrow's queries. Therefore, the statement of hookrow's script is executed there.
+    Django's own statements would differ: in the conditions of indexes, which queries repeat, and
+    in options of the tables. For the state of the migrations, it is a `CreateModel`.
     """
 
     def database_forwards(
@@ -58,12 +26,18 @@ class AddColumn(migrations.AddField):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        """Add the column."""
+        """Create the table and its indexes. Raises `ConfigurationError` on other databases."""
+        del from_state
         connection = schema_editor.connection
-        model = to_state.apps.get_model(app_label, self.model_name)
-        if connection.vendor != "sqlite" or not self.allow_migrate_model(connection.alias, model):
-            super().database_forwards(app_label, schema_editor, from_state, to_state)
+        model = to_state.apps.get_model(app_label, self.name)
+        if not self.allow_migrate_model(connection.alias, model):
             return
-        statements = (text for each in scripts("sqlite") for text in each.statements())
-        [add] = [text for text in statements if f" ADD COLUMN {self.name} " in text]
-        schema_editor.execute(add)
+        if connection.vendor not in DIALECTS:
+            raise ConfigurationError(
+                f"{UNSUPPORTED_DATABASE.format(connection.vendor)} Let a database router keep the "
+                f"app {app_label!r} out of {connection.alias!r}."
+            )
+        table = model._meta.db_table  # noqa: SLF001 - Django's own way
+        [script] = [each for each in scripts(connection.vendor) if table in each.creates]
+        for statement in script.statements_of(table):
+            schema_editor.execute(statement, params=None)  # with parameters, % would be special

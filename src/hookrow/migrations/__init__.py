@@ -35,7 +35,7 @@ from hookrow.stores.sql.urls import missing_file, open_database, refuse_memory
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-__all__ = ["LOG", "TABLE", "current", "is_known", "needed", "sql", "upgrade"]
+__all__ = ["LOG", "TABLE", "current", "is_known", "listed", "needed", "sql", "upgrade"]
 
 log = logging.getLogger("hookrow")
 
@@ -44,8 +44,8 @@ T = TypeVar("T")
 TABLE = "hookrow_migrations"
 
 UNKNOWN = (
-    "hookrow's tables are at revision {}, which this version of hookrow does not know: "
-    "install the version that upgraded them, or a newer one."
+    "hookrow's tables are at revision {}, which this version of hookrow does not know: install "
+    "the version that upgraded them or, if it was never released, create the database anew."
 )
 
 LOCK = 0x686F6F6B726F77
@@ -67,6 +67,12 @@ _CREATE = {
         "applied_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')) NOT NULL)"
     ),
 }
+
+
+def listed(revisions: Sequence[str]) -> str:
+    """Return revisions as text: "revision 0002", or "revisions 0001, 0002"."""
+    noun = "revision" if len(revisions) == 1 else "revisions"
+    return f"{noun} {', '.join(revisions)}"
 
 
 def current(database: str | URL | Engine | Database) -> Sequence[str]:

@@ -148,12 +148,12 @@ def _dispatches() -> Sequence[_Item]:
         sa.Column("delivered_at", _TIME),
         sa.Column("opened_at", _TIME),
         *_suppression(),
-        _created_at(),
         sa.Column("first_opened_at", _TIME),
         sa.Column("clicked_at", _TIME),
         sa.Column("bounced_at", _TIME),
         sa.Column("bounce_type", sa.String(64)),
         sa.Column("complained_at", _TIME),
+        _created_at(),
         _unique("hookrow_dispatches_message_id", "provider_message_id"),
         _index("hookrow_dispatches_subscriber_id", "subscriber_id"),
         _index("hookrow_dispatches_list_id", "list_id"),
@@ -172,22 +172,21 @@ def _notifications() -> Sequence[_Item]:
         sa.Column("first_outcome", sa.String(32), nullable=False),
         sa.Column("status", sa.SmallInteger, nullable=False),
         sa.Column("attempts", sa.BigInteger, nullable=False),
+        sa.Column("retries", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("received_at", _TIME, nullable=False),
         sa.Column("last_received_at", _TIME, nullable=False),
         sa.Column("ended_at", _TIME, nullable=False),
         sa.Column("retry_at", _TIME),
-        sa.Column("body", sa.Text),
         sa.Column("reason", sa.String(64)),
         sa.Column("trace_id", sa.String(255)),
         sa.Column("provider", sa.String(32)),
-        sa.Column("source", sa.String(16)),
+        sa.Column("entry", sa.String(64)),
+        sa.Column("source", sa.String(16), nullable=False),
         sa.Column("recovery_counted", sa.Boolean),
-        sa.Column("retries", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("body", sa.Text),
         _unique("hookrow_notifications_fingerprint", "fingerprint"),
-        _index("hookrow_notifications_parked_retry_at", "retry_at", where="retry_at IS NOT NULL"),
-        _index(
-            "hookrow_notifications_parked_message_id", "message_id", where="retry_at IS NOT NULL"
-        ),
+        _index(*("hookrow_parked", "retry_at", "id"), where="retry_at IS NOT NULL"),
+        _index("hookrow_parked_message_id", "message_id", where="retry_at IS NOT NULL"),
         _index(
             "hookrow_notifications_changes", "recipient", where="record_type = 'SubscriptionChange'"
         ),
@@ -196,7 +195,6 @@ def _notifications() -> Sequence[_Item]:
             where="first_outcome <> 'recorded' AND outcome = 'recorded' "
             "AND recovery_counted IS NULL",
         ),
-        _index(*("hookrow_parked", "retry_at", "id"), where="retry_at IS NOT NULL"),
         _index(
             *("hookrow_expired", "id"),
             where="retry_at IS NULL AND body IS NOT NULL AND outcome IN "

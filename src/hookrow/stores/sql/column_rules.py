@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from hookrow.core.log_entry import (
+    LONGEST_ENTRY_NAME,
     LONGEST_PROVIDER,
     LONGEST_REASON,
     LONGEST_RECORD_TYPE,
@@ -32,7 +33,7 @@ from hookrow.core.schema import (
     nearest,
 )
 from hookrow.stores.sql.columns import Column
-from hookrow.stores.sql.log_rows import LOG_COLUMNS
+from hookrow.stores.sql.log_rows import REQUIRED_COLUMNS
 
 Columns: TypeAlias = Mapping[str, Column]
 """The columns of one table, by the table's own names."""
@@ -283,8 +284,8 @@ _NUMBER = {"smallint", "integer", "bigint"}, {"text"}
 _TEXT = {"text", "character varying", "citext"}, {"datetime", *_NO_TIMES}
 _INSTANT = {"timestamp with time zone"}, _NO_TIMES
 _LOG_TYPES = {
-    **dict.fromkeys(LOG_COLUMNS, _TEXT),
-    **{name: _INSTANT for name in LOG_COLUMNS if name.endswith("_at")},
+    **dict.fromkeys(REQUIRED_COLUMNS, _TEXT),
+    **{name: _INSTANT for name in REQUIRED_COLUMNS if name.endswith("_at")},
     **dict.fromkeys(("id", "status", "attempts", "retries"), _NUMBER),
     "fingerprint": ({"bytea"}, set[str]()),
 }
@@ -299,6 +300,7 @@ _LONGEST = {
     "recipient": LONGEST_EMAIL,
     "reason": LONGEST_REASON,
     "provider": LONGEST_PROVIDER,
+    "entry": LONGEST_ENTRY_NAME,
     "trace_id": LONGEST_TRACE_ID,
     "source": max(len(each.value) for each in Source),
     **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Result)),
@@ -307,7 +309,7 @@ _LONGEST = {
 
 _NULLABLE = {
     *("record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"),
-    *("reason", "provider", "source", "trace_id"),
+    *("reason", "provider", "entry", "trace_id"),
 }
 
 

@@ -13,6 +13,10 @@ from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.sql.updates import Statement
 
 LOG_COLUMNS = StoredEntry.__struct_fields__
+"""The columns that are read, in order."""
+
+REQUIRED_COLUMNS = (*LOG_COLUMNS, "entry")
+"""The columns that a log must have; no store reads or writes `entry` yet."""
 
 ALL = ", ".join(LOG_COLUMNS)
 """All columns of an entry."""

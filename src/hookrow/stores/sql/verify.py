@@ -28,7 +28,7 @@ from hookrow.stores.sql.columns import (
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.keys import key_mistakes
-from hookrow.stores.sql.log_rows import LOG_COLUMNS
+from hookrow.stores.sql.log_rows import REQUIRED_COLUMNS
 from hookrow.stores.sql.mapping_record import TABLE as MAPPING_RECORD
 from hookrow.stores.sql.parameters import count_parameters
 from hookrow.stores.sql.queries import Queries
@@ -162,7 +162,7 @@ class _OwnTable(NamedTuple):
 _LOG = _OwnTable(
     "hookrow_notifications",
     "log",
-    LOG_COLUMNS,
+    REQUIRED_COLUMNS,
     ["fingerprint"],
     mistakes_of_log,
     "To use no log, set Schema(log=None), or `log = false` in hookrow.toml.",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from django.db import migrations, models
+from django.db.models.functions import Length
+from django.db.models.lookups import LessThanOrEqual
 
 from hookrow.django.fields import Folded, UTCDateTimeField, UTCNow
+from hookrow.django.operations import CreateTable
+
+_SUPPRESSED = models.Q(suppressed_at__isnull=False)
 
 
 def _id() -> tuple[str, models.BigAutoField[int, int]]:
@@ -34,17 +39,21 @@ def _reference(
     )
 
 
+def _record() -> UTCDateTimeField:
+    return UTCDateTimeField(editable=False, null=True)
+
+
 def _created_at() -> tuple[str, UTCDateTimeField]:
     return "created_at", UTCDateTimeField(db_default=UTCNow(), editable=False)
 
 
 class Migration(migrations.Migration):
-    """Subscribers, lists, subscriptions and dispatches; the same as hookrow's own migrations."""
+    """The tables of hookrow's SQL script 0001."""
 
     initial = True
     dependencies = ()
     operations = (
-        migrations.CreateModel(
+        CreateTable(
             "Subscriber",
             fields=[
                 _id(),
@@ -61,14 +70,27 @@ class Migration(migrations.Migration):
                         violation_error_message="A subscriber with this email already exists.",
                     )
                 ],
+                "indexes": [
+                    models.Index(
+                        fields=["suppressed_at", "id"],
+                        name="hookrow_subscribers_suppressed",
+                        condition=_SUPPRESSED,
+                    ),
+                    models.Index(
+                        fields=["suppression_reason", "suppressed_at", "id"],
+                        name="hookrow_subscribers_reason",
+                        condition=_SUPPRESSED
+                        & models.Q(LessThanOrEqual(Length("suppression_reason"), 64)),
+                    ),
+                ],
             },
         ),
-        migrations.CreateModel(
+        CreateTable(
             "List",
             fields=[_id(), ("name", models.CharField(max_length=255)), _created_at()],
             options={"db_table": "hookrow_lists"},
         ),
-        migrations.CreateModel(
+        CreateTable(
             "Subscription",
             fields=[
                 _id(),
@@ -86,7 +108,7 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        migrations.CreateModel(
+        CreateTable(
             "Dispatch",
             fields=[
                 _id(),
@@ -101,6 +123,11 @@ class Migration(migrations.Migration):
                 ("delivered_at", UTCDateTimeField(null=True, blank=True)),
                 ("opened_at", UTCDateTimeField(null=True, blank=True)),
                 *_suppression(),
+                ("first_opened_at", _record()),
+                ("clicked_at", _record()),
+                ("bounced_at", _record()),
+                ("bounce_type", models.CharField(editable=False, max_length=64, null=True)),
+                ("complained_at", _record()),
                 _created_at(),
             ],
             options={

@@ -19,6 +19,9 @@ _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
 }
 """By branch: whether a schema needs its tables."""
 
+_TABLE = re.compile(r"CREATE (?:TABLE|(?:UNIQUE )?INDEX \w+\s+ON) (\w+)")
+"""The table that a statement creates, or that of the index that it creates."""
+
 _CONCURRENTLY = re.compile(r"CREATE INDEX CONCURRENTLY (\w+)\s+ON (\w+) (.*)", re.DOTALL)
 
 _LONGEST_NAME = 63
@@ -92,6 +95,13 @@ class Script:
         for statement in "\n".join(lines).split(";\n"):
             if stripped := statement.strip().removesuffix(";"):
                 yield stripped
+
+    def statements_of(self, table: str) -> Iterator[str]:
+        """Yield the statements that create a table and its indexes."""
+        for statement in self.statements():
+            match = _TABLE.match(statement)
+            if match and match[1] == table:
+                yield statement
 
     @property
     def creates(self) -> Collection[str]:

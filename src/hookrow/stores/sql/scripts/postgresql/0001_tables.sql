@@ -12,6 +12,15 @@ CREATE TABLE hookrow_subscribers (
 CREATE UNIQUE INDEX hookrow_subscribers_email
     ON hookrow_subscribers (lower(email COLLATE "C"));
 
+-- The suppressed subscribers, by the time of suppression.
+CREATE INDEX hookrow_subscribers_suppressed
+    ON hookrow_subscribers (suppressed_at, id) WHERE suppressed_at IS NOT NULL;
+
+-- The suppressed subscribers by reason, unless it is too long for an index.
+CREATE INDEX hookrow_subscribers_reason
+    ON hookrow_subscribers (suppression_reason, suppressed_at, id)
+    WHERE suppressed_at IS NOT NULL AND length(suppression_reason) <= 64;
+
 CREATE TABLE hookrow_lists (
     id BIGSERIAL PRIMARY KEY,
     name VARCHAR(255) NOT NULL,
@@ -42,6 +51,11 @@ CREATE TABLE hookrow_dispatches (
     suppressed_at TIMESTAMP WITH TIME ZONE,
     suppression_reason TEXT,
     suppression_changed_at TIMESTAMP WITH TIME ZONE,
+    first_opened_at TIMESTAMP WITH TIME ZONE,
+    clicked_at TIMESTAMP WITH TIME ZONE,
+    bounced_at TIMESTAMP WITH TIME ZONE,
+    bounce_type VARCHAR(64),
+    complained_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id)
 ) WITH (fillfactor = 85);

@@ -12,6 +12,15 @@ CREATE TABLE hookrow_subscribers (
 CREATE UNIQUE INDEX hookrow_subscribers_email
     ON hookrow_subscribers (lower(email));
 
+-- The suppressed subscribers, by the time of suppression.
+CREATE INDEX hookrow_subscribers_suppressed
+    ON hookrow_subscribers (suppressed_at, id) WHERE suppressed_at IS NOT NULL;
+
+-- The suppressed subscribers by reason, unless it is too long for an index.
+CREATE INDEX hookrow_subscribers_reason
+    ON hookrow_subscribers (suppression_reason, suppressed_at, id)
+    WHERE suppressed_at IS NOT NULL AND length(suppression_reason) <= 64;
+
 CREATE TABLE hookrow_lists (
     id INTEGER NOT NULL PRIMARY KEY,
     name VARCHAR(255) NOT NULL,
@@ -41,6 +50,11 @@ CREATE TABLE hookrow_dispatches (
     suppressed_at DATETIME,
     suppression_reason TEXT,
     suppression_changed_at DATETIME,
+    first_opened_at DATETIME,
+    clicked_at DATETIME,
+    bounced_at DATETIME,
+    bounce_type VARCHAR(64),
+    complained_at DATETIME,
     created_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')) NOT NULL,
     CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id)
 );

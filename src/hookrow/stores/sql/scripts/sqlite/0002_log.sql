@@ -1,4 +1,4 @@
--- The log of notifications.
+-- The log of notifications, and the tables that accompany it.
 
 CREATE TABLE hookrow_notifications (
     id INTEGER NOT NULL PRIMARY KEY,
@@ -11,16 +11,61 @@ CREATE TABLE hookrow_notifications (
     first_outcome VARCHAR(32) NOT NULL,
     status SMALLINT NOT NULL,
     attempts BIGINT NOT NULL,
+    retries BIGINT DEFAULT 0 NOT NULL,
     received_at DATETIME NOT NULL,
     last_received_at DATETIME NOT NULL,
     ended_at DATETIME NOT NULL,
     retry_at DATETIME,
+    reason VARCHAR(64),
+    trace_id VARCHAR(255),
+    provider VARCHAR(32),
+    entry VARCHAR(64),
+    source VARCHAR(16) NOT NULL,
+    recovery_counted BOOLEAN,
     body TEXT,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)
 );
 
-CREATE INDEX hookrow_notifications_parked_retry_at
-    ON hookrow_notifications (retry_at) WHERE retry_at IS NOT NULL;
+-- The parked entries in the order in which a sweep searches them, also if many are due at one time.
+CREATE INDEX hookrow_parked
+    ON hookrow_notifications (retry_at, id) WHERE retry_at IS NOT NULL;
 
-CREATE INDEX hookrow_notifications_parked_message_id
+CREATE INDEX hookrow_parked_message_id
     ON hookrow_notifications (message_id) WHERE retry_at IS NOT NULL;
+
+-- A person's history of suppressions and reactivations.
+CREATE INDEX hookrow_notifications_changes
+    ON hookrow_notifications (recipient) WHERE record_type = 'SubscriptionChange';
+
+-- Entries that were refused at first, are recorded now, and are not yet counted as recovered.
+CREATE INDEX hookrow_recoveries
+    ON hookrow_notifications (id)
+    WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL;
+
+-- Entries that are neither recorded nor retried any more, but can be replayed.
+CREATE INDEX hookrow_expired
+    ON hookrow_notifications (id)
+    WHERE retry_at IS NULL AND body IS NOT NULL AND outcome IN
+        ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found');
+
+CREATE TABLE hookrow_hours (
+    hour DATETIME NOT NULL,
+    record_type VARCHAR(64) NOT NULL,
+    reason VARCHAR(64) NOT NULL,
+    first_outcome VARCHAR(32) NOT NULL,
+    entries BIGINT NOT NULL,
+    recovered BIGINT DEFAULT 0 NOT NULL,
+    PRIMARY KEY (hour, record_type, reason, first_outcome)
+);
+
+CREATE TABLE hookrow_meta (
+    name VARCHAR(64) NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+);
+
+CREATE TABLE hookrow_suppression_changes (
+    role VARCHAR(32) NOT NULL,
+    row_key TEXT NOT NULL,
+    changed_at DATETIME NOT NULL,
+    PRIMARY KEY (role, row_key)
+);
