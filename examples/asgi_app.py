@@ -63,5 +63,5 @@ def find(message_id: str) -> bytes:
     matches = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
-        row = connection.execute(times).one_or_none()
+        row = connection.execute(times).first()
     return json.dumps(row._asdict(), default=str).encode() if row else b""

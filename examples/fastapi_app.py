@@ -66,7 +66,7 @@ def create_app() -> FastAPI:
         matches = dispatches.c.provider_message_id == message_id
         with engine.connect() as connection:
             times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
-            row = connection.execute(times).one_or_none()
+            row = connection.execute(times).first()
         if row is None:
             raise HTTPException(404)
         return row._asdict()

@@ -48,7 +48,7 @@ def show(message_id: str) -> dict[str, datetime | None]:
     matches = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
-        row = connection.execute(times).one_or_none()
+        row = connection.execute(times).first()
     if row is None:
         raise NotFoundException
     return row._asdict()

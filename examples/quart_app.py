@@ -53,7 +53,7 @@ def show(message_id: str) -> dict[str, str | None]:
     matches = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
-        row = connection.execute(times).one_or_none()
+        row = connection.execute(times).first()
     if row is None:
         abort(404)
     return {name: at and at.isoformat() for name, at in row._asdict().items()}

@@ -51,7 +51,7 @@ def show(request: Request) -> Response:
     matches = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
-        row = connection.execute(times).one_or_none()
+        row = connection.execute(times).first()
     if row is None:
         raise HTTPException(404)
     return JSONResponse({name: at and at.isoformat() for name, at in row._asdict().items()})

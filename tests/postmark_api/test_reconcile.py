@@ -249,6 +249,17 @@ def test_deliveries_of_messages_that_were_sent_earlier(
     ]
 
 
+def test_a_message_to_several_subscribers(api: PostmarkStandIn, store_of: Open) -> None:
+    """The provider is asked once about an id that dispatches share; its deliveries count once."""
+    id_ = api.send(ADA)
+    api.deliver(id_)
+    store = store_of(api)
+    add_dispatch(store, None, id_, BEA, api.state.messages[id_].sent_at)
+    api.requests.clear()
+    assert reconcile(api, store, dry_run=True) == {"deliveries": 1}
+    assert len(details(api)) == 1
+
+
 def test_a_delivery_in_a_stream_that_is_archived_now(api: PostmarkStandIn, store_of: Open) -> None:
     api.deliver(api.send(BEA, stream="broadcast"))
     api.state.streams["broadcast"].archived_at = api.now

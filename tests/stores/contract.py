@@ -231,6 +231,25 @@ class FindContract:
         assert not found.subscribers
         assert not found.dispatches
 
+    def test_message_to_several_subscribers(self, home: Home) -> None:
+        """Dispatches may share a message id: the recipient's own one wins, then the lowest id."""
+        home.fill(
+            subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in (1, 2, 3)],
+            dispatches=[dispatch(home, n, "shared", owner=n) for n in (1, 2)],
+        )
+        sent = [arrival(opens(f"s{n}@example.com", "shared")) for n in (2, 1, 3)]
+        *recorded, refused = record(home.store, sent)
+        assert "subscriber s1@example.com does" in getattr(refused, "text", "")
+        changed = [each.changes[0].row[1] for each in recorded if isinstance(each, Recorded)]
+        assert changed == [home.key(2), home.key(1)]
+        for n, own in ((2, 2), (3, 1)):
+            before = home.rows()["dispatches"]
+            change = Suppressed(f"s{n}@example.com", "shared", NOON + n * SECOND, "HardBounce")
+            assert respond(home, change) == [200]
+            after = home.rows()["dispatches"]
+            pairs = zip(before, after, strict=True)
+            assert [row["id"] for old, row in pairs if old != row] == [home.key(own)]
+
 
 class TransactionContract:
     def test_rollback(self, home: Home) -> None:
@@ -576,18 +595,6 @@ class HostContract:
         own = {(kind, home.key(2)) for kind in (Suppressible.SUBSCRIBER, Suppressible.DISPATCH)}
         assert {row for row in rows if row[0] is not Suppressible.SUBSCRIPTION} == own
         assert home.rows() == before
-
-    def test_equal_message_ids(self, home: Home) -> None:
-        """The recipient's own dispatch wins, then the lowest id."""
-        home.fill(
-            subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in (1, 2, 3)],
-            dispatches=[dispatch(home, n, "twice", owner=n) for n in (1, 2)],
-        )
-        sent = [arrival(opens(f"s{n}@example.com", "twice")) for n in (2, 1, 3)]
-        *recorded, refused = record(home.store, sent)
-        assert "subscriber s1@example.com does" in getattr(refused, "text", "")
-        changed = [each.changes[0].row[1] for each in recorded if isinstance(each, Recorded)]
-        assert changed == [home.key(2), home.key(1)]
 
     def test_dispatch_without_owner(self, home: Home) -> None:
         """A dispatch whose owner is null or deleted results in 400, and can be suppressed."""

@@ -213,6 +213,9 @@ INSERTS = (
     "INSERT INTO hookrow_subscriptions (list_id, subscriber_id) VALUES (1, 1)",
     "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m', 1)",
     "INSERT INTO hookrow_dispatches (subscriber_id) VALUES (1), (1)",
+    # Two subscribers may have the same message.
+    "INSERT INTO hookrow_subscribers (email) VALUES ('bea@example.com')",
+    "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m', 2)",
     # The case of non-ASCII letters distinguishes emails; message ids are compared exactly.
     "INSERT INTO hookrow_subscribers (email) VALUES ('ZOË@example.com'), ('ZOë@example.com')",
     "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('M', 1)",
@@ -222,11 +225,12 @@ INSERTS = (
 def test_rows_that_a_host_inserts(database_url: str) -> None:
     """The database assigns ids and `created_at`, and rejects invalid rows.
 
-    Emails (in any case), subscriptions and message ids are unique, and a dispatch has an owner.
+    Emails (in any case), subscriptions, and the dispatches of a message to a subscriber are unique,
+    and a dispatch has an owner.
     """
     with opened(database_url) as engine:
         run(engine, *INSERTS)
-        assert run(engine, "SELECT max(id) FROM hookrow_dispatches") == [(4,)]
+        assert run(engine, "SELECT max(id) FROM hookrow_dispatches") == [(5,)]
         for name in FOUR:
             with engine.connect() as connection:
                 made = connection.scalar(select(own_tables.metadata.tables[name].c.created_at))

@@ -3,7 +3,7 @@
 from django.contrib.auth.decorators import login_not_required
 from django.db.models import Value
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_list_or_404
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
@@ -26,5 +26,5 @@ def send(request: HttpRequest) -> HttpResponse:
 @login_not_required
 def show(_: HttpRequest, message_id: str) -> JsonResponse:
     """Return when a message was delivered and opened."""
-    sent = get_object_or_404(Dispatch, provider_message_id=message_id)
+    sent = get_list_or_404(Dispatch, provider_message_id=message_id)[0]
     return JsonResponse({"delivered_at": sent.delivered_at, "opened_at": sent.opened_at})

@@ -187,7 +187,7 @@ def find_subscriber(context: Context, email: str) -> Row | None:
 def find_dispatches(context: Context, message_id: str) -> Sequence[Row]:
     """Find the dispatches with the message id, without causes.
 
-    A host's own table may contain the message id twice.
+    There is one for each recipient of the message.
     """
     if not is_message_id(message_id):
         return []

@@ -176,7 +176,8 @@ class Reconciliation:
         census, after = self.store.census, None
         while page := census.list_undelivered(self._sent_since, after=after, limit=PAGE):
             for some in _groups(page, STEP):
-                deliveries = [each for one in some for each in self._deliveries(one.message_id)]
+                ids = dict.fromkeys(each.message_id for each in some)  # recipients may share one
+                deliveries = [each for id_ in ids for each in self._deliveries(id_)]
                 self.result.deliveries += self._record(deliveries)
                 yield len(some)
             after = page[-1].place

@@ -154,7 +154,7 @@ def _dispatches() -> Sequence[_Item]:
         sa.Column("bounce_type", sa.String(64)),
         sa.Column("complained_at", _TIME),
         _created_at(),
-        _unique("hookrow_dispatches_message_id", "provider_message_id"),
+        _unique("hookrow_dispatches_message_id", "provider_message_id", "subscriber_id"),
         _index("hookrow_dispatches_subscriber_id", "subscriber_id"),
         _index("hookrow_dispatches_list_id", "list_id"),
     )

@@ -137,13 +137,14 @@ class Dispatch(Suppressible, Created):
     complained_at = UTCDateTimeField(null=True, editable=False)
 
     class Meta:
-        """The provider's message ids are unique."""
+        """A message to several subscribers has one id, and a dispatch for each of them."""
 
         db_table = "hookrow_dispatches"
         verbose_name_plural = "dispatches"
         constraints = (
             models.UniqueConstraint(
-                fields=["provider_message_id"], name="hookrow_dispatches_message_id"
+                fields=["provider_message_id", "subscriber"],
+                name="hookrow_dispatches_message_id",
             ),
         )
 

@@ -135,7 +135,8 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "dispatches",
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=["provider_message_id"], name="hookrow_dispatches_message_id"
+                        fields=["provider_message_id", "subscriber"],
+                        name="hookrow_dispatches_message_id",
                     )
                 ],
             },

@@ -40,6 +40,7 @@ CREATE TABLE hookrow_subscriptions (
 
 CREATE INDEX hookrow_subscriptions_subscriber_id ON hookrow_subscriptions (subscriber_id);
 
+-- A message to several subscribers may have one id: providers give one to To, Cc and Bcc.
 -- The free space in each page lets an update of a time stay there, so that no index changes.
 CREATE TABLE hookrow_dispatches (
     id BIGSERIAL PRIMARY KEY,
@@ -57,7 +58,7 @@ CREATE TABLE hookrow_dispatches (
     bounce_type VARCHAR(64),
     complained_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-    CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id)
+    CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id, subscriber_id)
 ) WITH (fillfactor = 85);
 
 CREATE INDEX hookrow_dispatches_subscriber_id ON hookrow_dispatches (subscriber_id);

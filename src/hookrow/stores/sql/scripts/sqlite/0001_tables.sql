@@ -40,6 +40,7 @@ CREATE TABLE hookrow_subscriptions (
 
 CREATE INDEX hookrow_subscriptions_subscriber_id ON hookrow_subscriptions (subscriber_id);
 
+-- A message to several subscribers may have one id: providers give one to To, Cc and Bcc.
 CREATE TABLE hookrow_dispatches (
     id INTEGER NOT NULL PRIMARY KEY,
     provider_message_id VARCHAR(255),
@@ -56,7 +57,7 @@ CREATE TABLE hookrow_dispatches (
     bounce_type VARCHAR(64),
     complained_at DATETIME,
     created_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')) NOT NULL,
-    CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id)
+    CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id, subscriber_id)
 );
 
 CREATE INDEX hookrow_dispatches_subscriber_id ON hookrow_dispatches (subscriber_id);
