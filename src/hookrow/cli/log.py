@@ -153,8 +153,9 @@ def forget(context: click.Context, *, email: str, as_json: bool, database_url: s
     The bodies of notifications for others are erased if they contain the address, also in JSON,
     URL or HTML escapes, unless a retry needs them.
 
-    What is left is named, with IDs, and the exit status is then 1: bodies that a retry needs,
-    binary bodies, which cannot be searched, and notifications in the spool.
+    The command lists the IDs of the bodies that it leaves, and the exit status is then 1: bodies
+    that a retry needs, bodies in which the address may be a part of another one, and binary bodies,
+    which cannot be searched. This also applies to notifications in the spool, which it counts.
     """
     app: App = context.obj
     if "@" not in email:
@@ -163,24 +164,25 @@ def forget(context: click.Context, *, email: str, as_json: bool, database_url: s
         forgotten = require_log(store).forget(email)
     spooled = _count_spooled(app.spool, email)
     if as_json:
-        names = ("erased", "bodies", "waiting", "unread", "spooled")
+        names = ("erased", "bodies", "waiting", "unread", "doubtful", "spooled")
         echo_json(dict(zip(names, (*forgotten, spooled), strict=True)))
     else:
         for line in _describe_forgotten(forgotten, spooled):
             echo(line)
-    context.exit(1 if forgotten.waiting or forgotten.unread or spooled else 0)
+    left = (forgotten.waiting, forgotten.unread, forgotten.doubtful, spooled)
+    context.exit(1 if any(left) else 0)
 
 
 def _count_spooled(path: str | PathLike[str] | None, email: str) -> int:
-    """Return the number of notifications in the spool that contain an address."""
+    """Return the number of notifications in the spool that contain, or may contain, an address."""
     from hookrow.core.erasure import address_finder
     from hookrow.receiver.spool import SPOOL_ERRORS, Spool
 
     if path is None or not Path(path).exists():
         return 0
-    contains = address_finder(email)
+    find = address_finder(email)
     try:
-        return Spool(path).count_bodies(lambda body: contains(stored_body(body)))
+        return Spool(path).count_bodies(lambda body: bool(find(stored_body(body))))
     except SPOOL_ERRORS as error:
         raise ConfigurationError(
             f"The log is erased, but the spool {path} cannot be searched: {error}"
@@ -201,6 +203,12 @@ def _describe_forgotten(forgotten: Forgotten, spooled: int) -> Iterator[str]:
         yield (
             "Not searched, because the body is compressed or binary: "
             f"{_list(forgotten.unread)}. `hookrow prune --keep-bodies DURATION` deletes old ones."
+        )
+    if forgotten.doubtful:
+        yield (
+            "Left, because the address in the body may be a part of another one: "
+            f"{_list(forgotten.doubtful)}. See `hookrow log show ID`. `hookrow prune --keep-bodies "
+            "DURATION` deletes old ones."
         )
     if spooled:
         yield (

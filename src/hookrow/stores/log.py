@@ -129,13 +129,15 @@ class Forgotten(NamedTuple):
     `entries` is the number of entries of the person, and `bodies` the number of bodies of other
     entries that were erased because they contained the address. `waiting` are the ids of other
     entries whose bodies contain it, but are needed for a retry; `unread` are those of bodies that
-    could not be searched, because they are compressed or binary.
+    could not be searched, because they are compressed or binary; `doubtful` are those of bodies in
+    which the address may be a part of another one.
     """
 
     entries: int = 0
     bodies: int = 0
     waiting: Sequence[int] = ()
     unread: Sequence[int] = ()
+    doubtful: Sequence[int] = ()
 
 
 class Backlog(NamedTuple):
@@ -330,8 +332,8 @@ class LogReader(Protocol):
         """Erase the address and the bodies of a person, and other bodies that contain the address.
 
         An entry whose recipient is not known is the person's if its body contains the address. The
-        body of another person's entry is erased unless a retry needs it. See
-        `core.erasure.address_finder`.
+        body of another person's entry is erased unless a retry needs it. A body in which the
+        address may be a part of another one stays. See `core.erasure.address_finder`.
         """
 
     def counts(self, since: datetime, bucket: timedelta) -> Counts:

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from msgspec.structs import asdict, replace
 
-from hookrow.core.erasure import address_finder, is_searchable
+from hookrow.core.erasure import Occurrence, address_finder, is_searchable
 from hookrow.core.log_entry import (
     LogEntry,
     StoredEntry,
@@ -175,12 +175,15 @@ class MemoryLog:
     def forget(self, email: str) -> Forgotten:
         """See `LogReader`."""
         address = stored_recipient(email) or ""
-        contains = address_finder(address)
-        entries, erased, waiting, unread = 0, 0, [], []
+        find = address_finder(address)
+        entries, erased, waiting, unread, doubtful = 0, 0, [], [], []
         for each in self._matching():
             is_theirs = address and each.recipient == address
-            if not is_theirs and (each.body is None or not contains(each.body)):
-                if each.body is not None and not is_searchable(each.body):
+            found = Occurrence.NONE if each.body is None else find(each.body)
+            if not is_theirs and found is not Occurrence.CERTAIN:
+                if found is Occurrence.DOUBTFUL:
+                    doubtful.append(each.id)
+                elif each.body is not None and not is_searchable(each.body):
                     unread.append(each.id)
             elif is_theirs or each.recipient is None:
                 self._put(replace(each, recipient=None, body=None, reason=None, retry_at=None))
@@ -190,7 +193,7 @@ class MemoryLog:
                 erased += 1
             else:
                 waiting.append(each.id)
-        return Forgotten(entries, erased, tuple(waiting), tuple(unread))
+        return Forgotten(entries, erased, tuple(waiting), tuple(unread), tuple(doubtful))
 
     def counts(self, since: datetime, bucket: timedelta) -> Counts:
         """Count all entries: there are no hourly counts."""

@@ -57,6 +57,10 @@ class Dialect(Parameters):
     def fold(self, kind: Fold, email: str) -> str:
         """Return the expression by which emails are compared, and which an index must contain."""
 
+    @abstractmethod
+    def is_not_ascii(self, text: str) -> str:
+        """Return the condition that a text has a character that is not ASCII."""
+
     def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
         """Compare folded emails with the values of one parameter. `type_` is the column's."""
         is_text = kind in {"ascii", "lower"}
@@ -128,6 +132,10 @@ class PostgreSQL(PostgresParameters, Dialect):
                 return f"lower({email})"
             case _:
                 return email
+
+    def is_not_ascii(self, text: str) -> str:
+        """Use a regular expression, which works in every encoding of the database."""
+        return rf"{text} ~ '[^\x01-\x7F]'"
 
     def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
         """Leave lower-casing to the database, whose locale may fold more than Python does."""
@@ -201,6 +209,10 @@ class SQLite(SQLiteParameters, Dialect):
                 return f"{email} COLLATE NOCASE"
             case _:
                 return email
+
+    def is_not_ascii(self, text: str) -> str:
+        """Use the only pattern with ranges that SQLite has built in."""
+        return f"{text} GLOB '*[^' || char(1) || '-' || char(127) || ']*'"
 
     def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
         """Drop the affinity of the address with `+`: with it, the index of lower() is not used.

@@ -11,7 +11,7 @@ from time import sleep
 from typing import Any
 
 from hookrow.concurrency import PAUSE
-from hookrow.core.erasure import ESCAPING, address_finder, is_searchable
+from hookrow.core.erasure import ESCAPING, Occurrence, address_finder, is_searchable
 from hookrow.core.log_entry import StoredEntry, stored_message_id, stored_recipient
 from hookrow.core.result import IMPLAUSIBLE, MISSING, ended_before
 from hookrow.core.result import retry_at as next_retry
@@ -260,29 +260,33 @@ class SQLLog:
         address = stored_recipient(email)
         if not address:
             return Forgotten()
-        contains, entries, bodies = address_finder(address), 0, 0
+        find, entries, bodies = address_finder(address), 0, 0
         waiting: list[int] = []
         unread: list[int] = []
+        doubtful: list[int] = []
         for low, high in self._ranges():
             own = partial(self._change_batch, f"{self._erase} WHERE recipient = %s")
             entries += retried(partial(own, [address, low, high]))
             for group in self._candidates(address, low, high):
                 by_id = {each.id: each.body or "" for each in group}
-                found = [id_ for id_, body in by_id.items() if contains(body)]
-                others = by_id.keys() - {*found}
-                unread += sorted(id_ for id_ in others if not is_searchable(by_id[id_]))
-                if found:
-                    theirs, of_others, left = retried(partial(self._erase_bodies, found))
+                found = {id_: find(body) for id_, body in by_id.items()}
+                certain = [id_ for id_, each in found.items() if each is Occurrence.CERTAIN]
+                doubtful += [id_ for id_, each in found.items() if each is Occurrence.DOUBTFUL]
+                others = [id_ for id_, each in found.items() if each is Occurrence.NONE]
+                unread += [id_ for id_ in others if not is_searchable(by_id[id_])]
+                if certain:
+                    theirs, of_others, left = retried(partial(self._erase_bodies, certain))
                     entries, bodies = entries + theirs, bodies + of_others
                     waiting += left
-        return Forgotten(entries, bodies, tuple(waiting), tuple(unread))
+        return Forgotten(entries, bodies, tuple(waiting), tuple(unread), tuple(doubtful))
 
     def _candidates(self, address: str, low: int, high: int) -> Iterator[Sequence[StoredEntry]]:
-        """Yield the entries, in groups, whose bodies may contain an address, or an escape."""
+        """Yield the entries, in groups, whose bodies may contain an address in any form."""
         texts = [self._dialect.fold("ascii", "body"), *["body"] * len(ESCAPING)]
         contain = " OR ".join(f"{text} LIKE %s ESCAPE '\\'" for text in texts)
         patterns = [f"%{each.translate(_LIKE)}%" for each in (address, *ESCAPING)]
-        where = f"({contain}) AND {WITHIN} ORDER BY id"
+        patterns[0] = patterns[0].replace("@", "_")  # `_` matches any character
+        where = f"({contain} OR {self._dialect.is_not_ascii('body')}) AND {WITHIN} ORDER BY id"
         while group := self._read(where, [*patterns, low, high]):
             yield group
             low = group[-1].id + 1
