@@ -61,6 +61,16 @@ MISTAKES = {
         )
     },
     **{
+        f"{command} --database-url sqlite:///{file}": f"cannot be used: {message}. Name another"
+        for command in ("log", "stats", "db current", "db upgrade", f"serve --secret {SECRET}")
+        for file, message in (
+            ("loop", "Too many levels of symbolic links"),
+            ("wrong.toml/hookrow.db", "Not a directory"),
+            ("n" * 300, "File name too long"),
+            ("folder", "it is not a regular file"),
+        )
+    },
+    **{
         f"--config nolog.toml {command}": "The log is disabled"
         for command in ("log", "log show 1", "log forget a@b", "replay 1", "prune")
     },
@@ -106,6 +116,8 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     command = Command(tmp_path_factory.mktemp("mistakes"))
     folder, no_log = command.folder, "[tables]\nlog = false\n"
     (folder / "empty.db").touch()
+    (folder / "loop").symlink_to("loop")
+    (folder / "folder").mkdir()
     (folder / "secrets").write_text("hunter2")
     (folder / "blank").write_text("\n")
     (folder / "nolog.toml").write_text(no_log)

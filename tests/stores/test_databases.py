@@ -1,5 +1,6 @@
 """The databases of URLs and engines: connections, transactions, time limits, errors."""
 
+import errno
 import os
 import re
 import sqlite3
@@ -382,6 +383,24 @@ class TestSQLite:
             found = _error(lite, statement)
             assert type(found) is Rejected
             assert "example" not in str(found)
+
+    @OWN_LITE
+    @pytest.mark.parametrize("code", [errno.EACCES, errno.ELOOP, errno.EIO])
+    def test_unreachable_file(
+        self, lite: Database, monkeypatch: pytest.MonkeyPatch, code: int
+    ) -> None:
+        """A path that cannot be followed makes the database unavailable, as long as that lasts."""
+
+        def refuse(path: Path) -> None:
+            raise OSError(code, os.strerror(code), path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "stat", refuse)
+            found = _error(lite, "SELECT 1")
+        assert type(found) is Unavailable
+        assert f"cannot be used: {os.strerror(code)}. Name another file" in str(found)
+        with lite.transaction() as connection:
+            assert connection.fetch("SELECT 1") == [(1,)]
 
     @OWN_LITE
     @pytest.mark.parametrize("replaced", [True, False])

@@ -126,10 +126,10 @@ def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult
 
 def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
     """Check that the database responds, is migrated, and has tables that it lets hookrow change."""
-    if missing := missing_file(database):
-        yield CheckResult(Level.ERROR, "database", missing)
-        return
     try:
+        if missing := missing_file(database):
+            yield CheckResult(Level.ERROR, "database", missing)
+            return
         current = migrations.current(database)
     except AccessDenied as error:
         yield CheckResult(Level.ERROR, "access", str(error))

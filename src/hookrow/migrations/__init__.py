@@ -82,9 +82,9 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
     may not be read.
     """
     opened = open_database(database)
-    if missing_file(opened):
-        return ()
     try:
+        if missing_file(opened):
+            return ()
         with opened.reading() as connection:
             return _current(connection, opened.dialect)
     except AccessDenied:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from math import isinf
 from os.path import samestat
 from pathlib import Path
+from stat import S_ISREG
 from threading import Lock, get_ident
 from time import monotonic, sleep
 from typing import Any, ClassVar
@@ -108,6 +109,26 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         with self._connection() as connection:
             yield connection
 
+    def find(self) -> os.stat_result | None:
+        """Return the status of the file, or None if it does not exist.
+
+        Raises `Unavailable` if there can be no database at the path.
+        """
+        try:
+            status = os.stat(self.file)  # noqa: PTH116 - twice as fast as Path.stat
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            reason = error.strerror or "the system does not allow it"
+        else:
+            if S_ISREG(status.st_mode):
+                return status
+            reason = "it is not a regular file"
+        raise Unavailable(
+            f"The file {self.name} cannot be used: {reason}. Name another file, or correct the "
+            "path or this user's access to its directories."
+        )
+
     def __str__(self) -> str:
         return f"sqlite:///{self.name}"
 
@@ -121,10 +142,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         A connection to a file that was moved or removed would commit to that file. Connecting again
         is no remedy: SQLite would apply the old file's write-ahead log to the new file.
         """
-        try:
-            status = os.stat(self.file)  # noqa: PTH116 - twice as fast as Path.stat
-        except FileNotFoundError:
-            status = None
+        status = self.find()
         if self._opened and not (status and samestat(status, self._opened)):
             raise Unavailable(
                 f"The file {self.name} was moved, removed or replaced while it was open. Restart "
@@ -134,12 +152,12 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
             connection = self._idle.pop()
         except IndexError:
             connection = self._connect()
-        self._opened = self._opened or os.stat(self.file)  # noqa: PTH116 - as above
+        self._opened = self._opened or self.find()
         return connection
 
     def _connect(self) -> SQLiteConnection:
         # SQLite would open the file read-only, and keep it so even once it is writable again.
-        if self.file.exists() and not os.access(self.file, os.W_OK):
+        if self.find() and not os.access(self.file, os.W_OK):
             raise Unavailable(
                 f"The file {self.name} cannot be written: give this user write access to it."
             )

@@ -74,8 +74,11 @@ def location(database: Database) -> str:
 
 
 def missing_file(database: Database) -> str | None:
-    """Return a sentence if an SQLite file does not exist; connecting would create it."""
-    if not isinstance(database, SQLiteDatabase) or database.file.exists():
+    """Return a sentence if an SQLite file does not exist; connecting would create it.
+
+    Raises `Unavailable` if there can be no database at the path.
+    """
+    if not isinstance(database, SQLiteDatabase) or database.find():
         return None
     if not database.file.parent.is_dir():
         directory = database.file.parent
