@@ -34,6 +34,16 @@ def test_no_thread_uses_a_new_file_before_its_descriptor_is_closed(
         second.result(PATIENCE)
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o277, 0o777])
+def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path, umask: int) -> None:
+    path, before = tmp_path / "new.db", os.umask(umask)
+    try:
+        create_private_file(path)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_process_that_creates_the_file_at_the_same_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

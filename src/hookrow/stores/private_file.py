@@ -18,7 +18,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 def create_private_file(path: Path) -> None:
-    """Create an empty file with the mode 600, minus the umask, unless there is a file at the path.
+    """Create an empty file with the mode 600, unless there is a file at the path.
 
     The mode of an existing file stays as it is. A symbolic link is followed. If the file becomes an
     SQLite database, its journals get its mode, because SQLite copies it. Raises `OSError`.
@@ -29,4 +29,15 @@ def create_private_file(path: Path) -> None:
         if not path.exists():
             with suppress(FileExistsError):  # another process has created it
                 target = os.path.realpath(path)  # O_EXCL fails on a link
-                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+                try:
+                    _set_mode(descriptor)
+                finally:
+                    os.close(descriptor)
+
+
+def _set_mode(descriptor: int) -> None:
+    """Set the mode to 600: the umask may have removed the owner's own access."""
+    if hasattr(os, "fchmod"):  # Windows has no modes
+        with suppress(PermissionError):  # some file systems have none, either
+            os.fchmod(descriptor, 0o600)
