@@ -2,9 +2,13 @@
 
 import json
 import re
+from base64 import b64encode
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from secrets import token_bytes, token_hex, token_urlsafe
 from unittest.mock import Mock
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import make_url
@@ -18,6 +22,7 @@ from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.diagnostics.check import check_database_url, check_secrets
 from hookrow.errors import UPGRADE
 from hookrow.migrations import upgrade
+from hookrow.providers._secrets import doubt_about
 from hookrow.receiver.recorder import record
 from hookrow.server.settings import Settings
 from hookrow.stores import Locked, StoreError, Unavailable
@@ -83,8 +88,8 @@ def follow(subject: str, url: str, schema: Schema = HOST) -> None:
 @pytest.mark.parametrize(
     ("secrets", "level", "words"),
     [
-        (("x" * 16, SECRET), Level.OK, "It is set."),
-        ((SECRET, "x" * 15), Level.WARNING, "15 characters"),
+        ((SECRET[:16], SECRET), Level.OK, "It is set."),
+        ((SECRET, SECRET[:15]), Level.WARNING, "15 characters"),
         (("",), Level.ERROR, "missing or empty"),
         ((SECRET, "größe"), Level.ERROR, "contains a character that is not ASCII"),
         ((f"{SECRET}\n",), Level.ERROR, "ends with a line break"),
@@ -100,7 +105,20 @@ def follow(subject: str, url: str, schema: Schema = HOST) -> None:
         (("${HOOKROW_SECRET}",), Level.WARNING, "is a variable or a template"),
         (("<webhook-secret>",), Level.WARNING, "is a variable or a template"),
         (("your-webhook-secret-here",), Level.WARNING, "is a placeholder"),
-        (("change-me",), Level.WARNING, "is a placeholder"),
+        *(
+            ((each,), Level.WARNING, "is a placeholder")
+            for each in (
+                *("change-me", "CHANGEME", "change_me_please", "test", "test-secret-123"),
+                *("xxxxxxxx", "xxxx-xxxx-xxxx", "********", "my.super.secret.webhook.token"),
+            )
+        ),
+        *(
+            ((f"{name}=abc",), Level.WARNING, "begins with the name of a variable")
+            for name in ("KEY_1", "KEY", "S3_KEY", "HOOKROW_SECRET_2")
+        ),
+        (("KQ8=",), Level.WARNING, "has 4 characters"),
+        (("ABCDEFGHIJKLMNOPQRSTUVWXYZ2345==",), Level.OK, "It is set."),
+        (("testament-horse-secret-battery",), Level.OK, "It is set."),
     ],
 )
 def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
@@ -112,6 +130,16 @@ def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
     assert (result.subject, result.level) == ("secret", level)
     assert words in result.text
     assert not any(secret and secret in result.text for secret in secrets)
+
+
+@pytest.mark.parametrize(
+    "random_secret",
+    [token_urlsafe, token_hex, uuid4, lambda: b64encode(token_bytes(32)).decode()],
+)
+def test_random_secrets(random_secret: Callable[[], object]) -> None:
+    """No secret of a generator is doubted."""
+    for _ in range(1000):
+        assert doubt_about(str(random_secret())) is None
 
 
 @pytest.mark.parametrize(

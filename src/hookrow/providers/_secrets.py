@@ -30,6 +30,17 @@ _BEARER = b"bearer "
 _MOST_PARTS = 4
 """The most values of a repeated header that are compared, because a client chooses their number."""
 
+_WORDS = "|".join(
+    (
+        *("your", "my", "the", "this", "a", "some", "please", "here", "now", "to", "me", "it"),
+        *("change", "changed", "replace", "insert", "enter", "set", "put", "be", "use"),
+        *("secret", "key", "token", "password", "value", "string", "random", "super", "shared"),
+        *("webhooks?", "provider", "postmark", "resend", "hookrow", "api", "http", "header"),
+        *("tests?", "testing", "placeholder", "example", "sample", "dummy", "default", "todo"),
+        *("dev", "local", "foo", "bar", "none", "null"),
+    )
+)
+
 _DOUBTS = (
     (
         re.compile(r"""(["'`]).*\1"""),
@@ -40,7 +51,8 @@ _DOUBTS = (
         "ends with a backslash and a letter, which are not a line break: remove them",
     ),
     (
-        re.compile(r"[A-Z][A-Z_]+=[^=].*"),
+        # Base64 has `=` only at its end; the other conditions spare most random passwords.
+        re.compile(r"(?:[A-Z]{3,}[0-9]*|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)=[^=].*"),
         "begins with the name of a variable: set only the variable's value",
     ),
     (
@@ -48,12 +60,7 @@ _DOUBTS = (
         "is a variable or a template that nothing has replaced: set its value",
     ),
     (
-        re.compile(
-            r"(?:(?:your|my|the|webhook|provider|postmark|hookrow)[-_.]?)*"
-            r"(?:secret|change[-_]?me|replace[-_]?me|placeholder|example|todo|\*{3,})"
-            r"(?:[-_.]?here)?",
-            re.IGNORECASE,
-        ),
+        re.compile(rf"(?:(?:{_WORDS})[-_.]?)+[0-9]{{0,4}}|(.)\1{{2,}}(?:[-_.]\1+)*", re.IGNORECASE),
         "is a placeholder, which anybody can guess: set a random one",
     ),
 )
