@@ -66,7 +66,7 @@ def check_function(
 ) -> None:
     """Check a function that is called with these arguments.
 
-    A callable whose parameters are unknown, as those of some built-in functions, is accepted.
+    A callable whose parameters are unknown, such as those of some built-in functions, is accepted.
     """
     form = f"def {name}({', '.join(parameters)})"
     if not callable(value) or isclass(value):

@@ -1,16 +1,20 @@
 """Describes unexpected exceptions, of the host's code and of hookrow's, without values of a row.
 
 The text of an exception, its attributes and the variables of its frames may quote a notification.
-The log and error trackers get its type, and the function, file and line of each frame.
+The log and error trackers get its type, and the function, file and line of each frame. No function
+raises an exception, whatever attributes the class of the given one overrides, because the callers
+are the last to handle it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from inspect import currentframe
 from traceback import walk_tb
 from types import FrameType, FunctionType, TracebackType
+from typing import Any
 
 from hookrow.errors import HookrowError
 
@@ -28,18 +32,27 @@ MOST_FRAMES = 50
 
 
 def describe_fault(error: BaseException) -> str:
-    """Return the type of an exception, and the line of the host that was reached last.
+    """Return the type of an exception, and the last line of the host's code that ran.
 
     If it did not come from the host's code, the line is that which raised it: `KeyError at
     /srv/shop/mail.py:12`.
     """
-    line = host_line(error) or _last_line(error)
-    return f"{type(error).__name__} at {line}" if line else type(error).__name__
+    name = type_name(error)
+    line = host_line(error)
+    with suppress(Exception):
+        line = line or _last_line(error)
+    return f"{name} at {line}" if line else name
 
 
 def describe_bug(error: BaseException) -> str:
-    """Return the same for an exception that code of hookrow should have handled."""
+    """Return `a bug raised ...`, for an exception that hookrow should have handled."""
     return f"a bug raised {describe_fault(error)}"
+
+
+def type_name(error: BaseException) -> str:
+    """Return the name of the type of an exception."""
+    name: str = _of_type(error, "__name__")
+    return name
 
 
 def host_line(error: BaseException) -> str:
@@ -47,9 +60,15 @@ def host_line(error: BaseException) -> str:
 
     Lines of libraries and of hookrow are not the host's.
     """
+    with suppress(Exception):
+        return _host_line(error)
+    return ""
+
+
+def _host_line(error: BaseException) -> str:
     lines = [
         f"{frame.f_code.co_filename}:{line}"
-        for frame, line in walk_tb(error.__traceback__)
+        for frame, line in _frames(error)
         if not frame.f_code.co_filename.startswith(_libraries())
         and str(frame.f_globals.get("__name__")).partition(".")[0] != "hookrow"
     ]
@@ -61,9 +80,12 @@ def without_values(error: BaseException) -> BaseException:
 
     The copy has the name of the type, and a traceback whose frames have no variables. Its causes,
     and the members of a group, are copied as well. The exception itself is not changed: clearing
-    its frames would end a suspended coroutine of the host that caught the exception.
+    its frames would end a suspended coroutine of the host that caught the exception. If it cannot
+    be copied, the result is a plain `Exception`.
     """
-    return _copy(error, {}) or Exception(OMITTED)
+    with suppress(Exception):
+        return _copy(error, {}) or Exception(OMITTED)
+    return Exception(OMITTED)
 
 
 def _copy(error: BaseException | None, copies: dict[int, BaseException]) -> BaseException | None:
@@ -73,36 +95,54 @@ def _copy(error: BaseException | None, copies: dict[int, BaseException]) -> Base
     if len(copies) >= MOST_EXCEPTIONS:
         return None
     copy = copies[id(error)] = _plain_copy(error)
-    if isinstance(error, BaseExceptionGroup):
-        members = [member for each in error.exceptions if (member := _copy(each, copies))]
+    if issubclass(type(error), BaseExceptionGroup):
+        exceptions = vars(BaseExceptionGroup)["exceptions"].__get__(error)
+        members = [member for each in exceptions if (member := _copy(each, copies))]
         if members:
             copy = copies[id(error)] = _group_copy(error, members)
-    copy.__cause__ = _copy(error.__cause__, copies)
-    copy.__context__ = _copy(error.__context__, copies)
-    copy.__suppress_context__ = error.__suppress_context__
-    return copy.with_traceback(_copy_traceback(error.__traceback__))
+    copy.__cause__ = _copy(_attribute(error, "__cause__"), copies)
+    copy.__context__ = _copy(_attribute(error, "__context__"), copies)
+    copy.__suppress_context__ = _attribute(error, "__suppress_context__")
+    return copy.with_traceback(_copy_traceback(error))
+
+
+def _attribute(error: BaseException, name: str) -> Any:  # noqa: ANN401 - of any type
+    """Return an attribute of the base class, although a subclass may override it."""
+    return vars(BaseException)[name].__get__(error)
+
+
+def _of_type(error: BaseException, name: str) -> Any:  # noqa: ANN401 - of any type
+    """Return an attribute of the type of an exception, although a metaclass may override it."""
+    return vars(type)[name].__get__(type(error))
+
+
+def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
+    # Generated code may have instructions without a line.
+    return [(frame, line or 1) for frame, line in walk_tb(_attribute(error, "__traceback__"))]
 
 
 def _plain_copy(error: BaseException) -> BaseException:
-    copy: BaseException = type(type(error).__name__, (Exception,), _names(error))(OMITTED)
+    copy: BaseException = type(type_name(error), (Exception,), _names(error))(OMITTED)
     return copy
 
 
 def _group_copy(error: BaseException, members: Sequence[BaseException]) -> BaseException:
-    kind = type(type(error).__name__, (BaseExceptionGroup,), _names(error))
+    kind = type(type_name(error), (BaseExceptionGroup,), _names(error))
     copy: BaseException = kind(OMITTED, members)
     return copy
 
 
 def _names(error: BaseException) -> dict[str, object]:
-    kind = type(error)
-    return {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    module = _of_type(error, "__module__")
+    return {
+        "__module__": module if isinstance(module, str) else "<unknown>",  # as in tracebacks
+        "__qualname__": _of_type(error, "__qualname__"),
+    }
 
 
-def _copy_traceback(traceback: TracebackType | None) -> TracebackType | None:
+def _copy_traceback(error: BaseException) -> TracebackType | None:
     copy: TracebackType | None = None
-    for frame, known_line in reversed([*walk_tb(traceback)][-MOST_FRAMES:]):
-        line = known_line or 1  # generated code may have instructions without a line
+    for frame, line in reversed(_frames(error)[-MOST_FRAMES:]):
         # Without an instruction (-1), formatters mark no part of the line.
         copy = TracebackType(copy, _empty_frame(frame, line), -1, line)
     return copy
@@ -127,7 +167,7 @@ def _empty_frame(frame: FrameType, line: int) -> FrameType:
 
 
 def _last_line(error: BaseException) -> str:
-    lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in walk_tb(error.__traceback__)]
+    lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in _frames(error)]
     return lines[-1] if lines else ""
 
 

@@ -53,6 +53,61 @@ class Quoting(Exception):
         return self.more
 
 
+class _HiddenNames(type):
+    def __getattribute__(cls, name: str) -> object:
+        if name in {"__name__", "__qualname__", "__module__"}:
+            raise RuntimeError(ADA)
+        return super().__getattribute__(name)
+
+
+class Nameless(Exception, metaclass=_HiddenNames):
+    """An exception whose type has no names that can be read as usual."""
+
+
+class Misplaced(Exception):
+    """An exception of a module that is no text."""
+
+
+Misplaced.__module__ = 5  # type: ignore[assignment] # the wrong type
+
+
+class Raising(Exception):
+    """An exception each of whose attributes raises another one."""
+
+    @property
+    def _raising(self) -> NoReturn:
+        raise ValueError(ADA)
+
+    __cause__ = __context__ = __suppress_context__ = __traceback__ = _raising
+    __class__ = __dict__ = _raising
+
+
+class Texts(Exception):
+    """An exception whose attributes are texts."""
+
+    __cause__ = __context__ = __traceback__ = ADA  # type: ignore[assignment] # the wrong type
+
+
+class Group(ExceptionGroup[KeyError]):
+    """A group whose members cannot be read as usual."""
+
+    @property
+    def exceptions(self) -> NoReturn:
+        raise ValueError(ADA)
+
+
+class _Globals(dict[str, object]):
+    def get(self, *_: object) -> NoReturn:
+        raise ValueError(ADA)
+
+
+def fail_with_overridden_attributes(kind: type[Exception], *arguments: object) -> BaseException:
+    try:
+        raise kind(ADA, *arguments)  # noqa: TRY301 - it needs a frame
+    except Exception as error:  # noqa: BLE001 - each of them
+        return error
+
+
 def fail_with_attributes(email: str) -> None:
     raise Quoting(email, more=email)
 
@@ -99,6 +154,34 @@ def test_a_copy_has_types_and_lines_but_no_values(
         assert frames
         assert not any(frame.f_locals for frame in frames)
         assert ADA not in json.dumps([repr(vars(each)), repr(each.args)])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Nameless, Misplaced, Raising, Texts, Group],
+    ids=["names", "module", "raising", "texts", "members"],
+)
+def test_overridden_attributes_are_not_used(kind: type[Exception]) -> None:
+    """The type and the lines are described and copied as those of any other exception."""
+    members = [[KeyError(ADA)]] if issubclass(kind, Group) else []
+    error = fail_with_overridden_attributes(kind, *members)
+    name = type.__dict__["__name__"].__get__(kind)
+    line = fail_with_overridden_attributes.__code__.co_firstlineno + 2
+    assert describe_fault(error) == f"{name} at {__file__}:{line}"
+    text = "".join(format_exception(without_values(error)))
+    assert f"{name}: {OMITTED}" in text
+    assert f'"{__file__}", line {line}, in fail_with_overridden_attributes' in text
+    assert ADA not in text
+    assert text.count(OMITTED) == 1 + len(members)
+
+
+def test_an_exception_that_cannot_be_read_has_a_plain_description() -> None:
+    code = compile("def fail(text): raise KeyError(text)", "shop.py", "exec")
+    names = _Globals()
+    exec(code, names)
+    error = raised(names["fail"])  # type: ignore[arg-type] # a function
+    assert describe_fault(error) == "KeyError at shop.py:1"
+    assert "".join(format_exception(without_values(error))) == f"Exception: {OMITTED}\n"
 
 
 def test_an_exception_keeps_its_own_frames() -> None:

@@ -9,15 +9,24 @@ from contextlib import closing
 from functools import partial
 from threading import Event, Thread
 from traceback import walk_tb
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from receiving import NOON, delivery, encode, people, receive, request, suppression
 
-from hookrow import Arrival, ConfigurationError, Recorded, Refusal, Refused, Suppressed
+from hookrow import (
+    Arrival,
+    ConfigurationError,
+    Postmark,
+    Receiver,
+    Recorded,
+    Refusal,
+    Refused,
+    Suppressed,
+)
 from hookrow.observability.logging import JSONFormatter
 from hookrow.receiver.hooks import Hook, Hooks
-from wire import ADA, PATIENCE, eventually
+from wire import ADA, PATIENCE, SECRET, eventually
 
 
 class RecordingHook:
@@ -106,6 +115,45 @@ def test_several_hooks_are_called_in_order(caplog: pytest.LogCaptureFixture) -> 
         "on_recorded raised KeyError",
         "on_recorded raised ValueError",
     ]
+
+
+class Unreadable(Exception):
+    """An exception whose cause cannot be read as usual."""
+
+    @property
+    def __cause__(self) -> NoReturn:  # type: ignore[override] # it raises
+        raise ValueError(ADA)
+
+
+def test_an_exception_that_overrides_attributes_affects_no_other(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither the next hook nor a response, and no thread ends."""
+    called: list[bytes] = []
+
+    def fail(*_: object) -> None:
+        raise Unreadable(ADA)
+
+    class Overriding(Receiver):
+        def on_outcome(self, arrival: Arrival, outcome: Recorded | Refused) -> None:
+            super().on_outcome(arrival, outcome)
+            raise Unreadable(ADA)
+
+    receiver = Overriding(
+        Postmark(SECRET),
+        people("ada"),
+        deadline=PATIENCE,
+        on_recorded=[fail, lambda each, _: called.append(each.body)],
+    )
+    bodies = [encode(delivery("ada", n=number)) for number in range(3)]
+    assert [receiver(request(body)).status for body in bodies] == [200] * 3
+    receiver.close(PATIENCE)
+    assert called == bodies
+    assert {each.partition(" at ")[0] for each in caplog.messages} == {
+        "on_recorded raised Unreadable",
+        "Receiver.on_outcome failed; responses are not affected: Unreadable",
+    }
+    assert ADA not in caplog.text + capfd.readouterr().err
 
 
 def test_an_empty_list_is_no_hook() -> None:

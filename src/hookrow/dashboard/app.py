@@ -19,7 +19,7 @@ from hookrow.dashboard.queries import Context
 from hookrow.dashboard.templating import Redirect, View, render, static_files
 from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
-from hookrow.faults import describe_bug, describe_fault, without_values
+from hookrow.faults import describe_bug, describe_fault, type_name, without_values
 from hookrow.http import Handler, Request, RequestHead, Response, plain, reject_call
 from hookrow.observability.logging import mask_email
 from hookrow.providers import BodyParser
@@ -186,7 +186,7 @@ class Dashboard(Handler):
                 exc_info=without_values(error),
                 extra={"request_id": id_},
             )
-            name = type(error).__name__
+            name = type_name(error)
             response = _error(address, 500, f"The page failed with {name}. See the server's log.")
         return _secure(response)
 

@@ -26,7 +26,7 @@ from hookrow.core.log_entry import entries as log_entries
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.core.rules import affected_rows, decide, fail, leave_locked, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
-from hookrow.faults import describe_bug, without_values
+from hookrow.faults import describe_bug, type_name, without_values
 from hookrow.observability.logging import describe_arrival, request_ids
 from hookrow.observability.observer import Observer
 from hookrow.receiver.clock import utc_now
@@ -393,7 +393,7 @@ class GroupRecorder:
                 cause,
                 exc_info=without_values(error) if is_bug else None,
             )
-            public = type(error).__name__ if is_bug else error
+            public = type_name(error) if is_bug else error
             self.reason = f"The log cannot be written: {public}"
             return self._unavailable(arrivals)
 
@@ -417,7 +417,7 @@ class GroupRecorder:
         why: str,
         bug: BaseException | None = None,
     ) -> None:
-        self.reason = why if bug is None else f"a bug raised {type(bug).__name__}"
+        self.reason = why if bug is None else f"a bug raised {type_name(bug)}"
         requests = request_ids(arrivals)
         named = f" (requests {', '.join(requests)})" if requests else ""
         log.log(
