@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import OURS, SQLHome
+from homes import OURS, Home
 from later_scripts import add_later_scripts
 from log_contract import entry, keep
 from sqlalchemy import make_url
@@ -103,7 +103,7 @@ def test_interruption_after_any_statement(
     url = empty_database_url
     if entries is not None:
         upgrade(url, OURS)
-        with closing(SQLHome(url, OURS)) as home:
+        with closing(Home(url, OURS)) as home:
             keep(home, *map(entry, range(entries)))
     add_later_scripts(monkeypatch)
     whole = copy(url)

@@ -12,6 +12,7 @@ from typing import Any
 from homes import COLUMNS, KEYS, Row, Rows, as_rows, columns_of
 
 from hookrow import Arrival, Outcome, Recorded, Schema
+from hookrow.core.changes import applies
 from hookrow.core.log_entry import LogEntry, entries, merge_entries
 from hookrow.core.notification import (
     Change,
@@ -22,7 +23,7 @@ from hookrow.core.notification import (
     Subscriber,
 )
 from hookrow.core.notification import Rows as Found
-from hookrow.core.rules import applies, decide, fold
+from hookrow.core.rules import decide, fold
 
 
 class Model:

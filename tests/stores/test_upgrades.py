@@ -6,7 +6,7 @@ from time import monotonic
 
 import psycopg
 import pytest
-from homes import OURS, SQLHome
+from homes import OURS, Home
 from later_scripts import INDEX, LATER, add_later_scripts
 from log_contract import entry, keep
 from test_partitions import partition
@@ -27,7 +27,7 @@ INDEXES = """
 @pytest.fixture
 def old(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the URL of a database with two log entries, and without the later scripts."""
-    with closing(SQLHome(database_url, OURS)) as home:
+    with closing(Home(database_url, OURS)) as home:
         keep(home, entry(1), entry(2))
     add_later_scripts(monkeypatch)
     return database_url
