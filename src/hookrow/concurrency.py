@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Protocol
 from weakref import WeakSet, WeakValueDictionary
 
-from hookrow.faults import EXPECTED, describe_bug, describe_fault, without_values
+from hookrow.faults import EXPECTED, describe_bug, describe_fault, log_fault, without_values
 
 log = logging.getLogger("hookrow")
 
@@ -106,12 +106,8 @@ class PeriodicTask:
             return max(self._seconds - (monotonic() - began), self._seconds / 2)
         except self._expected as error:
             log.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
-        except Exception as error:  # the next call may succeed
-            log.error(
-                f"The {self._name} failed: %s",
-                describe_bug(error),
-                exc_info=without_values(error),
-            )
+        except Exception as error:  # noqa: BLE001 - the next call may succeed
+            log_fault(error, f"The {self._name} failed: %s", describe_bug(error))
         return min(self._seconds, RETRY_AFTER)
 
     def _finish(self) -> None:

@@ -8,7 +8,8 @@ are the last to handle it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from inspect import currentframe
@@ -17,6 +18,8 @@ from types import FrameType, FunctionType, TracebackType
 from typing import Any
 
 from hookrow.errors import HookrowError
+
+log = logging.getLogger("hookrow")
 
 OMITTED = "(text omitted, because it may quote a notification)"
 """The text of each copied exception."""
@@ -29,6 +32,17 @@ MOST_EXCEPTIONS = 20
 
 MOST_FRAMES = 50
 """The largest number of frames that are copied; the first ones are omitted."""
+
+
+def log_fault(
+    error: BaseException, template: str, *values: object, extra: Mapping[str, object] | None = None
+) -> None:
+    """Log an exception at the level error, with a copy of it that has no values.
+
+    If the host's logging raises an exception, such as in a filter, this one is ignored.
+    """
+    with suppress(Exception):
+        log.error(template, *values, exc_info=without_values(error), extra=extra, stacklevel=2)
 
 
 def describe_fault(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """The batch writer: groups of items and their results, with threads and event loops."""
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -228,7 +229,7 @@ async def test_an_exception_in_a_reply_affects_no_other_reply(
             batch.submit([2], loop, done.set_result)
             assert await done == reply
             gate.opened.set()
-    assert f"A response could not be sent: ZeroDivisionError at {__file__}:227" in caplog.messages
+    assert f"A response could not be sent: ZeroDivisionError at {__file__}:228" in caplog.messages
 
 
 def test_an_exception_in_the_work_is_logged_without_its_text(
@@ -239,9 +240,23 @@ def test_an_exception_in_the_work_is_logged_without_its_text(
 
     with closing(writer(work)) as batch:
         assert [batch.wait([1]), batch.wait([2])] == [[FALLBACK]] * 2
-    assert caplog.messages == [f"A group failed: a bug raised ValueError at {__file__}:238"]
+    assert caplog.messages == [
+        f"A group failed: a bug raised ValueError at {__file__}:{work.__code__.co_firstlineno + 1}"
+    ]
     assert "in work\n" in caplog.text  # a line of the traceback
     assert "secret [1" not in caplog.text
+
+
+def test_logging_that_fails_delays_no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter of the host raises an exception for the record of the failed group."""
+    refuse = Mock(**{"filter.side_effect": ValueError("no")})
+    monkeypatch.setattr(logging.getLogger("hookrow"), "filters", [refuse])
+    late: list[int] = []
+    gate = _Gate(ValueError("no"), opened=True)
+    with closing(writer(gate, on_late=late.append)) as batch:
+        assert [batch.wait([13]), batch.wait([13]), batch.wait([1])] == [[FALLBACK]] * 2 + [[10]]
+    assert refuse.filter.called
+    assert late == []
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -1,6 +1,7 @@
 """Hooks: functions of the host are called after the commit, and affect no response."""
 
 import asyncio
+import logging
 import re
 import threading
 from asyncio import AbstractEventLoop, current_task, get_running_loop
@@ -10,6 +11,7 @@ from functools import partial
 from threading import Event, Thread
 from traceback import walk_tb
 from typing import Any, NoReturn
+from unittest.mock import Mock
 
 import pytest
 from receiving import NOON, delivery, encode, people, receive, request, suppression
@@ -154,6 +156,36 @@ def test_an_exception_that_overrides_attributes_affects_no_other(
         "Receiver.on_outcome failed; responses are not affected: Unreadable",
     }
     assert ADA not in caplog.text + capfd.readouterr().err
+
+
+def test_logging_that_fails_affects_no_response_and_no_hook(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A filter of the host raises an exception for each record."""
+    called: list[bytes] = []
+    refuse = Mock(**{"filter.side_effect": ValueError(ADA)})
+
+    def fail(*_: object) -> None:
+        raise KeyError(ADA)
+
+    class Failing(Receiver):
+        def on_outcome(self, arrival: Arrival, outcome: Recorded | Refused) -> None:
+            super().on_outcome(arrival, outcome)
+            fail()
+
+    receiver = Failing(
+        Postmark(SECRET),
+        people("ada"),
+        deadline=PATIENCE,
+        on_recorded=[fail, lambda each, _: called.append(each.body)],
+    )
+    monkeypatch.setattr(logging.getLogger("hookrow"), "filters", [refuse])
+    bodies = [encode(delivery("ada", n=number)) for number in range(3)]
+    assert [receiver(request(body)).status for body in bodies] == [200] * 3
+    receiver.close(PATIENCE)
+    assert called == bodies
+    assert refuse.filter.called
+    assert ADA not in capfd.readouterr().err
 
 
 def test_an_empty_list_is_no_hook() -> None:

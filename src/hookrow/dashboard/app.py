@@ -19,7 +19,7 @@ from hookrow.dashboard.queries import Context
 from hookrow.dashboard.templating import Redirect, View, render, static_files
 from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
-from hookrow.faults import describe_bug, describe_fault, type_name, without_values
+from hookrow.faults import describe_bug, describe_fault, log_fault, type_name, without_values
 from hookrow.http import Handler, Request, RequestHead, Response, plain, reject_call
 from hookrow.observability.logging import mask_email
 from hookrow.providers import BodyParser
@@ -177,13 +177,13 @@ class Dashboard(Handler):
             response = _error(address, error.status, str(error))
         except StoreError as error:
             response = _error(address, 503, f"The database cannot be read: {error}")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - any fault of a page
             id_ = request.head.request_id
-            log.error(
+            log_fault(
+                error,
                 "The dashboard failed, request %s: %s",
                 id_,
                 describe_bug(error),
-                exc_info=without_values(error),
                 extra={"request_id": id_},
             )
             name = type_name(error)

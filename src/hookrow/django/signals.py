@@ -6,15 +6,11 @@ Exceptions raised by a listener are logged, and do not change the response.
 
 from __future__ import annotations
 
-import logging
-
 from django.dispatch import Signal
 
 from hookrow.core.notification import Arrival, Outcome, Recorded
-from hookrow.faults import describe_fault, without_values
+from hookrow.faults import describe_fault, log_fault
 from hookrow.receiver.receiver import Receiver
-
-log = logging.getLogger("hookrow")
 
 
 class _Signal(Signal):
@@ -47,7 +43,7 @@ def send(arrival: Arrival, outcome: Outcome) -> None:
 
 def _log(error: Exception) -> None:
     # The template has the line, so that the rate limit does not drop another listener's.
-    log.error(f"A signal listener raised {describe_fault(error)}.", exc_info=without_values(error))
+    log_fault(error, f"A signal listener raised {describe_fault(error)}.")
 
 
 def _signal(outcome: Outcome) -> Signal:

@@ -5,18 +5,15 @@ The observers for metrics and traces are in `metrics` and `tracing`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from hookrow.arguments import has_members, reject, several
 from hookrow.core.notification import Arrival, Outcome, Refusal
-from hookrow.faults import describe_fault, without_values
+from hookrow.faults import describe_fault, log_fault
 from hookrow.http import RequestHead
 from hookrow.stores.log import LogReader
-
-log = logging.getLogger("hookrow")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -163,7 +160,7 @@ def _call(event: Callable[P, R], *values: P.args, **named: P.kwargs) -> R | None
         return event(*values, **named)
     except KeyboardInterrupt:  # the user ends the process
         raise
-    except BaseException as error:  # an observer's SystemExit must not end a thread
+    except BaseException as error:  # noqa: BLE001 - an observer's SystemExit must not end a thread
         # The template has the line, so that the rate limit does not drop another observer's.
-        log.error(f"An observer raised {describe_fault(error)}.", exc_info=without_values(error))
+        log_fault(error, f"An observer raised {describe_fault(error)}.")
         return None

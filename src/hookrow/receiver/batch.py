@@ -6,7 +6,6 @@ wait, and items that arrive together share the cost of a commit. Nothing here kn
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,15 +19,13 @@ import msgspec
 
 from hookrow.concurrency import close_at_exit, close_thread_connections, reset_after_fork
 from hookrow.core.sizes import CAPACITY, LARGEST_GROUP
-from hookrow.faults import describe_bug, describe_fault, without_values
+from hookrow.faults import describe_bug, describe_fault, log_fault
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-log = logging.getLogger("hookrow")
 
 
 class QueueFull(Exception):
@@ -251,9 +248,9 @@ class BatchWriter(Generic[T, R]):
         replies: list[tuple[_Waiter, R | None]]
         try:
             replies = list(zip(group, self._work(items), strict=True))
-        except BaseException as error:  # it must not end the thread
-            log.error("A group failed: %s", describe_bug(error), exc_info=without_values(error))
+        except BaseException as error:  # noqa: BLE001 - it must not end the thread
             replies = [(waiter, self._fallback(waiter.item)) for waiter in group]
+            log_fault(error, "A group failed: %s", describe_bug(error))
         self._in_progress = ()
         self._deliver(replies)
         return True
@@ -350,9 +347,5 @@ def _reply(waiter: _Waiter, result: object) -> None:
         return
     try:
         reply(result)
-    except Exception as error:  # raised by the host or its server
-        log.error(
-            "A response could not be sent: %s",
-            describe_fault(error),
-            exc_info=without_values(error),
-        )
+    except Exception as error:  # noqa: BLE001 - raised by the host or its server
+        log_fault(error, "A response could not be sent: %s", describe_fault(error))

@@ -12,7 +12,7 @@ from hookrow.arguments import check_functions, name_of
 from hookrow.concurrency import close_at_exit, reset_after_fork
 from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refused
-from hookrow.faults import describe_fault, without_values
+from hookrow.faults import describe_fault, log_fault
 from hookrow.receiver.batch import BatchWriter, QueueFull
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ class Hooks:
             result = hook(arrival, outcome)
             if isawaitable(result):
                 self._await(result)
-        except BaseException as error:  # the host's function may raise SystemExit
+        except BaseException as error:  # noqa: BLE001 - the host's function may raise SystemExit
             # The template has the line, so that the rate limit does not drop another hook's.
-            log.error(f"{name} raised {describe_fault(error)}.", exc_info=without_values(error))
+            log_fault(error, f"{name} raised {describe_fault(error)}.")
         finally:
             self._current = None
 

@@ -6,7 +6,6 @@ host, which PostgreSQL may abort. Therefore, nothing is held between two attempt
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import uniform
@@ -17,7 +16,7 @@ from hookrow.concurrency import close_at_exit, close_thread_connections, reset_a
 from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
-from hookrow.faults import describe_bug, without_values
+from hookrow.faults import describe_bug, log_fault
 from hookrow.http import Response
 
 PAUSE = 0.05
@@ -30,8 +29,6 @@ MOST, CAPACITY = 1024, 16 * 1024**2
 """The largest number of notifications that wait, and their largest total size in bytes."""
 
 Reply = Callable[[Response], object]
-
-log = logging.getLogger("hookrow")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,9 +144,9 @@ class LockedRows:
             return
         try:
             responses = respond([each.arrival for each in waiting])
-        except BaseException as error:  # it must not end the thread
-            log.error("A group failed: %s", describe_bug(error), exc_info=without_values(error))
+        except BaseException as error:  # noqa: BLE001 - it must not end the thread
             responses = [self._unavailable(each.arrival) for each in waiting]
+            log_fault(error, "A group failed: %s", describe_bug(error))
         ended = [
             (each, response)
             for each, response in zip(waiting, responses, strict=True)

@@ -18,7 +18,7 @@ from hookrow.core.optional import ALWAYS, Kinds
 from hookrow.core.rules import is_provider_test
 from hookrow.core.sizes import check_options
 from hookrow.errors import ConfigurationError
-from hookrow.faults import describe_bug, without_values
+from hookrow.faults import describe_bug, log_fault
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
 from hookrow.observability.logging import log_refusal, log_unauthentic
 from hookrow.observability.observer import Gauges, Observer, Observers, check_observers
@@ -209,8 +209,8 @@ class Receiver:
         try:
             with limited_to(self._deadline * 0.9):  # the rest of the time is for the spool
                 return combine(responses + (self._responder.wait(kept) if kept else []))
-        except Exception as error:  # after a 503, the provider sends it again
-            log.error("Returned 503: %s", describe_bug(error), exc_info=without_values(error))
+        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
+            log_fault(error, "Returned 503: %s", describe_bug(error))
             return combine([*map(unavailable, arrivals)])
 
     def can_spool(self) -> bool:

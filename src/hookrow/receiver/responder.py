@@ -14,7 +14,7 @@ from hookrow.core.log_entry import is_parked, memory_size
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow.core.rules import fail, is_probe
 from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE
-from hookrow.faults import describe_fault, without_values
+from hookrow.faults import describe_fault, log_fault
 from hookrow.http import Response, refuse, respond
 from hookrow.observability.logging import log_group, request_ids
 from hookrow.observability.observer import Observer
@@ -252,11 +252,11 @@ class Responder:
                     continue  # `hookrow check URL` expects the refusal
             try:
                 self._on_outcome(arrival, outcome)
-            except Exception as error:  # raised by a subclass of the host
-                log.error(
+            except Exception as error:  # noqa: BLE001 - raised by a subclass of the host
+                log_fault(
+                    error,
                     "Receiver.on_outcome failed; responses are not affected: %s",
                     describe_fault(error),
-                    exc_info=without_values(error),
                 )
 
     def on_late(self, arrival: Arrival) -> None:

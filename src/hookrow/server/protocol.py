@@ -8,7 +8,6 @@ all other data to uvicorn's protocol, unchanged.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import closing
 from functools import partial
 from http import HTTPStatus
@@ -25,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from hookrow.core.notification import Refusal
-from hookrow.faults import describe_bug, without_values
+from hookrow.faults import describe_bug, log_fault
 from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse, request_id
 from hookrow.server import RECEIVER
 from hookrow.server.limits import (
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hookrow.receiver.receiver import Receiver
-
-log = logging.getLogger("hookrow")
 
 UVICORN = (
     "cycle.body",
@@ -271,11 +268,11 @@ def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) 
 
 
 def _failed(error: Exception, id_: str) -> Response:
-    log.error(
+    log_fault(
+        error,
         "Returned 503 to request %s: %s",
         id_,
         describe_bug(error),
-        exc_info=without_values(error),
         extra={"request_id": id_},
     )
     return _UNAVAILABLE

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from hookrow.concurrency import close_thread_connections, reset_after_fork
-from hookrow.faults import EXPECTED, describe_bug, without_values
+from hookrow.faults import EXPECTED, describe_bug, log_fault
 from hookrow.statistics.overview import Overview, Period, Present, read_overview, read_present
 from hookrow.statistics.tables import TableCounts, count_tables
 from hookrow.stores import Store, StoreError, Unavailable
@@ -123,11 +123,9 @@ class Statistics:
         except EXPECTED as error:
             log.warning("Rows could not be counted: %s: %s", type(error).__name__, error)
             self._error = error
-        except Exception as error:  # the next count may succeed
-            log.error(
-                "Rows could not be counted: %s", describe_bug(error), exc_info=without_values(error)
-            )
+        except Exception as error:  # noqa: BLE001 - the next count may succeed
             self._error = error
+            log_fault(error, "Rows could not be counted: %s", describe_bug(error))
         finally:
             close_thread_connections()
             end = monotonic()
