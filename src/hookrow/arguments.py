@@ -6,8 +6,17 @@ No message quotes a value that may be a secret or contain one, such as a URL.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from inspect import Parameter, isasyncgenfunction, isclass, isgeneratorfunction, signature
+from functools import partial
+from inspect import (
+    Parameter,
+    isasyncgenfunction,
+    isclass,
+    iscoroutinefunction,
+    isgeneratorfunction,
+    signature,
+)
 from threading import TIMEOUT_MAX
+from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
 from hookrow.errors import ConfigurationError
@@ -24,8 +33,11 @@ def kind_of(value: object) -> str:
 
 def name_of(function: object) -> str:
     """Return the name of a function, or that of the type of a callable object."""
-    name: str = getattr(function, "__qualname__", type(function).__qualname__)
-    return name
+    try:
+        name = getattr(function, "__qualname__", None)
+    except Exception:  # noqa: BLE001 - raised by a property of the host
+        name = None
+    return name if isinstance(name, str) else type(function).__qualname__
 
 
 def reject(name: str, expected: str, value: object, line: str = "") -> NoReturn:
@@ -71,7 +83,7 @@ def check_function(
     form = f"def {name}({', '.join(parameters)})"
     if not callable(value) or isclass(value):
         reject(name, expected, value, form)
-    if isgeneratorfunction(value) or isasyncgenfunction(value):
+    if _is_plain(value) and (isgeneratorfunction(value) or isasyncgenfunction(value)):
         raise ConfigurationError(
             f"{name} is a generator function, whose body would never run: remove `yield`."
         )
@@ -80,6 +92,11 @@ def check_function(
             f"{name} ({name_of(value)}) does not accept the arguments with which it is called: "
             f"write {form}."
         )
+
+
+def is_async(function: object) -> bool:
+    """Return whether a function, which is not a mock, returns a coroutine."""
+    return _is_plain(function) and iscoroutinefunction(function)
 
 
 def check_functions(name: str, value: object, *parameters: str) -> Sequence[Callable[..., Any]]:
@@ -97,11 +114,21 @@ def several(value: Any) -> Sequence[Any]:  # noqa: ANN401 - of a host
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+def _is_plain(function: object) -> bool:
+    """Return whether a callable is a function, or a method or a partial call of one.
+
+    A mock of a function is none, although it has the same attributes and `__class__`.
+    """
+    while type(function) in {partial, MethodType}:
+        function = function.func if isinstance(function, partial) else function.__func__  # type: ignore[attr-defined] # of a method
+    return type(function) is FunctionType
+
+
 def _accepts(function: Callable[..., object], count: int) -> bool:
     """Return whether a function can be called with so many positional arguments."""
     try:
         parameters = signature(function)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - raised by a property of the host, too
         return True
     try:
         parameters.bind(*[Parameter.empty] * count)

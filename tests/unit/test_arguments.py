@@ -3,12 +3,13 @@
 import asyncio
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock, Mock, create_autospec
 
 import pytest
 from fastapi import FastAPI
@@ -19,7 +20,7 @@ from sqlalchemy import MetaData, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from hookrow import ConfigurationError, Postmark, Receiver, Role, Schema, testing
-from hookrow.arguments import check_function
+from hookrow.arguments import check_function, name_of
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
 from hookrow.fastapi import router
@@ -242,6 +243,51 @@ def test_objects_with_the_methods_are_accepted() -> None:
     check_function("hook", print, "arrival", "outcome")
     check_function("hook", dict.get, "arrival", "outcome")
     check_function("hook", type("", (), {"__call__": lambda *_: None})(), "arrival", "outcome")
+
+
+def example(arrival: object, outcome: object) -> None:
+    """Do nothing: mocks have the parameters of this function."""
+
+
+class Unreadable:
+    """A callable whose signature and name raise exceptions when they are read."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name in {"__signature__", "__qualname__"}:
+            raise ValueError(SECRET)
+        return super().__getattribute__(name)
+
+    def __call__(self, *_: object) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("mock", [Mock, MagicMock, AsyncMock])
+def test_mocks_are_accepted_as_functions(mock: type[Mock]) -> None:
+    """A mock of a function has all the flags of its code, such as that of a generator."""
+    for each in (mock(), mock(spec=example), mock(wraps=example), create_autospec(example)):
+        check_function("hook", each, "arrival", "outcome")
+    Dashboard(store, authorize=mock(spec=AUTHORIZE))
+    receive(people(), on_recorded=[mock(spec=example)]).close()
+
+
+def test_a_callable_with_attributes_that_raise_is_accepted() -> None:
+    """Its parameters are unknown, and its name is that of its type."""
+    check_function("hook", Unreadable(), "arrival", "outcome")
+    assert name_of(Unreadable()) == "Unreadable"
+
+
+def test_generators_are_rejected_in_each_form() -> None:
+    class Service:
+        def generate(self, *_: object) -> Generator[None]:
+            yield
+
+    for each in (
+        Service().generate,
+        partial(Service.generate, Service()),
+        partial(Service().generate),
+    ):
+        with pytest.raises(ConfigurationError, match="is a generator function"):
+            check_function("hook", each, "arrival", "outcome")
 
 
 # -- a handler in place of an application ----------------------------------------------

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from http import HTTPStatus
-from inspect import iscoroutine, iscoroutinefunction
+from inspect import iscoroutine
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from hookrow.arguments import check_flags, check_function, kind_of, reject
+from hookrow.arguments import check_flags, check_function, is_async, kind_of, reject
 from hookrow.dashboard import actions, auth, pages, suppressions
 from hookrow.dashboard.actions import Done
 from hookrow.dashboard.download import download
@@ -128,7 +128,7 @@ class Dashboard(Handler):
             )
         check_store(store)
         check_function("authorize", authorize, "head")
-        if iscoroutinefunction(authorize):
+        if is_async(authorize):
             raise ConfigurationError(
                 "authorize is an async function, but the dashboard calls it in a thread: write "
                 "def authorize(head)."
