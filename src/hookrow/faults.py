@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from inspect import currentframe
+from os import sep
+from pathlib import PurePath
 from traceback import walk_tb
 from types import FrameType, FunctionType, TracebackType
 from typing import Any
@@ -26,6 +28,12 @@ OMITTED = "(text omitted, because it may quote a notification)"
 
 EXPECTED = (HookrowError, OSError)
 """Exceptions that hookrow's code may raise, and whose text quotes no notification."""
+
+CALLERS = ("hookrow.", "django.dispatch.")
+"""The beginnings of the names of modules that call the host's code: hookrow's, and of signals."""
+
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""The directories of installed packages. They may be within that of the standard library."""
 
 MOST_EXCEPTIONS = 20
 """The largest number of causes and members of an exception that are copied with it."""
@@ -72,7 +80,9 @@ def type_name(error: BaseException) -> str:
 def host_line(error: BaseException) -> str:
     """Return the host's line that was reached last as `file:line`; empty if there is none.
 
-    Lines of libraries and of hookrow are not the host's.
+    Lines of libraries and of hookrow are not the host's. But the host may itself be installed as a
+    package, as in most containers: if there is no other line, it is the package that hookrow
+    called.
     """
     with suppress(Exception):
         return _host_line(error)
@@ -80,13 +90,31 @@ def host_line(error: BaseException) -> str:
 
 
 def _host_line(error: BaseException) -> str:
-    lines = [
-        f"{frame.f_code.co_filename}:{line}"
-        for frame, line in _frames(error)
-        if not frame.f_code.co_filename.startswith(_libraries())
-        and str(frame.f_globals.get("__name__")).partition(".")[0] != "hookrow"
-    ]
-    return lines[-1] if lines else ""
+    frames = [(frame, line) for frame, line in _frames(error) if not _calls_hosts(frame)]
+    of_host = [each for each in frames if not _is_installed(each[0])]
+    if frames and not of_host:
+        host = _package(frames[0][0])
+        of_host = [each for each in frames if _package(each[0]) == host]
+    return _place(*of_host[-1]) if of_host else ""
+
+
+def _place(frame: FrameType, line: int) -> str:
+    return f"{frame.f_code.co_filename}:{line}"
+
+
+def _is_installed(frame: FrameType) -> bool:
+    return not INSTALLED.isdisjoint(PurePath(frame.f_code.co_filename).parts)
+
+
+def _calls_hosts(frame: FrameType) -> bool:
+    """Return whether a frame is hookrow's or that of a library through which it calls the host."""
+    name = str(frame.f_globals.get("__name__"))
+    is_standard = frame.f_code.co_filename.startswith(_standard()) and not _is_installed(frame)
+    return is_standard or f"{name}.".startswith(CALLERS)
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def without_values(error: BaseException) -> BaseException:
@@ -181,14 +209,13 @@ def _empty_frame(frame: FrameType, line: int) -> FrameType:
 
 
 def _last_line(error: BaseException) -> str:
-    lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in _frames(error)]
-    return lines[-1] if lines else ""
+    frames = _frames(error)
+    return _place(*frames[-1]) if frames else ""
 
 
 @cache
-def _libraries() -> tuple[str, ...]:
-    """Return the beginnings of the files of libraries."""
-    from sysconfig import get_paths  # noqa: PLC0415 - only for an exception
+def _standard() -> tuple[str, ...]:
+    """Return the beginnings of the files of the standard library."""
+    from sysconfig import get_path  # noqa: PLC0415 - only for an exception
 
-    paths = get_paths()
-    return ("<frozen", *(paths[name] for name in ("stdlib", "purelib", "platlib")))
+    return "<frozen", f"{get_path('stdlib')}{sep}"

@@ -6,8 +6,9 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Generator
+from sysconfig import get_path
 from traceback import format_exception, walk_tb
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -243,6 +244,33 @@ def test_a_description_names_the_line_of_the_host() -> None:
         json.loads("{")
     assert describe_fault(caught.value) == f"JSONDecodeError at {__file__}:{line}"
     assert describe_fault(KeyError(ADA)) == "KeyError"
+
+
+def installed(name: str, source: str, **names: object) -> Callable[[str], object]:
+    """Return the function `call` of a module that is installed beside the standard library."""
+    file = f"{get_path('stdlib')}/site-packages/{name.replace('.', '/')}.py"
+    module: dict[str, Any] = {"__name__": name, **names}
+    exec(compile(source, file, "exec"), module)
+    function: Callable[[str], object] = module["call"]
+    return function
+
+
+def test_a_description_names_the_line_of_an_installed_host() -> None:
+    """The host is the package that hookrow called, directly or through a signal of Django."""
+    library = installed("redis.client", "import json\ndef call(_):\n    json.loads('{')")
+    jobs = installed("shop.jobs", "def call(text):\n\n    run(text)", run=library)
+    hook = installed("shop.mail", "def call(text):\n    run(text)", run=jobs)
+    signal = installed("django.dispatch.dispatcher", "def call(text):\n    run(text)", run=hook)
+    for function in (hook, signal):
+        calls = installed("hookrow.receiver.hooks", "def call(text):\n    run(text)", run=function)
+        with pytest.raises(json.JSONDecodeError) as caught:
+            calls(ADA)
+        error = caught.value
+        assert error.__traceback__ is not None
+        error.__traceback__ = error.__traceback__.tb_next  # without the frame of this test
+        assert describe_fault(error) == (
+            f"JSONDecodeError at {get_path('stdlib')}/site-packages/shop/jobs.py:3"
+        )
 
 
 def test_a_logger_formats_the_copy(caplog: pytest.LogCaptureFixture) -> None:
