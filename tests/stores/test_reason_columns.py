@@ -252,6 +252,63 @@ def test_what_the_user_may_not_read(engine: Engine, url: str) -> None:
 
 
 @only("postgres")
+def test_a_reference_whose_triggers_are_off(engine: Engine, url: str) -> None:
+    """A foreign key whose triggers are disabled, or do not run in the session, is not checked."""
+    run(engine, "CREATE TABLE whys (why text PRIMARY KEY)")
+    make(engine, {WHY: "text REFERENCES whys"})
+    run(engine, "ALTER TABLE people DISABLE TRIGGER ALL")
+    assert_verified(engine, HOST, "")
+    run(engine, "ALTER TABLE people ENABLE TRIGGER ALL")
+    is_replica = {"options": "-csession_replication_role=replica"}
+    replica = make_url(url).update_query_dict(is_replica)
+    with opened(replica.render_as_string(hide_password=False)) as other:
+        SQLStore(other, HOST, verify=True)
+    with pytest.raises(SchemaMismatch, match="refers to whys, which lacks the reasons"):
+        SQLStore(engine, HOST, verify=True)
+
+
+def partition(engine: Engine, *partitions: str) -> None:
+    """Make the subscribers a partitioned table, with these partitions."""
+    run(
+        engine,
+        "ALTER TABLE people RENAME TO plain",
+        "CREATE TABLE people (LIKE plain) PARTITION BY LIST (id)",
+        "CREATE UNIQUE INDEX ON people (id)",
+        *(f"CREATE TABLE {each}" for each in partitions),
+    )
+
+
+@only("postgres")
+def test_a_reference_of_partitions(engine: Engine) -> None:
+    """The triggers of a foreign key may be disabled on one partition."""
+    run(engine, "CREATE TABLE whys (why text PRIMARY KEY)")
+    one = "one PARTITION OF people FOR VALUES IN (1)"
+    partition(make(engine), one, "others PARTITION OF people DEFAULT")
+    run(engine, "ALTER TABLE people ADD FOREIGN KEY (suppression_reason) REFERENCES whys")
+    with pytest.raises(SchemaMismatch, match="refers to whys, which lacks the reasons"):
+        SQLStore(engine, HOST, verify=True)
+    run(engine, "ALTER TABLE one DISABLE TRIGGER ALL")
+    assert_verified(engine, HOST, "")
+
+
+@only("postgres")
+def test_a_reference_to_partitions(engine: Engine) -> None:
+    """The reasons may be in several partitions of their table."""
+    run(
+        engine,
+        "CREATE TABLE whys (why text PRIMARY KEY) PARTITION BY LIST (why)",
+        "CREATE TABLE hard PARTITION OF whys FOR VALUES IN ('HardBounce')",
+        "CREATE TABLE others PARTITION OF whys DEFAULT",
+        "INSERT INTO whys VALUES ('HardBounce'), ('SpamComplaint')",
+    )
+    make(engine, {WHY: "text REFERENCES whys"})
+    with pytest.raises(SchemaMismatch, match="whys, which lacks the reason 'ManualSuppression'"):
+        SQLStore(engine, HOST, verify=True)
+    run(engine, "INSERT INTO whys VALUES ('ManualSuppression')")
+    assert_verified(engine, HOST, "")
+
+
+@only("postgres")
 @pytest.mark.parametrize("result", ["true", "reason <> 'SpamComplaint'"])
 @pytest.mark.parametrize("where", ["column", "domain"])
 def test_functions_that_write(engine: Engine, url: str, result: str, where: str) -> None:

@@ -88,6 +88,12 @@ WHERE conrelid = to_regclass(%s) AND a.attname = %s AND contype IN ('c', 'f')
         AND (contype = 'f' OR tgtype & 3 = 3)
         AND tgrelid IN (SELECT conrelid UNION SELECT relid FROM pg_partition_tree(conrelid))
     )
+    AND (contype = 'c' OR (
+        SELECT bool_and(tgenabled IN ('A', CASE current_setting('session_replication_role')
+            WHEN 'replica' THEN 'R' ELSE 'O' END))
+        FROM pg_trigger WHERE tgisinternal AND tgconstrrelid = confrelid AND tgtype & 16 <> 0
+        AND tgrelid IN (SELECT conrelid UNION SELECT relid FROM pg_partition_tree(conrelid))
+    ))
 ORDER BY conname
 """
 """The constraints on a column alone: whether each is a foreign key, its name or the other table,
@@ -96,6 +102,9 @@ and its condition.
 A trigger for updates (the bit 16) that runs for each row before the change (the bits 1 and 2) may
 replace a value before its constraint is checked, and any trigger may add a row that a foreign key
 needs. `conenforced` exists from version 18 on.
+
+A foreign key is checked by internal triggers, which may be disabled, on each partition. One to a
+partitioned table has further rows for the partitions of that table, which have no such triggers.
 """
 
 
