@@ -267,13 +267,12 @@ def test_a_reference_whose_triggers_are_off(engine: Engine, url: str) -> None:
         SQLStore(engine, HOST, verify=True)
 
 
-def partition(engine: Engine, *partitions: str) -> None:
-    """Make the subscribers a partitioned table, with these partitions."""
+def partition(engine: Engine, *partitions: str, by: str = "id") -> None:
+    """Make the subscribers a table that is partitioned by a column, with these partitions."""
     run(
         engine,
         "ALTER TABLE people RENAME TO plain",
-        "CREATE TABLE people (LIKE plain) PARTITION BY LIST (id)",
-        "CREATE UNIQUE INDEX ON people (id)",
+        f"CREATE TABLE people (LIKE plain) PARTITION BY LIST ({by})",
         *(f"CREATE TABLE {each}" for each in partitions),
     )
 
@@ -284,11 +283,24 @@ def test_a_reference_of_partitions(engine: Engine) -> None:
     run(engine, "CREATE TABLE whys (why text PRIMARY KEY)")
     one = "one PARTITION OF people FOR VALUES IN (1)"
     partition(make(engine), one, "others PARTITION OF people DEFAULT")
+    run(engine, "CREATE UNIQUE INDEX ON people (id)")
     run(engine, "ALTER TABLE people ADD FOREIGN KEY (suppression_reason) REFERENCES whys")
     with pytest.raises(SchemaMismatch, match="refers to whys, which lacks the reasons"):
         SQLStore(engine, HOST, verify=True)
     run(engine, "ALTER TABLE one DISABLE TRIGGER ALL")
     assert_verified(engine, HOST, "")
+
+
+@only("postgres")
+def test_constraints_of_partitions(engine: Engine) -> None:
+    """One on all partitions is evaluated, but not one on a single one, which a row may leave."""
+    check = "CHECK (suppression_reason IS {} NULL)"
+    active = f"active PARTITION OF people (suppression_reason {check.format('')}) FOR VALUES IN"
+    others = f"others PARTITION OF people (suppression_reason {check.format('NOT')}) DEFAULT"
+    partition(make(engine), f"{active} (NULL)", others, by="suppression_reason")
+    assert_verified(engine, HOST, "")
+    run(engine, "DELETE FROM people", f"ALTER TABLE people ADD CONSTRAINT short {SHORT}")
+    assert_verified(engine, HOST, f"of 'people' has the constraint short, {REJECTED}")
 
 
 @only("postgres")

@@ -105,6 +105,9 @@ needs. `conenforced` exists from version 18 on.
 
 A foreign key is checked by internal triggers, which may be disabled, on each partition. One to a
 partitioned table has further rows for the partitions of that table, which have no such triggers.
+
+Constraints of single partitions are left out: the mapping may hide the rows of a partition, and a
+row moves to another one when a change of its time or reason requires it.
 """
 
 
