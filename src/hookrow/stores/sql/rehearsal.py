@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
@@ -33,6 +33,11 @@ from hookrow.stores.sql.parameters import question_marks
 _Values: TypeAlias = Mapping[Scalar, Any]
 """Values of `reasons`, or for no reason, each with its form in the column."""
 
+_FindObstacles: TypeAlias = Callable[
+    [Connection, Dialect, str, Columns, Column, _Values],
+    Iterable[tuple[Obstacle, Sequence[Scalar]]],
+]
+
 
 def reason_mistakes(
     connection: Connection, dialect: Dialect, schema: Schema, tables: Mapping[str, Columns]
@@ -42,7 +47,7 @@ def reason_mistakes(
     `tables` contains the columns of each role's table. On PostgreSQL, the connection must be in a
     transaction. Raises the driver's errors.
     """
-    obstacles = _on_postgres if dialect.name == "postgresql" else _on_sqlite
+    obstacles = _OBSTACLES[dialect.name]
     for name, role in schema.roles.items():
         theirs = schema.columns(name).get("suppression_reason")
         if theirs is None:
@@ -296,3 +301,7 @@ def _names_in_checks(definition: str) -> Sequence[set[str]]:
             found.append(set())
             outer = depth
     return found
+
+
+_OBSTACLES: Mapping[str, _FindObstacles] = {"postgresql": _on_postgres, "sqlite": _on_sqlite}
+"""How each dialect finds what rejects some values of a column, and which values."""
