@@ -120,7 +120,22 @@ QUOTED = '"quoted-secret"'
             [("x-provider-secrets", SECRET), ("x-provider-secret", "")],
             "X-Provider-Secret is empty; the request has X-Provider-Secrets instead",
         ),
-        ([("X-Provider-Secret", "x"), ("Authorization", SECRET)], "X-Provider-Secret is wrong"),
+        *(
+            (
+                [("X-Provider-Secret", "x"), *others, (name, value)],
+                f"X-Provider-Secret is wrong; the request has the secret in {name} instead",
+            )
+            for others in ([], [("Authorization", "y"), ("Cookie", SECRET)])
+            for name, value in (("Authorization", f"Bearer {SECRET}"), ("X-Webhook-Secret", SECRET))
+        ),
+        *(
+            ([("X-Provider-Secret", "x"), (name, value)], "X-Provider-Secret is wrong")
+            for name, value in (("Authorization", "Bearer x"), ("Cookie", SECRET))
+        ),
+        (
+            [("X-Provider-Secret", SECRET.swapcase())],
+            "X-Provider-Secret is the secret, but with other upper and lower case letters",
+        ),
         (
             [("X-Provider-Secret", SECRET), ("x-provider-secret", SECRET)],
             "X-Provider-Secret is rep",

@@ -117,19 +117,37 @@ def describe_wrong_header(head: RequestHead, name: str, secrets: Sequence[bytes]
         return f"{problem}; the request has {other} instead" if other else problem
     if len(values) > 1:
         return f"{name} is repeated"
-    [value] = values
+    if difference := _difference(values[0], secrets):
+        return f"{name} {difference}"
+    if other := _header_with(head, secrets):
+        return f"{name} is wrong; the request has the secret in {other} instead"
+    return f"{name} is wrong"
+
+
+def _difference(value: bytes, secrets: Sequence[bytes]) -> str | None:
+    """Return how a value differs from one of the secrets, as a predicate, or None."""
     bare = _bare(value)
     if _equals_any(bare, secrets):
-        return f"{name} is the secret, but with quotes, spaces or other characters around it"
+        return "is the secret, but with quotes, spaces or other characters around it"
     if _equals_any(bare, [_bare(each) for each in secrets]):
         return (
-            f"{name} is the secret, but without the quotes or other characters around it: remove "
-            "these from the secret that is set here"
+            "is the secret, but without the quotes or other characters around it: remove these "
+            "from the secret that is set here"
         )
     parts = [each.strip() for each in value.split(b",", _MOST_PARTS)]
     if any([_equals_any(each, secrets) for each in parts]):  # noqa: C419 - constant time
-        return f"{name} is repeated"  # a WSGI server has joined its values
-    return f"{name} is wrong"
+        return "is repeated"  # a WSGI server has joined its values
+    if _equals_any(value.lower(), [each.lower() for each in secrets]):
+        return "is the secret, but with other upper and lower case letters"
+    return None
+
+
+def _header_with(head: RequestHead, secrets: Sequence[bytes]) -> str | None:
+    """Return the name of a header that has the secret by mistake, if there is one."""
+    bare = [_bare(each) for each in secrets]
+    candidates = [(key.lower(), value) for key, value in head.headers if key.lower() in _LOOKALIKES]
+    found = [_LOOKALIKES[key] for key, value in candidates if _equals_any(_bare(value), bare)]
+    return found[0] if found else None
 
 
 def _lookalikes(head: RequestHead) -> Iterator[str]:
