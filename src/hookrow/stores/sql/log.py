@@ -237,7 +237,7 @@ class SQLLog:
     def prunable(
         self, *, before: datetime | None, bodies_before: datetime | None, parked_before: datetime
     ) -> Prunable:
-        """Suppose that all entries are in the hourly counts: `prune` first counts them."""
+        """Return the numbers as if all entries were counted by hour: `prune` counts them first."""
         self._verified()
         write, never = self._dialect.write, datetime.min.replace(tzinfo=UTC)
         with self._database.reading() as connection:
