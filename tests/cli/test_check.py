@@ -163,7 +163,10 @@ def test_unusable_database(url: str, words: str) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_retries(request: pytest.FixtureRequest, kind: str) -> None:
-    """Parked entries are counted; those that are long overdue or expired have a remedy."""
+    """Parked entries are counted; those that are long overdue or expired have a remedy.
+
+    An entry without a recipient, which nothing can record, has not expired.
+    """
     url = request.getfixturevalue(f"{kind}_url")
 
     def expect(level: Level, text: str) -> None:
@@ -196,6 +199,9 @@ def test_retries(request: pytest.FixtureRequest, kind: str) -> None:
         ),
     )
     expect(Level.OK, f"{none}1 {see}")
+    set_entries("recipient = NULL")
+    expect(Level.OK, "0 notifications in the log will be retried.")
+    set_entries("recipient = 'eve@example.com'")
     set_entries("outcome = 'failed'")
     expect(Level.WARNING, f"{none}0 {see}")
 

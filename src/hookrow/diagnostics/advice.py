@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -55,12 +56,14 @@ def check_retries(database: Database, queries: Queries) -> CheckResult:
     try:
         with limited_to(STATEMENT_TIMEOUT):
             parked, oldest_due, expired = log.backlog(now)
-            strangers = log.count(
-                Query(expired=True, outcome=Result.SUBSCRIBER_NOT_FOUND), limit=MOST_EXPIRED
-            )
+            unknown = Query(expired=True, outcome=Result.SUBSCRIBER_NOT_FOUND)
+            strangers = log.count(unknown, limit=MOST_EXPIRED)
+            nobody = log.count(replace(unknown, unaddressed=True), limit=MOST_EXPIRED)
     except StoreError as error:
         text = f"They cannot be checked: {message(error)}"
         return CheckResult(Level.WARNING, "retries", text)
+    # Without a recipient, nothing was late: the row that would be needed cannot exist.
+    expired, strangers = expired - nobody, strangers - nobody
     overdue = now - (oldest_due or now)
     texts = [f"{pluralize(parked, 'notification')} in the log will be retried"]
     if overdue:

@@ -157,7 +157,8 @@ class Query:
 
     `since` and `until` limit the first arrival; `until` is excluded. `parked` selects entries that
     wait for a retry, `expired` those that are neither recorded nor retried any more, and `posted`
-    those that a provider posted, in contrast to manual changes and events from its API. `ids` may
+    those that a provider posted, in contrast to manual changes and events from its API.
+    `unaddressed` selects entries without a recipient, which no retry can record. `ids` may
     be a range. With `until`, a database skips entries that a spool delayed by more than `LATE`. The
     `record_type` `OTHER` selects entries without a type, and those of every type that is not known.
     """
@@ -174,6 +175,7 @@ class Query:
     parked: bool = False
     expired: bool = False
     posted: bool = False
+    unaddressed: bool = False
 
     @property
     def other_types(self) -> bool:
@@ -202,6 +204,7 @@ class Query:
             and (not self.parked or entry.retry_at is not None)
             and (not self.expired or has_expired(entry))
             and (not self.posted or (entry.attempts > 0 and entry.provider is not None))
+            and (not self.unaddressed or not entry.recipient)
             and not (self.other_types and entry.record_type in KNOWN_TYPES)
             and all(getattr(entry, name) == value for name, value in self.equal.items())
         )

@@ -117,6 +117,7 @@ def conditions(
     conditions += ["retry_at IS NOT NULL"] * query.parked
     conditions += [_EXPIRED] * query.expired
     conditions += ["attempts > 0 AND provider IS NOT NULL"] * query.posted
+    conditions += ["(recipient IS NULL OR recipient = '')"] * query.unaddressed
     return " AND ".join(conditions), list(map(dialect.write, values))
 
 
