@@ -89,19 +89,17 @@ def is_message_id(text: str | None) -> TypeGuard[str]:
     return text is not None and _is_message_id(text) is not None
 
 
-def why_no_email(text: str | None) -> str | None:
+def why_no_email(text: str) -> str | None:
     """Return why no subscriber can have this email, as a predicate, or None if one can."""
     return _why_no_key(text, LONGEST_EMAIL)
 
 
-def why_no_message_id(text: str | None) -> str | None:
+def why_no_message_id(text: str) -> str | None:
     """Return why no dispatch can have this message id, as a predicate, or None if one can."""
     return _why_no_key(text, LONGEST_MESSAGE_ID)
 
 
-def _why_no_key(text: str | None, longest: int) -> str | None:
-    if text is None:
-        return "is missing or not a string"
+def _why_no_key(text: str, longest: int) -> str | None:
     if not text:
         return "is empty"
     if len(text) > longest:
