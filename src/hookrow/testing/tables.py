@@ -37,7 +37,7 @@ class SubscriptionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DispatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispatch; the times are in UTC. The last five are set if the schema's `record` says so."""
+    """A dispatch; the times are in UTC. The last five are set only if the schema records them."""
 
     id: int
     provider_message_id: str | None
@@ -61,7 +61,7 @@ R = TypeVar("R", SubscriberRow, SubscriptionRow, DispatchRow)
 class Tables:
     """hookrow's own tables in the database of a store: in memory, in a file or on PostgreSQL.
 
-    Each method reads or writes in a transaction of its own. The methods that add a row return its
+    Each method reads or writes in a separate transaction. The methods that add a row return its
     id, and take its other columns by name: `add_dispatch("m-1", ada, delivered_at=NOON)`.
 
     Raises `ConfigurationError` if the schema of the store names other tables, and for a column
@@ -78,7 +78,7 @@ class Tables:
         self._store = store
 
     def add_subscriber(self, email: str, **columns: datetime | str | None) -> int:
-        """Add a subscriber, who is not suppressed by default; return the id."""
+        """Add a subscriber, by default one that is not suppressed; return the id."""
         return self._add(SubscriberRow, {"email": email, **columns})
 
     def add_list(self, name: str = "a list") -> int:

@@ -255,7 +255,7 @@ class SQLLog:
         return Prunable(entries, bodies)
 
     def forget(self, email: str) -> Forgotten:
-        """Erase in batches, of which each is a transaction of its own."""
+        """Erase in batches, each in a separate transaction."""
         self._verified()
         address = stored_recipient(email)
         if not address:
