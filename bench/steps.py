@@ -30,7 +30,6 @@ from hookrow import Arrival, Postmark
 from hookrow.core.log_entry import entries
 from hookrow.core.rules import decide, lookup_keys, merge
 from hookrow.receiver.receiver import ArrivalReader
-from hookrow.stores import Store
 from hookrow.stores.sql import SQLStore
 from protocol_steps import before_the_database
 from results import format_turns
@@ -38,7 +37,7 @@ from results import format_turns
 TURNS = 4
 
 
-def at_the_database(store: Store, group: int) -> dict[str, float]:
+def at_the_database(store: SQLStore, group: int) -> dict[str, float]:
     """Return the CPU time of each step of `record`, in microseconds per notification."""
     parse = ArrivalReader(Postmark(SECRET)).parse
     arrivals = [parse(body, datetime.now(UTC)) for body in payloads()]
@@ -48,7 +47,7 @@ def at_the_database(store: Store, group: int) -> dict[str, float]:
     return {step: min(turn[step] for turn in turns) for step in turns[0]}
 
 
-def _measured(store: Store, groups: Sequence[Sequence[Arrival]]) -> Iterator[tuple[str, float]]:
+def _measured(store: SQLStore, groups: Sequence[Sequence[Arrival]]) -> Iterator[tuple[str, float]]:
     spent: defaultdict[str, float] = defaultdict(float)
     for arrivals in groups:
         timed = _timer(spent)
@@ -83,7 +82,7 @@ def _timer(spent: defaultdict[str, float]) -> Callable[[str], None]:
 
 
 @contextmanager
-def open_store(url: str, *, django: bool) -> Iterator[Store]:
+def open_store(url: str, *, django: bool) -> Iterator[SQLStore]:
     """Open a store on hookrow's tables, or the store of a Django project on them."""
     if not django:
         with closing(SQLStore(url)) as store:

@@ -4,12 +4,12 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin
 
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, Role, Schema
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.app import SECURITY
+from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, ENDPOINT, SECRET
 
 MOUNT = "/mail/dashboard"
@@ -84,7 +84,7 @@ def broken_links(get: Callable[[str], tuple[int, str]]) -> Iterable[str]:
 class Visitor:
     """A client of the dashboard that sends the headers of a browser."""
 
-    def __init__(self, store: Any, user: str = "ada") -> None:  # noqa: ANN401 - any store
+    def __init__(self, store: SQLStore, user: str = "ada") -> None:
         self.dashboard = Dashboard(store, authorize=lambda _: user)
         self.headers = {"host": "localhost", "origin": "http://localhost"}
 
@@ -114,7 +114,7 @@ class Visitor:
         return html.unescape(self.shows(path, **dict(parse_qsl(fields))))
 
 
-def receive(store: Any, *payloads: object, keep_bodies: bool = True) -> None:  # noqa: ANN401 - any store
+def receive(store: SQLStore, *payloads: object, keep_bodies: bool = True) -> None:
     """Record each payload separately."""
     receiver = Receiver(Postmark(SECRET), store, keep_bodies=keep_bodies)
     for payload in payloads:

@@ -1,6 +1,6 @@
 """A webhook becomes a row: email providers' notifications, recorded in your own tables.
 
-A host also needs a store (`hookrow.stores`) and a host module (`hookrow.asgi`, `hookrow.wsgi`).
+A host also needs a store (`hookrow.stores.sql`) and a host module (`hookrow.asgi`, `hookrow.wsgi`).
 Names are imported on first use (PEP 562), and need only msgspec and the standard library.
 """
 

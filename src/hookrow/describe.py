@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,8 +16,10 @@ from hookrow.core.result import MISSING, PARKED, Result
 from hookrow.core.rules import effective_time, why_no_email, why_no_message_id
 from hookrow.providers import BodyParser, Part, explain
 from hookrow.receiver.replay import DryRun, parse_entry, parser_of
-from hookrow.stores import Store
 from hookrow.stores.log import Query
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 MAX_BODY_LENGTH = 20_000
 """In characters; a longer body is truncated."""
@@ -36,7 +39,7 @@ _REASONS = {
 """Why a notification has a result."""
 
 
-def describe_outcome(entry: StoredEntry, store: Store, parser: BodyParser) -> str:
+def describe_outcome(entry: StoredEntry, store: SQLStore, parser: BodyParser) -> str:
     """Describe the first and the current result of a notification, with the reasons.
 
     `store` is that of the log, and `parser` the receiver's provider.
@@ -149,7 +152,7 @@ def _changed_at(entry: StoredEntry) -> datetime:
     return effective_time(entry.occurred_at, entry.received_at, entry.received_at)
 
 
-def _reason(result: Result, entry: StoredEntry, store: Store, parser: BodyParser) -> str:
+def _reason(result: Result, entry: StoredEntry, store: SQLStore, parser: BodyParser) -> str:
     """Return why a notification has a result; an empty string for `recorded`."""
     if result in MISSING and (impossible := _why_no_row(result, entry, parser)):
         return impossible

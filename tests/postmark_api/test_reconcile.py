@@ -18,7 +18,6 @@ from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.reconcile import DEFERRED_FOR, RETENTION, Reconciliation
 from hookrow.postmark_api.webhooks import read_streams
-from hookrow.stores import Store
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
@@ -92,7 +91,7 @@ def suppress(store: SQLStore, email: str, **columns: datetime) -> None:
 
 def reconcile(
     api: PostmarkAPI | PostmarkStandIn,
-    store: Store,
+    store: SQLStore,
     *streams: str,
     since: datetime = START,
     lift: bool = False,

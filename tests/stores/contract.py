@@ -47,8 +47,8 @@ from hookrow.receiver.recorder import GroupRecorder, keep_failed, record
 from hookrow.receiver.replay import dry_run
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.receiver.spool import Spool
-from hookrow.stores import Store
 from hookrow.stores.census import ListCount, Undelivered
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.suppressions import Filter, Position, Span, find_causes
 from hookrow.testing import suppression
 from times import SECOND
@@ -140,7 +140,7 @@ def save(home: Home, change: Change) -> None:
 
 
 def insistent(
-    store: Store, *, seconds: float = 5.0
+    store: SQLStore, *, seconds: float = 5.0
 ) -> Callable[[Sequence[Arrival]], list[Outcome]]:
     """Return a function that records as a receiver without a spool does, errors included."""
     return GroupRecorder(store, bodies=True, seconds=seconds, spool=len).wait

@@ -30,12 +30,13 @@ from hookrow.core.result import PARKED_FOR
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import record, record_unlocked
-from hookrow.stores import Conflict, Locked, Transaction, Unchanged, timeouts
+from hookrow.stores import Conflict, Locked, Unchanged, timeouts
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as postgres_sessions
 from hookrow.stores.sql import sqlalchemy as host_engines
 from hookrow.stores.sql.log import PRUNE_LOCK
+from hookrow.stores.sql.transaction import SQLTransaction
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from postgres import Databases
 from times import DAY, HOUR, SECOND
@@ -294,7 +295,7 @@ class TestLockedRows:
         assert sum(prune()) == 1
 
 
-def write(transaction: Transaction, sent: Arrival) -> None:
+def write(transaction: SQLTransaction, sent: Arrival) -> None:
     """Write the changes of a notification, and keep the transaction open."""
     outcome = decide(sent, transaction.find(lookup_keys([sent])))
     transaction.lock(affected_rows([outcome]))

@@ -10,32 +10,28 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, cast
 
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, Schema, testing
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Change, LookupKeys, RowId, Rows, Suppressible
-from hookrow.core.optional import Kinds
 from hookrow.stores import Locked, Rejected, StoreError, Unavailable
-from hookrow.stores.census import Census
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
-from hookrow.stores.suppressions import SuppressionReader
 from hookrow.testing import Tables
 from wire import ENDPOINT, PATIENCE, SECRET, eventually
 
 NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
 
 
-class Database:
+class Database(SQLStore):
     """A store in a database in memory, which can fail like a database server.
 
     Rows are added and read with `tables`. The database ends with this object, or with `close`.
 
     Attributes:
-        store: the store in which everything is recorded.
         tables: hookrow's own tables, also if another schema is used.
         away: whether the database is unavailable.
         faults: the exceptions of the next commits, one each; None means no exception.
@@ -47,8 +43,8 @@ class Database:
     """
 
     def __init__(self, schema: Schema = Schema()) -> None:  # noqa: B008 - frozen
-        self.store = SQLStore(MEMORY, schema)
-        self.tables = Tables(self.store)
+        super().__init__(MEMORY, schema)
+        self.tables = Tables(SQLStore(self.database, schema))
         self.away = False
         self.faults: Iterator[Exception | None] = iter(())
         self.held: set[RowId] = set()
@@ -62,23 +58,21 @@ class Database:
 
     def use(self, schema: Schema) -> None:
         """Replace the schema, as a host does that restarts with another one; the rows stay."""
-        self.store = SQLStore(self.store.database, schema)
-
-    def close(self) -> None:
-        self.store.close()
+        self._open(self.database, schema)
 
     @contextmanager
     def transaction(
         self, *, skip_locked: bool = False, checked: bool = False
-    ) -> Iterator["_Transaction"]:
+    ) -> Iterator[SQLTransaction]:
         self.begun.append(skip_locked)
         self.threads.append(threading.current_thread())
         self.reached.set()
         assert self.opened.wait(PATIENCE)
         if self.away:
             raise Unavailable("gone")
-        with self.store.transaction(skip_locked=skip_locked, checked=checked) as transaction:
-            yield _Transaction(self, transaction, skip_locked=skip_locked)
+        with super().transaction(skip_locked=skip_locked, checked=checked) as transaction:
+            # The store constructs its transactions itself, so this one contains such a one.
+            yield cast("SQLTransaction", _Transaction(self, transaction, skip_locked=skip_locked))
             if (fault := next(self.faults, None)) is not None:
                 raise fault
 
@@ -86,48 +80,8 @@ class Database:
     def reading(self) -> Iterator[SQLReading]:
         if self.away:
             raise Unavailable("gone")
-        with self.store.reading() as reading:
+        with super().reading() as reading:
             yield reading
-
-    def probe(self) -> None:
-        with self.transaction() as transaction:
-            transaction.probe()
-
-    @property
-    def log(self) -> LogReader | None:
-        return self.store.log
-
-    @property
-    def schema(self) -> Schema:
-        return self.store.schema
-
-    @property
-    def recorded(self) -> Kinds:
-        return self.store.recorded
-
-    @property
-    def census(self) -> Census:
-        return self.store.census
-
-    @property
-    def suppressions(self) -> SuppressionReader:
-        return self.store.suppressions
-
-    @property
-    def mapping_key(self) -> str:
-        return self.store.mapping_key
-
-    def is_nested(self) -> bool:
-        return self.store.is_nested()
-
-    def claim_log(self) -> None:
-        self.store.claim_log()
-
-    def check_mapping(self) -> None:
-        self.store.check_mapping()
-
-    def time(self) -> datetime | None:
-        return self.store.time()
 
     def logged(self) -> Sequence[StoredEntry]:
         assert self.log is not None

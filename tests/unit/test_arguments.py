@@ -78,7 +78,7 @@ def with_(**options: object) -> Callable[[], object]:
 Case = tuple[Callable[[], object], str]
 
 RECEIVERS: list[Case] = [
-    (calling(Receiver, provider, URL), f"another store, not str: {NOT_A_STORE}"),
+    (calling(Receiver, provider, URL), f"must be an SQLStore, not str: {NOT_A_STORE}"),
     (calling(Receiver, provider, ENGINE), f"not Engine: {NOT_A_STORE}"),
     (calling(Receiver, provider, ENGINE.url), f"not URL: {NOT_A_STORE}"),
     (calling(Receiver, provider, Path("x.db")), f"not PosixPath: {NOT_A_STORE}"),
@@ -235,14 +235,22 @@ class Duck:
 
 
 def test_objects_with_the_methods_are_accepted() -> None:
-    """Stores, handlers and observers need no base class, and functions may be any callables."""
+    """Handlers and observers need no base class, and functions may be any callables."""
     duck: Any = Duck
-    receiver = Receiver(provider, duck(store), observer=duck(Tracing()), on_recorded=duck(print))
+    receiver = Receiver(provider, store, observer=duck(Tracing()), on_recorded=duck(print))
     WSGI(duck(receiver))
-    Dashboard(duck(store), authorize=duck(AUTHORIZE), provider=duck(Postmark))
+    Dashboard(store, authorize=duck(AUTHORIZE), provider=duck(Postmark))
     check_function("hook", print, "arrival", "outcome")
     check_function("hook", dict.get, "arrival", "outcome")
     check_function("hook", type("", (), {"__call__": lambda *_: None})(), "arrival", "outcome")
+
+
+def test_a_store_needs_the_class() -> None:
+    """An object that only has the methods of a store is refused."""
+    duck = Duck(store)
+    for call in (calling(Receiver, provider, duck), calling(Dashboard, duck, authorize=AUTHORIZE)):
+        with pytest.raises(ConfigurationError, match="must be an SQLStore, not Duck: write SQLS"):
+            call()
 
 
 def example(arrival: object, outcome: object) -> None:

@@ -28,11 +28,11 @@ from hookrow.stores import (
     Conflict,
     Locked,
     Rejected,
-    Store,
     StoreError,
     Unavailable,
     Unchanged,
 )
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.timeouts import limited_to
 from wire import ADA
 
@@ -98,7 +98,7 @@ class Rig:
         def spool(arrivals: Sequence[Arrival]) -> None:
             self.spooled.append(_names(arrivals))
 
-        store = cast("Store", self)
+        store = cast("SQLStore", self)
         self.run = GroupRecorder(store, bodies=True, seconds=seconds, spool=spool).wait
 
     def is_nested(self) -> bool:

@@ -20,12 +20,13 @@ from hookrow.receiver.recorder import (
     record,
     record_unlocked,
 )
-from hookrow.stores import Conflict, Locked, Rejected, Store, Unavailable
+from hookrow.stores import Conflict, Locked, Rejected, Unavailable
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.timeouts import limited_to
 from wire import PATIENCE
 
 STORE_ERRORS = [Conflict("40001"), Locked("55P03"), Rejected("23502"), Unavailable("gone")]
-Work = Callable[[Store, Sequence[Arrival]], object]
+Work = Callable[[SQLStore, Sequence[Arrival]], object]
 
 
 def arrival(name: str, message: str | None = None) -> Arrival:

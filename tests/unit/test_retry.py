@@ -53,11 +53,10 @@ class Site:
 
     def make_due(self) -> None:
         """Let the retry of each parked notification be due."""
-        store = self.database.store
-        with store.database.transaction() as connection:
+        with self.database.database.transaction() as connection:
             connection.execute(
                 "UPDATE hookrow_notifications SET retry_at = %s WHERE status <> 200",
-                [store.queries.dialect.write(NOON)],
+                [self.database.queries.dialect.write(NOON)],
             )
 
     def sweep(self) -> int:

@@ -28,7 +28,6 @@ from hookrow.faults import host_line
 from hookrow.http import ENDPOINT
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
-from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class App:
             yield database
 
     @contextmanager
-    def open_store(self, database_url: str) -> Iterator[Store]:
+    def open_store(self, database_url: str) -> Iterator[SQLStore]:
         """Open the store, whose tables are verified, for the duration of a block.
 
         Raises a `HookrowError` if that fails.
@@ -148,17 +147,13 @@ class HostApp(App):
 
     @property
     def store(self) -> SQLStore:
-        """The store. Raises `ConfigurationError` if it is not an `SQLStore`, or is in memory."""
-        from hookrow.stores.sql import SQLStore
+        """The store. Raises `ConfigurationError` if it is in memory."""
+        from hookrow.receiver.receiver import Receiver
         from hookrow.stores.sql.urls import refuse_memory
 
-        store = self.receiver.store if self.receiver else self.loaded
-        if isinstance(store, SQLStore):
-            refuse_memory(store.database)
-            return store
-        raise ConfigurationError(
-            f"{self} uses a {type(store).__name__}: the command works only with an SQLStore."
-        )
+        store = self.loaded.store if isinstance(self.loaded, Receiver) else self.loaded
+        refuse_memory(store.database)
+        return store
 
     @property
     def spool(self) -> str | PathLike[str] | None:
@@ -182,7 +177,7 @@ class HostApp(App):
         yield self.store.database
 
     @contextmanager
-    def open_store(self, database_url: str) -> Iterator[Store]:
+    def open_store(self, database_url: str) -> Iterator[SQLStore]:
         """Return the store, whose tables are verified. Raises `ConfigurationError`."""
         del database_url
         verify_tables(self.store.database, self.schema)
@@ -229,7 +224,7 @@ def verify_tables(database: Database, schema: Schema) -> None:
     verify(database, schema)
 
 
-def require_log(store: Store) -> LogReader:
+def require_log(store: SQLStore) -> LogReader:
     """Return the log of a store. Raises `ConfigurationError` if the log is disabled."""
     if store.log is None:
         raise ConfigurationError(

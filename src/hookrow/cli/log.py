@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -36,9 +36,12 @@ from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, dry_run, parser_of
-from hookrow.stores import Store, StoreError, WrongMapping
+from hookrow.stores import StoreError, WrongMapping
 from hookrow.stores.log import Forgotten, LogReader, Query
 from hookrow.stores.log_operations import with_bodies
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 _HEADER = _COLUMNS.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
@@ -264,7 +267,7 @@ def _print_table(entries: Sequence[StoredEntry]) -> None:
 
 
 def _details(
-    store: Store, reader: LogReader, entry: StoredEntry, parser: BodyParser
+    store: SQLStore, reader: LogReader, entry: StoredEntry, parser: BodyParser
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each line that `show` prints."""
     received = format_time(entry.received_at)
@@ -295,19 +298,18 @@ def _details(
     yield "Body", entry.body or "not kept"
 
 
-def _can_never_match(store: Store, message_id: str | None) -> bool:
+def _can_never_match(store: SQLStore, message_id: str | None) -> bool:
     """Return whether the dispatches' message ids are UUIDs, and this one is not."""
-    from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql.conversions import message_ids_as_stored
 
     try:
-        holds_uuids = isinstance(store, SQLStore) and store.queries.has_uuids
+        holds_uuids = store.queries.has_uuids
     except StoreError:  # the tables do not fit, or the user may only read
         return False
     return holds_uuids and message_id is not None and not message_ids_as_stored([message_id])
 
 
-def _describe_replay(store: Store, entry: StoredEntry, parser: BodyParser) -> str:
+def _describe_replay(store: SQLStore, entry: StoredEntry, parser: BodyParser) -> str:
     try:
         arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
     except WrongMapping as error:

@@ -23,13 +23,13 @@ from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.postmark_api import ADDRESS
 from hookrow.providers.postmark import Postmark
 from hookrow.server.settings import read_secrets
-from hookrow.stores import Store
 
 if TYPE_CHECKING:
     from hookrow.postmark_api.client import PostmarkAPI
     from hookrow.postmark_api.errors import VerificationFailed
     from hookrow.postmark_api.register import Wanted
     from hookrow.postmark_api.webhooks import Server, Stream
+    from hookrow.stores.sql import SQLStore
 
 API = option(
     "--provider-api",
@@ -84,7 +84,7 @@ class Session:
         return Wanted(url=url, secrets=self.secrets, triggers=triggers)
 
     def connect(
-        self, store: Store | None, streams: Sequence[str], url: str | None = None
+        self, store: SQLStore | None, streams: Sequence[str], url: str | None = None
     ) -> tuple[Server, Sequence[Stream]]:
         """Return the token's server, and the streams with these names, or all of its streams.
 
@@ -103,7 +103,7 @@ class Session:
         return server, chosen
 
     @contextmanager
-    def open_log(self) -> Iterator[Store | None]:
+    def open_log(self) -> Iterator[SQLStore | None]:
         """Yield the store, or warn and yield None if it cannot be opened."""
         with ExitStack() as stack:
             store = None

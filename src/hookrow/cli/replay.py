@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -25,10 +25,13 @@ from hookrow.observability.logging import outcome_name
 from hookrow.providers import BodyParser
 from hookrow.receiver import replay as replays
 from hookrow.receiver.clock import measured_clock
-from hookrow.stores import UNCHANGED_HINT, Locked, SchemaChanged, Store, StoreError, Unchanged
+from hookrow.stores import UNCHANGED_HINT, Locked, SchemaChanged, StoreError, Unchanged
 from hookrow.stores.errors import message
 from hookrow.stores.log import LogReader, Prunable, Query
 from hookrow.stores.log_operations import Retention
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 
 @click.command()
@@ -156,16 +159,13 @@ def _print_prunable(found: Prunable, *, as_json: bool) -> None:
     echo(f"Would prune {entries}, and {bodies} of other entries.")
 
 
-def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:
+def _check_mapping(store: SQLStore, *, accept: bool, dry_run: bool) -> None:
     """Raise `ConfigurationError` if the log was written for other tables, unless `accept` is set.
 
     With `accept`, record the tables that are mapped now, except in a dry run.
     """
-    from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql.mapping_record import MappingRecord
 
-    if not isinstance(store, SQLStore):
-        return
     difference = None
     try:
         record = MappingRecord(store.database, store.queries)
@@ -246,7 +246,7 @@ def _id_range(reader: LogReader, query: Query) -> tuple[int, int]:
 
 
 def _print_dry_run(
-    store: Store, entries: Sequence[StoredEntry], parser: BodyParser, *, as_json: bool
+    store: SQLStore, entries: Sequence[StoredEntry], parser: BodyParser, *, as_json: bool
 ) -> list[Outcome]:
     """Print what a replay of each entry would change; return the outcomes it would have."""
     outcomes: list[Outcome] = []
@@ -277,6 +277,6 @@ def _print_dry_run(
     return outcomes
 
 
-def _replay(store: Store, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
+def _replay(store: SQLStore, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
     # The mapping has been checked, or accepted by the user.
     return replays.replay_entries(store, require_log(store), entries, parser, any_mapping=True)

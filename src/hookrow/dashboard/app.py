@@ -25,7 +25,8 @@ from hookrow.observability.logging import mask_email
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.statistics import Statistics
-from hookrow.stores import Store, StoreError, check_store
+from hookrow.stores import StoreError
+from hookrow.stores.sql.store import SQLStore, check_store
 from hookrow.stores.timeouts import limited_to
 
 log = logging.getLogger("hookrow")
@@ -114,7 +115,7 @@ class Dashboard(Handler):
 
     def __init__(
         self,
-        store: Store,
+        store: SQLStore,
         *,
         authorize: auth.Authorize | None = None,
         provider: BodyParser = Postmark,

@@ -32,9 +32,10 @@ from hookrow.receiver import manual
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, parse_entry
 from hookrow.statistics import Statistics, search
-from hookrow.stores import State, Store, WrongMapping
+from hookrow.stores import State, WrongMapping
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.log_operations import with_bodies
+from hookrow.stores.sql import SQLStore
 
 PAGE_SIZE = 50
 """The number of entries on a page."""
@@ -54,7 +55,7 @@ _TYPES = {
 class Context:
     """The store, and the arguments of `Dashboard`."""
 
-    store: Store
+    store: SQLStore
     statistics: Statistics
     provider: BodyParser
     provider_status: Callable[[], str | None]
@@ -200,7 +201,7 @@ def find_dispatches(context: Context, message_id: str) -> Sequence[Row]:
 
 
 def find_effects(
-    store: Store, entry: StoredEntry, parser: BodyParser
+    store: SQLStore, entry: StoredEntry, parser: BodyParser
 ) -> Sequence[Effect] | str | None:
     """Return the values that a notification sets, or the text of its refusal in a replay.
 

@@ -167,7 +167,7 @@ def check_tables(database: Database, schema: Schema) -> Iterator[CheckResult]:
 
 
 def _check_changes(database: Database, queries: Queries) -> Iterator[CheckResult]:
-    """Yield an error if the database rejects a change that selects no row; see `Store.probe`."""
+    """Yield an error if the database rejects a change that selects no row; see `SQLStore.probe`."""
     try:
         with database.session() as connection:
             transaction = SQLTransaction(connection, queries, skip_locked=False)

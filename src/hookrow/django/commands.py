@@ -29,7 +29,7 @@ from hookrow.django.conf import conf
 from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
-from hookrow.stores import Store
+from hookrow.stores.sql import SQLStore
 
 RUNSERVER = "http://127.0.0.1:8000"
 """The address of `manage.py runserver`."""
@@ -52,7 +52,7 @@ class Project:
         return conf.spool
 
     @contextmanager
-    def open_store(self, database_url: str) -> Iterator[Store]:
+    def open_store(self, database_url: str) -> Iterator[SQLStore]:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
         del database_url
         opened = store()

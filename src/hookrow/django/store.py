@@ -49,7 +49,7 @@ class DjangoStore(SQLStore):
         self._queries = self._built
 
     def time(self) -> datetime | None:
-        """Return the time of the server's clock; see `Store.time`.
+        """Return the time of the database's clock; see `SQLStore.time`.
 
         Raises `Unavailable` in a transaction of the project: a test of the project counts the
         queries of such a transaction, or stops the time in it.

@@ -28,7 +28,7 @@ from hookrow.postmark_api.webhooks import Stream
 from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.clock import Clock, measured_clock
 from hookrow.receiver.replay import GROUP, replay
-from hookrow.stores import Store
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.suppressions import Filter, Span
 
 RETENTION = timedelta(days=45)
@@ -91,7 +91,7 @@ class Reconciliation:
     """
 
     api: PostmarkAPI
-    store: Store
+    store: SQLStore
     parser: BodyParser
     streams: Sequence[Stream]
     _: KW_ONLY

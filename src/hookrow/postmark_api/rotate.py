@@ -22,8 +22,8 @@ from hookrow.postmark_api.register import Change, Plan, settle
 from hookrow.postmark_api.secret_file import SecretFile
 from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
 from hookrow.receiver.hourly import COUNT_EVERY
-from hookrow.stores import Store
 from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.sql import SQLStore
 
 RETRIES_FOR = timedelta(minutes=72)
 """How long the provider repeats a notification; the first attempts may have had the old secret."""
@@ -70,7 +70,7 @@ class Rotation:
         with self.file.locked():
             yield from self._begin()
 
-    def finish(self, store: Store | None) -> Iterator[str]:
+    def finish(self, store: SQLStore | None) -> Iterator[str]:
         """Remove the old secrets from the file; yield a sentence about each step.
 
         Raises `ConfigurationError` while an old secret may still be used: by a webhook, by the
@@ -125,7 +125,7 @@ class Rotation:
             self.file.write(secrets)
         return secrets
 
-    def _finish(self, store: Store | None) -> Iterator[str]:
+    def _finish(self, store: SQLStore | None) -> Iterator[str]:
         newest, *old = self.file.read()
         if pending := self._without(newest):
             raise ConfigurationError(
@@ -170,7 +170,7 @@ class Rotation:
             )
         return rotated_at
 
-    def _check_uses(self, store: Store | None) -> Iterator[str]:
+    def _check_uses(self, store: SQLStore | None) -> Iterator[str]:
         """Check that no old secret was used recently; yield sentences about the wait.
 
         Raises `ConfigurationError` if one was used, or if the log cannot be opened.

@@ -29,8 +29,8 @@ from hookrow.postmark_api.webhooks import (
     read_webhooks,
 )
 from hookrow.providers._json import decode
-from hookrow.stores import Store
 from hookrow.stores.log import Query
+from hookrow.stores.sql import SQLStore
 
 PERIOD = timedelta(days=1)
 """The period of the provider's statistics."""
@@ -136,7 +136,7 @@ class ProviderWatch(PeriodicTask):
     line: str | None = None
 
     def __init__(
-        self, token: str, address: str, store: Store, secrets: Callable[[], Sequence[str]]
+        self, token: str, address: str, store: SQLStore, secrets: Callable[[], Sequence[str]]
     ) -> None:
         self._api = PostmarkAPI(token, address)
         self._store, self._secrets = store, secrets
@@ -156,7 +156,7 @@ def read_status(
     wanted: Wanted,
     chosen: Sequence[str] = (),
     *,
-    store: Store | None = None,
+    store: SQLStore | None = None,
     now: datetime | None = None,
 ) -> ProviderStatus:
     """Read the status of our webhooks on the chosen streams, or on all.
@@ -180,7 +180,9 @@ def read_status(
     return ProviderStatus(server, streams, statuses, logged, complete=not chosen)
 
 
-def check_server(server: Server, store: Store, webhooks: Iterable[Webhook], wanted: Wanted) -> None:
+def check_server(
+    server: Server, store: SQLStore, webhooks: Iterable[Webhook], wanted: Wanted
+) -> None:
     """Raise `ConfigurationError` if the newest notifications in the log are from other servers.
 
     A server is accepted nevertheless if one of its webhooks has the wanted URL or a secret: the log
@@ -241,7 +243,7 @@ def _compare(
     )
 
 
-def _count(store: Store, triggers: Collection[str], now: datetime) -> Mapping[str, int]:
+def _count(store: SQLStore, triggers: Collection[str], now: datetime) -> Mapping[str, int]:
     """Count the posted notifications of the period by type, except types with very many.
 
     The provider's tests are not in its statistics either.

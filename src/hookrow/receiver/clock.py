@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -20,8 +21,11 @@ from hookrow.arguments import check_function, reject
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Arrival
 from hookrow.faults import describe_bug, without_values
-from hookrow.stores import Store, StoreError
+from hookrow.stores import StoreError
 from hookrow.stores.timeouts import limited_to
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 MEASURE_EVERY = 60.0
 """Seconds between two comparisons with the database's clock."""
@@ -70,7 +74,7 @@ class Clock:
     Raises `ConfigurationError` if the `given` clock does not return a datetime with a time zone.
     """
 
-    def __init__(self, store: Store, given: Callable[[], datetime] | None = None) -> None:
+    def __init__(self, store: SQLStore, given: Callable[[], datetime] | None = None) -> None:
         self._store = store
         self._is_given = given is not None
         if given is not None:
@@ -217,7 +221,7 @@ def clock_difference(
     return None if time is None else time - (asked + (answered - asked) / 2)
 
 
-def measured_clock(store: Store) -> Clock:
+def measured_clock(store: SQLStore) -> Clock:
     """Return a clock that has been compared with that of the store's database. Never raises."""
     clock = Clock(store)
     clock.measure()

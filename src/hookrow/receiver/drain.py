@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic, sleep
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -31,7 +31,10 @@ from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
 from hookrow.receiver.spool import SPOOL_ERRORS, EntryKey, Spool, SpoolEntry
 from hookrow.receiver.spool_file import lacks_room
-from hookrow.stores import Store, StoreError, WrongMapping
+from hookrow.stores import StoreError, WrongMapping
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 log = logging.getLogger("hookrow")
 
@@ -75,7 +78,7 @@ class Drain:
     def __init__(
         self,
         spool: Spool,
-        store: Store,
+        store: SQLStore,
         parse: Callable[[bytes, datetime], Arrival],
         on_outcomes: OutcomesCallback,
         clock: Clock | None = None,

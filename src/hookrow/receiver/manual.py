@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,14 +16,17 @@ from hookrow.core.rules import decide, lookup_keys
 from hookrow.providers.postmark import parse
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
-from hookrow.stores import Reading, Store
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.transaction import SQLReading
 
 ORIGIN = "Host"
 """The origin of a manual change in the log; the provider's are Recipient, Customer and Admin."""
 
 
 def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its author and a note
-    store: Store,
+    store: SQLStore,
     email: str,
     *,
     reason: str | None,
@@ -64,7 +68,7 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     return outcome
 
 
-def find_subscriber(reading: Reading, email: str) -> RowId | None:
+def find_subscriber(reading: SQLReading, email: str) -> RowId | None:
     """Find the subscriber to whom a notification for the address would apply."""
     arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
     outcome = decide(arrival, reading.find(lookup_keys([arrival])))

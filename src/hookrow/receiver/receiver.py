@@ -31,12 +31,13 @@ from hookrow.receiver.hourly import HourlyCount
 from hookrow.receiver.responder import Responder, ResponseCollector, Responses, combine, unavailable
 from hookrow.receiver.retry import ParkedRetry, check_retries
 from hookrow.receiver.tasks import drain_task, open_spool, other_tasks
-from hookrow.stores import Store, check_store
 from hookrow.stores.log import RequestKind
 from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+    from hookrow.stores.sql import SQLStore
 
 log = logging.getLogger("hookrow")
 
@@ -66,7 +67,7 @@ class Receiver:
     def __init__(  # noqa: PLR0913 - keyword arguments, each with a default
         self,
         provider: Provider,
-        store: Store,
+        store: SQLStore,
         *,
         mount_path: str = "",
         group: int = 256,
@@ -82,6 +83,8 @@ class Receiver:
         observer: Observer | Sequence[Observer] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
+        from hookrow.stores.sql.store import check_store  # noqa: PLC0415 - loads sqlite3
+
         check_provider(provider)
         check_store(store)
         check_flags(

@@ -17,6 +17,7 @@ from itertools import chain, repeat
 from random import uniform
 from threading import Lock
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -30,8 +31,11 @@ from hookrow.faults import describe_bug, type_name, without_values
 from hookrow.observability.logging import describe_arrival, request_ids
 from hookrow.observability.observer import Observer
 from hookrow.receiver.clock import utc_now
-from hookrow.stores import UNCHANGED_HINT, Conflict, Locked, Rejected, Store, StoreError, Unchanged
+from hookrow.stores import UNCHANGED_HINT, Conflict, Locked, Rejected, StoreError, Unchanged
 from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 PAUSES = (0.01, 0.03, 0.1, 0.3)
 """In seconds; the pauses before the retries of a group that conflicted with another one."""
@@ -58,7 +62,7 @@ log = logging.getLogger("hookrow")
 
 
 def record(
-    store: Store,
+    store: SQLStore,
     arrivals: Sequence[Arrival],
     *,
     checked: bool = False,
@@ -67,8 +71,8 @@ def record(
 ) -> list[Outcome]:
     """Record a group in one transaction: find its rows, decide on each arrival, write the changes.
 
-    `checked` is as in `Store.transaction`. All arrivals are added to the log, if there is one, with
-    or without their `bodies`, and with the time of the `clock`. Raises a `StoreError` if the
+    `checked` is as in `SQLStore.transaction`. All arrivals are added to the log, if there is one,
+    with or without their `bodies`, and with the time of the `clock`. Raises a `StoreError` if the
     transaction fails and changes nothing: `Locked` if a row stays locked.
     """
     store.claim_log()
@@ -81,7 +85,7 @@ def record(
 
 
 def record_unlocked(
-    store: Store,
+    store: SQLStore,
     arrivals: Sequence[Arrival],
     *,
     checked: bool = False,
@@ -112,7 +116,7 @@ def record_unlocked(
 
 
 def keep_failed(
-    store: Store,
+    store: SQLStore,
     arrivals: Sequence[Arrival],
     *,
     bodies: bool = True,
@@ -132,7 +136,7 @@ def keep_failed(
     return outcomes
 
 
-def is_reachable(store: Store) -> bool:
+def is_reachable(store: SQLStore) -> bool:
     """Return whether the store accepts changes now."""
     try:
         store.probe()
@@ -149,7 +153,7 @@ def _ignore(*_: object) -> None:
 class Attempts:
     """The ways to record arrivals at a store; the options are those of `record`."""
 
-    store: Store
+    store: SQLStore
     bodies: bool
     clock: Callable[[], datetime] = utc_now
     ended: Callable[[Sequence[Arrival], Exception | None], object] = _ignore
@@ -254,7 +258,7 @@ class GroupRecorder:
 
     def __init__(
         self,
-        store: Store,
+        store: SQLStore,
         *,
         bodies: bool,
         seconds: float,
@@ -442,7 +446,7 @@ class GroupRecorder:
 
 
 def _log_entries(
-    store: Store,
+    store: SQLStore,
     arrivals: Sequence[Arrival],
     outcomes: Sequence[Outcome],
     *,

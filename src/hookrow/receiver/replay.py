@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from time import monotonic, sleep
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hookrow.core.log_entry import StoredEntry, body_of
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
@@ -31,8 +31,11 @@ from hookrow.receiver.recorder import (
     keep_failed,
     repeat_for_locked,
 )
-from hookrow.stores import Conflict, State, Store, StoreError, Unavailable, Unchanged
+from hookrow.stores import Conflict, State, StoreError, Unavailable, Unchanged
 from hookrow.stores.log import LogReader, Query
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 log = logging.getLogger("hookrow")
 
@@ -79,7 +82,7 @@ def parse_entry(entry: StoredEntry, parser: BodyParser) -> Part | None:
 
 
 def arrivals_of(
-    store: Store,
+    store: SQLStore,
     entries: Iterable[StoredEntry],
     parser: BodyParser,
     now: datetime,
@@ -125,7 +128,7 @@ def matching_entries(reader: LogReader, query: Query) -> Iterator[Sequence[Store
 
 
 def replay(
-    store: Store,
+    store: SQLStore,
     arrivals: Sequence[Arrival],
     *,
     bodies: bool = True,
@@ -147,7 +150,7 @@ def replay(
 
 
 def replay_entries(
-    store: Store,
+    store: SQLStore,
     log: LogReader,
     entries: Sequence[StoredEntry],
     parser: BodyParser,
@@ -170,7 +173,7 @@ def replay_entries(
 
 
 def replay_ready(
-    store: Store,
+    store: SQLStore,
     arrivals: Sequence[Arrival],
     clock: Callable[[], datetime] = utc_now,
     *,
@@ -183,7 +186,7 @@ def replay_ready(
     return ready, replay(store, ready, clock=clock, patience=patience) if ready else []
 
 
-def dry_run(store: Store, arrival: Arrival) -> DryRun:
+def dry_run(store: SQLStore, arrival: Arrival) -> DryRun:
     """Record an arrival in a transaction that is rolled back; return the changes.
 
     Raises a `StoreError`: `Unchanged` if the database would ignore a change.
@@ -200,7 +203,7 @@ def dry_run(store: Store, arrival: Arrival) -> DryRun:
 
 
 def _replay_group(
-    store: Store,
+    store: SQLStore,
     arrivals: Sequence[Arrival],
     *,
     bodies: bool,
@@ -235,7 +238,7 @@ def _replay_group(
 
 
 def _replay_singly(
-    store: Store,
+    store: SQLStore,
     arrivals: Sequence[Arrival],
     *,
     bodies: bool,
@@ -251,7 +254,7 @@ def _replay_singly(
 
 
 def _keep_failed(
-    store: Store, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
+    store: SQLStore, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
 ) -> list[Outcome]:
     try:
         return keep_failed(store, arrivals, bodies=bodies, clock=clock)

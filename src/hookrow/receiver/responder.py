@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -24,7 +24,9 @@ from hookrow.receiver.clock import Clock
 from hookrow.receiver.locked import LockedRows
 from hookrow.receiver.recorder import WAITING, GroupRecorder
 from hookrow.receiver.results import RecentResults
-from hookrow.stores import Store
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 U = TypeVar("U", bound="Outcome | None")
 
@@ -67,7 +69,7 @@ class Responder:
 
     def __init__(  # noqa: PLR0913 - keyword arguments: the options of a receiver, and its parts
         self,
-        store: Store,
+        store: SQLStore,
         *,
         keep_bodies: bool,
         clock: Clock,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from math import inf
 from time import monotonic, sleep
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Recorded
@@ -22,9 +22,12 @@ from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, arrivals_of, replay_ready
-from hookrow.stores import Store, StoreError
+from hookrow.stores import StoreError
 from hookrow.stores.log import BATCH, START, DueKind, LogReader, Slice
 from hookrow.stores.timeouts import limited_to
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 SWEEP_EVERY = 60.0
 """In seconds; the interval between two sweeps."""
@@ -65,7 +68,7 @@ class ParkedRetry:
 
     def __init__(
         self,
-        store: Store,
+        store: SQLStore,
         log: LogReader,
         parser: BodyParser,
         on_outcomes: OutcomesCallback,
@@ -236,7 +239,7 @@ class ParkedRetry:
         return sum(isinstance(outcome, Recorded) for outcome in outcomes)
 
 
-def check_retries(store: Store, *, bodies: bool, sweep: bool, acknowledge_parked: bool) -> None:
+def check_retries(store: SQLStore, *, bodies: bool, sweep: bool, acknowledge_parked: bool) -> None:
     """Raise `ConfigurationError` if an option needs another one that is missing."""
     if sweep and store.log is None:
         raise ConfigurationError("The sweep needs a log: add a log, or omit `sweep`.")

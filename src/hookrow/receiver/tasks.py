@@ -16,13 +16,13 @@ from hookrow.receiver.clock import Clock
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.receiver.replay import OutcomesCallback
 from hookrow.receiver.retry import SWEEP_EVERY, ParkedRetry
-from hookrow.stores import Store
 
 if TYPE_CHECKING:
     from hookrow.receiver.spool import Spool
+    from hookrow.stores.sql import SQLStore
 
 
-def open_spool(path: str | PathLike[str] | None, store: Store) -> Spool | None:
+def open_spool(path: str | PathLike[str] | None, store: SQLStore) -> Spool | None:
     """Return the spool of a store at the path, if there is one. Raises `ConfigurationError`."""
     if path is None:
         return None
@@ -41,7 +41,7 @@ def open_spool(path: str | PathLike[str] | None, store: Store) -> Spool | None:
 
 def drain_task(
     spool: Spool,
-    store: Store,
+    store: SQLStore,
     parse: Callable[[bytes, datetime], Arrival],
     on_outcomes: OutcomesCallback,
     clock: Clock,

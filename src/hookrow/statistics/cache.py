@@ -9,14 +9,17 @@ from datetime import UTC, datetime
 from math import inf
 from threading import Lock, Thread
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hookrow.concurrency import close_thread_connections, reset_after_fork
 from hookrow.faults import EXPECTED, describe_bug, log_fault
 from hookrow.statistics.overview import Overview, Period, Present, read_overview, read_present
 from hookrow.statistics.tables import TableCounts, count_tables
-from hookrow.stores import Store, StoreError, Unavailable
+from hookrow.stores import StoreError, Unavailable
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left, limited_to
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 T = TypeVar("T")
 
@@ -59,7 +62,7 @@ class Statistics:
     _error: Exception | None
     _recount_at: float
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SQLStore) -> None:
         self._store, self._closed = store, False
         self.reset()
         reset_after_fork(self)

@@ -11,15 +11,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from statistics import quantiles
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Delivered, Suppressed
 from hookrow.core.result import Result
 from hookrow.describe import format_duration
-from hookrow.stores import Store
 from hookrow.stores.census import Census
 from hookrow.stores.log import MOST_COUNTED, Count, LogReader, RequestKind, Requests
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 K = TypeVar("K")
 
@@ -174,7 +176,7 @@ class Overview:
         return more if self.period is Period.HOUR else "Counting"
 
 
-def read_present(store: Store, now: datetime) -> Present:
+def read_present(store: SQLStore, now: datetime) -> Present:
     """Read the state of the log. Raises a `StoreError`."""
     if store.log is None:
         return Present(now=now, logged=False)
@@ -190,7 +192,7 @@ def read_present(store: Store, now: datetime) -> Present:
     )
 
 
-def read_overview(store: Store, period: Period, now: datetime) -> Overview:
+def read_overview(store: SQLStore, period: Period, now: datetime) -> Overview:
     """Read the figures of a period up to now. Raises a `StoreError`."""
     starts, log = period.starts(now), store.log
     empty = Overview(period=period, now=now, starts=starts)

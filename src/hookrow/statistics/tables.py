@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from hookrow.stores import Store
 from hookrow.stores.census import ListCount
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 REASONS = 20
 """The largest number of reasons listed, because users can enter any text as a reason."""
@@ -52,7 +55,7 @@ class TableCounts:
         return part / self.sent if self.sent else None
 
 
-def count_tables(store: Store, now: datetime) -> TableCounts:
+def count_tables(store: SQLStore, now: datetime) -> TableCounts:
     """Count all rows, which may take a long time. Raises a `StoreError`."""
     census = store.census
     return TableCounts(

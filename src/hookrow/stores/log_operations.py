@@ -1,16 +1,20 @@
-"""Operations on the log of any store: totals, bodies of listed entries, and pruning by age."""
+"""Operations on the log of a store: totals, bodies of listed entries, and pruning by age."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.result import PARKED_FOR
 from hookrow.errors import HookrowError
-from hookrow.stores import Store, Unavailable
+from hookrow.stores import Unavailable
 from hookrow.stores.log import BATCH, Count, LogReader, Prunable, Query
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 PORTION = 64
 """The largest number of bodies that `with_bodies` reads at once."""
@@ -58,7 +62,7 @@ class Retention:
 
     def __init__(
         self,
-        store: Store,
+        store: SQLStore,
         log: LogReader,
         *,
         keep: timedelta | None,

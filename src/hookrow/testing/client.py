@@ -15,7 +15,7 @@ from hookrow.http import ENDPOINT, SECRET_HEADER, Handler, Request, RequestHead
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.hooks import OnRecorded, OnRefused
 from hookrow.receiver.receiver import Receiver
-from hookrow.stores import Store
+from hookrow.stores.sql import SQLStore
 
 SECRET = "a-secret-for-tests"  # noqa: S105 - it protects nothing
 """The default secret of `post` and `headers`, which `open_receiver` accepts."""
@@ -76,7 +76,7 @@ def post(
 
 @contextmanager
 def open_receiver(
-    store: Store,
+    store: SQLStore,
     *,
     on_recorded: OnRecorded = None,
     on_refused: OnRefused = None,

@@ -12,7 +12,8 @@ from hookrow.core.changes import new_values
 from hookrow.core.notification import Key, LookupKeys, Refusal, RowId, SetSuppression, Suppressible
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
-from hookrow.stores import State, Store
+from hookrow.stores import State
+from hookrow.stores.sql import SQLStore
 from hookrow.testing.client import SECRET, post
 from hookrow.testing.payloads import Payload, delivery, opening, reactivation, suppression
 
@@ -59,7 +60,7 @@ class StoreContract:
     depends on other rows nor deletes any.
     """
 
-    store: Store
+    store: SQLStore
     _expected: Mapping[RowId, State] = MappingProxyType({})
     """The rows that have been saved, with their states."""
 
@@ -131,7 +132,7 @@ class StoreContract:
         """
         mail = self._save_mails()
         unknown = [None, "", f"{mail.message_id}0"]
-        if not _has_uuids(self.store):
+        if not self.store.queries.has_uuids:  # which match in any case
             unknown.append(mail.message_id.upper())
         for message_id in unknown:
             payload = delivery(mail.email, message_id, at=NOON)
@@ -220,13 +221,6 @@ class StoreContract:
                 subject = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
                 same(subject, states[row][column], expected[column])
         self._expected = states
-
-
-def _has_uuids(store: Store) -> bool:
-    """Return whether the store's message ids are UUIDs, which match in any case."""
-    from hookrow.stores.sql import SQLStore  # noqa: PLC0415 - other stores do not need it
-
-    return isinstance(store, SQLStore) and store.queries.has_uuids
 
 
 def same(subject: str, actual: object, expected: object, hint: str = "") -> None:

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from hookrow.arguments import check_flags, reject
-from hookrow.core.optional import recorded_kinds
+from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, Unavailable, WrongMapping
@@ -40,7 +40,7 @@ VERIFY_EVERY = 1.0
 
 
 class SQLStore:
-    """The rows of a database, in the tables that the schema names; see `stores.Store`.
+    """Finds and writes the rows of a database in transactions, in the tables of the schema.
 
     `database` is a URL, for hookrow's own connections with time limits, or an engine that the
     host supplies, which is never closed or changed. Tables and columns are verified at the first
@@ -53,6 +53,24 @@ class SQLStore:
     `SchemaMismatch` if a table or column is missing or cannot work, `AccessDenied` if the database
     refuses the login, and `Unavailable` if it cannot be reached.
     """
+
+    schema: Schema
+    """The mapping."""
+
+    log: SQLLog | None
+    """The log, or None if the schema has no log."""
+
+    recorded: Kinds
+    """The kinds of notification that the schema has columns for; see `core.optional`."""
+
+    census: SQLCensus
+    """Counts the rows, which may take a long time."""
+
+    suppressions: SQLSuppressions
+    """Reads the suppressed subscribers."""
+
+    mapping_key: str
+    """Identifies the conditions that hide rows (`where`) in the spool; empty without any."""
 
     _queries: Queries | None
     _claim_at: float
@@ -76,7 +94,13 @@ class SQLStore:
     def transaction(
         self, *, skip_locked: bool = False, checked: bool = False
     ) -> Iterator[SQLTransaction]:
-        """Begin a transaction; see `Store.transaction`."""
+        """Begin a transaction that commits when the block ends, and rolls back if it raises.
+
+        With `skip_locked`, it does not wait for locked rows: `lock` returns them. If the number of
+        locked or changed rows is too small, it raises `Unchanged` before the commit; if `checked`,
+        it reads the rows before and after the changes, and raises `Unchanged` only if they show
+        that the database ignored one. Raises a `StoreError`, including from within the block.
+        """
         queries = self._queries or self._verified()
         try:
             with self.database.session() as connection:
@@ -93,7 +117,7 @@ class SQLStore:
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
-        """Read rows; see `Store.reading`."""
+        """Open a read-only view for the block. Raises a `StoreError`, including from within."""
         queries = self._verified()
         try:
             with self.database.reading() as connection:
@@ -103,23 +127,33 @@ class SQLStore:
             raise
 
     def is_nested(self) -> bool:
-        """Return False: the connections are hookrow's own, or fresh ones of an engine."""
-        return False
+        """Return whether this thread is inside a transaction of the host, and keeps its locks."""
+        return False  # the connections are hookrow's own, or fresh ones of an engine
 
     def probe(self) -> None:
-        """Update no row of each table; see `Store`."""
+        """Raise a `StoreError` unless the database accepts changes of the tables now.
+
+        Changes no row, but fails as a change would: on a server that is read-only, or without a
+        privilege.
+        """
         with self.transaction() as transaction:
             transaction.probe()
 
     def claim_log(self) -> None:
-        """Add the mapping to the log's record, in a transaction of its own; see `Store`."""
+        """Record, about once a minute, that the log is written under this mapping.
+
+        Does so in a transaction of its own. Raises a `StoreError`.
+        """
         if monotonic() < self._claim_at:
             return
         if MappingRecord(self.database, self._verified()).claim():
             self._claim_at = monotonic() + CLAIM_EVERY
 
     def check_mapping(self) -> None:
-        """Compare the mapping with the log's record; see `Store`."""
+        """Raise `WrongMapping` if any mapping recorded for the log differs from this one.
+
+        Raises a `StoreError`.
+        """
         if self.schema.log is None:
             return
         with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
@@ -127,7 +161,10 @@ class SQLStore:
                 raise WrongMapping(f"{difference} {REMEDY}")
 
     def time(self) -> datetime | None:
-        """Return the time of the server's clock; see `Store.time`."""
+        """Return the time of the database's clock, in UTC, or None if it has none of its own.
+
+        Raises a `StoreError`.
+        """
         return server_time(self.database)
 
     def close(self) -> None:
@@ -176,3 +213,10 @@ class SQLStore:
                 raise Unavailable(self._mismatch) from error
             self._mismatch = ""
         return queries
+
+
+def check_store(store: object) -> None:
+    """Raise `ConfigurationError` for an object that is no store, such as a URL or an engine."""
+    if not isinstance(store, SQLStore):
+        line = 'SQLStore("postgresql://user@host/database") or SQLStore(engine)'
+        reject("The store", "an SQLStore", store, line)

@@ -37,13 +37,16 @@ from hookrow.stores.sql.updates import Statement, Update
 
 @dataclass(eq=False)
 class SQLReading:
-    """Finds and reads rows with a fixed number of SELECTs; SQLite needs one for each key."""
+    """A read-only view of the rows. It takes no locks and does not block writers.
+
+    It finds and reads rows with a fixed number of SELECTs; SQLite needs one for each key.
+    """
 
     _connection: Connection
     _queries: Queries
 
     def find(self, lookup: LookupKeys) -> Rows:
-        """Find every row whose key `lookup` contains."""
+        """Find every row whose key `lookup` contains, in a fixed number of statements."""
         subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
         sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
         subscriptions: set[tuple[Key, Key]] = set()
@@ -87,7 +90,10 @@ class SQLReading:
         return {(list_, person) for list_, person in rows}
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read the columns that notifications set. Raises `Rejected` if a key is not unique."""
+        """Read the columns that notifications set, with the changes made so far in the block.
+
+        Raises `Rejected` if a key is not unique.
+        """
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
             width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
@@ -149,8 +155,9 @@ class _Step(NamedTuple):
 
 
 class SQLTransaction(SQLReading):
-    """A transaction that writes everything in a single statement if the database can.
+    """An atomic transaction: it is committed at the end of the block, or rolled back.
 
+    It writes everything in a single statement if the database can.
     If the connection autocommits, the statement is pending until the end of the block, and commits
     by itself. BEGIN is sent only if one statement is not enough.
 
@@ -174,7 +181,11 @@ class SQLTransaction(SQLReading):
         return super().read(rows)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Lock rows kind by kind; on SQLite, the transaction locks the whole file anyway."""
+        """Lock the rows, kind by kind, in the same order in every process.
+
+        Return the rows locked by other transactions: none, unless locked rows are skipped. On
+        SQLite, the transaction locks the whole file anyway.
+        """
         self._begin()
         locks = dict(self._locks(rows))
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
@@ -184,7 +195,13 @@ class SQLTransaction(SQLReading):
         return held
 
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
-        """Lock and change the rows, and add the entries to the log."""
+        """Lock the rows of the changes, apply the changes, and add the entries to the log.
+
+        There is at most one change per row and column; each is applied only if its guard holds.
+        There is at most one entry per fingerprint, and they are sorted by it. If the log already
+        has an entry, the attempts are added to it, and the newer result replaces its own. Without
+        a log, entries are ignored.
+        """
         queries, dialect = self._queries, self._queries.dialect
         rows: Collection[RowId] = ()
         if dialect.locks_rows or self._checked:
