@@ -33,8 +33,9 @@ from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.receiver.spool import Spool
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log import SQLLog
 
 pytestmark = pytest.mark.never_flaky
 
@@ -171,7 +172,7 @@ class Scenario(RuleBasedStateMachine):
         type(self).finished += 1
 
     @property
-    def _log(self) -> LogReader:
+    def _log(self) -> SQLLog:
         log = self._home.store.log
         assert log is not None
         return log

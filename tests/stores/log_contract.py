@@ -46,8 +46,9 @@ from hookrow.receiver.replay import (
 )
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
-from hookrow.stores.log import Backlog, Count, DueKind, Forgotten, LogReader, Query, RequestKind
+from hookrow.stores.log import Backlog, Count, DueKind, Forgotten, Query, RequestKind
 from hookrow.stores.log_operations import PORTION, with_bodies
+from hookrow.stores.sql.log import SQLLog
 from repeats import REPEATS
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import PATIENCE
@@ -119,7 +120,7 @@ def keep(home: Home, *kept: LogEntry) -> None:
         transaction.write((), kept)
 
 
-def reader(home: Home) -> LogReader:
+def reader(home: Home) -> SQLLog:
     assert home.store.log is not None
     return home.store.log
 
@@ -158,7 +159,7 @@ def numbers(found: Iterable[LogEntry]) -> list[int]:
 
 
 def take_due(
-    log: LogReader, now: datetime, *, providers: Collection[str] = PROVIDERS, limit: int = 9
+    log: SQLLog, now: datetime, *, providers: Collection[str] = PROVIDERS, limit: int = 9
 ) -> Sequence[StoredEntry]:
     """Take due entries without a row."""
     return log.take(log.due(now, DueKind.MISSING, providers=providers, limit=limit), now)
@@ -290,12 +291,12 @@ class ReadContract:
     """Reading and pruning the log."""
 
     @pytest.fixture
-    def log(self, home: Home) -> LogReader:
+    def log(self, home: Home) -> SQLLog:
         """Begin with no rows and an empty log."""
         home.fill()
         return reader(home)
 
-    def test_entry(self, home: Home, log: LogReader) -> None:
+    def test_entry(self, home: Home, log: SQLLog) -> None:
         """An entry is read as it was written, with its id and its first result."""
         keep(home, parked(1, minutes=1))
         keep(home, entry(1))
@@ -305,7 +306,7 @@ class ReadContract:
         read = {"outcome": results[0], "first_outcome": results[1], "source": Source.LIVE}
         assert asdict(found) == {**row, **read}
 
-    def test_query(self, home: Home, log: LogReader) -> None:
+    def test_query(self, home: Home, log: SQLLog) -> None:
         """Entries match every condition of a query, newest or oldest first, on one page each.
 
         The case of an email is ignored, ids are a list or a range, and some may not exist; a
@@ -361,7 +362,7 @@ class ReadContract:
                 rest = read(query, **there_on, limit=9) if page else ()
                 assert numbers([*page, *rest]) == expected[::order], query
 
-    def test_period_after_late_entries(self, home: Home, log: LogReader) -> None:
+    def test_period_after_late_entries(self, home: Home, log: SQLLog) -> None:
         """Entries that were written late, from a spool, hide none that arrived later."""
         for number in range(40):
             at = NOON + number * MINUTE
@@ -373,7 +374,7 @@ class ReadContract:
         assert numbers(log.newest(since, limit=99)) == found[::-1]
         assert numbers(log.newest(Query(until=NOON), limit=99)) == [*range(29, 9, -1)]
 
-    def test_first_id_since(self, home: Home, log: LogReader) -> None:
+    def test_first_id_since(self, home: Home, log: SQLLog) -> None:
         """It is at most the lowest id of the entries that arrived then or later, despite gaps."""
         assert (log.bounds(), log.first_id_since(NOON)) == (None, 1)
         for number in range(33):
@@ -389,7 +390,7 @@ class ReadContract:
             assert log.first_id_since(at) <= min(later, default=rows[-1]["id"] + 1), minutes
 
     @pytest.mark.parametrize("counted", [False, True])
-    def test_counts(self, home: Home, log: LogReader, *, counted: bool) -> None:
+    def test_counts(self, home: Home, log: SQLLog, *, counted: bool) -> None:
         """Entries are counted by time of arrival, type, reason and first outcome.
 
         Words that hookrow does not know count as one, because they may contain an address. One
@@ -426,7 +427,7 @@ class ReadContract:
                 Count(sharp, "SubscriptionChange", "", Result.RECORDED, 1, 0),
             }
 
-    def test_requests(self, home: Home, log: LogReader) -> None:
+    def test_requests(self, home: Home, log: SQLLog) -> None:
         """Requests are added up by kind and hour, apart from the notifications."""
         hour = NOON.replace(minute=0, microsecond=0)
         wrong, old = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
@@ -444,7 +445,7 @@ class ReadContract:
         found = log.counts(hour - 3 * HOUR, HOUR).counts
         assert [(each.record_type, each.entries) for each in found] == [("Open", 1)]
 
-    def test_recent(self, home: Home, log: LogReader) -> None:
+    def test_recent(self, home: Home, log: SQLLog) -> None:
         """The newest entries are counted by their present outcome, whenever they arrived."""
         assert log.recent(9) == (None, {}, set())
         keep(home, *(parked(number, minutes=1) for number in range(1, 5)))
@@ -453,7 +454,7 @@ class ReadContract:
         assert log.recent(5) == (NOON + MINUTE, {recorded: 3, refused: 2}, {"Open"})
         assert log.recent(1) == (NOON, {recorded: 1}, {"Open"})
 
-    def test_deliveries(self, home: Home, log: LogReader) -> None:
+    def test_deliveries(self, home: Home, log: SQLLog) -> None:
         """The newest recorded deliveries of a message are found by their time of arrival."""
         delivery = {"record_type": "Delivery"}
         assert log.deliveries(NOON, limit=9) == {}
@@ -470,7 +471,7 @@ class ReadContract:
         assert log.deliveries(NOON, limit=9) == found
         assert log.deliveries(NOON, limit=2) == {each: found[each] for each in ("m-4", "m-3")}
 
-    def test_parked(self, home: Home, log: LogReader) -> None:
+    def test_parked(self, home: Home, log: SQLLog) -> None:
         """Parked entries are counted, and found by message, whether they are due or not."""
         assert log.backlog(NOON) == Backlog(0, None, 0)
         keep(
@@ -488,7 +489,7 @@ class ReadContract:
         assert numbers(log.parked([])) == []
         assert home.logged() == before
 
-    def test_take(self, home: Home, log: LogReader) -> None:
+    def test_take(self, home: Home, log: SQLLog) -> None:
         """Due entries are taken and postponed. After three days, this retry is the last."""
         old = parked(8, minutes=6.5, received_at=NOON - 3 * DAY)
         keep(home, entry(1), *(parked(n, minutes=10 - n) for n in range(2, 8)), old)
@@ -500,7 +501,7 @@ class ReadContract:
         assert logged(home)[:2] == new_rows(entry(1), parked(2, minutes=8))
         assert [row["retries"] for row in home.logged()] == [0, 0, 1, 1, 1, 1, 1, 1]
 
-    def test_due(self, home: Home, log: LogReader) -> None:
+    def test_due(self, home: Home, log: SQLLog) -> None:
         """Of entries without a row, the youngest come first; of others, those with few retries."""
         failed = {"outcome": Result.FAILED, "status": 503}
         mismatch = {"outcome": Result.RECIPIENT_MISMATCH, "status": 400}
@@ -522,7 +523,7 @@ class ReadContract:
                 found = log.due(now, kind, providers=PROVIDERS, limit=limit)
                 assert [by_id[each] for each in found] == expected[:limit]
 
-    def test_ended(self, home: Home, log: LogReader) -> None:
+    def test_ended(self, home: Home, log: SQLLog) -> None:
         """An entry without a row that is an hour too old for its last retry is not retried."""
         end = NOON + 3 * DAY + HOUR
         keep(home, parked(1, minutes=1), parked(2, minutes=1, received_at=NOON + SECOND))
@@ -534,7 +535,7 @@ class ReadContract:
         ended = [row["retry_at"] is None for row in logged(home)]
         assert ended == [True, False, False, True, False]
 
-    def test_expired(self, home: Home, log: LogReader) -> None:
+    def test_expired(self, home: Home, log: SQLLog) -> None:
         """Entries that are neither recorded nor retried are found if they have a body."""
         ended = {"retry_at": None}
         keep(
@@ -552,7 +553,7 @@ class ReadContract:
         assert log.count(Query(expired=True), limit=9) == 2
         assert log.backlog(NOON + DAY).expired == 2
 
-    def test_retries_that_are_implausibly_far_ahead(self, home: Home, log: LogReader) -> None:
+    def test_retries_that_are_implausibly_far_ahead(self, home: Home, log: SQLLog) -> None:
         """They were planned by a clock that was wrong, and count as due."""
         wrong = {"received_at": NOON + 40 * DAY, "last_received_at": NOON + 40 * DAY}
         keep(home, parked(1, minutes=0), parked(2, minutes=180), parked(3, minutes=180.5))
@@ -563,7 +564,7 @@ class ReadContract:
         assert retries[parked(4, minutes=0).body] == NOON + HOUR
         assert retries[parked(2, minutes=0).body] == NOON + 3 * HOUR
 
-    def test_large_bodies(self, home: Home, log: LogReader) -> None:
+    def test_large_bodies(self, home: Home, log: SQLLog) -> None:
         """Reads return at most the bodies of one group, the others next."""
         keep(home, *(parked(n, minutes=n, message_id="m", body=LARGE) for n in range(1, 5)))
         there = ids(home)
@@ -578,7 +579,7 @@ class ReadContract:
         due = [numbers(log.take(there, NOON + HOUR)) for _ in range(3)]
         assert due == [[1, 2], [3, 4], []]
 
-    def test_posts_and_retries_are_counted_apart(self, home: Home, log: LogReader) -> None:
+    def test_posts_and_retries_are_counted_apart(self, home: Home, log: SQLLog) -> None:
         """A post counts as an attempt, and an entry that is taken or counted as a retry."""
         given = parked(1, minutes=1)
         keep(home, given, parked(2, minutes=1))
@@ -593,7 +594,7 @@ class ReadContract:
         found = [(each.attempts, each.retries) for each in log.oldest(Query(), limit=9)]
         assert found == [(2, 2), (1, 3)]
 
-    def test_due_entries_of_other_providers(self, home: Home, log: LogReader) -> None:
+    def test_due_entries_of_other_providers(self, home: Home, log: SQLLog) -> None:
         """Each provider's receiver takes its own entries, and those without a provider."""
         names = {1: "postmark", 2: "courier", 3: None}
         keep(home, *(parked(n, minutes=0, provider=name) for n, name in names.items()))
@@ -603,7 +604,7 @@ class ReadContract:
         ]
         assert taken == [[1, 3], [2], []]
 
-    def test_bodies_are_measured_in_memory(self, home: Home, log: LogReader) -> None:
+    def test_bodies_are_measured_in_memory(self, home: Home, log: SQLLog) -> None:
         """A character may take four bytes; a body larger than a group is read alone."""
         wide = [entry(n, body="🦄" * (LARGEST_GROUP // 10)) for n in range(1, 4)]
         keep(home, *wide, entry(4, body="x" * (LARGEST_GROUP + 1)), entry(5))
@@ -613,7 +614,7 @@ class ReadContract:
             size = sum(getsizeof(each.body) for each in group)
             assert size <= LARGEST_GROUP or numbers(group) == [4]
 
-    def test_lists_without_bodies(self, home: Home, log: LogReader) -> None:
+    def test_lists_without_bodies(self, home: Home, log: SQLLog) -> None:
         """A list without bodies has as many entries as requested, otherwise unchanged."""
         keep(home, *(parked(number, minutes=1, body=LARGE) for number in range(4)))
         found = [*log.oldest(Query(), limit=2), *log.newest(Query(), limit=2)[::-1]]
@@ -621,7 +622,7 @@ class ReadContract:
         assert log.oldest(Query(), limit=9, bodies=False) == bodiless
         assert log.newest(Query(), limit=9, bodies=False) == bodiless[::-1]
 
-    def test_bodies_are_added_to_a_list(self, home: Home, log: LogReader) -> None:
+    def test_bodies_are_added_to_a_list(self, home: Home, log: SQLLog) -> None:
         """Entries get their bodies in the order of the list, except those deleted meanwhile."""
         numbered = range(1, 2 * PORTION + 9)
         keep(home, *map(entry, numbered))
@@ -634,7 +635,7 @@ class ReadContract:
         assert numbers(with_bodies(log, listed)) == [numbered[-1], 9, 1]
 
     @pytest.mark.parametrize("bodies_only", [True, False])
-    def test_prune(self, home: Home, log: LogReader, *, bodies_only: bool) -> None:
+    def test_prune(self, home: Home, log: SQLLog, *, bodies_only: bool) -> None:
         """Old entries, or only their bodies, are deleted; parked ones after their last retry."""
         over = {"before": NOON - 36 * HOUR, "parked_before": GIVEN_UP}
         assert sum(log.prune(**over, bodies_only=bodies_only)) == 0
@@ -662,7 +663,7 @@ class ReadContract:
     def test_prunable(
         self,
         home: Home,
-        log: LogReader,
+        log: SQLLog,
         entries: timedelta | None,
         bodies: timedelta | None,
         expected: tuple[int, int],
@@ -684,7 +685,7 @@ class ReadContract:
             pruned[only] = sum(batches)
         assert found == expected == (pruned.get(False, 0), pruned.get(True, 0))
 
-    def test_long_log(self, home: Home, log: LogReader) -> None:
+    def test_long_log(self, home: Home, log: SQLLog) -> None:
         """A long log is pruned and erased in batches, whatever its first id is."""
         over = {"before": NOON + SECOND, "parked_before": GIVEN_UP}
         keep(home, *(entry(n, recipient=f"s{n % 2}@example.com") for n in range(1, 2501)))
@@ -700,7 +701,7 @@ class ReadContract:
         found = log.oldest(Query(), limit=9)
         assert [each.fingerprint for each in found] == [young.fingerprint, b"2" * 16]
 
-    def test_forget(self, home: Home, log: LogReader) -> None:
+    def test_forget(self, home: Home, log: SQLLog) -> None:
         """A person's address and bodies are erased, in any case, and nothing is retried."""
         assert log.forget("S1@Example.com") == Forgotten()
         keep(home, entry(1), parked(2, minutes=1, recipient="s1@example.com"), parked(3, minutes=1))
@@ -711,7 +712,7 @@ class ReadContract:
         assert home.logged() == before
         assert log.forget("S1@Example.com") == Forgotten()
 
-    def test_forget_in_unreadable_bodies(self, home: Home, log: LogReader) -> None:
+    def test_forget_in_unreadable_bodies(self, home: Home, log: SQLLog) -> None:
         """A body without a known recipient is erased if it contains the address, even escaped."""
         keep(home, *(entry(n, recipient=None, body=f'{{"To": "S{n}@x.com"') for n in (1, 2)))
         record(home.store, [Arrival(None, '{"To": "zoë@x.com"\0'.encode(), NOON)])
@@ -720,7 +721,7 @@ class ReadContract:
         assert [log.forget(each).entries for each in given] == [0, 0, 0, 1, 1]
         assert [row["body"] for row in home.logged()] == [None, '{"To": "S2@x.com"', None]
 
-    def test_forget_in_the_bodies_of_others(self, home: Home, log: LogReader) -> None:
+    def test_forget_in_the_bodies_of_others(self, home: Home, log: SQLLog) -> None:
         """The bodies of others that contain the address are erased, however it is written.
 
         A body that a retry needs stays, and so does one that is compressed: both are listed. An
@@ -748,7 +749,7 @@ class ReadContract:
         assert log.forget(ADA) == Forgotten(waiting=(there[5],), unread=(there[7],))
         assert log.forget(bob).entries == 6
 
-    def test_forget_in_doubt(self, home: Home, log: LogReader) -> None:
+    def test_forget_in_doubt(self, home: Home, log: SQLLog) -> None:
         """A body stays, and is listed, if the address in it may be a part of another one."""
         doubtful = [
             "_ada@example.com_",
@@ -767,7 +768,7 @@ class ReadContract:
         assert home.logged() == before
         assert log.forget(ADA) == expected._replace(bodies=0)
 
-    def test_forget_among_large_bodies(self, home: Home, log: LogReader) -> None:
+    def test_forget_among_large_bodies(self, home: Home, log: SQLLog) -> None:
         """Bodies that make several groups are all searched, each once."""
         wide = f"{ADA} % {'x' * (LARGEST_GROUP // 6)}"
         keep(home, *(entry(n, recipient="bob@x.com", body=wide) for n in range(1, 5)))

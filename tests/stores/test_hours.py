@@ -29,9 +29,10 @@ from hookrow import Postmark, Receiver
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.result import Result
 from hookrow.stores import Conflict
-from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.log import RequestKind
 from hookrow.stores.log_operations import totals
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.timeouts import limited_to
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import eventually
@@ -67,7 +68,7 @@ def watermark(home: Home) -> object:
     return home.run("SELECT value FROM hookrow_meta WHERE name = 'hours_watermark'")[0][0]
 
 
-def numbers(log: LogReader | None, since: datetime, bucket: timedelta) -> tuple[int, int]:
+def numbers(log: SQLLog | None, since: datetime, bucket: timedelta) -> tuple[int, int]:
     """Return the numbers of entries, and of recovered ones, since then."""
     assert log is not None
     found = log.counts(since, bucket).counts

@@ -18,7 +18,8 @@ from copying import replace
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.receiver.recorder import record
-from hookrow.stores.log import START, DueKind, LogReader, Query
+from hookrow.stores.log import START, DueKind, Query
+from hookrow.stores.sql.log import SQLLog
 from times import DAY, MINUTE
 
 shared = pytest.fixture(shared_home, scope="module", params=PLACES[2:])
@@ -162,7 +163,7 @@ def test_notification_in_django(home: Home, sent: Notification, most: int) -> No
         *("newest", "oldest", "messages"),
     ],
 )
-def test_parked(home: Home, read: Callable[[LogReader], object], index: str) -> None:
+def test_parked(home: Home, read: Callable[[SQLLog], object], index: str) -> None:
     """Parked entries are found by their index in a long log, not by the primary key."""
     with statements(home) as executed:
         read(reader(home))
@@ -189,7 +190,7 @@ def test_search_of_the_log(home: Home) -> None:
     ],
     ids=["entries", "hours", "deliveries"],
 )
-def test_counts(home: Home, read: Callable[[LogReader], object], index: str) -> None:
+def test_counts(home: Home, read: Callable[[SQLLog], object], index: str) -> None:
     """The entries that the hourly counts lack are found by their ids, and no table is scanned."""
     with statements(home) as executed:
         read(reader(home))

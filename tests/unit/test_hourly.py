@@ -13,8 +13,9 @@ from hookrow import Postmark, Receiver
 from hookrow.receiver import hourly
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.stores import Unavailable
-from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.log import RequestKind
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log import SQLLog
 from times import HOUR, MINUTE
 from wire import SECRET, eventually
 
@@ -22,28 +23,28 @@ WRONG, OLD = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
 
 
 @pytest.fixture
-def log() -> Iterator[LogReader]:
+def log() -> Iterator[SQLLog]:
     with closing(SQLStore(MEMORY)) as store:
         assert store.log is not None
         yield store.log
 
 
 @contextmanager
-def outage(log: LogReader) -> Iterator[None]:
+def outage(log: SQLLog) -> Iterator[None]:
     """Let the database be unavailable to the task in the block."""
     with patch.object(log, "add_requests", side_effect=Unavailable("gone")):
         yield
 
 
 @pytest.fixture
-def task(log: LogReader, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
+def task(log: SQLLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
     monkeypatch.setattr("hookrow.concurrency.RETRY_AFTER", 0.01)
     with closing(HourlyCount(log)) as task:
         yield task
 
 
-def test_requests_are_added_by_hour(task: HourlyCount, log: LogReader) -> None:
+def test_requests_are_added_by_hour(task: HourlyCount, log: SQLLog) -> None:
     """The first request starts the task, and each counts once."""
     for at in (NOON, NOON + 59 * MINUTE, NOON + HOUR):
         task.add(WRONG, at)
@@ -53,7 +54,7 @@ def test_requests_are_added_by_hour(task: HourlyCount, log: LogReader) -> None:
     assert log.requests(WRONG, NOON + HOUR) == (1, NOON + HOUR, NOON + HOUR)
 
 
-def test_an_outage(task: HourlyCount, log: LogReader, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage(task: HourlyCount, log: SQLLog, caplog: pytest.LogCaptureFixture) -> None:
     """Counts of requests are kept while the database is unavailable."""
     with outage(log):
         task.add(WRONG, NOON)
@@ -62,7 +63,7 @@ def test_an_outage(task: HourlyCount, log: LogReader, caplog: pytest.LogCaptureF
     eventually(lambda: log.requests(WRONG, NOON) == (2, NOON, NOON + HOUR))
 
 
-def test_a_child_process_adds_only_its_own(task: HourlyCount, log: LogReader) -> None:
+def test_a_child_process_adds_only_its_own(task: HourlyCount, log: SQLLog) -> None:
     """After a fork, the parent process adds the requests that it has counted."""
     with outage(log):
         task.add(WRONG, NOON)
@@ -87,7 +88,7 @@ def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> Non
     assert log.requests(WRONG, NOON).number == 1
 
 
-def test_uses_of_old_secrets_are_added(log: LogReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uses_of_old_secrets_are_added(log: SQLLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each counts once."""
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
     uses = 2
@@ -111,9 +112,7 @@ def test_uses_before_a_reload_and_before_the_end_are_added() -> None:
     assert database.log.requests(OLD, NOON).number == 3
 
 
-def test_a_database_that_is_away_at_the_end(
-    log: LogReader, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_database_that_is_away_at_the_end(log: SQLLog, caplog: pytest.LogCaptureFixture) -> None:
     """Closing the task logs this, and ends."""
     with outage(log), closing(HourlyCount(log)) as task:
         task.add(WRONG, NOON)

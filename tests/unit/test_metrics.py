@@ -19,7 +19,8 @@ from hookrow.core.result import Result
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.observability.observer import Gauges
 from hookrow.stores import Conflict, Unavailable
-from hookrow.stores.log import Backlog, Count, Counts, LogReader
+from hookrow.stores.log import Backlog, Count, Counts
+from hookrow.stores.sql.log import SQLLog
 
 NEWEST = "hookrow_newest_notification_timestamp_seconds{}"
 
@@ -144,7 +145,7 @@ def test_totals_of_the_log_are_not_set_while_entries_are_missing(
     registry: CollectorRegistry, metrics: Metrics, complete_since: datetime | None, series: int
 ) -> None:
     counted = [Count(NOON, "Delivery", "", Result.RECORDED, entries=100_000, recovered=0)]
-    log = Mock(LogReader, newest=lambda *_, **__: ())
+    log = Mock(SQLLog, newest=lambda *_, **__: ())
     log.backlog.return_value = Backlog(0, None, 0)
     log.counts.return_value = Counts(counted, complete_since)
     metrics.start(Gauges(lambda: 7, lambda: 5, dict, log))
@@ -153,7 +154,7 @@ def test_totals_of_the_log_are_not_set_while_entries_are_missing(
 
 
 def test_collect_without_database_and_spool(registry: CollectorRegistry, metrics: Metrics) -> None:
-    log = Mock(LogReader, backlog=Mock(side_effect=Unavailable))
+    log = Mock(SQLLog, backlog=Mock(side_effect=Unavailable))
     spooled = Mock(side_effect=sqlite3.OperationalError)
     metrics.start(Gauges(lambda: 7, spooled, lambda: {0: 1}, log))
     metrics.collect()

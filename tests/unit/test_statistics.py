@@ -34,8 +34,9 @@ from hookrow.statistics.overview import RECENT
 from hookrow.statistics.tables import OTHERS, REASONS
 from hookrow.stores import Locked, StoreError, Unavailable
 from hookrow.stores.census import ListCount
-from hookrow.stores.log import OTHER, Count, Counts, LogReader, Query
+from hookrow.stores.log import OTHER, Count, Counts, Query
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT
 from hookrow.testing import Tables
 from times import DAY, HOUR, MINUTE, SECOND
@@ -60,7 +61,7 @@ def store() -> Iterator[SQLStore]:
         yield store
 
 
-def keep(store: SQLStore, *entries: LogEntry) -> LogReader:
+def keep(store: SQLStore, *entries: LogEntry) -> SQLLog:
     """Write entries to the log, and return it."""
     with store.transaction() as transaction:
         transaction.write((), entries)

@@ -28,12 +28,12 @@ from hookrow.faults import host_line
 from hookrow.http import ENDPOINT
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
-from hookrow.stores.log import LogReader
 
 if TYPE_CHECKING:
     from hookrow.receiver.receiver import Receiver
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql.connections import Database
+    from hookrow.stores.sql.log import SQLLog
 
     Loaded: TypeAlias = Receiver | SQLStore
 
@@ -224,7 +224,7 @@ def verify_tables(database: Database, schema: Schema) -> None:
     verify(database, schema)
 
 
-def require_log(store: SQLStore) -> LogReader:
+def require_log(store: SQLStore) -> SQLLog:
     """Return the log of a store. Raises `ConfigurationError` if the log is disabled."""
     if store.log is None:
         raise ConfigurationError(

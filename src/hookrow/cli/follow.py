@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import sleep
+from typing import TYPE_CHECKING
 
 from hookrow.cli.output import echo
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores import Conflict, Locked, SchemaChanged, Unavailable
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import Query
 from hookrow.stores.log_operations import with_bodies
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql.log import SQLLog
 
 POLL_EVERY = 1.0
 """In seconds."""
@@ -22,7 +26,7 @@ PAGE = 1000
 """The largest number of entries that are read at once, without their bodies."""
 
 
-def follow(reader: LogReader, query: Query, *, limit: int, bodies: bool) -> Iterator[StoredEntry]:
+def follow(reader: SQLLog, query: Query, *, limit: int, bodies: bool) -> Iterator[StoredEntry]:
     """Yield the newest `limit` entries, and then new ones every second, oldest first.
 
     An entry is yielded once, even if it changes later. While the database is unavailable, one line
@@ -55,13 +59,13 @@ def follow(reader: LogReader, query: Query, *, limit: int, bodies: bool) -> Iter
             seen = {each for each in seen if each > highest - OVERLAP}
 
 
-def _pages(reader: LogReader, query: Query, *, after: int) -> Iterator[Sequence[StoredEntry]]:
+def _pages(reader: SQLLog, query: Query, *, after: int) -> Iterator[Sequence[StoredEntry]]:
     """Yield all entries of the query after an id, oldest first, without their bodies."""
     while page := reader.oldest(query, after=after, limit=PAGE, bodies=False):
         yield page
         after = page[-1].id
 
 
-def _highest_id(reader: LogReader) -> int:
+def _highest_id(reader: SQLLog) -> int:
     bounds = reader.bounds()
     return bounds[1] if bounds else 0

@@ -37,11 +37,12 @@ from hookrow.providers import BodyParser
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, dry_run, parser_of
 from hookrow.stores import StoreError, WrongMapping
-from hookrow.stores.log import Forgotten, LogReader, Query
+from hookrow.stores.log import Forgotten, Query
 from hookrow.stores.log_operations import with_bodies
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.log import SQLLog
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 _HEADER = _COLUMNS.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
@@ -267,7 +268,7 @@ def _print_table(entries: Sequence[StoredEntry]) -> None:
 
 
 def _details(
-    store: SQLStore, reader: LogReader, entry: StoredEntry, parser: BodyParser
+    store: SQLStore, reader: SQLLog, entry: StoredEntry, parser: BodyParser
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each line that `show` prints."""
     received = format_time(entry.received_at)

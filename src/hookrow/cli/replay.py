@@ -27,11 +27,12 @@ from hookrow.receiver import replay as replays
 from hookrow.receiver.clock import measured_clock
 from hookrow.stores import UNCHANGED_HINT, Locked, SchemaChanged, StoreError, Unchanged
 from hookrow.stores.errors import message
-from hookrow.stores.log import LogReader, Prunable, Query
+from hookrow.stores.log import Prunable, Query
 from hookrow.stores.log_operations import Retention
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.log import SQLLog
 
 
 @click.command()
@@ -226,7 +227,7 @@ class Summary(msgspec.Struct):
         )
 
 
-def _missing_ids(reader: LogReader, ids: Sequence[int]) -> Sequence[int]:
+def _missing_ids(reader: SQLLog, ids: Sequence[int]) -> Sequence[int]:
     """Return the ids of which the log has no entry."""
     if not ids:
         return ()
@@ -234,7 +235,7 @@ def _missing_ids(reader: LogReader, ids: Sequence[int]) -> Sequence[int]:
     return sorted({*ids} - {each.id for each in found})
 
 
-def _id_range(reader: LogReader, query: Query) -> tuple[int, int]:
+def _id_range(reader: SQLLog, query: Query) -> tuple[int, int]:
     """Return the id before the first that a query may select, and the last.
 
     The progress is estimated by the ids: counting the matching entries may take as long.

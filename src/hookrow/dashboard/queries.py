@@ -33,9 +33,10 @@ from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, parse_entry
 from hookrow.statistics import Statistics, search
 from hookrow.stores import State, WrongMapping
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import Query
 from hookrow.stores.log_operations import with_bodies
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log import SQLLog
 
 PAGE_SIZE = 50
 """The number of entries on a page."""
@@ -62,7 +63,7 @@ class Context:
     keep_bodies: bool = True
 
     @property
-    def log(self) -> LogReader:
+    def log(self) -> SQLLog:
         """The log. Raises `NotFound` if the store has none."""
         if self.store.log is None:
             raise NotFound("This store has no log.")
@@ -154,13 +155,13 @@ def list_entries(context: Context, query: Query, fields: Fields) -> Listing:
     return Listing(entries[::-1], reached if reached < last else None, after + 1)
 
 
-def list_newer(log: LogReader, query: Query, after: int, last: int) -> Sequence[StoredEntry]:
+def list_newer(log: SQLLog, query: Query, after: int, last: int) -> Sequence[StoredEntry]:
     """Return the newest entries after the id `after`, up to the id `last`, within `MAX_RANGE`."""
     ids = range(max(after, last - MAX_RANGE) + 1, last + 1)
     return log.newest(replace(query, ids=ids), limit=PAGE_SIZE, bodies=False) if ids else []
 
 
-def last_id(log: LogReader) -> int:
+def last_id(log: SQLLog) -> int:
     """Return the id of the newest entry, or 0 if the log is empty."""
     newest = log.newest(Query(), limit=1, bodies=False)
     return newest[0].id if newest else 0

@@ -26,7 +26,8 @@ from hookrow.django.suppression import SuppressionAdmin
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.observability.logging import outcome_name
 from hookrow.receiver.replay import matching_entries, replay_entries
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import Query
+from hookrow.stores.sql.log import SQLLog
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 
@@ -170,7 +171,7 @@ class NotificationAdmin(LargeTableAdmin):
         return False
 
 
-def _replay(log: LogReader, entries: Sequence[StoredEntry]) -> Counter[str]:
+def _replay(log: SQLLog, entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group of entries again; return how often each result occurred."""
     outcomes = replay_entries(store(), log, entries, conf.provider)
     counts = Counter(outcome_name(each).replace("_", " ") for each in outcomes)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from time import monotonic, perf_counter, time
 from types import NoneType
+from typing import TYPE_CHECKING
 
 from hookrow.core.notification import (
     Arrival,
@@ -33,8 +34,11 @@ from hookrow.http import RequestHead
 from hookrow.observability.endpoint import check_registry
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
-from hookrow.stores.log import MOST_EXPIRED, LogReader, Query
+from hookrow.stores.log import MOST_EXPIRED, Query
 from hookrow.stores.log_operations import totals
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql.log import SQLLog
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -173,7 +177,7 @@ class Metrics(Observer):
                 self._lag.observe(max(0.0, lag))  # the provider's clock may be ahead
         self._set_newest(arrivals[-1].received_at.timestamp())
 
-    def _read_log(self, log: LogReader) -> None:
+    def _read_log(self, log: SQLLog) -> None:
         now = datetime.now(UTC)
         backlog = log.backlog(now)
         self._parked.set(backlog.parked)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 from hookrow.arguments import has_members, reject, several
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.faults import describe_fault, log_fault
 from hookrow.http import RequestHead
-from hookrow.stores.log import LogReader
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql.log import SQLLog
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +43,7 @@ class Gauges:
     backlog: Callable[[], int]
     spooled: Callable[[], int]
     secret_matches: Callable[[], Mapping[int, int]]
-    log: LogReader | None
+    log: SQLLog | None
 
 
 class Observer:

@@ -22,8 +22,9 @@ from hookrow.postmark_api.register import Change, Plan, settle
 from hookrow.postmark_api.secret_file import SecretFile
 from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
 from hookrow.receiver.hourly import COUNT_EVERY
-from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.log import RequestKind
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log import SQLLog
 
 RETRIES_FOR = timedelta(minutes=72)
 """How long the provider repeats a notification; the first attempts may have had the old secret."""
@@ -194,7 +195,7 @@ class Rotation:
         self.sleep(COUNTED_WITHIN)
         self._check_log(store.log)
 
-    def _check_log(self, log: LogReader) -> None:
+    def _check_log(self, log: SQLLog) -> None:
         """Raise `ConfigurationError` if an old secret was used recently."""
         since = self.now() - timedelta(hours=2)
         used = log.requests(RequestKind.OLD_SECRET, since).last

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from hookrow.concurrency import PeriodicTask
 from hookrow.receiver.clock import utc_now
-from hookrow.stores.log import LogReader, RequestKind
+from hookrow.stores.log import RequestKind
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql.log import SQLLog
 
 COUNT_EVERY = 60.0
 """In seconds; the interval between two updates."""
@@ -28,7 +32,7 @@ class HourlyCount(PeriodicTask):
 
     def __init__(
         self,
-        log: LogReader,
+        log: SQLLog,
         old_matches: Callable[[], int] = int,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:

@@ -32,10 +32,11 @@ from hookrow.receiver.recorder import (
     repeat_for_locked,
 )
 from hookrow.stores import Conflict, State, StoreError, Unavailable, Unchanged
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import Query
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.log import SQLLog
 
 log = logging.getLogger("hookrow")
 
@@ -118,7 +119,7 @@ def arrivals_of(
     ]
 
 
-def matching_entries(reader: LogReader, query: Query) -> Iterator[Sequence[StoredEntry]]:
+def matching_entries(reader: SQLLog, query: Query) -> Iterator[Sequence[StoredEntry]]:
     """Yield all entries that match the query, oldest first, in groups. Raises a `StoreError`."""
     last = 0
     while entries := reader.oldest(query, after=last, limit=GROUP):
@@ -151,7 +152,7 @@ def replay(
 
 def replay_entries(
     store: SQLStore,
-    log: LogReader,
+    log: SQLLog,
     entries: Sequence[StoredEntry],
     parser: BodyParser,
     *,

@@ -23,11 +23,12 @@ from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, arrivals_of, replay_ready
 from hookrow.stores import StoreError
-from hookrow.stores.log import BATCH, START, DueKind, LogReader, Slice
+from hookrow.stores.log import BATCH, START, DueKind, Slice
 from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.log import SQLLog
 
 SWEEP_EVERY = 60.0
 """In seconds; the interval between two sweeps."""
@@ -69,7 +70,7 @@ class ParkedRetry:
     def __init__(
         self,
         store: SQLStore,
-        log: LogReader,
+        log: SQLLog,
         parser: BodyParser,
         on_outcomes: OutcomesCallback,
         clock: Clock | None = None,

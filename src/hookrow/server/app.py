@@ -28,9 +28,9 @@ from hookrow.server.health import Liveness, Readiness
 from hookrow.server.preflight import warn_of_secret
 from hookrow.server.settings import Settings
 from hookrow.server.summary import MinuteSummary
-from hookrow.stores.log import LogReader
 from hookrow.stores.log_operations import DoubtfulClock, Retention
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log import SQLLog
 
 if TYPE_CHECKING:
     from hookrow.dashboard import Dashboard
@@ -177,7 +177,7 @@ class Server:
             counts = ", ".join(map(str, used.values()))
             log.info("How often each secret was used, the newest first: %s.", counts)
 
-    def _prune(self, entries: LogReader) -> None:
+    def _prune(self, entries: SQLLog) -> None:
         settings = self._settings
         retention = Retention(
             self._store, entries, keep=settings.keep, keep_bodies=settings.keep_bodies

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hookrow.core.log_entry import StoredEntry
 from hookrow.describe import pluralize
-from hookrow.stores.log import LogReader, Query, id_range
+from hookrow.stores.log import Query, id_range
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql.log import SQLLog
 
 BUDGET = 0.25
 """In seconds; a search begins no statement after this time."""
@@ -47,7 +50,7 @@ class ResultCount(NamedTuple):
         return pluralize(self.number, noun) if self.exact else f"{self.number:,}+ {noun}s"
 
 
-def search(log: LogReader, query: Query, *, before: int | None = None, limit: int) -> SearchResult:
+def search(log: SQLLog, query: Query, *, before: int | None = None, limit: int) -> SearchResult:
     """Return the newest entries that match, without bodies, as far as the time limit allows.
 
     With `before`, only entries of lower ids are searched. Raises a `StoreError`.
@@ -66,7 +69,7 @@ def search(log: LogReader, query: Query, *, before: int | None = None, limit: in
     return SearchResult(entries, None)
 
 
-def count(log: LogReader, query: Query) -> ResultCount:
+def count(log: SQLLog, query: Query) -> ResultCount:
     """Count the entries that match, newest first, as far as the limits allow.
 
     Raises a `StoreError`.
@@ -95,7 +98,7 @@ def _windows(first: int, last: int, quick: float) -> Iterator[range]:
         width *= 2 if monotonic() - begin < quick else 1
 
 
-def _bounds(log: LogReader, query: Query, before: int | None) -> tuple[int, int]:
+def _bounds(log: SQLLog, query: Query, before: int | None) -> tuple[int, int]:
     """Return the lowest and the highest id of the entries that may match."""
     first, last = log.bounds() or (1, 0)
     low, high = id_range(query, log.first_id_since, before=before)

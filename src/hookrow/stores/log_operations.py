@@ -11,10 +11,11 @@ from hookrow.core.log_entry import StoredEntry
 from hookrow.core.result import PARKED_FOR
 from hookrow.errors import HookrowError
 from hookrow.stores import Unavailable
-from hookrow.stores.log import BATCH, Count, LogReader, Prunable, Query
+from hookrow.stores.log import BATCH, Count, Prunable, Query
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.log import SQLLog
 
 PORTION = 64
 """The largest number of bodies that `with_bodies` reads at once."""
@@ -23,7 +24,7 @@ AGREEING = timedelta(hours=1)
 """The greatest difference between two clocks that confirm each other."""
 
 
-def totals(log: LogReader) -> Sequence[Count]:
+def totals(log: SQLLog) -> Sequence[Count]:
     """Count the entries of all times, in one bucket; return no counts if entries are missing.
 
     Reads all hourly counts, and the entries not included in them. Raises a `StoreError`.
@@ -32,7 +33,7 @@ def totals(log: LogReader) -> Sequence[Count]:
     return found.counts if found.complete_since is None else ()
 
 
-def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:
+def with_bodies(log: SQLLog, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:
     """Yield entries that were listed by id, in either order, without bodies, with their bodies.
 
     Reads the bodies of at most one group at a time. Entries that have been deleted are omitted.
@@ -63,7 +64,7 @@ class Retention:
     def __init__(
         self,
         store: SQLStore,
-        log: LogReader,
+        log: SQLLog,
         *,
         keep: timedelta | None,
         keep_bodies: timedelta | None,

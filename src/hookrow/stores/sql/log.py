@@ -1,4 +1,7 @@
-"""The log in a database: read without locks or time limits, changed in short transactions."""
+"""The log in a database: read without locks or time limits, changed in short transactions.
+
+The store's transactions, not these methods, add entries to it.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,14 @@ _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
 
 
 class SQLLog:
-    """A `LogReader` of the schema's log; `verified` raises if the tables do not fit."""
+    """The log of a store. Each call is a separate transaction, and may raise a `StoreError`.
+
+    Bodies may be large, so methods that return bodies return fewer entries than `limit` if the
+    bodies would exceed a group (`within_size`); only an empty result means that there are no
+    more. Without `bodies`, each `body` is None, and only `limit` counts.
+
+    `verified` returns the SQL for the tables, and raises if they do not fit.
+    """
 
     def __init__(self, database: Database, schema: Schema, verified: Callable[[], Queries]) -> None:
         self._database, self._dialect = database, database.dialect
@@ -74,26 +84,26 @@ class SQLLog:
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
     ) -> Sequence[StoredEntry]:
-        """See `LogReader`."""
+        """Return the newest entries, newest first; for the next page, those before an id."""
         ids = id_range(query, self.first_id_since, before=before)
         return self._page(query, ids, f"DESC LIMIT {limit}", bodies=bodies)
 
     def oldest(
         self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
     ) -> Sequence[StoredEntry]:
-        """See `LogReader`."""
+        """Return the oldest entries, oldest first; for the next page, those after an id."""
         ids = id_range(query, self.first_id_since, after=after)
         return self._page(query, ids, f"LIMIT {limit}", bodies=bodies)
 
     def count(self, query: Query, *, limit: int) -> int:
-        """See `LogReader`."""
+        """Return the number of entries, or `limit` if there are more."""
         where, values = conditions(self._dialect, "true", (), query)
         found = f"(SELECT 1 FROM {self._table} WHERE {where} LIMIT {limit}) AS found"
         with self._database.reading() as connection:
             return int(connection.fetch(f"SELECT count(*) FROM {found}", values)[0][0])
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
-        """See `LogReader`."""
+        """Return the parked entries of these messages after an id, oldest first."""
         if not message_ids:
             return []
         # A parameter for each id: SQLite would not use the index for a parameter that holds all.
@@ -104,7 +114,13 @@ class SQLLog:
     def hopeful(
         self, now: datetime, *, providers: Collection[str], after: Place, limit: int
     ) -> Slice:
-        """See `LogReader`."""
+        """Find due entries that could be recorded now, among the next `limit` after a place.
+
+        A suppression needs its subscriber, and every other notification the dispatch of the
+        subscriber. Entries on which the database failed are omitted, because their rows prove
+        nothing. The result is a good guess: some entries may be missing, and some may be refused.
+        For `providers` and what is due, see `due`.
+        """
         queries, write = self._verified(), self._dialect.write
         due, values = self._due(now, providers)
         follows = "n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s)"
@@ -132,7 +148,11 @@ class SQLLog:
     def due(
         self, now: datetime, kind: DueKind, *, providers: Collection[str], limit: int
     ) -> Sequence[int]:
-        """See `LogReader`."""
+        """Return the ids of due entries of a kind, in its order.
+
+        They are those of the providers, and those without a provider. A retry that is planned
+        implausibly far ahead is due, too; see `core.result.is_due`.
+        """
         due, values = self._due(now, providers)
         order = "n.received_at DESC"
         if kind is DueKind.FAILING:  # the pause grows with each retry
@@ -146,7 +166,12 @@ class SQLLog:
             return [id_ for (id_,) in connection.fetch(sql, values)]
 
     def take(self, ids: Collection[int], now: datetime) -> Sequence[StoredEntry]:
-        """See `LogReader`."""
+        """Take those of the entries that are due, count a retry, and postpone the next one.
+
+        Entries that are too old for another retry after this one are no longer parked. Returns
+        fewer if their bodies are large: the others are still due. Entries that another process is
+        taking are skipped.
+        """
         write = self._dialect.write
         where = (
             f"{self._dialect.any_of('id', 'bigint')} AND (retry_at <= %s OR retry_at > %s) "
@@ -165,7 +190,7 @@ class SQLLog:
         return entries
 
     def count_retries(self, ids: Collection[int]) -> None:
-        """See `LogReader`."""
+        """Count a retry of each entry that is recorded again without being taken."""
         is_any = self._dialect.any_of("id", "bigint")
         change = f"UPDATE {self._table} SET retries = retries + 1 WHERE {is_any}"
 
@@ -176,7 +201,10 @@ class SQLLog:
         retried(count)
 
     def expire(self, now: datetime, *, providers: Collection[str]) -> int:
-        """See `LogReader`."""
+        """End the retries of up to `BATCH` due entries without a row; return their number.
+
+        They are too old even for the last retry; see `ended_before`.
+        """
         due, values = self._due(now, providers)
         ended = (
             f"SELECT n.id FROM {self._table} AS n WHERE {due} AND n.received_at < %s "
@@ -190,7 +218,7 @@ class SQLLog:
             return connection.execute(change, [*values, self._dialect.write(ended_before(now))])
 
     def backlog(self, now: datetime) -> Backlog:
-        """See `LogReader`."""
+        """Return the state of the parked entries."""
         sql = (
             f"SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) "
             f"FROM {self._table} WHERE retry_at IS NOT NULL"
@@ -212,7 +240,12 @@ class SQLLog:
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
-        """End early if another process is pruning. Keep the newest id: SQLite would reuse it."""
+        """Delete entries, or only their bodies, that last arrived before a time, in batches.
+
+        Yields the number in each batch. Parked entries that first arrived at `parked_before` or
+        later are kept, because they may still be retried. So is the newest entry, because SQLite
+        would reuse its id. Ends early if another process is pruning.
+        """
         self._verified()
         with self._database.reading() as connection:
             check_privileges(connection, self._dialect, self._name, ["DELETE"])
@@ -237,7 +270,11 @@ class SQLLog:
     def prunable(
         self, *, before: datetime | None, bodies_before: datetime | None, parked_before: datetime
     ) -> Prunable:
-        """Return the numbers as if all entries were counted by hour: `prune` counts them first."""
+        """Return what `prune` would delete now, and change nothing. None stands for no limit.
+
+        `bodies_before` is the time of a second call, which deletes only bodies. The numbers are as
+        if all entries were counted by hour, because `prune` counts them first.
+        """
         self._verified()
         write, never = self._dialect.write, datetime.min.replace(tzinfo=UTC)
         with self._database.reading() as connection:
@@ -255,7 +292,14 @@ class SQLLog:
         return Prunable(entries, bodies)
 
     def forget(self, email: str) -> Forgotten:
-        """Erase in batches, each in a separate transaction."""
+        """Erase the address and the bodies of a person, and other bodies that contain the address.
+
+        An entry whose recipient is not known is the person's if its body contains the address. The
+        body of another person's entry is erased unless a retry needs it. A body in which the
+        address may be a part of another one stays. See `core.erasure.address_finder`.
+
+        Erases in batches, each in a separate transaction.
+        """
         self._verified()
         address = stored_recipient(email)
         if not address:
@@ -309,7 +353,7 @@ class SQLLog:
             return entries, bodies, [id_ for (id_,) in connection.fetch(left, values)]
 
     def bounds(self) -> tuple[int, int] | None:
-        """See `LogReader`."""
+        """Return the first and the last id, or None if the log is empty."""
         # Two queries, because SQLite would read the whole table for both in one.
         ends = ", ".join(f"(SELECT {end}(id) FROM {self._table})" for end in ("min", "max"))
         with self._database.reading() as connection:
@@ -317,11 +361,13 @@ class SQLLog:
         return None if first is None else (first, last)
 
     def first_id_since(self, at: datetime) -> int:
-        """Search the primary key in about two dozen steps.
+        """Return an id that is not higher than that of any entry that arrived at `at` or later.
 
-        Entries are in the order in which they were written: at their arrival or later, but no
-        later than `ended_at`. Entries that were written late or retried lead to a lower id.
+        If entries were written as they arrived, it is the lowest id of such an entry, or one past
+        the last id. Searches the primary key in about two dozen steps.
         """
+        # Entries are in the order in which they were written: at their arrival or later, but no
+        # later than `ended_at`. Entries that were written late or retried lead to a lower id.
         first, last = self.bounds() or (1, 0)
         sql = f"SELECT received_at, ended_at FROM {self._table} WHERE id >= %s ORDER BY id LIMIT 1"
 
@@ -333,32 +379,48 @@ class SQLLog:
             return first + bisect_left(range(first, last + 1), at, key=written_by)
 
     def counts(self, since: datetime, bucket: timedelta) -> Counts:
-        """See `LogReader`."""
+        """Count the entries that arrived since the start of a bucket; buckets begin in 1970.
+
+        Buckets of whole hours are added up from the hourly counts, which outlive pruning, and the
+        entries not included in them; shorter buckets only from entries. At most the newest
+        `MOST_COUNTED` entries are read. All counts refer to the same moment.
+        """
         return log_counts.read_counts(
             self._database, self._hours, since, bucket, self.first_id_since
         )
 
     def recent(self, limit: int) -> Recent:
-        """See `LogReader`."""
+        """Return a summary of the newest entries."""
         return log_counts.read_recent(self._database, self._table, limit)
 
     def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
-        """See `LogReader`."""
+        """Return the times at which messages were delivered, by message id.
+
+        These are from the newest recorded deliveries that arrived since then, among the newest
+        `MOST_COUNTED` entries.
+        """
         return log_counts.read_deliveries(self._database, self._table, since, limit)
 
     def count_hours(self) -> bool:
-        """See `LogReader`."""
+        """Add a chunk of entries to the hourly counts, if the log has any.
+
+        Return whether the next chunk can be counted now. Each entry is counted once, some time
+        after it was written.
+        """
         self._verified()
         with self._database.transaction() as connection:
             return self._hours.count(connection)
 
     def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
-        """See `LogReader`."""
+        """Add numbers of requests by kind and hour.
+
+        They are stored beside the hourly counts and discarded if the log has none.
+        """
         with self._transaction() as connection:
             log_counts.add_requests(connection, self._hours, counts)
 
     def requests(self, kind: RequestKind, since: datetime) -> Requests:
-        """See `LogReader`."""
+        """Return the requests of a kind in the hours that began since a time."""
         return log_counts.read_requests(self._database, self._hours, kind, since)
 
     @property

@@ -38,9 +38,9 @@ def read_counts(
     bucket: timedelta,
     first_id_since: Callable[[datetime], int],
 ) -> Counts:
-    """Return the result of `LogReader.counts`.
+    """Return the result of `SQLLog.counts`.
 
-    `first_id_since` is the method of `LogReader`, called if the hourly counts cannot be used.
+    `first_id_since` is the method of `SQLLog`, called if the hourly counts cannot be used.
     """
     length, start = bucket // timedelta(seconds=1), database.dialect.write(since)
     with database.reading() as connection:
@@ -64,7 +64,7 @@ def read_counts(
 
 
 def read_recent(database: Database, table: str, limit: int) -> Recent:
-    """Return the result of `LogReader.recent`. `table` is the log's name in SQL."""
+    """Return the result of `SQLLog.recent`. `table` is the log's name in SQL."""
     columns = "outcome, record_type"
     newest = f"SELECT {columns}, last_received_at FROM {table} ORDER BY id DESC LIMIT {limit}"
     sql = (
@@ -82,7 +82,7 @@ def read_recent(database: Database, table: str, limit: int) -> Recent:
 def read_deliveries(
     database: Database, table: str, since: datetime, limit: int
 ) -> Mapping[str, datetime]:
-    """Return the result of `LogReader.deliveries`. `table` is the log's name in SQL."""
+    """Return the result of `SQLLog.deliveries`. `table` is the log's name in SQL."""
     sql = (
         f"SELECT message_id, occurred_at FROM {table} "
         f"WHERE id > (SELECT max(id) FROM {table}) - {log.MOST_COUNTED} "
@@ -112,7 +112,7 @@ def add_requests(
 
 
 def read_requests(database: Database, hours: Hours, kind: RequestKind, since: datetime) -> Requests:
-    """Return the result of `LogReader.requests`."""
+    """Return the result of `SQLLog.requests`."""
     sql = (
         "SELECT CAST(coalesce(sum(entries), 0) AS bigint), min(hour), max(hour) "
         f"FROM {hours.table} WHERE hour >= %s AND first_outcome = '{kind.value}'"
