@@ -49,7 +49,8 @@ from hookrow.receiver.retry import ParkedRetry
 from hookrow.receiver.spool import Spool
 from hookrow.stores.census import ListCount, Undelivered
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.suppressions import Filter, Position, Span, find_causes
+from hookrow.stores.sql.suppressions import find_causes
+from hookrow.stores.suppressions import Filter, Position, Span
 from hookrow.testing import suppression
 from times import SECOND
 from wire import SECRET

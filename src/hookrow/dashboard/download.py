@@ -17,7 +17,8 @@ from hookrow.dashboard.queries import Context
 from hookrow.dashboard.suppressions import Row, divide, find_lists, parse_filter, with_causes
 from hookrow.http import Response
 from hookrow.stores import StoreError
-from hookrow.stores.suppressions import Filter, Span, SuppressionReader
+from hookrow.stores.sql.suppressions import SQLSuppressions
+from hookrow.stores.suppressions import Filter, Span
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ def download(context: Context, fields: Fields) -> Response:
     return Response(200, b"", headers, stream=chain([first], chunks))
 
 
-def _chunks(reader: SuppressionReader, selected: Filter) -> Iterator[bytes]:
+def _chunks(reader: SQLSuppressions, selected: Filter) -> Iterator[bytes]:
     """Yield the CSV in chunks, some of them empty, between which no connection is in use."""
     header = _csv([COLUMNS])
     try:
@@ -74,7 +75,7 @@ def _chunks(reader: SuppressionReader, selected: Filter) -> Iterator[bytes]:
         raise error.with_traceback(None) from None  # its cause may quote a row
 
 
-def _batches(reader: SuppressionReader, selected: Filter) -> Iterator[Sequence[Row]]:
+def _batches(reader: SQLSuppressions, selected: Filter) -> Iterator[Sequence[Row]]:
     parts = divide(reader, Span(oldest=True), selected)
     while (part := _in_time(lambda: next(parts, None))) is not None:
         rest: Span | None = part
@@ -94,7 +95,7 @@ def _in_time(query: Callable[[], T]) -> T:
     return result
 
 
-def _read(reader: SuppressionReader, span: Span, selected: Filter) -> Sequence[Row]:
+def _read(reader: SQLSuppressions, span: Span, selected: Filter) -> Sequence[Row]:
     return with_causes(reader, reader.read(span, selected, limit=BATCH))
 
 

@@ -16,15 +16,8 @@ from hookrow.dashboard.templating import View, format_text
 from hookrow.statistics import ResultCount
 from hookrow.statistics.tables import OTHERS
 from hookrow.stores import Rejected, StoreError
-from hookrow.stores.suppressions import (
-    Filter,
-    LoggedChange,
-    Position,
-    Span,
-    Suppression,
-    SuppressionReader,
-    find_causes,
-)
+from hookrow.stores.sql.suppressions import SQLSuppressions, find_causes
+from hookrow.stores.suppressions import Filter, LoggedChange, Position, Span, Suppression
 from hookrow.stores.timeouts import limited_to
 
 FILTERS = ("reason", "list", "since")
@@ -109,7 +102,7 @@ def suppressions(context: Context, fields: Fields) -> View:
     return View("suppressions.html", values)
 
 
-def parse_filter(reader: SuppressionReader, lists: Mapping[Key, str], fields: Fields) -> Filter:
+def parse_filter(reader: SQLSuppressions, lists: Mapping[Key, str], fields: Fields) -> Filter:
     """Return the filter of the fields. Raises `BadRequest`."""
     reason, list_ = fields.get("reason"), fields.get("list")
     keys = {str(key): key for key in lists}
@@ -123,7 +116,7 @@ def parse_filter(reader: SuppressionReader, lists: Mapping[Key, str], fields: Fi
     return reader.plan(selected)
 
 
-def find_lists(reader: SuppressionReader) -> Mapping[Key, str]:
+def find_lists(reader: SQLSuppressions) -> Mapping[Key, str]:
     """Return the lists to choose from; none if the table has no index by which to find them."""
     with suppress(StoreError), limited_to(LIST_TIMEOUT):
         return reader.lists(limit=MAX_LISTS)
@@ -144,7 +137,7 @@ def _reasons(context: Context) -> Mapping[str, str]:
     }
 
 
-def _list(reader: SuppressionReader, selected: Filter, fields: Fields) -> Listing:
+def _list(reader: SQLSuppressions, selected: Filter, fields: Fields) -> Listing:
     """Return the newest page, or the one next to the position `before` or `after`."""
     before, after = (_position(fields, name) for name in ("before", "after"))
     start = Span(before, oldest=False) if after is None else Span(after, oldest=True)
@@ -171,7 +164,7 @@ def _position(fields: Fields, name: str) -> Position | None:
 
 
 def _search(
-    reader: SuppressionReader, start: Span, selected: Filter
+    reader: SQLSuppressions, start: Span, selected: Filter
 ) -> tuple[Sequence[Suppression], Position | None]:
     """Return the first rows of a span, and the position after which more may follow."""
     until, found = monotonic() + SEARCH_TIMEOUT, list[Suppression]()
@@ -184,7 +177,7 @@ def _search(
     return found, None
 
 
-def _count(reader: SuppressionReader, selected: Filter) -> ResultCount:
+def _count(reader: SQLSuppressions, selected: Filter) -> ResultCount:
     """Count the results up to `MAX_COUNT`, or as far as the time allows."""
     until, number = monotonic() + COUNT_TIMEOUT, 0
     for span in divide(reader, Span(), selected):
@@ -196,7 +189,7 @@ def _count(reader: SuppressionReader, selected: Filter) -> ResultCount:
     return ResultCount(number, exact=True)
 
 
-def divide(reader: SuppressionReader, start: Span, selected: Filter) -> Iterator[Span]:
+def divide(reader: SQLSuppressions, start: Span, selected: Filter) -> Iterator[Span]:
     """Divide a span into parts, each of which the database searches in a short time."""
     if selected.direct:
         yield start
@@ -213,7 +206,7 @@ def divide(reader: SuppressionReader, start: Span, selected: Filter) -> Iterator
             width = min(2 * width, MAX_SPAN)
 
 
-def with_causes(reader: SuppressionReader, found: Sequence[Suppression]) -> Sequence[Row]:
+def with_causes(reader: SQLSuppressions, found: Sequence[Suppression]) -> Sequence[Row]:
     """Return suppressions with the notifications that the log has."""
     causes = find_causes(reader, found)
     return [Row(each, causes.get(each.position)) for each in found]

@@ -1,13 +1,11 @@
-"""The protocol for reading the suppressed subscribers, in the order of their suppression."""
+"""Values of suppressions: the arguments and results of `sql.suppressions.SQLSuppressions`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from hookrow.core.log_entry import stored_recipient
 from hookrow.core.notification import Key
 
 MAX_REASON_LENGTH = 1000
@@ -66,7 +64,7 @@ class Filter:
 
     `reason` is the text of the stored reason, empty for subscribers without one. `list` selects the
     subscribers of a list, and `since` those who were suppressed at that time or later. `direct` is
-    set by `SuppressionReader.plan`.
+    set by `SQLSuppressions.plan`.
     """
 
     reason: str | None = None
@@ -93,71 +91,3 @@ class LoggedChange(NamedTuple):
     occurred_at: datetime | None
     received_at: datetime
     last_received_at: datetime
-
-
-class SuppressionReader(Protocol):
-    """Reads the suppressed subscribers that the schema does not hide. Raises a `StoreError`.
-
-    Each call is its own transaction. The order is that of `suppressed_at` and the key, which an
-    index supports: `step` takes about 1 ms for 5,000 rows, but a filter reads every row of a span
-    unless it is direct.
-    """
-
-    def plan(self, selected: Filter) -> Filter:
-        """Return the filter for the other methods, which is `direct` if it reads no other rows.
-
-        It then takes a short time to read the first rows of any span.
-        """
-
-    def step(self, span: Span, rows: int, since: datetime | None) -> Position | None:
-        """Return the position `rows` rows after the start of a span; None if the span is shorter.
-
-        Hidden rows are counted, too.
-        """
-
-    def read(self, span: Span, selected: Filter, *, limit: int) -> Sequence[Suppression]:
-        """Return the first suppressions of a span."""
-
-    def count(self, span: Span, selected: Filter, *, limit: int) -> int:
-        """Count the suppressions of a span, up to a limit."""
-
-    def lists(self, *, limit: int) -> Mapping[Key, str]:
-        """Return the names of lists, in order, or their keys if hookrow does not know the names.
-
-        Returns nothing if the schema has no subscriptions.
-        """
-
-    def changes(self, recipients: Collection[str], *, limit: int) -> Iterable[LoggedChange]:
-        """Return recorded changes of the recipients from the log, in any order.
-
-        The recipients are those of `stored_recipient`. Returns nothing without a log.
-        """
-
-    def reason_name(self, stored: str) -> str:
-        """Return the provider's name for a reason as the table stores it, if there is one."""
-
-
-def find_causes(
-    reader: SuppressionReader, found: Sequence[Suppression]
-) -> Mapping[Position, LoggedChange]:
-    """Find the notifications that suppressed these subscribers, if the log has them.
-
-    A suppression has the time of its event or, if the event has none, of its arrival.
-    """
-    by_recipient: dict[str, list[LoggedChange]] = {}
-    recipients = {each.position: stored_recipient(each.email) or "" for each in found}
-    for change in reader.changes({*recipients.values()}, limit=_CHANGES * len(found)):
-        by_recipient.setdefault(change.recipient, []).append(change)
-    causes = {}
-    for each in found:
-        changes = sorted(by_recipient.get(recipients[each.position], ()))
-        cause = next((c for c in changes if c.occurred_at == each.suppressed_at), None) or next(
-            (c for c in changes if each.suppressed_at in {c.received_at, c.last_received_at}), None
-        )
-        if cause is not None:
-            causes[each.position] = cause
-    return causes
-
-
-_CHANGES = 20
-"""How many changes of each subscriber are read from the log, on average."""
