@@ -17,11 +17,11 @@ from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Delivered, Suppressed
 from hookrow.core.result import Result
 from hookrow.describe import format_duration
-from hookrow.stores.census import Census
 from hookrow.stores.log import MOST_COUNTED, Count, RequestKind, Requests
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.census import SQLCensus
     from hookrow.stores.sql.log import SQLLog
 
 K = TypeVar("K")
@@ -248,7 +248,7 @@ def _rate(counts: Sequence[Count], reason: str) -> float | None:
     return recorded[RECORD_TYPES[Suppressed], reason] / deliveries if deliveries else None
 
 
-def _delays(census: Census, log: SQLLog, since: datetime) -> Delays | None:
+def _delays(census: SQLCensus, log: SQLLog, since: datetime) -> Delays | None:
     """Return the delays of the newest deliveries; those sent after they arrived count as zero."""
     delivered = log.deliveries(since, limit=DELIVERIES)
     sent = census.sent(delivered.keys())

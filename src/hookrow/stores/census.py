@@ -1,12 +1,12 @@
-"""Counts and lists of the host's rows. They read whole tables, so no request waits for them."""
+"""Values of the counts and lists of the host's rows, which `sql.census.SQLCensus` reads."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from hookrow.core.notification import Key
 
@@ -29,9 +29,9 @@ class ListCount:
 
 
 class Place(NamedTuple):
-    """A place in the order of `Census.list_undelivered`: a time as the table stores it, and a key.
+    """A place in the order of `SQLCensus.list_undelivered`.
 
-    The time is None if it is not known.
+    It consists of a time as the table stores it, or None if it is not known, and a key.
     """
 
     sent_at: Any
@@ -44,36 +44,6 @@ class Undelivered(NamedTuple):
     message_id: str
     sent_at: datetime | None
     place: Place
-
-
-class Census(Protocol):
-    """Counts and lists the rows that the schema of a store does not hide. Raises a `StoreError`."""
-
-    def lists(self) -> Sequence[ListCount]:
-        """Count the rows of each list, in the order of the lists' keys, after those of no list."""
-
-    def suppressed(self) -> Mapping[str | None, int]:
-        """Count the suppressed subscribers by reason, as text."""
-
-    def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
-        """Return when these messages were sent, by message id, omitting those without a time."""
-
-    def undelivered(
-        self, since: datetime | None = None, until: datetime | None = None
-    ) -> int | None:
-        """Count the dispatches sent since a time, and before another, that are not delivered.
-
-        Returns None if a time is given, but no column has the time of sending.
-        """
-
-    def list_undelivered(
-        self, since: datetime, *, after: Place | None = None, limit: int
-    ) -> Sequence[Undelivered]:
-        """Return the first dispatches after a place that are not delivered, the oldest first.
-
-        Those sent before a time are omitted. Those without a time of sending come first, in the
-        order of their keys.
-        """
 
 
 def by_list(

@@ -1,4 +1,7 @@
-"""Counts and lists the host's rows, with one statement for each count or page."""
+"""Counts and lists the host's rows, with one statement for each count or page.
+
+The statements read whole tables, so no request waits for them.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,19 @@ from hookrow.stores.sql.queries import Queries, parameter
 
 
 class SQLCensus:
-    """A `Census` of the tables; `queries` returns their SQL."""
+    """Counts and lists the rows that the schema of a store does not hide. Raises a `StoreError`.
+
+    `queries` returns the SQL for the tables.
+    """
 
     def __init__(self, database: Database, queries: Callable[[], Queries]) -> None:
         self._database, self._queries = database, queries
 
     def lists(self) -> Sequence[ListCount]:
-        """Count by list; only hookrow's own lists have names."""
+        """Count the rows of each list, in the order of the lists' keys, after those of no list.
+
+        Only hookrow's own lists have names.
+        """
         queries = self._queries()
         with self._database.reading() as connection:
             sent = connection.fetch(_dispatches(queries))
@@ -39,7 +48,7 @@ class SQLCensus:
         return by_list(sent, members, dict(map(tuple, names)))
 
     def suppressed(self) -> Mapping[str | None, int]:
-        """Count the suppressed subscribers by reason, as the table stores it."""
+        """Count the suppressed subscribers by reason: the text of the value in the table."""
         queries = self._queries()
         where = f"{queries.column('subscribers', 'suppressed_at')} IS NOT NULL"
         reason = f"NULLIF({queries.reason()}, '')"
@@ -48,7 +57,7 @@ class SQLCensus:
             return dict(map(tuple, connection.fetch(sql)))
 
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
-        """See `Census`."""
+        """Return when these messages were sent, by message id, omitting those without a time."""
         queries = self._queries()
         if not queries.has("dispatches", "sent_at") or not message_ids:
             return {}
@@ -70,7 +79,10 @@ class SQLCensus:
     def undelivered(
         self, since: datetime | None = None, until: datetime | None = None
     ) -> int | None:
-        """See `Census`."""
+        """Count the dispatches sent since a time, and before another, that are not delivered.
+
+        Returns None if a time is given, but no column has the time of sending.
+        """
         queries = self._queries()
         limits = {">=": since, "<": until}
         times = {operator: time for operator, time in limits.items() if time is not None}
@@ -86,7 +98,11 @@ class SQLCensus:
     def list_undelivered(
         self, since: datetime, *, after: Place | None = None, limit: int
     ) -> Sequence[Undelivered]:
-        """See `Census`. Without an index on the time of sending, it reads the whole table."""
+        """Return the first dispatches after a place that are not delivered, the oldest first.
+
+        Those sent before a time are omitted. Those without a time of sending come first, in the
+        order of their keys. Without an index on the time of sending, it reads the whole table.
+        """
         queries = self._queries()
         dated = queries.has(*_SENT_AT)
         condition, values = (_since if dated else _any_time)(queries, since, after)
