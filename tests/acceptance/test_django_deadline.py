@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 from django.db import close_old_connections, connections
+from django.test import override_settings
+from sqlalchemy import make_url
 
 import django_host
 import world
@@ -18,8 +21,9 @@ from hookrow.receiver.spool import Spool
 from hookrow.stores import StoreError
 from hookrow.stores.timeouts import limited_to
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
+from pgbouncer import pooling
 from postgres import Server, stopped
-from wire import ADA, ADAS, AT, DELIVERY, eventually
+from wire import ADA, ADAS, AT, DELIVERY, SECRET, eventually
 
 pytestmark = pytest.mark.never_flaky
 
@@ -91,8 +95,42 @@ def test_a_frozen_connection(alias: str, spool: Path) -> None:
     assert is_healthy()
 
 
-def test_a_frozen_server(alias: str, spool: Path, own_postgres: Server) -> None:
-    """An attempt to connect is abandoned as well, and closed when the server continues."""
+def test_a_connection_that_freezes_while_idle(own_postgres_url: str, spool: Path) -> None:
+    """Django's check of an idle connection (CONN_HEALTH_CHECKS) has the same limit."""
+    world.fill(own_postgres_url)
+    hookrow = {"SECRET": SECRET, "SPOOL": spool, "DEADLINE": DEADLINE}
+    with (
+        django_host.alias(own_postgres_url, CONN_MAX_AGE=None, CONN_HEALTH_CHECKS=True) as alias,
+        override_settings(HOOKROW={**hookrow, "DATABASE": alias}),
+    ):
+        assert is_healthy()
+        close_old_connections()  # as Django does between two requests
+        with stopped(backend(alias)):
+            assert status() == 503
+        assert is_healthy()
+
+
+def test_a_connection_that_freezes_before_the_commit(alias: str) -> None:
+    """It is closed, and Django connects again only when the next request needs it."""
+
+    def commit(stack: ExitStack) -> None:
+        with limited_to(0.5), store().database.transaction() as connection:
+            connection.execute("UPDATE hookrow_dispatches SET opened_at = NULL")
+            stack.enter_context(stopped(backend(alias)))
+
+    with ExitStack() as stack, in_time(), pytest.raises(StoreError):
+        commit(stack)
+    assert connections[alias].connection is None
+    assert is_healthy()
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_a_frozen_server(
+    alias: str, spool: Path, own_postgres: Server, *, is_connected: bool
+) -> None:
+    """Connecting ends at the driver's `connect_timeout`, and leaves no connection behind."""
+    if not is_connected:
+        connections[alias].close()
     with own_postgres.frozen():
         assert status() == 503
         close_old_connections()
@@ -101,6 +139,50 @@ def test_a_frozen_server(alias: str, spool: Path, own_postgres: Server) -> None:
     name = connections[alias].settings_dict["NAME"]
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
     eventually(lambda: own_postgres.execute(count, name) == [(1,)])
+
+
+def test_a_frozen_server_behind_a_pooler(own_postgres: Server, own_postgres_url: str) -> None:
+    """PgBouncer accepts connections for it: the deadline applies to Django's first statements."""
+    world.fill(own_postgres_url)
+    url = make_url(own_postgres_url).set(host="127.0.0.1", query={})
+    with (
+        pooling(f"host={own_postgres.folder} user=postgres") as port,
+        django_host.project(str(url.set(port=port)), DEADLINE=DEADLINE) as alias,
+    ):
+        assert is_healthy()
+        connections[alias].close()
+        with own_postgres.frozen():
+            assert status() == 503
+            assert connections[alias].connection is None
+        assert is_healthy()
+
+
+def test_a_frozen_server_without_a_limit_for_connecting(
+    own_postgres: Server, own_postgres_url: str, spool: Path
+) -> None:
+    """Without `connect_timeout`, a response waits for the server, in spite of the deadline."""
+    world.fill(own_postgres_url)
+    continues = Event()
+    with (
+        django_host.alias(own_postgres_url, OPTIONS={}) as alias,
+        override_settings(
+            HOOKROW={"SECRET": SECRET, "SPOOL": spool, "DEADLINE": DEADLINE, "DATABASE": alias}
+        ),
+    ):
+        assert is_healthy()
+        connections[alias].close()
+        with ExitStack() as stack:
+            stack.enter_context(own_postgres.frozen())
+
+            def resume() -> None:
+                continues.set()
+                stack.close()
+
+            timer = Timer(3 * DEADLINE, resume)
+            timer.start()
+            assert (status(), continues.is_set()) == (503, True)
+            timer.join()
+        assert is_healthy()
 
 
 @pytest.mark.parametrize("times_out", [False, True])
@@ -120,8 +202,7 @@ def test_a_frozen_server_in_group_commit(
     with django_host.project(own_postgres_url, **options):
         assert is_healthy()
         if times_out:
-            for module in ("stores.watchdog", "django.transactions"):
-                monkeypatch.setattr(f"hookrow.{module}.TRANSACTION_TIMEOUT", DEADLINE)
+            monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", DEADLINE)
         with own_postgres.frozen():
             assert status(opening) == 503
             if times_out:

@@ -19,7 +19,10 @@ from sqlalchemy import make_url
 import django_host
 import world
 from django_project.site import post
+from hookrow.core.notification import LookupKeys
 from hookrow.django import store
+from hookrow.django.store import DjangoDatabase
+from hookrow.stores.timeouts import limited_to
 from wire import DELIVERY, PATIENCE, SECRET, time_limit
 
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
@@ -61,6 +64,35 @@ def alias(postgres_url: str) -> Iterator[str]:
         yield alias
 
 
+def test_the_connection_of_the_host_is_not_changed(empty_database_url: str) -> None:
+    """In hookrow's own transaction, no attribute differs from those in a block of the host."""
+    with django_host.alias(empty_database_url) as alias:
+        connection = connections[alias]
+        with atomic(alias):
+            expected = {**vars(connection)}
+        with DjangoDatabase(alias).session():
+            now = vars(connection)
+            changed = {name for name in now if now[name] != expected.get(name)}
+        assert changed <= {"atomic_blocks"}
+
+
+@pytest.mark.parametrize("mode", [None, "immediate", "EXCLUSIVE"])
+def test_a_transaction_locks_the_file_first(sqlite_url: str, mode: str | None) -> None:
+    """The transaction of SQLite takes the write lock when it begins, in each mode of the host."""
+    file = make_url(sqlite_url).database or ""
+    options = {"transaction_mode": mode} if mode else {}
+    with (
+        closing(sqlite3.connect(file, timeout=0)) as other,
+        django_host.alias(sqlite_url, OPTIONS=options) as alias,
+    ):
+        with (
+            DjangoDatabase(alias).transaction(),
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN IMMEDIATE")
+
+
 @pytest.mark.parametrize(
     ("theirs", "within"),
     [(("0", "0"), ("2s", "4s")), (("500ms", "3s"), ("500ms", "3s"))],
@@ -79,6 +111,18 @@ def test_limits_in_a_transaction_of_the_host(
             raise ZeroDivisionError
         assert row(alias, LIMITS) == theirs
         assert (status(), row(alias, LIMITS)) == (200, theirs)
+
+
+def test_reading_while_autocommit_is_off(alias: str) -> None:
+    """A transaction that the host began in this way goes on, without hookrow's limits."""
+    connections[alias].set_autocommit(False)
+    state = "SELECT txid_current(), current_setting('statement_timeout')"
+    before = row(alias, state)
+    with limited_to(PATIENCE), store().reading() as reading:
+        reading.find(LookupKeys((), {"m-ada"}, ()))
+    assert row(alias, state) == before
+    connections[alias].rollback()
+    connections[alias].set_autocommit(True)
 
 
 def test_a_locked_row_in_a_transaction_of_the_host(alias: str, postgres_url: str) -> None:

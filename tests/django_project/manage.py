@@ -38,6 +38,7 @@ def database(url: str) -> dict[str, Any]:
         "USER": parsed.username or "",
         "HOST": parsed.query.get("host") or parsed.host or "",
         "PORT": str(parsed.port or ""),
+        "OPTIONS": {"connect_timeout": 2},
     }
 
 

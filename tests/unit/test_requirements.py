@@ -43,9 +43,9 @@ PRIVATE = {
         "django.db.models.sql:UpdateQuery": "add_update_values",
         "django.db.models.sql.compiler:SQLCompiler": "get_converters select",
         "django.db.backends.base.base:BaseDatabaseWrapper": (
-            "close_at close_if_unusable_or_obsolete errors_occurred"
+            "close_at close_if_health_check_failed close_if_unusable_or_obsolete errors_occurred "
+            "wrap_database_errors"
         ),
-        "django.db.backends.sqlite3.base:DatabaseWrapper": "transaction_mode",
         "django.db.migrations.executor:MigrationExecutor": "migration_plan",
     },
     "werkzeug": {

@@ -8,7 +8,6 @@ the same cost as in the ORM.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from django.utils.timezone import get_default_timezone, is_naive, make_aware, ma
 
 from hookrow.core.schema import Scalar
 from hookrow.django.fields import UTCDateTimeField
+from hookrow.django.vendors import vendor_of
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql.column_rules import REFERENCES
 from hookrow.stores.sql.columns import Column, Convert
@@ -47,9 +47,10 @@ class NeedsORM(SchemaMismatch):
 
 def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
     """Return the column of a field. Raises `NeedsORM` for binary values on PostgreSQL."""
-    target, type_ = target_of(field), _type(field, connection)
-    # SQLite stores longer texts, and a table that Django does not manage may be wider.
-    is_limited = connection.vendor != "sqlite" and field.model._meta.managed
+    vendor, target = vendor_of(connection), target_of(field)
+    type_ = vendor.parameter_type(field, connection)
+    # A table that Django does not manage may be wider.
+    is_limited = vendor.enforces_lengths and field.model._meta.managed
     if type_ == "bytea":
         raise NeedsORM(f"{field} stores bytes: use a field for text, numbers or UUIDs.")
     return Column(
@@ -61,7 +62,7 @@ def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
         generated=getattr(field, "generated", False),
         default=False,
         holds_uuids=isinstance(target, UUIDField),
-        ignores_case=_ignores_case(target, connection),
+        ignores_case=vendor.ignores_case(target, connection),
         length=target.max_length if is_limited and isinstance(target, CharField) else None,
         read=_reader(target, connection),
         write=_writer(target, connection),
@@ -159,20 +160,6 @@ _KINDS: Mapping[type[AnyField], str] = {
 """The kind of a column, by the class of its field."""
 
 
-def _ignores_case(field: AnyField, connection: BaseDatabaseWrapper) -> bool:
-    """Return whether a field can be compared ignoring case, judging by its type and collation."""
-    collation = getattr(field, "db_collation", None) or "default"
-    return (
-        connection.vendor == "sqlite"
-        or field.db_type(connection) == "citext"
-        or not _PREDEFINED.fullmatch(collation)
-    )
-
-
-_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
-"""PostgreSQL's predefined collations, all of which are case-sensitive."""
-
-
 def _is_plain(field: AnyField) -> bool:
     """Return whether a field has no conversions except Django's own."""
     return not hasattr(field, "from_db_value") and all(
@@ -182,17 +169,6 @@ def _is_plain(field: AnyField) -> bool:
 
 _CONVERSIONS = ("get_prep_value", "get_db_prep_value", "get_db_prep_save")
 _DJANGO = {"django.db.models.fields", "django.db.models.fields.related"}
-
-
-def _type(field: AnyField, connection: BaseDatabaseWrapper) -> str:
-    """Return the type of parameters, without a length, so that no value is truncated."""
-    if connection.vendor != "postgresql":
-        return ""
-    plain = re.sub(r"\(.*?\)", "", field.db_type(connection) or "")
-    return _TYPE_NAMES.get(plain, plain).replace("%", "%%")
-
-
-_TYPE_NAMES = {"varchar": "character varying", "char": "bpchar"}
 
 
 def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
@@ -217,7 +193,7 @@ def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
 
 def _writer(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
     """Return the conversion of parameters."""
-    is_text = isinstance(field, DateTimeField) and connection.vendor == "sqlite"
+    is_text = isinstance(field, DateTimeField) and vendor_of(connection).stores_times_as_text
     if isinstance(field, UTCDateTimeField) or (_is_plain(field) and not is_text):
         return None
 

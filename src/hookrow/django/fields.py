@@ -14,6 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.expressions import Expression
 from django.db.models.sql.compiler import SQLCompiler
 
+from hookrow.django.vendors import vendor_of
+
 if TYPE_CHECKING:
     from django.db.models.sql.compiler import _AsSqlType
 
@@ -50,7 +52,7 @@ class UTCDateTimeField(_Time):
     ) -> Any:  # noqa: ANN401 - Django's own
         """Return the stored value. On SQLite, Django itself would omit `.000000`."""
         at = value if prepared else self.get_prep_value(value)
-        if connection.vendor != "sqlite" or not isinstance(at, datetime):
+        if not isinstance(at, datetime) or not vendor_of(connection).stores_times_as_text:
             return at
         return at.replace(tzinfo=None).isoformat(" ", "microseconds")
 
@@ -61,7 +63,10 @@ class UTCDateTimeField(_Time):
         del expression
         if value is None:
             return None
-        if connection.vendor == "sqlite" and value.tzinfo in {None, connection.timezone}:
+        if vendor_of(connection).stores_times_as_text and value.tzinfo in {
+            None,
+            connection.timezone,
+        }:
             return value.replace(tzinfo=UTC)  # the text is in UTC, not in the backend's zone
         if value.tzinfo is None:  # without USE_TZ: local time of the connection's zone
             value = value.replace(tzinfo=ZoneInfo(connection.timezone_name))

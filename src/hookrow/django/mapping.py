@@ -31,6 +31,7 @@ from hookrow.django.columns import (
     literal,
 )
 from hookrow.django.keys import check_key
+from hookrow.django.vendors import vendor_of
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql.column_rules import mistakes
 from hookrow.stores.sql.columns import Column
@@ -247,7 +248,7 @@ def _database_role(
 
 def _check_table_name(model: type[Model], connection: BaseDatabaseWrapper) -> None:
     table = model._meta.db_table
-    if connection.vendor == "sqlite" and "." in table.replace('"."', ""):
+    if vendor_of(connection).dot_names_database and "." in table.replace('"."', ""):
         raise NeedsORM(
             f"{model.__name__} has the db_table {table!r}: on SQLite, hookrow reads the part "
             "before the dot as the name of a database. Rename the table."

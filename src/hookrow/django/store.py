@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.utils.timezone import make_aware
 
 from hookrow.concurrency import AT_THREAD_END
 from hookrow.core.schema import Schema, nearest
 from hookrow.django.mapping import ModelMapping, map_models
 from hookrow.django.transactions import begin, reading
+from hookrow.django.vendors import vendor_of
 from hookrow.errors import ConfigurationError
-from hookrow.stores import UNSUPPORTED_DATABASE, Unavailable
+from hookrow.stores import Unavailable
 from hookrow.stores.sql.columns import Convert
 from hookrow.stores.sql.connections import Connection, Row
-from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.store import SQLStore
 
@@ -79,8 +77,7 @@ def check_alias(using: str) -> None:
             f"DATABASES has no alias {using!r}.{nearest(using, connections.settings)}"
         )
     connection = connections[using]
-    if connection.vendor not in _DIALECTS:
-        raise ConfigurationError(UNSUPPORTED_DATABASE.format(connection.vendor))
+    vendor_of(connection)
     if not connection.settings_dict["AUTOCOMMIT"]:
         raise ConfigurationError(
             f"DATABASES[{using!r}] has AUTOCOMMIT off, so nothing would be committed: remove "
@@ -98,30 +95,6 @@ def _writers(mapping: ModelMapping) -> Mapping[tuple[str, str], Convert]:
     return {place: column.write for place, column in columns.items() if column.write}
 
 
-class _QuotesTables(Dialect):
-    """Quotes table names as Django does: a dot is part of the name."""
-
-    def __init__(self, quote: Callable[[str], str]) -> None:
-        self._quote = quote
-
-    def table(self, name: str) -> str:
-        return self._quote(name).replace("%", "%%")
-
-
-class _PostgreSQL(_QuotesTables, PostgreSQL):
-    pass
-
-
-class _SQLite(_QuotesTables, SQLite):
-    pass
-
-
-_DIALECTS: Mapping[str, Callable[[Callable[[str], str]], Dialect]] = {
-    "postgresql": _PostgreSQL,
-    "sqlite": _SQLite,
-}
-
-
 class DjangoDatabase:
     """The database of an alias; see `connections.Database`. Each thread has its own connection.
 
@@ -134,7 +107,7 @@ class DjangoDatabase:
         writers: Mapping[tuple[str, str], Convert] = MappingProxyType({}),
     ) -> None:
         connection, self._using, self.writers = connections[using], using, writers
-        self.dialect = _DIALECTS[connection.vendor](connection.ops.quote_name)
+        self.dialect = vendor_of(connection).dialect(connection.ops.quote_name)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -164,10 +137,6 @@ class DjangoDatabase:
         return f"DATABASES[{self._using!r}]"
 
 
-_TIMESTAMPTZ = 1184
-"""The type's OID in PostgreSQL."""
-
-
 class CursorConnection:
     """A `Connection` that uses the project's connection.
 
@@ -178,15 +147,14 @@ class CursorConnection:
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection
+        self._vendor = vendor_of(connection)
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return all rows."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql, list(parameters))
             rows: Sequence[Row] = cursor.fetchall()
-            if self._connection.vendor == "postgresql" and self._connection.timezone is None:
-                return self._aware(rows, cursor.description)
-            return rows
+            return self._vendor.with_time_zone(self._connection, rows, cursor.description)
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Return the number of affected rows."""
@@ -201,18 +169,6 @@ class CursorConnection:
             cursor.executemany(sql, list(rows))
             count: int = cursor.rowcount
             return count
-
-    def _aware(self, rows: Sequence[Row], description: Sequence[Any]) -> Sequence[Row]:
-        """Add the time zone to times, which Django returns without one if USE_TZ is off."""
-        places = {place for place, each in enumerate(description) if each[1] == _TIMESTAMPTZ}
-        zone = ZoneInfo(self._connection.timezone_name)
-        return [
-            [
-                make_aware(value, zone) if place in places and value is not None else value
-                for place, value in enumerate(row)
-            ]
-            for row in rows
-        ]
 
 
 AT_THREAD_END.add(connections.close_all)  # Django closes them only after requests

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Condition, Lock
 from time import monotonic
+from typing import Protocol
 
 from hookrow.concurrency import PeriodicTask, reset_after_fork
 from hookrow.stores.timeouts import left
@@ -21,6 +22,13 @@ CHECK_INTERVAL = 1.0
 """In seconds; the longest interval between two checks."""
 
 
+class Socket(Protocol):
+    """A socket, or an object that finds the socket to shut down when that is necessary."""
+
+    def shutdown(self, how: int, /) -> None:
+        """Shut down the socket. Raises nothing but `OSError`."""
+
+
 class ConnectionWatchdog:
     """Shuts down the socket of a connection that has been in use for too long.
 
@@ -30,7 +38,7 @@ class ConnectionWatchdog:
     """
 
     _changed: Condition
-    _deadlines: dict[socket.socket, float]
+    _deadlines: dict[Socket, float]
     _next_check: float
 
     def __init__(self) -> None:
@@ -52,7 +60,7 @@ class ConnectionWatchdog:
             yield
 
     @contextmanager
-    def watch_socket(self, duplicate: socket.socket) -> Iterator[None]:
+    def watch_socket(self, duplicate: Socket) -> Iterator[None]:
         """Watch a connection by a duplicate of its socket. Blocks may be nested."""
         self._task.start()
         deadline = monotonic() + min(TRANSACTION_TIMEOUT, left()) + GRACE

@@ -1,0 +1,340 @@
+"""What differs between the databases of Django: one object for each `connection.vendor`.
+
+The limits themselves are in `stores.timeouts`, and the SQL of rows is in `stores.sql.dialects`.
+"""
+
+# ruff: noqa: ANN401 - connections and fields of different backends have different attributes
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from math import isinf
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from django.db import Error
+from django.utils.timezone import make_aware
+
+from hookrow.errors import ConfigurationError
+from hookrow.stores import UNSUPPORTED_DATABASE, Unavailable
+from hookrow.stores.sql.connections import Row
+from hookrow.stores.sql.dialects import SQLITE, Dialect, PostgreSQL, SQLite
+from hookrow.stores.timeouts import (
+    STATEMENT_TIMEOUT,
+    left,
+    limit_statements,
+    lower_limits,
+    milliseconds,
+    restore_limits,
+    set_limits,
+)
+from hookrow.stores.watchdog import duplicate_socket, watchdog
+
+
+class _QuotesTables(Dialect):
+    """Quotes table names as Django does: a dot is part of the name."""
+
+    def __init__(self, quote: Callable[[str], str]) -> None:
+        self._quote = quote
+
+    def table(self, name: str) -> str:
+        return self._quote(name).replace("%", "%%")
+
+
+class _PostgreSQLDialect(_QuotesTables, PostgreSQL):
+    pass
+
+
+class _SQLiteDialect(_QuotesTables, SQLite):
+    pass
+
+
+class Vendor(ABC):
+    """A kind of database. `connection` is always Django's own, a `BaseDatabaseWrapper`."""
+
+    dialect: ClassVar[type[_QuotesTables]]
+    """The SQL of the store."""
+    enforces_lengths: ClassVar[bool]
+    """Whether a column cannot hold more than the `max_length` of its field."""
+    stores_times_as_text: ClassVar[bool]
+    """Whether a time is stored as text, without a zone."""
+    dot_names_database: ClassVar[bool]
+    """Whether hookrow reads the part of a table's name before a dot as the name of a database."""
+
+    @abstractmethod
+    def connected(self, connection: Any) -> AbstractContextManager[None]:
+        """Connect, replace a lost connection, and limit it to the time left during the block.
+
+        The block is outside of all transactions. Raises `Unavailable` if no time is left to
+        connect.
+        """
+
+    @abstractmethod
+    def begin(self, connection: Any, *, recording: bool) -> None:
+        """Begin hookrow's transaction at the beginning of an outermost `atomic` block.
+
+        For `recording`, see `timeouts.set_limits`.
+        """
+
+    @abstractmethod
+    def limit_commit(self, connection: Any) -> None:
+        """Limit the commit that follows to the time left."""
+
+    @abstractmethod
+    def savepoint_limits(self, connection: Any) -> AbstractContextManager[None]:
+        """Limit the statements of the block, which is in a transaction of the project."""
+
+    @abstractmethod
+    def reading_limits(self) -> str | None:
+        """Return the SELECT that limits a transaction which reads, or None if none is needed."""
+
+    @abstractmethod
+    def with_time_zone(
+        self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
+    ) -> Sequence[Row]:
+        """Add the time zone to times that Django returns without one because USE_TZ is off."""
+
+    @abstractmethod
+    def parameter_type(self, field: Any, connection: Any) -> str:
+        """Return the type of a field's parameters, without a length, so that nothing is cut."""
+
+    @abstractmethod
+    def ignores_case(self, field: Any, connection: Any) -> bool:
+        """Return whether a field can be compared ignoring case, by its type and collation."""
+
+
+class PostgreSQLVendor(Vendor):
+    """PostgreSQL, whose server has time limits; the watchdog is for a server without a response."""
+
+    dialect = _PostgreSQLDialect
+    enforces_lengths = True
+    stores_times_as_text = False
+    dot_names_database = False
+
+    @contextmanager
+    def connected(self, connection: Any) -> Iterator[None]:
+        """Watch the connection. Only the driver's own limit applies while Django connects."""
+        with ExitStack() as stack:
+            idle = connection.connection
+            if idle is not None and idle.closed:
+                connection.close()
+            elif idle is not None:
+                stack.enter_context(watchdog.watch(idle))
+                close_if_lost(connection)
+                # Otherwise, `atomic` would do it, and the new connection would not be watched.
+                connection.close_if_health_check_failed()
+            if connection.connection is None:
+                _connect(connection)
+                stack.enter_context(watchdog.watch(connection.connection))
+            yield
+
+    def begin(self, connection: Any, *, recording: bool) -> None:
+        """Set the limits. The driver begins the transaction with this statement."""
+        fetch_row(connection, set_limits(recording=recording))
+
+    def limit_commit(self, connection: Any) -> None:
+        """Do nothing: the watchdog limits the commit."""
+
+    @contextmanager
+    def savepoint_limits(self, connection: Any) -> Iterator[None]:
+        """Lower the transaction's limits, and those of each statement if little time is left.
+
+        A rollback to the savepoint restores the previous limits, but releasing it does not.
+        """
+        former = fetch_row(connection, lower_limits())
+        with connection.execute_wrapper(_execute_in_time):
+            yield
+        fetch_row(connection, restore_limits(), former[:2])
+
+    def reading_limits(self) -> str | None:
+        """Limit each statement to the time left, if that is limited."""
+        return None if isinf(left()) else limit_statements()
+
+    def with_time_zone(
+        self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
+    ) -> Sequence[Row]:
+        """Add the zone of the session, in which the driver returns times."""
+        if connection.timezone is not None:
+            return rows
+        places = {place for place, each in enumerate(description) if each[1] == _TIMESTAMPTZ}
+        zone = ZoneInfo(connection.timezone_name)
+        return [
+            [
+                make_aware(value, zone) if place in places and value is not None else value
+                for place, value in enumerate(row)
+            ]
+            for row in rows
+        ]
+
+    def parameter_type(self, field: Any, connection: Any) -> str:
+        """Return PostgreSQL's name of the type."""
+        plain = re.sub(r"\(.*?\)", "", field.db_type(connection) or "")
+        return _TYPE_NAMES.get(plain, plain).replace("%", "%%")
+
+    def ignores_case(self, field: Any, connection: Any) -> bool:
+        """Return whether the type is citext or the collation may be nondeterministic."""
+        collation = getattr(field, "db_collation", None) or "default"
+        return field.db_type(connection) == "citext" or not _PREDEFINED.fullmatch(collation)
+
+
+class SQLiteVendor(Vendor):
+    """SQLite, whose only time limit is that for file locks."""
+
+    dialect = _SQLiteDialect
+    enforces_lengths = False
+    stores_times_as_text = True
+    dot_names_database = True
+
+    @contextmanager
+    def connected(self, connection: Any) -> Iterator[None]:
+        """Limit the time that SQLite waits for file locks; restore the project's own limit.
+
+        SQLite has no limit for a single statement or transaction: it waits as the connection says,
+        and neither `interrupt` nor a progress handler ends a wait. hookrow could poll for the lock
+        itself without a limit of the connection, but not while a commit waits for readers.
+        """
+        close_if_lost(connection)
+        connection.ensure_connection()
+        with _busy_timeout(connection.connection):
+            yield
+
+    def begin(self, connection: Any, *, recording: bool) -> None:
+        """Take the write lock at the beginning, because a later attempt to take it may fail."""
+        del recording
+        mode = connection.settings_dict["OPTIONS"].get("transaction_mode") or ""
+        if mode.upper() in {"IMMEDIATE", "EXCLUSIVE"}:
+            return  # Django has taken it
+        with connection.cursor() as cursor:
+            cursor.execute("ROLLBACK")  # ends the transaction of `atomic`, which holds no lock yet
+            cursor.execute(SQLITE.begin)
+
+    def limit_commit(self, connection: Any) -> None:
+        """Limit the time again, because the commit may wait for readers."""
+        _limit_busy_timeout(connection.connection)
+
+    def savepoint_limits(self, connection: Any) -> AbstractContextManager[None]:
+        """Limit the time that SQLite waits for file locks."""
+        return _busy_timeout(connection.connection)
+
+    def reading_limits(self) -> str | None:
+        """Return None: SQLite does not interrupt a statement."""
+        return None
+
+    def with_time_zone(
+        self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
+    ) -> Sequence[Row]:
+        """Return the rows: times are text."""
+        del connection, description
+        return rows
+
+    def parameter_type(self, field: Any, connection: Any) -> str:
+        """Return nothing: parameters have no declared types."""
+        del field, connection
+        return ""
+
+    def ignores_case(self, field: Any, connection: Any) -> bool:
+        """Return True: an expression chooses the collation."""
+        del field, connection
+        return True
+
+
+VENDORS: Mapping[str, Vendor] = {"postgresql": PostgreSQLVendor(), "sqlite": SQLiteVendor()}
+"""By `connection.vendor`."""
+
+
+def vendor_of(connection: Any) -> Vendor:
+    """Return the vendor of a connection. Raises `ConfigurationError` for other databases."""
+    if connection.vendor not in VENDORS:
+        raise ConfigurationError(UNSUPPORTED_DATABASE.format(connection.vendor))
+    return VENDORS[connection.vendor]
+
+
+def fetch_row(connection: Any, statement: str, values: Sequence[Any] = ()) -> Sequence[Any]:
+    """Execute a statement through Django; return the first row."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        row: Sequence[Any] = cursor.fetchone()
+        return row
+
+
+def close_if_lost(connection: Any) -> None:
+    """Close a lost connection. Django does so only between requests."""
+    if connection.errors_occurred:
+        connection.close_if_unusable_or_obsolete()
+
+
+def _connect(connection: Any) -> None:
+    """Connect. Raises `Unavailable` if there is no time left."""
+    if left() <= 0:
+        raise Unavailable("There was no time left to connect.")
+    try:
+        with watchdog.watch_socket(_NewSocket(connection)):
+            connection.ensure_connection()
+    except Error:
+        connection.close()  # Django would keep one whose first statements have failed
+        raise
+
+
+class _NewSocket:
+    """The socket of a connection that Django is opening, once the driver has connected.
+
+    Django's own first statements, such as the one that sets the time zone, need it: a pooler
+    accepts connections even if its server does not respond.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def shutdown(self, how: int, /) -> None:
+        """Shut down the socket, unless the driver is still connecting or has closed it."""
+        opened = self._connection.connection
+        if opened is None:
+            return
+        with suppress(self._connection.Database.Error):
+            number = opened.fileno()
+            with duplicate_socket(number) as duplicate:
+                # Otherwise, the number may belong to another socket by now.
+                if opened.fileno() == number:
+                    duplicate.shutdown(how)
+
+
+def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+    """Execute a statement within the remaining time. Raises `Unavailable` if there is none."""
+    seconds = left()
+    if seconds <= 0:
+        raise Unavailable("There was no time left for another statement.")
+    if seconds < STATEMENT_TIMEOUT:
+        execute(lower_limits(), None, False, rest[-1])  # noqa: FBT003 - as Django passes it
+    return execute(sql, *rest)
+
+
+@contextmanager
+def _busy_timeout(file: sqlite3.Connection) -> Iterator[None]:
+    """Limit the time that SQLite waits for file locks to the remaining time, during the block."""
+    (former,) = file.execute(_BUSY_TIMEOUT).fetchone()
+    _limit_busy_timeout(file)
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.ProgrammingError):  # Django has closed it
+            file.execute(f"{_BUSY_TIMEOUT} = {former}")
+
+
+def _limit_busy_timeout(file: sqlite3.Connection) -> None:
+    (now,) = file.execute(_BUSY_TIMEOUT).fetchone()
+    file.execute(f"{_BUSY_TIMEOUT} = {milliseconds(now / 1000)}")
+
+
+_BUSY_TIMEOUT = "PRAGMA busy_timeout"
+
+_TIMESTAMPTZ = 1184
+"""The type's OID in PostgreSQL."""
+
+_TYPE_NAMES = {"varchar": "character varying", "char": "bpchar"}
+
+_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
+"""PostgreSQL's predefined collations, all of which are case-sensitive."""
