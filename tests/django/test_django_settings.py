@@ -314,6 +314,16 @@ class _Nowhere:
         return False
 
 
+class _Everything:
+    """Uses one database for all models."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+
+    def db_for_write(self, *_: object, **__: object) -> str:
+        return self._alias
+
+
 class _LogElsewhere:
     def db_for_write(self, model: type[Model], **_: object) -> str | None:
         return "elsewhere" if model is Notification else None
@@ -333,6 +343,64 @@ def test_warnings() -> None:
             "'default', but DATABASE_ROUTERS uses another database for hookrow.Notification"
             in warning.msg
         )
+
+
+@pytest.mark.parametrize(
+    ("more", "expected", "hint"),
+    [
+        ({}, "no time limit for connecting", "'connect_timeout': 2"),
+        ({"OPTIONS": {"connect_timeout": 0}}, "no time limit", "'connect_timeout': 2"),
+        ({"OPTIONS": {"connect_timeout": "2s"}}, "no time limit", "'connect_timeout': 2"),
+        # psycopg 3 ignores the limit of a service file.
+        ({"NAME": "", "OPTIONS": {"service": "mail"}}, "no time limit", "'connect_timeout': 2"),
+        ({"OPTIONS": {"connect_timeout": 1}}, None, ""),  # the driver reads 1 as 2
+        ({"OPTIONS": {"connect_timeout": "4"}}, None, ""),
+        ({"OPTIONS": {"connect_timeout": 5}}, "may take 5 seconds, .* allows 5 ", "raise HOOKROW"),
+        # The limit applies to each host by itself.
+        ({"HOST": "a,b", "OPTIONS": {"connect_timeout": 2}}, None, ""),
+        ({"HOST": "a,b", "OPTIONS": {"connect_timeout": 3}}, "may take 6 seconds", "timeout': 2"),
+        ({"OPTIONS": {"host": "a,b,c", "connect_timeout": 2}}, "6 seconds", "raise HOOKROW"),
+        # A request waits for the pool, not for the driver.
+        ({"OPTIONS": {"pool": True, "connect_timeout": 2}}, "30 seconds", "'pool': {'timeout': 2}"),
+        ({"OPTIONS": {"pool": {"max_size": 8}}}, "30 seconds", "'pool': {'timeout': 2}"),
+        ({"OPTIONS": {"pool": {"timeout": 3.5}}}, None, ""),
+    ],
+)
+def test_a_limit_for_connecting(
+    more: dict[str, Any], expected: str | None, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PostgreSQL, connecting must be limited to less than the deadline, or W005 is reported."""
+    monkeypatch.delenv("PGCONNECT_TIMEOUT", raising=False)
+    database = {"OPTIONS": {}, **more}
+    with (
+        django_host.alias("postgresql:///nothing", **database) as alias,
+        override_settings(DATABASE_ROUTERS=[_Everything(alias)]),
+    ):
+        found = messages(DATABASE=alias)
+        assert [each.id for each in found] == ["hookrow.W005"] * bool(expected)
+        for each in found:
+            assert re.search(expected or "", each.msg), each.msg
+            assert hint in (each.hint or "")
+            assert f"DATABASES['{alias}']['OPTIONS']" in (each.hint or "")
+        if "connect_timeout" not in database["OPTIONS"] and "pool" not in database["OPTIONS"]:
+            monkeypatch.setenv("PGCONNECT_TIMEOUT", "2")
+            assert messages(DATABASE=alias) == []
+
+
+def test_a_limit_for_connecting_in_the_check_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`manage.py check` reports it without `--database`, unless the settings silence it."""
+    monkeypatch.delenv("PGCONNECT_TIMEOUT", raising=False)
+    check = partial(call_command, "check", fail_level="WARNING")
+    with (
+        django_host.alias("postgresql:///nothing", OPTIONS={}) as alias,
+        override_settings(
+            HOOKROW={"SECRET": SECRET, "DATABASE": alias}, DATABASE_ROUTERS=[_Everything(alias)]
+        ),
+    ):
+        with pytest.raises(SystemCheckError, match=r"hookrow\.W005"):
+            check()
+        with override_settings(SILENCED_SYSTEM_CHECKS=["hookrow.W005"]):
+            check()
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from math import isinf
 from pathlib import Path
 from typing import TypeAlias
 
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
-from django.db import router
+from django.db import connections, router
 
 from hookrow.diagnostics import Level
 from hookrow.diagnostics.check import check_secrets, check_sweep
@@ -25,6 +26,7 @@ from hookrow.django.conf import NAMES, conf
 from hookrow.django.mapping import ModelMapping, map_models
 from hookrow.django.receiver import build_receiver
 from hookrow.django.store import DjangoStore, check_alias
+from hookrow.django.vendors import vendor_of
 from hookrow.errors import ConfigurationError, SchemaMismatch
 
 Messages: TypeAlias = list[CheckMessage]
@@ -50,6 +52,7 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
     if not any(each.is_serious() for each in messages):
         with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
             build_receiver(DjangoStore(conf.tables, conf.database), spool=None)
+        messages += _connecting(conf.database, conf.deadline)
         messages += _spool()
     return messages
 
@@ -103,6 +106,29 @@ def _check_models(messages: Messages) -> None:
     ):
         mapping = map_models(conf.tables, conf.database)
         messages += _routers(mapping, conf.database)
+
+
+def _connecting(using: str, deadline: float) -> Iterator[CheckMessage]:
+    """Warn if connecting may take longer than a response may."""
+    connection = connections[using]
+    vendor = vendor_of(connection)
+    seconds = vendor.connect_limit(connection.settings_dict)
+    if seconds < deadline:
+        return
+    option = vendor.connect_option(connection.settings_dict)
+    hint = f"Set {option} in DATABASES[{using!r}]['OPTIONS'], in seconds."
+    if isinf(seconds):
+        text = (
+            f"DATABASES[{using!r}] has no time limit for connecting: if the server does not "
+            "respond, a response may take minutes."
+        )
+    else:
+        text = (
+            f"Connecting to DATABASES[{using!r}] may take {seconds:g} seconds, but "
+            f"HOOKROW['DEADLINE'] allows {deadline:g} for the whole response."
+        )
+        hint += " If this is still too long, raise HOOKROW['DEADLINE']."
+    yield Warning(text, hint=hint, id="hookrow.W005")
 
 
 def _spool() -> Iterator[CheckMessage]:

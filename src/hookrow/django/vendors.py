@@ -7,12 +7,13 @@ The limits themselves are in `stores.timeouts`, and the SQL of rows is in `store
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from math import isinf
+from math import inf, isinf
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -93,6 +94,14 @@ class Vendor(ABC):
         """Return the SELECT that limits a transaction which reads, or None if none is needed."""
 
     @abstractmethod
+    def connect_limit(self, settings: Mapping[str, Any]) -> float:
+        """Return how long Django may take to connect with an alias's settings, in seconds."""
+
+    @abstractmethod
+    def connect_option(self, settings: Mapping[str, Any]) -> str:
+        """Return the entry of OPTIONS that makes this time as short as possible."""
+
+    @abstractmethod
     def with_time_zone(
         self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
     ) -> Sequence[Row]:
@@ -153,6 +162,28 @@ class PostgreSQLVendor(Vendor):
     def reading_limits(self) -> str | None:
         """Limit each statement to the time left, if that is limited."""
         return None if isinf(left()) else limit_statements()
+
+    def connect_limit(self, settings: Mapping[str, Any]) -> float:
+        """Return the driver's limit, for all hosts together; infinity if none is set.
+
+        psycopg 3 ignores a limit in a service file (`pg_service.conf`), so that it does not count.
+        """
+        options = settings["OPTIONS"]
+        if pool := options.get("pool"):
+            # Django waits for the pool, which connects in other threads.
+            return float(pool.get("timeout", _POOL_TIMEOUT)) if pool is not True else _POOL_TIMEOUT
+        value = options.get("connect_timeout", os.environ.get("PGCONNECT_TIMEOUT"))
+        try:
+            seconds = int(float(value or 0))
+        except ValueError:  # the driver refuses to connect
+            return inf
+        hosts = settings["HOST"] or options.get("host") or os.environ.get("PGHOST") or ""
+        return max(seconds, _LEAST_TIMEOUT) * len(hosts.split(",")) if seconds > 0 else inf
+
+    def connect_option(self, settings: Mapping[str, Any]) -> str:
+        """Return `connect_timeout`, or the limit of Django's pool if there is one."""
+        limit = f"{{'timeout': {_LEAST_TIMEOUT}}}" if settings["OPTIONS"].get("pool") else None
+        return f"'pool': {limit}" if limit else f"'connect_timeout': {_LEAST_TIMEOUT}"
 
     def with_time_zone(
         self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
@@ -223,6 +254,16 @@ class SQLiteVendor(Vendor):
     def reading_limits(self) -> str | None:
         """Return None: SQLite does not interrupt a statement."""
         return None
+
+    def connect_limit(self, settings: Mapping[str, Any]) -> float:
+        """Return 0: a file is opened without waiting."""
+        del settings
+        return 0.0
+
+    def connect_option(self, settings: Mapping[str, Any]) -> str:
+        """Return nothing."""
+        del settings
+        return ""
 
     def with_time_zone(
         self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
@@ -338,3 +379,9 @@ _TYPE_NAMES = {"varchar": "character varying", "char": "bpchar"}
 
 _PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
 """PostgreSQL's predefined collations, all of which are case-sensitive."""
+
+_LEAST_TIMEOUT = 2
+"""In seconds; the shortest `connect_timeout`: libpq and psycopg read 1 as 2."""
+
+_POOL_TIMEOUT = 30.0
+"""In seconds; how long psycopg's pool lets a thread wait for a connection by default."""
