@@ -2,7 +2,7 @@
 
 cosmic-ray creates the mutants, each with one changed operator, number, decorator or loop. 400 of
 them, the same ones in every run, are tested in copies of the tree with the unit tests of their
-module and the test of the law on the memory store.
+module and the test of the law on the model and in memory.
 """
 
 from __future__ import annotations

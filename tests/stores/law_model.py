@@ -1,6 +1,6 @@
-"""A model for the law: rows in dicts, which the rules change for one notification at a time.
+"""A model for the law: rows in dicts, as the core's rules decide.
 
-It shares the rules with the stores, but no SQL, no transactions, and no merging of changes.
+It has no SQL and no transactions, and finds no rows by their keys: the rules get all of them.
 """
 
 from collections import defaultdict
@@ -11,8 +11,7 @@ from typing import Any
 
 from homes import COLUMNS, KEYS, Row, Rows, as_rows, columns_of
 
-from hookrow import Arrival, Outcome, Recorded, Schema
-from hookrow.core.changes import applies
+from hookrow import Arrival, Outcome, Schema
 from hookrow.core.log_entry import LogEntry, entries, merge_entries
 from hookrow.core.notification import (
     Change,
@@ -23,7 +22,7 @@ from hookrow.core.notification import (
     Subscriber,
 )
 from hookrow.core.notification import Rows as Found
-from hookrow.core.rules import decide, fold
+from hookrow.core.rules import decide, fold, merge
 
 
 class Model:
@@ -44,17 +43,18 @@ class Model:
         self._dates: dict[RowId, datetime] = {}
         self._log: dict[bytes, tuple[LogEntry, LogEntry]] = {}
 
-    def record(self, arrival: Arrival) -> Outcome:
-        """Decide on an arrival, change its rows, and log it, if there is a log."""
-        outcome = decide(arrival, self._found())
-        for change in outcome.changes if isinstance(outcome, Recorded) else ():
+    def record(self, group: Sequence[Arrival]) -> list[Outcome]:
+        """Decide on a group, change its rows, and log it, if there is a log."""
+        found = self._found()
+        outcomes = [decide(each, found) for each in group]
+        for change in merge(outcomes):
             self._apply(change)
         if self._schema.log is not None:
-            for entry in entries([arrival], [outcome], arrival.received_at):
+            for entry in entries(group, outcomes, group[0].received_at):
                 first, earlier = self._log.get(entry.fingerprint, (entry, None))
                 merged = entry if earlier is None else merge_entries(earlier, entry)
                 self._log[entry.fingerprint] = first, merged
-        return outcome
+        return outcomes
 
     def rows(self) -> Rows:
         """Return the rows of each role, in the order of their keys."""
@@ -91,22 +91,23 @@ class Model:
         )
 
     def _apply(self, change: Change) -> None:
+        """Change a row as the contract says, which `core.changes` states for the stores."""
         kind, key = change.row
         row = self._tables[kind.value][key]
         if isinstance(change, SetTime):
-            column = change.column.value
-            new: dict[str, Any] = {column: change.at}
+            guard = change.column.value
+            new: dict[str, Any] = {guard: change.at}
             if change.column is EventTime.BOUNCED:
                 new["bounce_type"] = change.bounce_type
-            last = row[column]
         else:
-            new = {
-                "suppressed_at": None if change.reason is None else change.at,
-                "suppression_reason": change.reason,
-                "suppression_changed_at": change.at,
-            }
-            last = row.get("suppression_changed_at", self._dates.get(change.row))
-        if applies(change, last):
+            guard = "suppression_changed_at"
+            at = None if change.reason is None else change.at
+            new = {"suppressed_at": at, "suppression_reason": change.reason, guard: change.at}
+        last = row.get(guard, self._dates.get(change.row))
+        is_newer = last is None or (
+            last > change.at if guard == "first_opened_at" else last <= change.at
+        )
+        if is_newer or not change.guarded:
             row |= {column: new[column] for column in new if column in row}
-            if not isinstance(change, SetTime):
+            if guard not in row:
                 self._dates[change.row] = change.at
