@@ -173,9 +173,11 @@ def test_close_records_the_queue_and_ends_all_threads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bodies", [True, False])
 def test_locked_row_without_a_log_or_its_bodies(tmp_path: Path, *, bodies: bool) -> None:
+    """The notification is spooled at the deadline, and others are recorded."""
     database, path = people("ada", "bea", log=not bodies), tmp_path / "spool.db"
     database.held.add(dispatch(1))
-    with closing(receive(database, spool=path, keep_bodies=bodies)) as receiver:
+    options = {"spool": path, "keep_bodies": bodies, "deadline": 3.0}
+    with closing(receive(database, **options)) as receiver:
         assert receiver.record_directly(request(delivery("ada"))).status == 503
         assert receiver.record_directly(request(delivery("bea"))).status == 200
     [spooled] = Spool(path).after(0, limit=9)
