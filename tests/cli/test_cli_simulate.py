@@ -140,8 +140,9 @@ def test_the_secret_file(command: Command, provider: Provider) -> None:
         assert command.call(*options, "--secret", SECRET, **variables).stdout == "200\n"
 
 
-def test_no_secret(command: Command) -> None:
+def test_no_secret(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A warning names the settings, because the response does not."""
+    monkeypatch.setattr(sys.modules["hookrow.cli.simulate"], "START_TIMEOUT", 0.0)
     done = command.call("simulate", "open", ADA, "--count", 2, "--port", free_port())
     assert done.stderr.splitlines()[0] == (
         "Warning: No secret is set, so the requests have no X-Provider-Secret: set HOOKROW_SECRET, "

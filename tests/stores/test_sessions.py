@@ -86,7 +86,7 @@ def test_statement_timeout(
     """A statement that takes too long, here because of a trigger, is ended by the server."""
     postgres.execute(SLOW, url=postgres_url)
     with monkeypatch.context() as limited:
-        limited.setitem(timeouts._LIMITS, "statement_timeout", 0.5)
+        limited.setitem(timeouts._RECORDING, "statement_timeout", 0.5)
         limited.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, tuned=True))
         store.close()  # its session has the limits of the time when it was opened
         with pytest.raises(Locked):
