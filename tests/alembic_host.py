@@ -9,11 +9,8 @@ from alembic.config import Config
 from alembic.script import Script
 from sqlalchemy import make_url
 
-_DRIVERS = {
-    ("generic", "postgresql"): "postgresql+psycopg",
-    ("async", "postgresql"): "postgresql+psycopg",
-    ("async", "sqlite"): "sqlite+aiosqlite",
-}
+from databases import kind_of
+
 _CONFIGURE = re.compile(
     r"context\.configure\(\s*connection=connection, target_metadata=target_metadata\s*\)"
 )
@@ -35,7 +32,7 @@ def create_project(
     assert "\ntarget_metadata = None\n" in env
     (scripts / "env.py").write_text(env.replace("target_metadata = None\n", setup))
     parsed = make_url(url)
-    driver = _DRIVERS.get((template, parsed.drivername), parsed.drivername)
+    driver = kind_of(url).drivers[template == "async"]
     rendered = parsed.set(drivername=driver).render_as_string(hide_password=False)
     config = Config(stdout=StringIO())  # without the file, which configures logging
     config.set_main_option("script_location", str(scripts))

@@ -6,17 +6,17 @@ copy of a template. A test that stops or freezes the server uses `own_postgres`.
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import make_url
 
 from command import Command
-from engines import MEMORY, opened
+from databases import IN_MEMORY, KINDS, NAMES, Kind, kind_of
+from engines import MEMORY
 from hookrow import Schema
 from hookrow.migrations import sql, upgrade
 from hookrow.observability.logging import rate_limit
@@ -124,75 +124,67 @@ def own_postgres_url(own_postgres: Server) -> str:
 
 
 @pytest.fixture(scope="session")
-def _template(postgres: Databases) -> str:
-    url = postgres.create()
-    postgres.execute(sql("postgresql"), url=url)
-    name = make_url(url).database
-    assert name is not None
-    return name
-
-
-@pytest.fixture
-def empty_postgres_url(postgres: Databases) -> Iterator[str]:
-    """Return the URL of a PostgreSQL database with no tables."""
-    url = postgres.create()
-    yield url
-    postgres.drop(url)
-
-
-@pytest.fixture
-def postgres_url(postgres: Databases, _template: str) -> Iterator[str]:
-    """Return the URL of a PostgreSQL database with all of hookrow's tables, empty."""
-    url = postgres.create(_template)
-    yield url
-    postgres.drop(url)
-
-
-@pytest.fixture(scope="session")
-def _migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("migrated") / "hookrow.db"
-    with opened(f"sqlite:///{file}") as engine:
-        upgrade(engine, Schema())
-    return file
-
-
-@pytest.fixture
-def empty_sqlite_url(tmp_path: Path) -> str:
-    """Return the URL of an SQLite file that does not exist yet."""
-    return f"sqlite:///{tmp_path}/hookrow.db"
-
-
-@pytest.fixture
-def sqlite_url(tmp_path: Path, empty_sqlite_url: str, _migrated_file: Path) -> str:
-    """Return the URL of an SQLite file with all of hookrow's tables, empty."""
-    shutil.copy(_migrated_file, tmp_path / "hookrow.db")
-    return empty_sqlite_url
-
-
-@pytest.fixture(scope="session")
 def new_database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], str]:
     """Return a function that creates an empty database of a kind and returns its URL."""
 
-    def make(kind: str) -> str:
-        if kind == "sqlite":
-            return f"sqlite:///{tmp_path_factory.mktemp('shared')}/hookrow.db"
-        if kind == "memory":
+    def make(name: str) -> str:
+        if name == IN_MEMORY:
             return MEMORY
-        postgres: Databases = request.getfixturevalue("postgres")
-        return postgres.create()
+        return kind_of(name).create(request, tmp_path_factory.mktemp("shared"))
 
     return make
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(scope="session")
+def _template(new_database: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a function that returns the URL of a database of a kind with hookrow's tables."""
+
+    @cache
+    def migrated(name: str) -> str:
+        url = new_database(name)
+        upgrade(url, Schema())
+        return url
+
+    return migrated
+
+
+def _empty_url(kind: Kind) -> Callable[..., Iterator[str]]:
+    def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+        """Return the URL of a database with no tables; a file does not exist yet."""
+        url = kind.create(request, tmp_path)
+        yield url
+        kind.drop(request, url)
+
+    return empty_url
+
+
+def _url(kind: Kind) -> Callable[..., Iterator[str]]:
+    def url(
+        request: pytest.FixtureRequest, tmp_path: Path, _template: Callable[[str], str]
+    ) -> Iterator[str]:
+        """Return the URL of a database with all of hookrow's tables, empty."""
+        url = kind.copy(request, _template(kind.name), tmp_path)
+        yield url
+        kind.drop(request, url)
+
+    return url
+
+
+# `sqlite_url` and `empty_sqlite_url`, and so on.
+for each in KINDS:
+    globals()[f"{each.name}_url"] = pytest.fixture(_url(each))
+    globals()[f"empty_{each.name}_url"] = pytest.fixture(_empty_url(each))
+
+
+@pytest.fixture(params=NAMES)
 def database_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database with all of hookrow's tables, empty: one of each kind."""
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=NAMES)
 def empty_database_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database with no tables: one of each kind."""
     return str(request.getfixturevalue(f"empty_{request.param}_url"))

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from sqlalchemy import Engine, StaticPool, create_engine, event, make_url, text
+from sqlalchemy import Engine, StaticPool, create_engine, make_url, text
 
+from databases import kind_of
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.sqlite import SQLiteConnection, set_pragmas
+from hookrow.stores.sql.sqlite import SQLiteConnection
 
 MEMORY = "sqlite://"
 """The URL of a database in memory, which is another one for each store."""
@@ -17,17 +18,16 @@ MEMORY = "sqlite://"
 
 def connect(url: str, **options: Any) -> Engine:  # noqa: ANN401 - create_engine's own
     """Create an engine as a host might."""
-    parsed = make_url(url)
-    if parsed.drivername == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
+    parsed, kind = make_url(url), kind_of(url)
+    if parsed.drivername == kind.dialect:
+        parsed = parsed.set(drivername=kind.drivers[0])
     return create_engine(parsed, **options)
 
 
 def open_engine(url: str) -> Engine:
     """Create an engine, which on SQLite connects as hookrow does."""
     engine = connect(url)
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", lambda connection, _: set_pragmas(connection))
+    kind_of(url).prepare(engine)
     return engine
 
 
@@ -56,6 +56,12 @@ def run(database: str | Engine, *statements: str) -> list[Any]:
         for statement in statements:
             done = connection.execute(text(statement))
         return [tuple(row) for row in done] if done.returns_rows else []
+
+
+def create(database: str | Engine, *statements: str) -> None:
+    """Execute statements with the words of `databases.Types` in braces."""
+    types = kind_of(database).types
+    run(database, *(statement.format_map(types) for statement in statements))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import DateTime, Dialect, Engine, MetaData, TypeDecorator, insert, select
 
+from databases import kind_of
 from hookrow import Schema
 from hookrow.stores.tables import attach
 from wire import ADA
@@ -22,9 +23,10 @@ class UTCDateTime(TypeDecorator[datetime]):
         return value and value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None or dialect.name == "sqlite":
-            return value and value.replace(tzinfo=UTC)
-        return value.astimezone(UTC)
+        if value is None:
+            return None
+        has_offset = kind_of(dialect.name).keeps_offsets
+        return value.astimezone(UTC) if has_offset else value.replace(tzinfo=UTC)
 
 
 def attached(schema: Schema) -> MetaData:

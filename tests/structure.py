@@ -6,6 +6,8 @@ from typing import Any
 
 from sqlalchemy import Engine, inspect, text
 
+from databases import kind_of
+
 
 def structure(engine: Engine) -> Mapping[str, Any]:
     """Describe every table by reflection, except names of constraints and texts of defaults."""
@@ -54,13 +56,8 @@ def without_names(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _indexes(engine: Engine, name: str) -> list[str]:
     """Read the indexes from the database's catalog: SQLAlchemy skips those on expressions."""
-    query = (
-        "SELECT indexdef FROM pg_indexes WHERE tablename = :name"
-        if engine.dialect.name == "postgresql"
-        else "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :name"
-    )
     with engine.connect() as connection:
-        found = connection.scalars(text(query), {"name": name}).all()
+        found = connection.scalars(text(kind_of(engine).indexes), {"name": name}).all()
     return sorted(" ".join((index or "automatic").split()) for index in found)
 
 

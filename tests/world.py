@@ -11,11 +11,11 @@ from sqlalchemy import (
     NullPool,
     delete,
     insert,
-    inspect,
     select,
 )
 
 import own_tables
+from databases import kind_of
 from engines import connect
 
 World: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -36,9 +36,6 @@ _ALL_ROWS = {
     name: select(*(column for column in table.c if column.name not in _OTHERS)).order_by(table.c.id)
     for name, table in _TABLES.items()
 }
-_RESTART = ", ".join(
-    f"setval(pg_get_serial_sequence('{table.name}', 'id'), 1, false)" for table in _TABLES.values()
-)
 
 
 def start() -> World:
@@ -98,15 +95,9 @@ def _suppression(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _empty(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":  # TRUNCATE would take several times as long
-        for table in reversed(_TABLES.values()):
-            connection.execute(delete(table))
-        connection.exec_driver_sql(f"SELECT {_RESTART}")
-        return
-    for table in reversed(own_tables.metadata.sorted_tables):
+    for table in reversed(own_tables.metadata.sorted_tables):  # TRUNCATE may take far longer
         connection.execute(delete(table))
-    if inspect(connection).has_table("sqlite_sequence"):  # in the tables that Django creates
-        connection.exec_driver_sql("DELETE FROM sqlite_sequence")
+    kind_of(connection).restart_ids(connection, [table.name for table in _TABLES.values()])
 
 
 def _engine(database: str | Engine) -> Engine:

@@ -1,6 +1,5 @@
 """Upgrades whose client is killed after any of its statements."""
 
-import shutil
 from collections.abc import Callable
 from contextlib import closing
 from itertools import count
@@ -13,11 +12,11 @@ from later_scripts import add_later_scripts
 from log_contract import entry, keep
 from sqlalchemy import make_url
 
+from databases import kind_of
 from engines import opened
 from hookrow.migrations import current, needed, upgrade
 from hookrow.stores.sql.postgres import Session
 from hookrow.stores.sql.sqlite import SQLiteConnection
-from postgres import Databases
 
 pytestmark = pytest.mark.never_flaky
 
@@ -41,18 +40,12 @@ class Killed(BaseException):
 @pytest.fixture
 def copy(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """Return a function that copies a database, and returns the URL of the copy."""
-    names = (tmp_path / f"{number}.db" for number in count())
+    names = (tmp_path / f"{number}" for number in count())
 
     def copy(template: str) -> str:
-        url = make_url(template)
-        assert url.database
-        if url.drivername == "postgresql":
-            postgres: Databases = request.getfixturevalue("postgres")
-            return postgres.create(url.database)
-        name = next(names)
-        if Path(url.database).exists():
-            shutil.copy(url.database, name)
-        return f"sqlite:///{name}"
+        folder = next(names)
+        folder.mkdir()
+        return kind_of(template).copy(request, template, folder)
 
     return copy
 

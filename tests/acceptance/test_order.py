@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 from model import LATE, NOW, START, Model, Payload, body_of, decks, happened
 from sqlalchemy import insert
 
+from databases import IN_MEMORY, NAMES, SQLITE
 from engines import MEMORY
 from hookrow import Arrival, Postmark
 from hookrow.core.result import LONGEST_PAUSE
@@ -39,7 +40,7 @@ from hookrow.stores.sql.log import SQLLog
 
 pytestmark = pytest.mark.never_flaky
 
-EXAMPLES = {"memory": 40, "sqlite": 20, "postgres": 15}
+EXAMPLES = {IN_MEMORY: 40, **dict.fromkeys(NAMES, 15), SQLITE.name: 20}
 """The number of scenarios for each store."""
 
 STEPS = 25

@@ -15,7 +15,8 @@ from sqlalchemy import make_url
 
 from command import Command
 from copying import replace
-from engines import database_user, opened, run
+from databases import kind_of
+from engines import create, database_user, opened, run
 from hookrow import Role, Schema, testing
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES
@@ -41,10 +42,10 @@ HOST = Schema(
     log=None,
 )
 LOGGED = replace(HOST, log=Schema().log)
-PEOPLE = "CREATE TABLE people (id integer PRIMARY KEY, address text, suppressed_at timestamp)"
+PEOPLE = "CREATE TABLE people (id integer PRIMARY KEY, address {name}, suppressed_at {timestamp})"
 SENDS_TABLE = (
-    "CREATE TABLE sends (id integer PRIMARY KEY, postmark_id text, person_id integer, "
-    "campaign_id integer, delivered_at timestamp, opened_at timestamp)"
+    "CREATE TABLE sends (id integer PRIMARY KEY, postmark_id {name}, person_id integer, "
+    "campaign_id integer, delivered_at {timestamp}, opened_at {timestamp})"
 )
 MEMBERS_TABLE = "CREATE TABLE members (campaign_id integer, person_id integer)"
 
@@ -52,13 +53,13 @@ MEMBERS_TABLE = "CREATE TABLE members (campaign_id integer, person_id integer)"
 @pytest.fixture
 def host_url(empty_sqlite_url: str) -> str:
     """Return the URL of an SQLite file with the host's tables, without any index."""
-    run(empty_sqlite_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+    create(empty_sqlite_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
     return empty_sqlite_url
 
 
 @pytest.fixture
 def host_postgres_url(empty_postgres_url: str) -> str:
-    run(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+    create(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
     return empty_postgres_url
 
 
@@ -161,13 +162,12 @@ def test_unusable_database(url: str, words: str) -> None:
     assert "hunter2" not in result.text
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_retries(request: pytest.FixtureRequest, kind: str) -> None:
+def test_retries(database_url: str) -> None:
     """Parked entries are counted; those that are long overdue or expired have a remedy.
 
     An entry without a recipient, which nothing can record, has not expired.
     """
-    url = request.getfixturevalue(f"{kind}_url")
+    url = database_url
 
     def expect(level: Level, text: str) -> None:
         result = about("retries", url, Schema())
@@ -177,7 +177,7 @@ def test_retries(request: pytest.FixtureRequest, kind: str) -> None:
         run(url, f"UPDATE hookrow_notifications SET {values}")
 
     def ago(duration: timedelta) -> str:
-        zone = "+00" if kind == "postgres" else ""
+        zone = "+00" if kind_of(url).keeps_offsets else ""
         return f"'{datetime.now(UTC) - duration:%Y-%m-%d %H:%M:%S.%f}{zone}'"
 
     expect(Level.OK, "0 notifications in the log will be retried.")
@@ -349,12 +349,11 @@ def test_privileges(host_postgres_url: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("url", ["empty_sqlite_url", "empty_postgres_url"])
-def test_key_of_a_view(request: pytest.FixtureRequest, url: str) -> None:
+def test_key_of_a_view(empty_database_url: str) -> None:
     """No index can keep the keys of a view unique, so they are reported."""
-    url = request.getfixturevalue(url)
+    url = empty_database_url
     letters = "CREATE TABLE letters (id integer, campaign_id integer)"
-    run(url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE, letters)
+    create(url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE, letters)
     run(url, "CREATE VIEW mailings AS SELECT * FROM letters")
     schema = replace(
         HOST,
@@ -416,8 +415,8 @@ class TestIndexes:
         address = "a" * 60
         people = PEOPLE.replace("address", address)
         for created in (people, SENDS_TABLE, MEMBERS_TABLE):
-            types = created.replace("id integer", "id uuid").replace(" text", " char(36)")
-            run(empty_postgres_url, types.replace("timestamp", "timestamptz"))
+            types = created.replace("id integer", "id uuid").replace("{name}", "char(36)")
+            create(empty_postgres_url, types.replace("timestamp", "time"))
         role = Role("people", {"email": address, **UNDATED})
         follow("indexes", empty_postgres_url, replace(HOST, subscribers=role))
 
@@ -434,7 +433,7 @@ class TestIndexes:
         """On a partitioned table no index can be created CONCURRENTLY; the remedy says how."""
         sends = SENDS_TABLE.replace(" PRIMARY KEY", "")
         part = "CREATE TABLE part PARTITION OF sends FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
-        run(
+        create(
             empty_postgres_url,
             PEOPLE,
             f"{sends} PARTITION BY HASH (person_id)",
@@ -467,7 +466,7 @@ class TestIndexes:
             f"CREATE TABLE {each}_1 PARTITION OF {each} FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
             for each in ("people", "mailings")
         )
-        run(empty_postgres_url, people, SENDS_TABLE, MEMBERS_TABLE, mailings, *parts)
+        create(empty_postgres_url, people, SENDS_TABLE, MEMBERS_TABLE, mailings, *parts)
         schema = replace(
             HOST,
             dispatches=Role("sends", {**SENDS, "message_id": "campaign_id"}),

@@ -1,24 +1,21 @@
 """Django's migrations execute hookrow's scripts, and its models describe the same tables."""
 
 import re
-import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 from io import StringIO
 from typing import Any
 from unittest.mock import Mock
 
-import psycopg
 import pytest
 from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.test import override_settings
-from sqlalchemy import make_url
 
 import django_host
 import own_tables
+from databases import kind_of
 from django_project.site import post
 from engines import opened, run
 from hookrow import ConfigurationError, Schema
@@ -140,19 +137,9 @@ def test_sqlmigrate(empty_database_url: str) -> None:
         for label in reversed(LABELS):
             output = StringIO()
             call_command("sqlmigrate", label, "0001", stdout=output)
-            _execute(empty_database_url, output.getvalue())
+            kind_of(empty_database_url).execute(empty_database_url, output.getvalue())
     created = own_tables_of(empty_database_url)
     assert created == scripted_tables(empty_database_url)
-
-
-def _execute(url: str, statements: str) -> None:
-    """Execute several statements, as a database's own client would."""
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(make_url(url).database or "")) as database:
-            database.executescript(statements)
-    else:
-        with psycopg.connect(url) as server:
-            server.execute(statements.encode())
 
 
 def test_reversal(empty_database_url: str) -> None:

@@ -3,15 +3,14 @@
 A test module loads them with `pytest_plugins = ["django_project.databases"]`.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
 from django.core.management import call_command
-from sqlalchemy import make_url
 
 import django_host
+from databases import NAMES, kind_of
 from django_project.site import Site, site
 
 
@@ -21,22 +20,17 @@ def new_project(
     new_database: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str], str]:
-    """Return a function that creates a migrated database, "sqlite" or "postgres"."""
+    """Return a function that creates a migrated database of a kind."""
 
     @cache
-    def template(kind: str) -> str:
-        url = new_database(kind)
+    def template(name: str) -> str:
+        url = new_database(name)
         with django_host.default(url):
             call_command("migrate", run_syncdb=True, verbosity=0)
-        return make_url(url).database or ""
+        return url
 
-    def make(kind: str) -> str:
-        if kind == "postgres":
-            url: str = request.getfixturevalue("postgres").create(template(kind))
-            return url
-        file = tmp_path_factory.mktemp("project") / "project.db"
-        shutil.copy(template(kind), file)
-        return f"sqlite:///{file}"
+    def make(name: str) -> str:
+        return kind_of(name).copy(request, template(name), tmp_path_factory.mktemp("project"))
 
     return make
 
@@ -47,7 +41,7 @@ def sqlite_site(new_project: Callable[[str], str]) -> Iterator[Site]:
         yield project
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=NAMES)
 def any_site(request: pytest.FixtureRequest, new_project: Callable[[str], str]) -> Iterator[Site]:
     with site(new_project(request.param)) as project:
         yield project

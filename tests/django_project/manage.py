@@ -11,6 +11,7 @@ from sqlalchemy import make_url
 
 import process
 from command import Command, Serving
+from databases import kind_of
 from wire import SECRET
 
 PROJECT = process.EXAMPLES / "django_project"
@@ -29,17 +30,7 @@ globals().update(json.loads({!r}))
 
 def database(url: str) -> dict[str, Any]:
     """Return Django's settings for the database of a URL."""
-    parsed = make_url(url)
-    if parsed.drivername == "sqlite":
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": parsed.database}
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": parsed.database,
-        "USER": parsed.username or "",
-        "HOST": parsed.query.get("host") or parsed.host or "",
-        "PORT": str(parsed.port or ""),
-        "OPTIONS": {"connect_timeout": 2},
-    }
+    return kind_of(url).django(make_url(url))
 
 
 def runserver(_: str, port: int) -> Sequence[str]:

@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from copying import replace
+from databases import kind_of
 from engines import MEMORY, connect, engine_of, run
 from hookrow import Role, Schema
 from hookrow.core.log_entry import LogEntry
@@ -176,7 +177,7 @@ class Home:
     @property
     def _has_uuids(self) -> bool:
         """Whether the keys of a host's tables are UUIDs."""
-        return self._engine.dialect.name == "postgresql"
+        return kind_of(self._engine).has_uuids
 
     def _columns(self, name: str) -> list[Column[Any]]:
         return [

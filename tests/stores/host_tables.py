@@ -1,12 +1,15 @@
-"""A host's tables as data: their columns, whose types a test replaces, and their schema."""
+"""A host's tables as data: their columns, whose types a test replaces, and their schema.
+
+The types are words of `databases.Types`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine
 
 from copying import replace
+from databases import kind_of
 from engines import run
 from hookrow import Role, Schema
 from hookrow.core.schema import SUPPRESSION
@@ -25,7 +28,7 @@ HOST = Schema(
 _TABLES = {
     "people": {
         "id": "integer",
-        "email": "text",
+        "email": "name",
         "suppressed_at": "timestamp",
         "suppression_reason": "text",
         "deleted_at": "timestamp",
@@ -35,7 +38,7 @@ _TABLES = {
     },
     "sends": {
         "id": "integer",
-        "provider_message_id": "text",
+        "provider_message_id": "name",
         "subscriber_id": "integer",
         "campaign_id": "integer",
         "list_id": "integer",
@@ -59,21 +62,14 @@ _KEYS = dict.fromkeys(_TABLES, "id") | {"members": "list_id, subscriber_id"}
 
 def make(engine: Engine, types: Mapping[str, str] = {}) -> Engine:
     """Make the tables with their keys, but no other index, with other types for some columns."""
+    own = kind_of(engine).types
     for table, columns in _TABLES.items():
         named = ", ".join(
-            f"{name} {types.get(f'{table}.{name}', type_)}" for name, type_ in columns.items()
+            f"{name} {types.get(f'{table}.{name}', own[word])}" for name, word in columns.items()
         )
         run(engine, f"CREATE TABLE {table} ({named})")
         run(engine, f"CREATE UNIQUE INDEX {table}_key ON {table} ({_KEYS[table]})")
     return engine
-
-
-def create_citext(engine: Engine) -> str:
-    """Create PostgreSQL's type citext; return its name. Skip the test if it is not installed."""
-    if not run(engine, "SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"):
-        pytest.skip("this PostgreSQL has no citext: install its contrib modules")
-    run(engine, "CREATE EXTENSION citext")
-    return "citext"
 
 
 def people(table: str = "people", **more: Any) -> Schema:  # noqa: ANN401 - a Role's own

@@ -1,6 +1,6 @@
 """How to open a home in each place where a store's rows can be, and fixtures that do so.
 
-A module names its fixture and the places: `home = pytest.fixture(own_home, params=DATABASES)`.
+A module names its fixture and the places: `home = pytest.fixture(own_home, params=NAMES)`.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ from fitted import FITTED, FittedHome
 from homes import OURS, Home
 from sqlalchemy import Engine
 
+from databases import NAMES, places
 from engines import connect
 from hookrow import Schema
 
-DATABASES = ("sqlite", "postgres")
-PLACES = (*DATABASES, *(f"{way}-{each}" for way in ("supplied", "django") for each in DATABASES))
+PLACES = (*NAMES, *places("supplied"), *places("django"))
 """The store uses its own connections, an engine supplied by the host, or Django."""
 
 ON_POSTGRES = pytest.mark.parametrize("home", ["postgres"], indirect=True)

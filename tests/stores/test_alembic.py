@@ -16,6 +16,7 @@ from sqlalchemy import Engine, MetaData, inspect
 from sqlalchemy.schema import CreateTable
 
 from alembic_host import create_project, migrate
+from databases import POSTGRESQL, SQLITE, kind_of
 from engines import opened, run
 from hookrow import Arrival, Recorded, Schema, Suppressed
 from hookrow.diagnostics import Level
@@ -58,7 +59,7 @@ BATCH = f"{STRICT}, render_as_batch=True"
 
 def missing(url: str) -> list[str]:
     """Return the statements that the page adds to a migration that creates the tables."""
-    if url.startswith("sqlite"):
+    if kind_of(url) is SQLITE:
         return [INDEX]
     return [FREE_SPACE] if sqlalchemy.__version__.startswith("2.0.") else []
 
@@ -123,15 +124,15 @@ class TestOwnMigrations:
         configure = CONFIGURE.format(options)
         project = create_project(tmp_path, url, people + ATTACH, configure, template=template)
         migrate(project, *missing(url))
-        backend = "sqlite" if url.startswith("sqlite") else "postgres"
-        scripted = new_database(backend)
+        kind = kind_of(url)
+        scripted = new_database(kind.name)
         upgrade(scripted, Schema())
         with opened(url) as engine, opened(scripted) as other:
             made, expected = structure(engine), structure(other)
             assert {name: made[name] for name in metadata.tables} == {
                 name: expected[name] for name in metadata.tables
             }
-            if backend == "postgres":
+            if kind is POSTGRESQL:
                 assert constraints(engine) == constraints(other)
             run(engine, f"INSERT INTO hookrow_subscribers (email) VALUES ('{ADA}')")
         prove(url)

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 import django_host
 import world
 from case_model import ALL, NOW, body_of, expect
+from databases import IN_MEMORY, NAMES, places
 from django_project.site import post
 from engines import MEMORY, engine_of, opened
 from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
@@ -57,14 +58,14 @@ class Site:
         return answer.status, answer.body.decode()
 
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = (IN_MEMORY, *NAMES)
 
 
-@pytest.fixture(scope="module", params=[*STORES, "django-sqlite", "django-postgres"])
+@pytest.fixture(scope="module", params=[*STORES, *places("django")])
 def site(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Site]:
     django, _, place = request.param.rpartition("-")
     with ExitStack() as stack:
-        if place == "memory":
+        if place == IN_MEMORY:
             store = stack.enter_context(closing(SQLStore(MEMORY)))
             where = engine_of(store)
         else:

@@ -15,7 +15,8 @@ from sqlalchemy import Engine
 
 import django_host
 from copying import replace
-from engines import connect, run
+from databases import kind_of
+from engines import connect, create, run
 from hookrow import Delivered, Reactivated, Refused, Role, Schema, Suppressed
 from hookrow.core.notification import Key, Notification, Outcome, Suppressible
 from hookrow.django.store import DjangoStore
@@ -70,10 +71,7 @@ def opened(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
     through, _, kind = request.param.rpartition("-")
     url = new_database(kind)
     engine = connect(url)
-    names = {"time": "timestamptz", "uuid": "uuid"}
-    if kind == "sqlite":
-        names = {"time": "datetime", "uuid": "char(32)"}
-    run(engine, *TABLES.format(**names).split(";"))
+    create(engine, *TABLES.split(";"))
     with ExitStack() as stack:
         stack.callback(engine.dispose)
         if through == "django":
@@ -89,7 +87,7 @@ def opened(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
 def host(opened: Host) -> Host:
     """Insert Ada with a parcel on a list, and Bea with a parcel; nothing has been delivered."""
     ids = [each.lower() for each in (GUID, OTHER)]
-    if opened.engine.dialect.name == "sqlite":
+    if not kind_of(opened.engine).has_uuids:
         ids = [each.replace("-", "") for each in ids]
     run(
         opened.engine,
@@ -145,7 +143,7 @@ class _Mapping(StoreContract):
         return self._add("guests", "email", f"'{email}'")
 
     def add_dispatch(self, message_id: str, subscriber: Key, _: Key | None) -> Key:
-        if self.engine.dialect.name == "sqlite":
+        if not kind_of(self.engine).has_uuids:
             message_id = message_id.replace("-", "")
         return self._add("parcels", "message_id, subscriber_id", f"'{message_id}', {subscriber}")
 

@@ -9,11 +9,12 @@ from typing import get_args
 import pytest
 from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
 from homes import COLUMNS, OURS, Home
-from host_tables import HOST, create_citext, make, people
+from host_tables import HOST, make, people
 from locations import empty_engine, own_engine
 from sqlalchemy import Engine, MetaData, insert, make_url, select, text
 
 from copying import replace
+from databases import kind_of
 from engines import run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.log_entry import entries
@@ -262,7 +263,7 @@ def test_fold(engine: Engine, fold: Fold) -> None:
     """ASCII case is ignored, but `exact` finds an email only as received or in lower case."""
     type_ = "text"
     if fold == "citext":
-        type_ = "text COLLATE NOCASE" if engine.dialect.name == "sqlite" else create_citext(engine)
+        type_ = kind_of(engine).text_without_case(engine)
     run(
         make(engine, {"people.email": type_}),
         "INSERT INTO people (id, email) VALUES "
@@ -291,12 +292,10 @@ def test_search_of_the_log(engine: Engine, fold: Fold, type_: str) -> None:
 
     Without a dispatch, `exact` finds an address only in lower case.
     """
-    types = {"sends.provider_message_id": type_}
-    if type_ == "uuid" and engine.dialect.name == "sqlite":
-        types["sends.provider_message_id"] = "char(32)"
+    kind = kind_of(engine)
+    types = {"sends.provider_message_id": kind.types[type_]}
     if fold == "citext":
-        is_sqlite = engine.dialect.name == "sqlite"
-        types["people.email"] = "text COLLATE NOCASE" if is_sqlite else create_citext(engine)
+        types["people.email"] = kind.text_without_case(engine)
     guid = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
     run(
         make(engine, types),
@@ -372,7 +371,7 @@ class TestConditions:
 
     def test_indexes(self, rows: Engine) -> None:
         """An index may have the same conditions."""
-        on = "lower(email)" if rows.dialect.name == "sqlite" else '(lower(email COLLATE "C"))'
+        on = kind_of(rows).folded_email
         where = "deleted_at IS NULL AND tenant = 'reader''s'"
         run(
             rows,
@@ -405,8 +404,7 @@ class TestConditions:
 
     def test_duplicates_in_a_column_that_ignores_case(self, engine: Engine) -> None:
         """Spellings are compared exactly, even if the column's type ignores case."""
-        is_sqlite = engine.dialect.name == "sqlite"
-        type_ = "text COLLATE NOCASE" if is_sqlite else create_citext(engine)
+        type_ = kind_of(engine).text_without_case(engine)
         given = "INSERT INTO people (id, email) VALUES (1, 'a@x'), (2, 'A@x')"
         run(make(engine, {"people.email": type_}), given)
         database = open_database(engine)
@@ -499,13 +497,12 @@ class TestAttach:
         query = select(subscribers.c.email).where(
             folded(subscribers.c.email) == folded("ZOë@b.org")
         )
-        explain = {"postgresql": "EXPLAIN", "sqlite": "EXPLAIN QUERY PLAN"}[ours.dialect.name]
+        kind = kind_of(ours)
         with ours.begin() as connection:
             emails = ("zoë@B.org", "ZOË@B.org")
             connection.execute(insert(subscribers), [{"email": email} for email in emails])
             assert connection.scalars(query).all() == ["zoë@B.org"]
-            if ours.dialect.name == "postgresql":
-                connection.exec_driver_sql("SET enable_seqscan = off")
+            kind.avoid_scans(connection)
             sql = query.compile(ours, compile_kwargs={"literal_binds": True})
-            plan = connection.exec_driver_sql(f"{explain} {sql}")
+            plan = connection.exec_driver_sql(f"{kind.explain} {sql}")
             assert "hookrow_subscribers_email" in str(plan.all())

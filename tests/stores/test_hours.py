@@ -18,12 +18,13 @@ import pytest
 from contract import NOON
 from django.db import connections
 from homes import Home
-from locations import DATABASES, ON_POSTGRES, ON_SQLITE, PLACES, own_home
+from locations import ON_POSTGRES, ON_SQLITE, PLACES, own_home
 from log_contract import count_hours, entry, keep, logged, parked, reader
 from sqlalchemy import make_url
 from test_partitions import partition
 
 from copying import replace
+from databases import NAMES
 from engines import database_user
 from hookrow import Postmark, Receiver
 from hookrow.core.log_entry import LogEntry
@@ -41,7 +42,7 @@ LATER = NOON + 365 * DAY
 TODAY = NOON.replace(hour=0, minute=0, second=0, microsecond=0)
 SHARP = NOON.replace(microsecond=0)
 
-home = pytest.fixture(own_home, params=DATABASES)
+home = pytest.fixture(own_home, params=NAMES)
 IN_EVERY_PLACE = pytest.mark.parametrize("home", PLACES, indirect=True)
 
 

@@ -8,13 +8,14 @@ import pytest
 from contract import ADA, arrival, insistent, opens
 from django.db import connections
 from django.db.transaction import atomic
-from host_tables import HOST, REST, create_citext, make, people
+from host_tables import HOST, REST, make, people
 from locations import empty_engine
 from sqlalchemy import Engine, event
 
 import django_host
 from copying import replace
-from engines import database_user, run
+from databases import POSTGRESQL, SQLITE
+from engines import create, database_user, run
 from hookrow import Refused, Role, Schema, SchemaMismatch
 from hookrow.core.schema import SUPPRESSION
 from hookrow.django.store import DjangoDatabase, DjangoStore
@@ -190,9 +191,9 @@ def test_unique_indexes(
     host: Engine, index: str, where: dict[str, object], *, is_unique: bool
 ) -> None:
     """An index counts if no two visible rows with the same key can be in the table."""
-    columns = ("left_at timestamp", "state integer", "tenant varchar(20)", "active boolean")
+    columns = ("left_at {timestamp}", "state integer", "tenant varchar(20)", "active boolean")
     added = (f"ALTER TABLE members ADD COLUMN {column}" for column in columns)
-    run(host, DROP_PAIRS, *added, f"CREATE UNIQUE INDEX own ON members {index}")
+    create(host, DROP_PAIRS, *added, f"CREATE UNIQUE INDEX own ON members {index}")
     check(host, hiding(**where), "" if is_unique else NO_PAIRS)
 
 
@@ -206,17 +207,17 @@ def test_unique_indexes(
 )
 def test_constraints(host: Engine, key: str) -> None:
     """A constraint is as good as an index."""
-    columns = "list_id integer, subscriber_id integer, suppressed_at timestamp"
-    run(host, "DROP TABLE members", f"CREATE TABLE members ({columns}, {key})")
+    columns = "list_id integer, subscriber_id integer, suppressed_at {timestamp}"
+    create(host, "DROP TABLE members", f"CREATE TABLE members ({columns}, {key})")
     check(host, LISTS, "")
 
 
 @pytest.mark.parametrize("key", ["tenant, id", "id, tenant"])
 def test_primary_key_of_tenants(host: Engine, key: str) -> None:
     """A primary key may begin with the tenant; without `where`, an id may be in several rows."""
-    columns = "tenant varchar(8), id integer, email text, suppressed_at timestamp"
+    columns = "tenant varchar(8), id integer, email {name}, suppressed_at {timestamp}"
     table = f"CREATE TABLE people ({columns}, suppression_reason text, PRIMARY KEY ({key}))"
-    run(host, "DROP TABLE people", table)
+    create(host, "DROP TABLE people", table)
     check(host, people(where={"tenant": "a"}), "")
     check(host, HOST, "The column 'id' of 'people' is not unique")
 
@@ -245,14 +246,12 @@ def test_owner_with_the_id_of_another_tenant(host: Engine, tenant: str) -> None:
 @pytest.mark.parametrize("way", ["url", "engine", "django"])
 def test_ways_to_connect(engine: Engine, way: str) -> None:
     """The database is asked through each kind of connection, even if a model declares the key."""
-    time = "timestamptz" if engine.dialect.name == "postgresql" else "timestamp"
-    uuid = "uuid" if engine.dialect.name == "postgresql" else "char(32)"
-    guests = f"id integer, email text, suppressed_at {time}, suppression_reason text"
-    parcels = f"id integer PRIMARY KEY, message_id {uuid}, subscriber_id integer"
-    run(
+    guests = "id integer, email {name}, suppressed_at {time}, suppression_reason text"
+    parcels = "id integer PRIMARY KEY, message_id {uuid}, subscriber_id integer"
+    create(
         engine,
         f"CREATE TABLE guests ({guests})",
-        f"CREATE TABLE parcels ({parcels}, delivered_at {time}, opened_at {time})",
+        f"CREATE TABLE parcels ({parcels}, delivered_at {{time}}, opened_at {{time}})",
         "CREATE UNIQUE INDEX kept ON guests (id) WHERE email = '100%'",
     )
     schema = Schema(
@@ -338,7 +337,7 @@ def test_collation_on_sqlite(
 @ON_SQLITE
 def test_attached_database(engine: Engine, new_database: Callable[[str], str]) -> None:
     """The indexes of a table are read in its own database."""
-    path = new_database("sqlite").removeprefix("sqlite:///")
+    path = new_database(SQLITE.name).removeprefix("sqlite:///")
     attach = f"ATTACH '{path}' AS crm"
     event.listen(engine, "connect", lambda connection, _: connection.execute(attach))
     run(make(engine), "CREATE TABLE crm.members AS SELECT * FROM members")
@@ -408,7 +407,7 @@ def test_collation(host: Engine) -> None:
 )
 def test_operators(host: Engine, type_: str, operators: str, *, is_unique: bool) -> None:
     """An index of a citext with the operators of text distinguishes texts that are equal."""
-    create_citext(host)
+    POSTGRESQL.text_without_case(host)
     run(
         host,
         "CREATE DOMAIN ignoring AS citext",

@@ -31,6 +31,7 @@ from log_contract import keep, timeless, without_clock
 
 from copying import replace
 from crm.schema import CRM
+from databases import IN_MEMORY, NAMES, places
 from engines import MEMORY
 from hookrow import (
     Arrival,
@@ -64,11 +65,9 @@ RULES = 150
 """How many groups are tried on the model."""
 
 EXAMPLES = {
-    "memory": 40,
-    "sqlite": 20,
-    "postgres": 20,
-    "django-sqlite": 15,
-    "django-postgres": 15,
+    IN_MEMORY: 40,
+    **dict.fromkeys(NAMES, 20),
+    **dict.fromkeys(places("django"), 15),
 }
 """How many groups are tried in each place: a database takes far longer than a dict."""
 

@@ -14,12 +14,13 @@ from contract import ADA, NOON, arrival, fill, opens, statuses
 from django.db.transaction import atomic
 from django_home import DjangoHome
 from homes import SPARSE, UNDATED, Home
-from locations import DATABASES, PLACES, own_engine, own_home
+from locations import PLACES, own_engine, own_home
 from sqlalchemy import Engine
 
 import django_host
 from copying import replace
-from engines import opened, run
+from databases import kind_of, places
+from engines import create, opened, run
 from hookrow import Arrival, Delivered, Postmark, Role, Schema
 from hookrow.core.notification import Outcome, Recorded
 from hookrow.core.schema_values import schema_of
@@ -55,9 +56,9 @@ def recorded(engine: Engine) -> list[str]:
 
 def named(engine: Engine, *tables: str) -> str:
     """Return the record of these tables, by the database's own names."""
-    schema = "public." if engine.dialect.name == "postgresql" else ""
+    prefix = kind_of(engine).prefix
     roles = zip(ROLES, tables, strict=True)
-    named = ",".join(f'"{role}":{{"table":"{schema}{table}"}}' for role, table in roles)
+    named = ",".join(f'"{role}":{{"table":"{prefix}{table}"}}' for role, table in roles)
     return f"[{{{named}}}]"
 
 
@@ -92,7 +93,7 @@ def test_the_first_notification(home: Home) -> None:
     assert recorded(home._engine) == []
 
 
-@pytest.mark.parametrize("home", [f"django-{each}" for each in DATABASES], indirect=True)
+@pytest.mark.parametrize("home", places("django"), indirect=True)
 def test_in_a_transaction_of_the_project(home: DjangoHome) -> None:
     """In a transaction of the project, the mapping is left to a later notification."""
     with atomic(home.alias):
@@ -104,8 +105,8 @@ def test_in_a_transaction_of_the_project(home: DjangoHome) -> None:
 
 def test_one_mapping_in_several_ways(engine: Engine, database_url: str) -> None:
     """A table has the same name with or without its schema, in TOML, and as a Django model."""
-    spelled = "public.hookrow_{}" if engine.dialect.name == "postgresql" else "main.hookrow_{}"
-    roles: dict[str, Any] = {name: Role(spelled.format(name)) for name in ROLES}
+    spelled = f"{kind_of(engine).schema}.hookrow_"
+    roles: dict[str, Any] = {name: Role(spelled + name) for name in ROLES}
 
     def mapped(store: SQLStore) -> object:
         with store.database.reading() as connection:
@@ -129,7 +130,7 @@ def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING, "hookrow"):
         deliver(store)
         deliver(store)
-    prefix = "public." if engine.dialect.name == "postgresql" else ""
+    prefix = kind_of(engine).prefix
     warning = (
         "The log was written for tables other than those mapped now: subscribers in "
         f"{prefix}hookrow_subscribers; now subscribers in {prefix}people."
@@ -191,18 +192,20 @@ def test_simultaneous_receivers(
 def test_names_that_need_quotes(empty_database_url: str) -> None:
     """The record is beside the log of a host that created it."""
     with closing(Home(empty_database_url, UNDATED)) as home:
-        home.run("CREATE TABLE IF NOT EXISTS hookrow_meta (name text UNIQUE, value text)")
+        create(
+            home._engine, "CREATE TABLE IF NOT EXISTS hookrow_meta (name {name} UNIQUE, value text)"
+        )
         deliver(home.store)
         assert recorded(home._engine) == [named(home._engine, "people", "sends", "members")]
 
 
 PEOPLE = (
-    "CREATE TABLE people (id integer PRIMARY KEY, email text, team integer, "
-    "suppressed_at timestamp, suppression_reason text, suppression_changed_at timestamp)"
+    "CREATE TABLE people (id integer PRIMARY KEY, email {name}, team integer, "
+    "suppressed_at {timestamp}, suppression_reason text, suppression_changed_at {timestamp})"
 )
 SENDS = (
-    "CREATE TABLE sends (id integer PRIMARY KEY, provider_message_id text, subscriber_id integer, "
-    "delivered_at timestamp, opened_at timestamp)"
+    "CREATE TABLE sends (id integer PRIMARY KEY, provider_message_id {name}, "
+    "subscriber_id integer, delivered_at {timestamp}, opened_at {timestamp})"
 )
 STATE = "SELECT suppressed_at FROM people"
 SPAM = (
@@ -224,7 +227,7 @@ def tenant(team: int) -> Schema:
 @pytest.fixture
 def tenants(empty_database_url: str) -> Iterator[list[SQLStore]]:
     """Return the stores of two tenants on one log; only the first one has Ada."""
-    run(
+    create(
         empty_database_url,
         PEOPLE,
         SENDS,
@@ -288,7 +291,7 @@ def test_the_difference_of_conditions(
     one, two = tenants
     for store in (one, two, one):
         complain(store)
-    prefix = "public." if one.database.dialect.name == "postgresql" else ""
+    prefix = kind_of(one.database.dialect.name).prefix
     [warning] = caplog.messages
     assert warning == (
         "The log was written for tables other than those mapped now: "

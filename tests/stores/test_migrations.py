@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-import psycopg
 import pytest
 from homes import OURS
 from locations import empty_engine
@@ -16,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 import own_tables
 from copying import replace
+from databases import kind_of
 from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow.migrations import TABLE, current, needed, sql, upgrade
@@ -176,13 +176,9 @@ def test_sql_of_a_schema(schema: Schema, made: set[str]) -> None:
 
 def _by_hand(engine: Engine) -> None:
     """Run the printed SQL without SQLAlchemy."""
-    if engine.dialect.name == "sqlite":
-        with closing(sqlite3.connect(engine.url.database or "")) as connection:
-            connection.executescript(sql("sqlite"))
-    else:
-        url = engine.url.set(drivername="postgresql").render_as_string()
-        with psycopg.connect(url) as by_hand:
-            by_hand.execute(sql("postgresql").encode())
+    kind = kind_of(engine)
+    url = engine.url.set(drivername=kind.dialect).render_as_string(hide_password=False)
+    kind.execute(url, sql(kind.dialect))
     assert current(engine) == needed(OURS)
 
 

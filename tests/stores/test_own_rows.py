@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from databases import IN_MEMORY, NAMES
 from engines import MEMORY
 from hookrow import ConfigurationError, Role, Schema, testing
 from hookrow.core.notification import Key
@@ -15,14 +16,12 @@ from hookrow.testing import StoreContract, SubscriberRow, Tables, open_receiver,
 from times import HOUR, NOON
 from wire import ADA
 
-PLACES = ("memory", "sqlite", "postgres")
 
-
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=[IN_MEMORY, *NAMES])
 def store(request: pytest.FixtureRequest) -> Iterator[SQLStore]:
     """Open a store with every record on hookrow's own tables, empty."""
     url = MEMORY
-    if request.param != "memory":
+    if request.param != IN_MEMORY:
         url = request.getfixturevalue(f"{request.param}_url")
     schema = Schema(record=("first_open", "click", "bounce", "complaint"))
     with closing(SQLStore(url, schema)) as store:

@@ -8,15 +8,15 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
-from pathlib import Path
 
 import pytest
 from contract import NOON, arrival, insistent, statuses
-from host_tables import HOST, create_citext, make, people
+from host_tables import HOST, make, people
 from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, NotSupportedError
 
 from copying import replace
+from databases import NAMES, POSTGRESQL, kind_of
 from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.notification import KNOWN_REASONS
@@ -28,7 +28,7 @@ from hookrow.stores.sql.column_rules import reason_values
 WHY = "people.suppression_reason"
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=NAMES)
 def url(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> str:
     return new_database(request.param)
 
@@ -37,10 +37,7 @@ def url(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> s
 def engine(url: str) -> Iterator[Engine]:
     """Return the database, empty."""
     with opened(url) as engine:
-        if engine.dialect.name == "postgresql":
-            run(engine, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
-        else:
-            Path(engine.url.database or "").unlink(missing_ok=True)
+        kind_of(engine).clear(engine)
         yield engine
 
 
@@ -158,7 +155,7 @@ def test_types(engine: Engine, type_: str, schema: Schema, error: str) -> None:
 @only("postgres")
 def test_citext(engine: Engine) -> None:
     """A type of an extension is accepted, and its own comparison applies to its constraints."""
-    type_ = f"{create_citext(engine)} CHECK (suppression_reason <> 'spamcomplaint')"
+    type_ = f"{POSTGRESQL.text_without_case(engine)} CHECK (suppression_reason <> 'spamcomplaint')"
     make(engine, {WHY: type_})
     assert_verified(engine, HOST, "which rejects the reason 'SpamComplaint'")
 

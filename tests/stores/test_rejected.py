@@ -5,9 +5,10 @@ from contextlib import closing, suppress
 import pytest
 from contract import ADA, BEA, NOON, ZOE, arrival, insistent, opens, statuses
 from homes import OURS, Home
-from locations import DATABASES, ON_POSTGRES, filled_home
+from locations import ON_POSTGRES, filled_home
 
 from copying import replace
+from databases import NAMES, kind_of, places
 from hookrow import Delivered, Suppressed
 from hookrow.core.notification import SetSuppression, Suppressible
 from hookrow.receiver.recorder import record
@@ -16,40 +17,30 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.queries import Queries
 from postgres import Databases
 
-home = pytest.fixture(filled_home, params=DATABASES)
+home = pytest.fixture(filled_home, params=NAMES)
 
 SUPPRESSED = arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
 
-_TRIGGER = """
-    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        IF length(NEW.suppression_reason) > 5 THEN
-            RAISE EXCEPTION USING MESSAGE = NEW.email;
-        END IF;
-        RETURN NEW;
-    END $$;
-    CREATE TRIGGER refuse BEFORE UPDATE ON hookrow_subscribers
-        FOR EACH ROW EXECUTE FUNCTION refuse()
-"""
-_TRIGGER_OF_SQLITE = """
-    CREATE TRIGGER refuse BEFORE UPDATE ON hookrow_subscribers
-    WHEN length(NEW.suppression_reason) > 5 BEGIN SELECT RAISE(ABORT, 'no'); END
-"""
+LENGTH = "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(17)"
 
 
-@pytest.mark.parametrize(
-    ("home", "obstacle"),
-    [
-        ("postgres", "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(17)"),
-        ("sqlite", _TRIGGER_OF_SQLITE),
-        ("django-postgres", _TRIGGER),
-        ("django-sqlite", _TRIGGER_OF_SQLITE),
-    ],
-    ids=["length", "sqlite", "django-postgres", "django-sqlite"],
-    indirect=["home"],
-)
-def test_rejected_row(home: Home, obstacle: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("home", [*NAMES, *places("django")], indirect=True)
+def test_row_that_a_trigger_rejects(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """Only the notification whose data the table rejects fails, and no value is logged."""
-    home.run(obstacle)
+    kind, is_long = kind_of(home._engine), "length(NEW.suppression_reason) > 5"
+    home.run(kind.create_trigger("hookrow_subscribers", kind.fail, when=is_long))
+    reject_one(home, caplog)
+
+
+@ON_POSTGRES
+def test_reason_that_is_too_long(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """It is rejected in the same way."""
+    home.run(LENGTH)
+    reject_one(home, caplog)
+
+
+def reject_one(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """Record a group; assert that only the notification with a long reason fails."""
     sent = [
         arrival(Suppressed(BEA, None, NOON, "Short")),
         arrival(Suppressed(ADA, None, NOON, "a reason that is much too long")),
@@ -63,19 +54,16 @@ def test_rejected_row(home: Home, obstacle: str, caplog: pytest.LogCaptureFixtur
         assert private not in caplog.text
 
 
-_BROKEN = {
-    "sqlite": "CREATE TRIGGER t UPDATE ON hookrow_subscribers BEGIN DELETE FROM missing; END",
-    "postgresql": """
-        CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DELETE FROM missing; END';
-        CREATE TRIGGER t BEFORE UPDATE ON hookrow_subscribers FOR EACH ROW EXECUTE FUNCTION f()
-    """,
-}
+def break_updates(home: Home) -> None:
+    """Let each change of a subscriber fail, because of a trigger whose table is missing."""
+    kind = kind_of(home._engine)
+    home.run(kind.create_trigger("hookrow_subscribers", "DELETE FROM missing"))
 
 
-@pytest.mark.parametrize("home", [*DATABASES, "django-sqlite", "django-postgres"], indirect=True)
+@pytest.mark.parametrize("home", [*NAMES, *places("django")], indirect=True)
 def test_broken_trigger(home: Home) -> None:
     """If no row of a table can be changed, notifications about other tables are recorded."""
-    home.run(_BROKEN[home._engine.dialect.name])
+    break_updates(home)
     suppressed = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
     seen = replace(arrival(opens(ADA, "m-ada")), body=b"another")
     record = insistent(home.store)
@@ -90,11 +78,10 @@ def test_changed_tables(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
 
     Tables that do not fit are verified again after a second, not with every group.
     """
-    home.run(_BROKEN[home._engine.dialect.name])
+    break_updates(home)
     with pytest.raises(Rejected):
         record(home.store, [SUPPRESSED])
-    of_table = " ON hookrow_subscribers" if "postgres" in home.url else ""
-    home.run(f"DROP TRIGGER t{of_table}")
+    home.run(kind_of(home._engine).drop_trigger("hookrow_subscribers"))
     renamed = "ALTER TABLE hookrow_dispatches RENAME COLUMN {} TO {}"
     home.run(renamed.format("opened_at", "seen_at"))
     with pytest.raises(Unavailable, match="no column 'opened_at'"):

@@ -15,6 +15,7 @@ from log_contract import PROVIDERS, entry, keep, parked, reader
 from sqlalchemy import event
 
 from copying import replace
+from databases import kind_of, places
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.receiver.recorder import record
@@ -74,18 +75,16 @@ def group(size: int) -> list[Arrival]:
 
 
 def plan(home: Home, executed: Sequence[tuple[str, Any]], *, scans: bool = True) -> str:
-    """Return how the database executes the statements; PostgreSQL without scans if it can."""
+    """Return how the database executes the statements; optionally without scans if it can."""
     lines: list[str] = []
     with home._engine.connect() as connection:
-        on_postgres = connection.dialect.name == "postgresql"
-        if on_postgres and not scans:
-            # It would scan a small table, whether there is an index or not.
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        word = "EXPLAIN" if on_postgres else "EXPLAIN QUERY PLAN"
+        kind = kind_of(connection)
+        if not scans:
+            kind.avoid_scans(connection)
         for statement, parameters in executed:
             if statement.startswith(("SELECT", "UPDATE", "WITH")) and "set_config" not in statement:
                 given = parameters[0] if isinstance(parameters, list) else parameters
-                rows = connection.exec_driver_sql(f"{word} {statement}", given or None)
+                rows = connection.exec_driver_sql(f"{kind.explain} {statement}", given or None)
                 lines += [str(row[-1]) for row in rows]
     return "\n".join(lines)
 
@@ -107,7 +106,7 @@ def test_group(home: Home) -> None:
             assert "SCAN hookrow" not in found
 
 
-@pytest.mark.parametrize("shared", PLACES[4:], indirect=True, scope="module")
+@pytest.mark.parametrize("shared", places("django"), indirect=True, scope="module")
 @pytest.mark.parametrize(
     ("sent", "most"),
     [

@@ -23,6 +23,7 @@ from log_contract import KeepContract, LogContract, NoLogContract, ReplayContrac
 
 from copying import replace
 from crm.schema import CRM
+from databases import IN_MEMORY, NAMES, places
 from engines import MEMORY
 from hookrow import Schema
 from hookrow.stores.change_dates import key_text
@@ -33,12 +34,12 @@ home = pytest.fixture(shared_home, scope="class")
 
 def over(**schemas: Schema) -> pytest.MarkDecorator:
     """Run a class in every place of these kinds, with the schema of each kind."""
-    places = {
-        "own": ["memory", "sqlite", "postgres"],
-        "supplied": ["supplied-sqlite", "supplied-postgres"],
-        "django": ["django-sqlite", "django-postgres"],
+    by_kind = {
+        "own": (IN_MEMORY, *NAMES),
+        "supplied": places("supplied"),
+        "django": places("django"),
     }
-    params = [(place, schemas[kind]) for kind in schemas for place in places[kind]]
+    params = [(place, schemas[kind]) for kind in schemas for place in by_kind[kind]]
     ids = [place for place, _ in params]
     return pytest.mark.parametrize("home", params, indirect=True, ids=ids, scope="class")
 

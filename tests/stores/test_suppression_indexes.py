@@ -3,13 +3,14 @@
 import pytest
 from contract import NOON
 from homes import Home
-from locations import DATABASES, own_home
+from locations import own_home
 
+from databases import NAMES
 from hookrow.stores.sql import suppressions
 from hookrow.stores.suppressions import Filter, Span
 from times import SECOND
 
-home = pytest.fixture(own_home, params=DATABASES)
+home = pytest.fixture(own_home, params=NAMES)
 
 LONG = "n" * suppressions.MAX_INDEXED
 MANY = 4000

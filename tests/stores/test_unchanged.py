@@ -15,6 +15,7 @@ from homes import OURS, UNDATED, Home
 from locations import PLACES, open_home
 
 from copying import replace
+from databases import SQLITE, kind_of
 from engines import connect, database_user
 from hookrow import Arrival, Delivered, Outcome, Reactivated, Role, Suppressed
 from hookrow.core.notification import LookupKeys, Notification, Rows
@@ -26,27 +27,14 @@ from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
 from times import SECOND
 from wire import PATIENCE
 
-IGNORED = {
-    "postgres": """
-        CREATE FUNCTION ignored() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-        CREATE TRIGGER ignored BEFORE {event} ON {table} FOR EACH ROW {when}
-            EXECUTE FUNCTION ignored()
-    """,
-    "sqlite": """
-        CREATE TRIGGER ignored BEFORE {event} ON {table} {when} BEGIN SELECT RAISE(IGNORE); END
-    """,
-}
-"""Triggers that ignore a change without an error."""
-
 SUPPRESSED = Suppressed(ADA, "m-ada", NOON, "HardBounce")
 OPENED = opens(BEA, "m-bea")
 
 
-def ignore(home: Home, place: str, table: str, *, when: str = "", event: str = "UPDATE") -> None:
+def ignore(home: Home, table: str, *, when: str = "", event: str = "UPDATE") -> None:
     """Let the database ignore changes of a table, or of the rows that meet a condition."""
-    condition = f"WHEN ({when})" if when else ""
-    trigger = IGNORED[place.rpartition("-")[2]]
-    home.run(trigger.format(table=table, when=condition, event=event))
+    kind = kind_of(home._engine)
+    home.run(kind.create_trigger(table, kind.ignore, event=event, when=when))
 
 
 def late(notification: Notification) -> Arrival:
@@ -81,9 +69,9 @@ def home(place: str, new_database: Callable[[str], str]) -> Iterator[Home]:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("table", ["subscribers", "dispatches", "subscriptions"])
-def test_ignored_change(home: Home, place: str, table: str) -> None:
+def test_ignored_change(home: Home, table: str) -> None:
     """Only the notification that needs the row fails, and none of its other changes is kept."""
-    ignore(home, place, f"hookrow_{table}")
+    ignore(home, f"hookrow_{table}")
     before = home.rows()
     others: list[Notification] = [Suppressed(ZOE, None, NOON, "HardBounce"), OPENED]
     if table == "subscribers":
@@ -103,26 +91,26 @@ def test_ignored_change(home: Home, place: str, table: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("column", ["delivered_at", "opened_at"])
-def test_ignored_time(home: Home, place: str, column: str) -> None:
-    ignore(home, place, "hookrow_dispatches", when=f"NEW.{column} IS NOT NULL")
+def test_ignored_time(home: Home, column: str) -> None:
+    ignore(home, "hookrow_dispatches", when=f"NEW.{column} IS NOT NULL")
     sent = live(Delivered(ADA, "m-ada", NOON), opens(ADA, "m-ada"))
     expected = [503, 200] if column == "delivered_at" else [200, 503]
     assert statuses(insistent(home.store)(sent)) == expected
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ignored_change_in_a_replay(home: Home, place: str) -> None:
+def test_ignored_change_in_a_replay(home: Home) -> None:
     """The replay continues with the others, and the log keeps the failure."""
-    ignore(home, place, "hookrow_subscribers", when="NEW.id = 1")
+    ignore(home, "hookrow_subscribers", when="NEW.id = 1")
     group = [late(SUPPRESSED), late(Suppressed(BEA, None, NOON, "HardBounce")), late(OPENED)]
     assert statuses(replay(home.store, group)) == [503, 200, 200]
     assert logged(home, group) == ["failed", "recorded", "recorded"]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_cause_in_the_error(home: Home, place: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_cause_in_the_error(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """The line says what happened, without a value of the row."""
-    ignore(home, place, "hookrow_subscribers")
+    ignore(home, "hookrow_subscribers")
     with pytest.raises(Rejected, match="ignored an update of a row in subscribers"):
         attempt(home, SUPPRESSED)
     insistent(home.store)(live(SUPPRESSED))
@@ -132,9 +120,9 @@ def test_cause_in_the_error(home: Home, place: str, caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ignored_log_entry(home: Home, place: str) -> None:
+def test_ignored_log_entry(home: Home) -> None:
     """Nothing is recorded without its log entry, and a parked notification is not lost."""
-    ignore(home, place, "hookrow_notifications", event="INSERT")
+    ignore(home, "hookrow_notifications", event="INSERT")
     before = home.rows()
     with pytest.raises(Rejected, match="The log did not accept an entry"):
         attempt(home, SUPPRESSED)
@@ -186,10 +174,10 @@ def test_trigger_that_skips_redundant_updates(home: Home) -> None:
 
 
 @pytest.mark.parametrize("place", ["postgres", "supplied-postgres", "django-postgres"])
-def test_trigger_that_stores_other_values(home: Home, place: str) -> None:
+def test_trigger_that_stores_other_values(home: Home) -> None:
     """A row that changes in another way is recorded, alone and beside one that is ignored."""
     home.run(STORES_OTHER_VALUES)
-    ignore(home, place, "hookrow_dispatches")
+    ignore(home, "hookrow_dispatches")
     group = live(Suppressed(ADA, None, NOON, "HardBounce"), OPENED)
     for _ in range(2):
         assert statuses(insistent(home.store)(group)) == [200, 503]
@@ -198,7 +186,7 @@ def test_trigger_that_stores_other_values(home: Home, place: str) -> None:
 
 def test_view_whose_trigger_ignores_some_rows(new_database: Callable[[str], str]) -> None:
     """SQLite counts no changes of a view, so the rows are read again."""
-    with closing(Home(new_database("sqlite"), OURS)) as home:
+    with closing(Home(new_database(SQLITE.name), OURS)) as home:
         fill(home)
         home.run(
             "CREATE VIEW people AS SELECT * FROM hookrow_subscribers",
@@ -251,10 +239,10 @@ def test_ignored_change_that_is_dated_beside_the_log(
     """The date is not kept, either; without the trigger, the same change is recorded."""
     with closing(open_home(place, UNDATED, new_database)) as home:
         fill(home)
-        ignore(home, place, "people")
+        ignore(home, "people")
         assert statuses(insistent(home.store)(live(SUPPRESSED, OPENED))) == [503, 200]
         assert home.dates() == []
-        home.run("DROP TRIGGER ignored" + ("" if place == "sqlite" else " ON people"))
+        home.run(kind_of(home._engine).drop_trigger("people"))
         assert statuses(insistent(home.store)(live(SUPPRESSED))) == [200]
         assert home.rows()["subscribers"][0]["suppressed_at"] == NOON
         older = Reactivated(ADA, None, NOON - SECOND)
@@ -347,17 +335,17 @@ def test_row_level_security(postgres_url: str, *, supplied: bool) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ignored_lift_of_an_active_row(home: Home, place: str) -> None:
+def test_ignored_lift_of_an_active_row(home: Home) -> None:
     """Without its date, a late suppression that is older would undo the acknowledged change."""
-    ignore(home, place, "hookrow_subscribers")
+    ignore(home, "hookrow_subscribers")
     assert statuses(insistent(home.store)(live(Reactivated(ADA, None, NOON)))) == [503]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ignored_reason(home: Home, place: str) -> None:
+def test_ignored_reason(home: Home) -> None:
     """Another reason at the same time is another change."""
     assert statuses(record(home.store, live(Suppressed(ADA, None, NOON, "HardBounce")))) == [200]
-    ignore(home, place, "hookrow_subscribers")
+    ignore(home, "hookrow_subscribers")
     other = Suppressed(ADA, None, NOON, "SpamComplaint")
     assert statuses(insistent(home.store)(live(other))) == [503]
 
@@ -367,6 +355,6 @@ def test_ignored_date(place: str, new_database: Callable[[str], str]) -> None:
     """A date beside the log that the database ignores would let an older change apply."""
     with closing(open_home(place, UNDATED, new_database)) as home:
         fill(home)
-        ignore(home, place, "hookrow_suppression_changes", event="INSERT")
+        ignore(home, "hookrow_suppression_changes", event="INSERT")
         assert statuses(insistent(home.store)(live(SUPPRESSED, OPENED))) == [503, 200]
         assert home.rows()["subscribers"][0]["suppressed_at"] is None

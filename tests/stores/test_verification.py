@@ -3,17 +3,17 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
-from pathlib import Path
 
 import pytest
 from contract import NOON, arrival, statuses
 from homes import OURS
-from host_tables import HOST, create_citext, make, people
+from host_tables import HOST, make, people
 from locations import own_engine
 from sqlalchemy import Engine
 from sqlalchemy.schema import CreateTable
 
 from copying import replace
+from databases import NAMES, POSTGRESQL, kind_of
 from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.schema import SUPPRESSION
@@ -24,8 +24,6 @@ from hookrow.stores.sql.verify import verify
 from own_tables import attached
 
 TYPES = (
-    "DROP SCHEMA IF EXISTS public, crm CASCADE",
-    "CREATE SCHEMA public",
     "CREATE SCHEMA crm",
     "CREATE TABLE crm.readers (id integer)",
     "CREATE TYPE word AS ENUM ('bounced', 'other')",
@@ -40,7 +38,7 @@ ON_POSTGRES = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 ours = pytest.fixture(own_engine)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=NAMES)
 def database(
     request: pytest.FixtureRequest, new_database: Callable[[str], str]
 ) -> Iterator[Engine]:
@@ -51,11 +49,10 @@ def database(
 @pytest.fixture
 def engine(database: Engine) -> Engine:
     """Return the database, empty; on PostgreSQL, with types of the host's own."""
-    if database.dialect.name == "postgresql":
+    kind = kind_of(database)
+    kind.clear(database)
+    if kind is POSTGRESQL:
         run(database, *TYPES)
-    else:
-        database.dispose()
-        Path(database.url.database or "").unlink(missing_ok=True)
     return database
 
 
@@ -203,7 +200,7 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
     """A column that a reactivation sets to null, in any role, must not be NOT NULL."""
     table = HOST.roles[role].table
     kind = "text" if column == "suppression_reason" else "timestamp"
-    default = "" if engine.dialect.name == "postgresql" else "DEFAULT ''"
+    default = "DEFAULT ''" if kind_of(engine).requires_default else ""
     run(make(engine), f"ALTER TABLE {table} ADD COLUMN filled {kind} NOT NULL {default}")
     columns = {**HOST.roles[role].columns, column: "filled"}
     schema = replace(HOST, **{role: Role(table, columns)})
@@ -214,7 +211,7 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
 @ON_POSTGRES
 def test_citext_key(engine: Engine) -> None:
     """A key that only the database compares ignoring case is rejected: rows would not be found."""
-    make(engine, {"people.id": create_citext(engine), "sends.subscriber_id": "text"})
+    make(engine, {"people.id": POSTGRESQL.text_without_case(engine), "sends.subscriber_id": "text"})
     check(engine, HOST, "of the type CITEXT; keys are case-sensitive: use TEXT.")
 
 

@@ -1,0 +1,314 @@
+"""The databases that the tests run on: the only list, and what the tests need to know of each.
+
+`KINDS` decides what every parametrized test runs on. A test of what only one database has, such as
+a setting of its server, names that database by itself.
+"""
+
+import shutil
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+from sqlalchemy import URL, Connection, Engine, event, inspect, make_url, text
+
+from hookrow.stores.sql.sqlite import set_pragmas
+from postgres import Databases
+
+
+class Types(dict[str, str]):
+    """The types of columns that tests create by hand, by the words in which tests write them.
+
+    `time` is an instant, `timestamp` a time without an offset, `name` a text that may be a key. A
+    word that is missing is itself the type.
+    """
+
+    def __missing__(self, word: str) -> str:
+        return word
+
+
+class Kind(ABC):
+    """A kind of database, with the SQL in which it differs from others.
+
+    `create`, `copy` and `drop` get the request of a fixture, from which they take the fixture of
+    the server.
+    """
+
+    name: ClassVar[str]
+    """In the ids of tests, and in the names of the fixtures `NAME_url` and `empty_NAME_url`."""
+
+    dialect: ClassVar[str]
+    """The name in URLs, in SQLAlchemy, and of hookrow's scripts."""
+
+    drivers: ClassVar[tuple[str, str]]
+    """SQLAlchemy's names of the drivers for an engine, and for an asynchronous one."""
+
+    types: ClassVar[Types]
+
+    schema: ClassVar[str]
+    """The schema of a table whose name has none."""
+
+    prefix: ClassVar[str]
+    """What stands before the name of such a table in messages and in the record of the mapping."""
+
+    explain: ClassVar[str]
+    """The words before a statement that return its plan."""
+
+    indexes: ClassVar[str]
+    """The query for the definitions of a table's indexes, which has the parameter `name`."""
+
+    folded_email: ClassVar[str]
+    """The expression of an index that finds emails ignoring the case of ASCII letters."""
+
+    ignore: ClassVar[str]
+    """The statement with which a trigger leaves the row unchanged, without an error."""
+
+    fail: ClassVar[str]
+    """The statement with which a trigger of a table with emails raises an error."""
+
+    has_uuids: ClassVar[bool]
+    """Whether there is a type for UUIDs."""
+
+    keeps_offsets: ClassVar[bool]
+    """Whether times are read with an offset, rather than without one, in UTC."""
+
+    keeps_lengths: ClassVar[bool]
+    """Whether a text cannot be longer than its column's type says."""
+
+    requires_default: ClassVar[bool]
+    """Whether a column that is added with NOT NULL must have a default, even in an empty table."""
+
+    @abstractmethod
+    def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
+        """Create an empty database, in the folder if it is a file; return its URL."""
+
+    @abstractmethod
+    def copy(self, request: pytest.FixtureRequest, url: str, folder: Path) -> str:
+        """Copy a database without connections, as `create` would create it; return the new URL."""
+
+    @abstractmethod
+    def drop(self, request: pytest.FixtureRequest, url: str) -> None:
+        """Drop a database, even if it has connections."""
+
+    @abstractmethod
+    def clear(self, engine: Engine) -> None:
+        """Remove all tables and whatever else was created."""
+
+    @abstractmethod
+    def execute(self, url: str, script: str) -> None:
+        """Execute several statements, as the database's own client would."""
+
+    @abstractmethod
+    def django(self, url: URL) -> dict[str, Any]:
+        """Return Django's settings for a database."""
+
+    @abstractmethod
+    def restart_ids(self, connection: Connection, tables: Iterable[str]) -> None:
+        """Let the ids of empty tables begin at 1 again."""
+
+    @abstractmethod
+    def text_without_case(self, engine: Engine) -> str:
+        """Return a type of text that is compared ignoring case.
+
+        Create it if necessary. Skip the test if it is not installed.
+        """
+
+    @abstractmethod
+    def create_trigger(
+        self, table: str, statement: str, *, event: str = "UPDATE", when: str = ""
+    ) -> str:
+        """Return SQL that creates the trigger `t`: a statement before each row is changed.
+
+        Only the rows that meet a condition, if there is one, run the statement.
+        """
+
+    @abstractmethod
+    def drop_trigger(self, table: str) -> str:
+        """Return the statement that drops the trigger."""
+
+    @abstractmethod
+    def prepare(self, engine: Engine) -> None:
+        """Let an engine connect as hookrow does."""
+
+    @abstractmethod
+    def avoid_scans(self, connection: Connection) -> None:
+        """Let the plans of a transaction use indexes if possible, even in small tables."""
+
+
+class _SQLite(Kind):
+    name = dialect = "sqlite"
+    drivers = "sqlite", "sqlite+aiosqlite"
+    types = Types(time="datetime", name="text", uuid="char(32)")
+    schema, prefix = "main", ""
+    explain = "EXPLAIN QUERY PLAN"
+    indexes = "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :name"
+    folded_email = "lower(email)"
+    ignore, fail = "SELECT RAISE(IGNORE)", "SELECT RAISE(ABORT, 'no')"
+    has_uuids = keeps_offsets = keeps_lengths = False
+    requires_default = True
+
+    def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
+        del request
+        return f"sqlite:///{folder}/hookrow.db"
+
+    def copy(self, request: pytest.FixtureRequest, url: str, folder: Path) -> str:
+        copied = self.create(request, folder)
+        if (file := _file(make_url(url))).exists():
+            shutil.copy(file, _file(make_url(copied)))
+        return copied
+
+    def drop(self, request: pytest.FixtureRequest, url: str) -> None:
+        """Leave the file to pytest, which keeps the folders of the last runs."""
+
+    def clear(self, engine: Engine) -> None:
+        engine.dispose()
+        _file(engine.url).unlink(missing_ok=True)
+
+    def execute(self, url: str, script: str) -> None:
+        with closing(sqlite3.connect(_file(make_url(url)))) as connection:
+            connection.executescript(script)
+
+    def django(self, url: URL) -> dict[str, Any]:
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": url.database}
+
+    def restart_ids(self, connection: Connection, tables: Iterable[str]) -> None:
+        del tables
+        if inspect(connection).has_table("sqlite_sequence"):  # in the tables that Django creates
+            connection.exec_driver_sql("DELETE FROM sqlite_sequence")
+
+    def text_without_case(self, engine: Engine) -> str:
+        del engine
+        return "text COLLATE NOCASE"
+
+    def create_trigger(
+        self, table: str, statement: str, *, event: str = "UPDATE", when: str = ""
+    ) -> str:
+        condition = f"WHEN {when}" if when else ""
+        return f"CREATE TRIGGER t BEFORE {event} ON {table} {condition} BEGIN {statement}; END"
+
+    def drop_trigger(self, table: str) -> str:
+        del table
+        return "DROP TRIGGER t"
+
+    def prepare(self, engine: Engine) -> None:
+        event.listen(engine, "connect", lambda connection, _: set_pragmas(connection))
+
+    def avoid_scans(self, connection: Connection) -> None:
+        """Do nothing: SQLite uses an index wherever it can."""
+
+
+class _PostgreSQL(Kind):
+    name, dialect = "postgres", "postgresql"
+    drivers = "postgresql+psycopg", "postgresql+psycopg"
+    types = Types(time="timestamptz", name="text")
+    schema, prefix = "public", "public."
+    explain = "EXPLAIN"
+    indexes = "SELECT indexdef FROM pg_indexes WHERE tablename = :name"
+    folded_email = '(lower(email COLLATE "C"))'
+    ignore, fail = "RETURN NULL", "RAISE EXCEPTION USING MESSAGE = NEW.email"
+    has_uuids = keeps_offsets = keeps_lengths = True
+    requires_default = False
+
+    def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
+        del folder
+        return self._server(request).create()
+
+    def copy(self, request: pytest.FixtureRequest, url: str, folder: Path) -> str:
+        del folder
+        return self._server(request).create(make_url(url).database or "")
+
+    def drop(self, request: pytest.FixtureRequest, url: str) -> None:
+        self._server(request).drop(url)
+
+    def clear(self, engine: Engine) -> None:
+        with engine.begin() as connection:
+            others = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)'"
+            for name in connection.scalars(text(others)).all():
+                connection.execute(text(f'DROP SCHEMA "{name}" CASCADE'))
+            connection.execute(text("CREATE SCHEMA public"))
+
+    def execute(self, url: str, script: str) -> None:
+        with psycopg.connect(url) as connection:
+            connection.execute(script.encode())
+
+    def django(self, url: URL) -> dict[str, Any]:
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": url.database,
+            "USER": url.username or "",
+            "HOST": url.query.get("host") or url.host or "",
+            "PORT": str(url.port or ""),
+            "OPTIONS": {"connect_timeout": 2},
+        }
+
+    def restart_ids(self, connection: Connection, tables: Iterable[str]) -> None:
+        sequences = (f"pg_get_serial_sequence('{table}', 'id')" for table in tables)
+        restarts = ", ".join(f"setval({sequence}, 1, false)" for sequence in sequences)
+        connection.exec_driver_sql(f"SELECT {restarts}")
+
+    def text_without_case(self, engine: Engine) -> str:
+        with engine.begin() as connection:
+            available = "SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"
+            if connection.scalar(text(available)) is None:
+                pytest.skip("this PostgreSQL has no citext: install its contrib modules")
+            connection.execute(text("CREATE EXTENSION citext"))
+        return "citext"
+
+    def create_trigger(
+        self, table: str, statement: str, *, event: str = "UPDATE", when: str = ""
+    ) -> str:
+        condition = f"WHEN ({when})" if when else ""
+        return f"""
+            CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN {statement}; RETURN NEW; END $$;
+            CREATE TRIGGER t BEFORE {event} ON {table} FOR EACH ROW {condition} EXECUTE FUNCTION f()
+        """
+
+    def drop_trigger(self, table: str) -> str:
+        return f"DROP TRIGGER t ON {table}"
+
+    def prepare(self, engine: Engine) -> None:
+        """Do nothing: an engine of a host's connects in the same way."""
+
+    def avoid_scans(self, connection: Connection) -> None:
+        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+
+    def _server(self, request: pytest.FixtureRequest) -> Databases:
+        server: Databases = request.getfixturevalue("postgres")
+        return server
+
+
+SQLITE, POSTGRESQL = _SQLite(), _PostgreSQL()
+
+KINDS: tuple[Kind, ...] = (SQLITE, POSTGRESQL)
+"""The databases of all parametrized tests, in this order."""
+
+NAMES = tuple(kind.name for kind in KINDS)
+
+IN_MEMORY = "memory"
+"""The name of SQLite's database in memory, which only some tests also run on."""
+
+
+def places(through: str, *names: str) -> tuple[str, ...]:
+    """Return the names of places: databases (by default all) through "supplied" or "django"."""
+    return tuple(f"{through}-{name}" for name in names or NAMES)
+
+
+def kind_of(database: str | URL | Engine | Connection) -> Kind:
+    """Return the kind of a database, by its name or dialect, its URL, or a connection."""
+    if isinstance(database, Engine | Connection):
+        named = database.dialect.name
+    elif isinstance(database, URL) or "://" in database:
+        named = make_url(database).get_backend_name()
+    else:
+        named = database
+    [kind] = [each for each in KINDS if named in {each.name, each.dialect}]
+    return kind
+
+
+def _file(url: URL) -> Path:
+    return Path(url.database or "")
