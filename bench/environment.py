@@ -11,10 +11,11 @@ import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from signal import SIGKILL
@@ -32,7 +33,8 @@ from hookrow import Schema, migrations
 BENCH = Path(__file__).parent
 ROOT = BENCH.parent
 sys.path.append(str(ROOT / "tests"))
-from postgres import Server, find_binaries  # noqa: E402 - the previous line makes it importable
+from databases import kind_of  # noqa: E402 - the previous line makes it importable
+from postgres import Server, find_binaries  # noqa: E402 - the same line makes it importable
 
 POSTGRESQL, SQLITE = "PostgreSQL", "SQLite"
 
@@ -44,36 +46,81 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A database; `pid` and `binaries` belong to the PostgreSQL server, and are None for SQLite."""
+    """A database.
+
+    Attributes:
+        connect: opens a connection that commits each statement.
+        maintenance: the statements that would otherwise run during the next measurement.
+        truncate: the words before the name of a table that delete all its rows.
+        pid, binaries: the process and the programs of its server; None for SQLite.
+
+    """
 
     name: str
     url: str
+    connect: Callable[[], Any]
+    maintenance: Sequence[str]
+    truncate: str
     pid: int | None = None
     binaries: Path | None = None
 
     def execute(self, *statements: str) -> list[Any]:
         """Run statements, each in its own transaction; return the rows of the last one."""
-        with closing(self._connect()) as connection:
+        with closing(self.connect()) as connection:
             for statement in statements:
                 cursor = connection.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
     def settle(self) -> None:
         """Do the maintenance now that would otherwise disturb the next measurement."""
-        if self.name == POSTGRESQL:
-            self.execute("VACUUM ANALYZE", "CHECKPOINT")
-        else:
-            self.execute("ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)")
+        self.execute(*self.maintenance)
 
     def empty_log(self) -> None:
         """Delete all entries of the log."""
-        truncate = "TRUNCATE" if self.name == POSTGRESQL else "DELETE FROM"
-        self.execute(f"{truncate} hookrow_notifications")
+        self.execute(f"{self.truncate} hookrow_notifications")
 
-    def _connect(self) -> Any:  # noqa: ANN401 - of either driver
-        if self.name == POSTGRESQL:
-            return psycopg.connect(self.url, autocommit=True, options="-c timezone=UTC")
-        return sqlite3.connect(make_url(self.url).database or "", isolation_level=None)
+
+@contextmanager
+def _postgresql(folder: Path) -> Iterator[Database]:
+    """Run the PostgreSQL server of the tests, but with fsync."""
+    del folder
+    binaries = find_binaries()
+    assert binaries is not None, "install PostgreSQL, or the extra dev, which contains it"
+    server = Server(binaries, fsync=True)
+    try:
+        url = server.create()
+        yield Database(
+            POSTGRESQL,
+            url,
+            partial(psycopg.connect, url, autocommit=True, options="-c timezone=UTC"),
+            maintenance=("VACUUM ANALYZE", "CHECKPOINT"),
+            truncate="TRUNCATE",
+            pid=server.pid,
+            binaries=server.binaries,
+        )
+    finally:
+        server.remove()
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Iterator[Database]:
+    file = folder / "bench.db"
+    database = Database(
+        SQLITE,
+        f"sqlite:///{file}",
+        partial(sqlite3.connect, file, isolation_level=None),
+        maintenance=("ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"),
+        truncate="DELETE FROM",
+    )
+    database.execute("PRAGMA journal_mode = WAL")
+    yield database
+
+
+DATABASES: Mapping[str, Callable[[Path], AbstractContextManager[Database]]] = {
+    POSTGRESQL: _postgresql,
+    SQLITE: _sqlite,
+}
+"""The databases of the benchmarks: each creates an empty one, in the folder if it is a file."""
 
 
 @contextmanager
@@ -91,47 +138,25 @@ def checkout(commit: str) -> Iterator[Path]:
 
 def django_settings(url: str) -> dict[str, Any]:
     """Return what Django's setting DATABASES needs to connect to a database of a benchmark."""
-    parsed = make_url(url)
-    if parsed.drivername == "sqlite":
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": parsed.database}
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": parsed.database,
-        "USER": parsed.username,
-        "HOST": parsed.query["host"],
-    }
+    return kind_of(url).django(make_url(url))
 
 
 @contextmanager
 def databases(
-    rows: int, names: Collection[str] = (POSTGRESQL, SQLITE)
+    rows: int, names: Collection[str] = tuple(DATABASES)
 ) -> Iterator[dict[str, Database]]:
     """Create databases with hookrow's tables and `rows` dispatches; delete them at the end."""
-    with TemporaryDirectory(dir=BENCH) as folder, _postgres() as server:
-        every = [
-            Database(POSTGRESQL, server.create(), server.pid, server.binaries),
-            Database(SQLITE, f"sqlite:///{folder}/bench.db"),
-        ]
-        created = {each.name: each for each in every if each.name in names}
+    with TemporaryDirectory(dir=BENCH) as folder, ExitStack() as stack:
+        created = {
+            name: stack.enter_context(create(Path(folder)))
+            for name, create in DATABASES.items()
+            if name in names
+        }
         for database in created.values():
             migrations.upgrade(database.url, Schema())
-            if database.name == SQLITE:
-                database.execute("PRAGMA journal_mode = WAL")
             database.execute(*insert_statements(rows))
             database.settle()
         yield created
-
-
-@contextmanager
-def _postgres() -> Iterator[Server]:
-    """Run the PostgreSQL server of the tests, but with fsync."""
-    binaries = find_binaries()
-    assert binaries is not None, "install PostgreSQL, or the extra dev, which contains it"
-    server = Server(binaries, fsync=True)
-    try:
-        yield server
-    finally:
-        server.remove()
 
 
 @contextmanager

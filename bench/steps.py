@@ -1,9 +1,12 @@
-"""Measures the CPU time of each step of a notification, in microseconds.
+"""Measures the CPU time of each step of a notification, in microseconds, on each database.
 
 `python bench/steps.py [--group N] [--django] [--only database]`. The steps before the database are
 in `protocol_steps`; the steps at the database, which `record` takes, run one by one in one thread.
 With --django, the store is a Django project's, as with GROUP_COMMIT. The lowest result of a few
 turns counts, because other work on the machine can only increase it.
+
+Also prints how many of hookrow's functions one delivery calls from ASGI to the commit, and in how
+many modules.
 
 With `--against COMMIT`, that commit and this tree alternate, each with its own copy of this file,
 and the medians are compared. If the machine has other work, only their ratios are meaningful.
@@ -24,6 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import thread_time
 
+from calls import calls_of_a_delivery
 from data import ROWS, SECRET, payloads
 from environment import ROOT, checkout, cpu_seconds, databases, django_settings
 from hookrow import Arrival, Postmark
@@ -161,6 +165,9 @@ def main() -> None:
             with open_store(database.url, django=options.django) as store:
                 title = f"{name}{', Django' * options.django}, groups of {options.group}"
                 _print(title, at_the_database(store, options.group))
+                path = calls_of_a_delivery(store)
+            print(f"  {'calls of one delivery':34} {path.total():7}")
+            print(f"  {'modules of these calls':34} {len(path):7}")
             if database.pid:
                 cost = (cpu_seconds(database.pid) - began) / ROWS * 1e6
                 print(f"  {'its own processes':34} {cost:7.2f}")
