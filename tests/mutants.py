@@ -42,7 +42,7 @@ TESTS = (
     *("tests/unit/test_recorder.py", "tests/unit/test_failures.py", "tests/unit/test_receiver.py"),
     *("tests/unit/test_acknowledge.py", "tests/unit/test_provider.py", "tests/unit/test_sizes.py"),
     *("tests/unit/test_observer.py", "tests/unit/test_logging.py"),
-    *("tests/unit/test_optional.py", "tests/unit/test_replay.py"),
+    *("tests/unit/test_optional.py", "tests/unit/test_replay.py", "tests/unit/test_changes.py"),
     *("tests/stores/test_law.py", "-k", "not (sqlite or postgres)"),
 )
 TIMEOUT_FACTOR = 5
