@@ -23,6 +23,7 @@ from log_contract import entry, keep, logged, numbers, parked, reader, take_due
 from sqlalchemy import event, make_url, text
 
 from copying import replace
+from databases import NAMES, POSTGRESQL, places
 from engines import connect
 from hookrow import Arrival, Reactivated, Suppressed
 from hookrow.core.notification import RowId, Suppressible
@@ -56,7 +57,7 @@ def home(shared: Home) -> Home:
     return shared
 
 
-ON_POSTGRES = ["postgres", "django-postgres"]
+ON_POSTGRES = [POSTGRESQL.name, *places("django", POSTGRESQL.name)]
 
 
 def in_threads(work: Callable[[int], Any], home: Home) -> list[Any]:
@@ -75,12 +76,12 @@ def in_threads(work: Callable[[int], Any], home: Home) -> list[Any]:
         return [*pool.map(run, range(WORKERS), timeout=PATIENCE)]
 
 
-PLACES = [*ON_POSTGRES, "sqlite", "django-sqlite"]
+PLACES = [*NAMES, *places("django")]
 
 
 @pytest.mark.parametrize(
     "shared",
-    [*PLACES, ("postgres", UNDATED), ("django-postgres", BARE)],
+    [*PLACES, *((place, BARE if "django" in place else UNDATED) for place in ON_POSTGRES)],
     indirect=True,
     scope="module",
 )
@@ -300,7 +301,7 @@ def write(transaction: SQLTransaction, sent: Arrival) -> None:
 
 UNDATED_PLACES = [
     (place, BARE if place.startswith("django") else UNDATED)
-    for place in (*PLACES, "supplied-sqlite", "supplied-postgres")
+    for place in (*PLACES, *places("supplied"))
 ]
 REACTIVATED = arrival(Reactivated(ADA, "m-ada", NOON))
 ORDERS = pytest.mark.parametrize(
@@ -355,7 +356,7 @@ def test_waiting_for_a_row(
 
 
 @pytest.mark.parametrize(
-    "shared", [("sqlite", UNDATED), ("postgres", UNDATED)], indirect=True, scope="module"
+    "shared", [(name, UNDATED) for name in NAMES], indirect=True, scope="module"
 )
 def test_deleted_row(home: Home) -> None:
     """If a row is deleted after it was found, nothing is changed or dated."""

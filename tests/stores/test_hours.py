@@ -24,7 +24,7 @@ from sqlalchemy import make_url
 from test_partitions import partition
 
 from copying import replace
-from databases import NAMES
+from databases import NAMES, POSTGRESQL, places
 from engines import database_user
 from hookrow import Postmark, Receiver
 from hookrow.core.log_entry import LogEntry
@@ -429,7 +429,7 @@ def test_recovered(home: Home, request: pytest.FixtureRequest) -> None:
     assert len(seen) > 1
 
 
-@pytest.mark.parametrize("home", ["sqlite", "postgres", "django-postgres"], indirect=True)
+@pytest.mark.parametrize("home", [*NAMES, *places("django", POSTGRESQL.name)], indirect=True)
 def test_a_receiver_counts(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The receiver counts repeatedly in a separate thread, until it is closed."""
     monkeypatch.setattr("hookrow.receiver.hourly.COUNT_EVERY", 0.01)

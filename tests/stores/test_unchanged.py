@@ -15,7 +15,7 @@ from homes import OURS, UNDATED, Home
 from locations import PLACES, open_home
 
 from copying import replace
-from databases import SQLITE, kind_of
+from databases import NAMES, POSTGRESQL, SQLITE, kind_of, places
 from engines import connect, database_user
 from hookrow import Arrival, Delivered, Outcome, Reactivated, Role, Suppressed
 from hookrow.core.notification import LookupKeys, Notification, Rows
@@ -26,6 +26,8 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
 from times import SECOND
 from wire import PATIENCE
+
+POSTGRES = pytest.mark.parametrize("place", [each for each in PLACES if POSTGRESQL.name in each])
 
 SUPPRESSED = Suppressed(ADA, "m-ada", NOON, "HardBounce")
 OPENED = opens(BEA, "m-bea")
@@ -157,7 +159,7 @@ STORES_OTHER_VALUES = """
 """
 
 
-@pytest.mark.parametrize("place", ["postgres", "supplied-postgres", "django-postgres"])
+@POSTGRES
 def test_trigger_that_skips_redundant_updates(home: Home) -> None:
     """Repeated values are recorded, although PostgreSQL reports no changed row."""
     home.run(
@@ -173,7 +175,7 @@ def test_trigger_that_skips_redundant_updates(home: Home) -> None:
     assert home.rows()["subscribers"][0]["suppressed_at"] == NOON
 
 
-@pytest.mark.parametrize("place", ["postgres", "supplied-postgres", "django-postgres"])
+@POSTGRES
 def test_trigger_that_stores_other_values(home: Home) -> None:
     """A row that changes in another way is recorded, alone and beside one that is ignored."""
     home.run(STORES_OTHER_VALUES)
@@ -207,7 +209,7 @@ def test_view_whose_trigger_ignores_some_rows(new_database: Callable[[str], str]
         assert [row["suppressed_at"] for row in rows] == [None, NOON, NOON]
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres"])
+@pytest.mark.parametrize("place", NAMES)
 def test_key_of_a_view_that_is_not_unique(home: Home, place: str) -> None:
     """No index can prove the keys of a view; a notification that would change two rows fails."""
     columns = "suppressed_at, suppression_reason, suppression_changed_at"
@@ -218,7 +220,7 @@ def test_key_of_a_view_that_is_not_unique(home: Home, place: str) -> None:
         f"(1, '{ADA}'), (1, 'eve@example.com'), (2, '{BEA}')",
         f"CREATE VIEW people AS SELECT user_id AS id, email, {columns} FROM members",
     )
-    if place == "sqlite":
+    if place == SQLITE.name:  # whose views can be changed only by a trigger
         values = ", ".join(f"{name} = NEW.{name}" for name in columns.split(", "))
         home.run(
             "CREATE TRIGGER change INSTEAD OF UPDATE ON people BEGIN "
@@ -232,7 +234,7 @@ def test_key_of_a_view_that_is_not_unique(home: Home, place: str) -> None:
     assert suppressed == [(2,)]
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres", "supplied-postgres"])
+@pytest.mark.parametrize("place", [*NAMES, *places("supplied", POSTGRESQL.name)])
 def test_ignored_change_that_is_dated_beside_the_log(
     place: str, new_database: Callable[[str], str]
 ) -> None:
@@ -264,9 +266,6 @@ def _after_finding(act: Callable[[], object], times: int = 1) -> Iterator[None]:
 
     with patch.object(SQLReading, "find", found):
         yield
-
-
-POSTGRES = pytest.mark.parametrize("place", ["postgres", "supplied-postgres", "django-postgres"])
 
 
 @POSTGRES
@@ -350,7 +349,7 @@ def test_ignored_reason(home: Home) -> None:
     assert statuses(insistent(home.store)(live(other))) == [503]
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres", "supplied-postgres"])
+@pytest.mark.parametrize("place", [*NAMES, *places("supplied", POSTGRESQL.name)])
 def test_ignored_date(place: str, new_database: Callable[[str], str]) -> None:
     """A date beside the log that the database ignores would let an older change apply."""
     with closing(open_home(place, UNDATED, new_database)) as home:

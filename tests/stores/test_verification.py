@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy.schema import CreateTable
 
 from copying import replace
-from databases import NAMES, POSTGRESQL, kind_of
+from databases import NAMES, POSTGRESQL, SQLITE, kind_of
 from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.schema import SUPPRESSION
@@ -231,11 +231,11 @@ def test_reasons_in_an_enum(engine: Engine, type_: str) -> None:
 CHANGE = "UPDATE people SET suppressed_at = new.suppressed_at WHERE id = old.id"
 
 VIEWS = {
-    "sqlite": (
+    SQLITE.name: (
         "SELECT * FROM people",
         f'CREATE TRIGGER t INSTEAD OF UPDATE ON "Readers" BEGIN {CHANGE}; END',
     ),
-    "postgresql": (
+    POSTGRESQL.name: (
         "SELECT people.* FROM people JOIN sends ON sends.subscriber_id = people.id",
         f'CREATE RULE r AS ON UPDATE TO "Readers" DO INSTEAD {CHANGE}',
     ),
@@ -248,7 +248,7 @@ def test_views(engine: Engine) -> None:
 
     It is then changed like a table.
     """
-    select, remedy = VIEWS[engine.dialect.name]
+    select, remedy = VIEWS[kind_of(engine).name]
     run(make(engine), f'CREATE VIEW "Readers" AS {select}')
     check(
         engine,
@@ -355,7 +355,7 @@ def make_log(engine: Engine, old: str, new: str) -> None:
 )
 def test_log(engine: Engine, old: str, new: str, error: str) -> None:
     """A log that cannot be written is rejected, and the error names a remedy."""
-    make_log(engine, old.split("|")[engine.dialect.name == "sqlite" and "|" in old], new)
+    make_log(engine, old.split("|")[kind_of(engine) is SQLITE and "|" in old], new)
     check(engine, LOG, error)
     check(engine, LOG, error and "Create it like hookrow_notifications in the output of `hookrow ")
 
