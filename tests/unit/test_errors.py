@@ -16,6 +16,7 @@ from hookrow.stores import (
     AccessDenied,
     Conflict,
     Locked,
+    ReadOnly,
     Rejected,
     SchemaChanged,
     StoreError,
@@ -91,9 +92,10 @@ def sqlite(name: str) -> Exception:
     [
         (
             postgresql,
-            ("08000 08006 08P01 25006 28P01 3D000 53100 53200 53300 57P01 57P03 58030 F0000 XX000"),
+            "08000 08006 08P01 25001 28P01 3D000 53100 53200 53300 57P01 57P03 58030 F0000 XX000",
             Unavailable,
         ),
+        (postgresql, "25006", ReadOnly),
         (postgresql, "42P01 42703 42501 3F000", SchemaChanged),
         (postgresql, "40001 40P01 26000", Conflict),
         (postgresql, "55P03 57014", Locked),

@@ -54,6 +54,10 @@ class Unavailable(StoreError):
     """The database cannot be reached, or cannot work at present."""
 
 
+class ReadOnly(Unavailable):
+    """The server accepts no changes now: a standby, for example."""
+
+
 class AccessDenied(Unavailable):
     """The server responds but refuses the login: a wrong password, role or database."""
 
