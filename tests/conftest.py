@@ -40,6 +40,11 @@ LONG = [
 SHARED = pytest.StashKey[Server]()  # the server that pytest-xdist's controller runs for all
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "write the statements of the stores to tests/stores/statements"
+    parser.addoption("--write-statements", action="store_true", help=text)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(FOLDER / "acceptance"):

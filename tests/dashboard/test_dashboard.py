@@ -70,7 +70,7 @@ def visitor(store: SQLStore) -> Iterator[Visitor]:
 def execute(store: SQLStore, statement: str, at: datetime) -> None:
     """Execute a statement that contains `%s` for a time."""
     with store.database.transaction() as connection:
-        connection.execute(statement, [store.queries.dialect.write(at)])
+        connection.execute(statement, [store.role_tables.dialect.write(at)])
 
 
 def test_the_trace_and_another_provider_are_shown(store: SQLStore, visitor: Visitor) -> None:

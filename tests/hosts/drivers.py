@@ -49,6 +49,11 @@ class GatedStore(SQLStore):
         with super().transaction(skip_locked=skip_locked, checked=checked) as transaction:
             yield transaction
 
+    @contextmanager
+    def recording(self, *, checked: bool = False) -> Iterator[SQLTransaction]:
+        with self.transaction(checked=checked) as transaction:
+            yield transaction
+
     @property
     def delivered_at(self) -> object:
         """The delivery time of the first dispatch."""

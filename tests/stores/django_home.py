@@ -103,3 +103,8 @@ class _Closing(DjangoStore):
         finally:
             if current_thread() is not main_thread():
                 connections[self.using].close()
+
+    @contextmanager
+    def recording(self, *, checked: bool = False) -> Iterator[SQLTransaction]:
+        with self.transaction(checked=checked) as transaction:
+            yield transaction

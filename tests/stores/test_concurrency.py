@@ -335,7 +335,8 @@ def test_waiting_for_a_row(
 
     PostgreSQL locks rows, in one statement or in several, and SQLite the whole file.
     """
-    monkeypatch.setattr(home.store.queries, "single_statement", single)
+    if not single:
+        monkeypatch.setattr(home.store._verified(), "combined", None)
     begun = threading.Event()
 
     def record_next() -> list[int]:

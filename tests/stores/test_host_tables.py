@@ -55,7 +55,7 @@ def respond(engine: Engine, schema: Schema, *notifications: Notification) -> lis
 def missing(engine: Engine, schema: Schema) -> list[str]:
     """Return the statements for the indexes that the tables lack."""
     database = open_database(engine)
-    warnings = missing_indexes(database, verify(database, schema))
+    warnings = missing_indexes(database, verify(database, schema).tables)
     found = [each.partition("Run: ")[2] for each in warnings]
     if engine.dialect.name == "postgresql":  # the search changed nothing of the session
         assert run(engine, "SHOW enable_seqscan") == [("on",)]
@@ -383,18 +383,18 @@ class TestConditions:
     def test_duplicates(self, rows: Engine) -> None:
         """Emails in several selected rows are counted once each, by whether they are equal."""
         database = open_database(rows)
-        queries = verify(database, self.SCHEMA)
-        assert not list(repeated_emails(database, queries))
+        tables = verify(database, self.SCHEMA).tables
+        assert not list(repeated_emails(database, tables))
         emails = ("ADA@example.com", "b@x", "B@X", "b@X", "BEA@example.com")
         given = ", ".join(f"({n}, '{each}', 'reader''s')" for n, each in enumerate(emails, 5))
         run(rows, f"INSERT INTO people (id, email, tenant) VALUES {given}, (10, NULL, 'reader''s')")
-        [by_case] = repeated_emails(database, queries)
+        [by_case] = repeated_emails(database, tables)
         assert by_case.startswith(
             "2 emails are in several rows that differ only by case, such as a***@example.com: "
         )
         given = "(11, 'b@X', 'reader''s'), (12, 'b@X', 'writer''s')"
         run(rows, f"INSERT INTO people (id, email, tenant) VALUES {given}")
-        by_case, equal = repeated_emails(database, queries)
+        by_case, equal = repeated_emails(database, tables)
         assert by_case.startswith("1 email is in several rows that differ only by case, such as a")
         assert equal.startswith("1 email is in several rows with the same spelling, such as b***@x")
         for each in (by_case, equal):
@@ -408,7 +408,7 @@ class TestConditions:
         given = "INSERT INTO people (id, email) VALUES (1, 'a@x'), (2, 'A@x')"
         run(make(engine, {"people.email": type_}), given)
         database = open_database(engine)
-        [warning] = repeated_emails(database, verify(database, people(fold="citext")))
+        [warning] = repeated_emails(database, verify(database, people(fold="citext")).tables)
         assert "that differ only by case" in warning
 
 

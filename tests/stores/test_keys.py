@@ -55,9 +55,9 @@ def check(database: Engine | str, schema: Schema, error: str) -> None:
 def undeclarable(engine: Engine, schema: Schema) -> list[str]:
     """Return the roles whose keys the database cannot keep unique."""
     database = open_database(engine)
-    queries = verify(database, schema)
+    tables = verify(database, schema).tables
     with database.reading() as connection:
-        return list(undeclarable_keys(connection, queries))
+        return list(undeclarable_keys(connection, tables))
 
 
 @pytest.fixture

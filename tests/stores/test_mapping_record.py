@@ -65,7 +65,7 @@ def named(engine: Engine, *tables: str) -> str:
 def difference(database: Engine | str, schema: Schema) -> str | None:
     """Return how the record differs from the mapping of a schema."""
     with closing(SQLStore(database, schema)) as store:
-        return MappingRecord(store.database, store.queries).difference()
+        return MappingRecord(store.database, store.role_tables).difference()
 
 
 def deliver(store: SQLStore) -> list[Outcome]:
@@ -110,7 +110,7 @@ def test_one_mapping_in_several_ways(engine: Engine, database_url: str) -> None:
 
     def mapped(store: SQLStore) -> object:
         with store.database.reading() as connection:
-            return mapped_tables(connection, store.database, store.queries)
+            return mapped_tables(connection, store.database, store.role_tables)
 
     plain = mapped(SQLStore(engine))
     assert plain == mapped(SQLStore(engine, Schema(**roles)))
@@ -302,7 +302,7 @@ def test_the_difference_of_conditions(
     for schema, value in zip(null, (None, False), strict=True):
         people = Role("people", where={"team": value})
         with closing(SQLStore(one.database, replace(schema, subscribers=people))) as store:
-            assert store.queries.selecting("subscribers") == {"team": None}
+            assert store.role_tables.selecting("subscribers") == {"team": None}
 
 
 def test_after_the_mapping_is_accepted(tenants: list[SQLStore], empty_database_url: str) -> None:
@@ -311,7 +311,7 @@ def test_after_the_mapping_is_accepted(tenants: list[SQLStore], empty_database_u
     assert complain(two) == 404
     with pytest.raises(WrongMapping):
         one.check_mapping()
-    MappingRecord(one.database, one.queries).accept()
+    MappingRecord(one.database, one.role_tables).accept()
     assert one.log is not None
     assert ParkedRetry(one, one.log, Postmark, lambda *_: None).retry_due() == 1
     assert run(empty_database_url, STATE) != [(None,)]

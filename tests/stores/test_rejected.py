@@ -14,7 +14,7 @@ from hookrow.core.notification import SetSuppression, Suppressible
 from hookrow.receiver.recorder import record
 from hookrow.stores import Rejected, Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.statements import Statements
 from postgres import Databases
 
 home = pytest.fixture(filled_home, params=NAMES)
@@ -97,18 +97,18 @@ def test_another_thread_verifies(home: Home) -> None:
     """The store works even if another thread invalidates the verification at any moment."""
 
     class Changing(SQLStore):
-        """Forgets its queries after each access."""
+        """Forgets its statements after each access."""
 
         _remembered = None
 
         @property
-        def _queries(self) -> Queries | None:
-            queries, self._remembered = self._remembered, None
-            return queries
+        def _statements(self) -> Statements | None:
+            statements, self._remembered = self._remembered, None
+            return statements
 
-        @_queries.setter
-        def _queries(self, queries: Queries | None) -> None:
-            self._remembered = queries
+        @_statements.setter
+        def _statements(self, statements: Statements | None) -> None:
+            self._remembered = statements
 
     with closing(Changing(home.url)) as changing:
         for _ in range(3):

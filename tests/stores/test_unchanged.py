@@ -23,7 +23,7 @@ from hookrow.receiver.recorder import Attempts, record
 from hookrow.receiver.replay import replay
 from hookrow.stores import Rejected
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
+from hookrow.stores.sql.transaction import SingleStatement, SQLReading, SQLTransaction
 from times import SECOND
 from wire import PATIENCE
 
@@ -260,7 +260,7 @@ def _after_finding(act: Callable[[], object], times: int = 1) -> Iterator[None]:
 
     def found(self: SQLReading, lookup: LookupKeys) -> Rows:
         rows = find(self, lookup)
-        if left and isinstance(self, SQLTransaction):
+        if left and isinstance(self, SingleStatement | SQLTransaction):
             left.pop()()
         return rows
 

@@ -77,6 +77,11 @@ class Database(SQLStore):
                 raise fault
 
     @contextmanager
+    def recording(self, *, checked: bool = False) -> Iterator[SQLTransaction]:
+        with self.transaction(checked=checked) as transaction:
+            yield transaction
+
+    @contextmanager
     def reading(self) -> Iterator[SQLReading]:
         if self.away:
             raise Unavailable("gone")

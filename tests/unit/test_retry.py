@@ -56,7 +56,7 @@ class Site:
         with self.database.database.transaction() as connection:
             connection.execute(
                 "UPDATE hookrow_notifications SET retry_at = %s WHERE status <> 200",
-                [self.database.queries.dialect.write(NOON)],
+                [self.database.role_tables.dialect.write(NOON)],
             )
 
     def sweep(self) -> int:

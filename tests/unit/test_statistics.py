@@ -247,7 +247,7 @@ def add_sent(store: SQLStore, message_id: str | None, subscriber: int, at: datet
     with store.database.transaction() as connection:
         connection.execute(
             "UPDATE hookrow_dispatches SET created_at = %s WHERE id = %s",
-            [store.queries.dialect.write(at), id_],
+            [store.role_tables.dialect.write(at), id_],
         )
 
 

@@ -304,7 +304,7 @@ def _can_never_match(store: SQLStore, message_id: str | None) -> bool:
     from hookrow.stores.sql.conversions import message_ids_as_stored
 
     try:
-        holds_uuids = store.queries.has_uuids
+        holds_uuids = store.role_tables.has_uuids
     except StoreError:  # the tables do not fit, or the user may only read
         return False
     return holds_uuids and message_id is not None and not message_ids_as_stored([message_id])

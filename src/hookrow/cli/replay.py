@@ -169,7 +169,7 @@ def _check_mapping(store: SQLStore, *, accept: bool, dry_run: bool) -> None:
 
     difference = None
     try:
-        record = MappingRecord(store.database, store.queries)
+        record = MappingRecord(store.database, store.role_tables)
         if accept and not dry_run:
             accepted = record.accept()
             echo(f"The log is now associated with these tables: {accepted}.", err=True)

@@ -22,7 +22,8 @@ from hookrow.stores.sql.hours import Hours
 from hookrow.stores.sql.keys import described, effect, keys, undeclarable_keys
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.role_tables import RoleTables
+from hookrow.stores.sql.statements import Statements
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 OVERDUE = timedelta(hours=1)
@@ -33,13 +34,13 @@ TOLERABLE = timedelta(minutes=1)
 
 
 def check_weaknesses(
-    database: Database, queries: Queries, subjects: Collection[str]
+    database: Database, tables: RoleTables, subjects: Collection[str]
 ) -> Iterator[CheckResult]:
     """Yield a warning for each weakness of these subjects, and for each failed check."""
     for subject in subjects:
         try:
             with limited_to(STATEMENT_TIMEOUT):
-                texts = list(WEAKNESSES[subject](database, queries))
+                texts = list(WEAKNESSES[subject](database, tables))
         except StoreError as error:
             # A lookup that cannot be planned, or a damaged file, would fail for notifications, too.
             fails = isinstance(error, Unavailable) and not isinstance(error, SchemaChanged)
@@ -49,9 +50,9 @@ def check_weaknesses(
             yield from (CheckResult(Level.WARNING, subject, text) for text in texts)
 
 
-def check_retries(database: Database, queries: Queries) -> CheckResult:
+def check_retries(database: Database, statements: Statements) -> CheckResult:
     """Check that retries keep up, and count the log entries that will not be retried any more."""
-    log = SQLLog(database, queries.schema, lambda: queries)
+    log = SQLLog(database, statements.tables.schema, lambda: statements)
     now = datetime.now(UTC)
     try:
         with limited_to(STATEMENT_TIMEOUT):
@@ -81,18 +82,18 @@ def check_retries(database: Database, queries: Queries) -> CheckResult:
     return CheckResult(level, "retries", "".join(f"{text}. " for text in texts).rstrip())
 
 
-def repeated_emails(database: Database, queries: Queries) -> Iterator[str]:
+def repeated_emails(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning if several subscribers have the same email. Reads a whole table.
 
     Emails whose rows differ by case, and others, have separate warnings.
     """
-    email = queries.column("subscribers", "email")
-    folded = queries.dialect.fold("ascii", email)
-    spelling = f"{queries.text('subscribers', 'email')} COLLATE {queries.dialect.binary}"
+    email = tables.column("subscribers", "email")
+    folded = tables.dialect.fold("ascii", email)
+    spelling = f"{tables.text('subscribers', 'email')} COLLATE {tables.dialect.binary}"
     spellings = (
         f"SELECT {folded} AS email, {spelling} AS spelling, count(*) AS number "
-        f"FROM {queries.table('subscribers')} WHERE {email} IS NOT NULL"
-        f"{queries.visible('subscribers')} GROUP BY 1, 2"
+        f"FROM {tables.table('subscribers')} WHERE {email} IS NOT NULL"
+        f"{tables.visible('subscribers')} GROUP BY 1, 2"
     )
     sql = (
         "SELECT equal, count(*), min(email) FROM ("
@@ -116,12 +117,12 @@ _CHOICE = (
 )
 
 
-def _unprotected_keys(database: Database, queries: Queries) -> Iterator[str]:
+def _unprotected_keys(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning for each key that no index can keep unique."""
     with database.reading() as connection:
-        roles = list(undeclarable_keys(connection, queries))
+        roles = list(undeclarable_keys(connection, tables))
     for role in roles:
-        key = described(queries, role, keys(queries.schema)[role])
+        key = described(tables, role, keys(tables.schema)[role])
         then = "" if role == "messages" else ", and would get a 503 instead"
         yield (
             f"No index keeps the {key} unique, because this is a view, a foreign table, or a table "
@@ -151,16 +152,16 @@ _COMMANDS = {"r": "SELECT", "w": "UPDATE"}
 """The commands of policies, by their letters in the catalogue."""
 
 
-def _policies(database: Database, queries: Queries) -> Iterator[str]:
+def _policies(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning for each table in which row-level security may exclude rows."""
-    if queries.dialect.name != "postgresql":
+    if tables.dialect.name != "postgresql":
         return
-    changed = {kind.value for kind in queries.written}
-    for role, each in queries.schema.roles.items():
-        table = regclass(queries.dialect, each.table)
+    changed = {kind.value for kind in tables.written}
+    for role, each in tables.schema.roles.items():
+        table = regclass(tables.dialect, each.table)
         letters = ["r", "w"] if role in changed else ["r"]
         with database.reading() as connection:
-            users = connection.fetch(_RESTRICTED, [table, queries.dialect.encode(letters)])
+            users = connection.fetch(_RESTRICTED, [table, tables.dialect.encode(letters)])
         for (user,) in users:
             policies = "; ".join(
                 f"CREATE POLICY hookrow_{command.lower()} ON {table} FOR {command} TO {user} "
@@ -177,12 +178,12 @@ def _policies(database: Database, queries: Queries) -> Iterator[str]:
             )
 
 
-def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
+def _naive_times(_: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning for each column without a time zone. SQLite's columns have none."""
-    for role_name, role in queries.schema.roles.items():
-        for column in queries.columns(role_name).values():
+    for role_name, role in tables.schema.roles.items():
+        for column in tables.columns(role_name).values():
             if column.type == "timestamp without time zone":
-                table, name = regclass(queries.dialect, role.table), quoted(queries, column.name)
+                table, name = regclass(tables.dialect, role.table), quoted(tables, column.name)
                 yield (
                     f"{role.table}.{column.name} has no time zone; hookrow stores UTC. To add one, "
                     f"run: ALTER TABLE {table} ALTER {name} TYPE timestamptz USING {name} "
@@ -190,7 +191,7 @@ def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
                 )
 
 
-def _wrong_clock(database: Database, _: Queries) -> Iterator[str]:
+def _wrong_clock(database: Database, _: RoleTables) -> Iterator[str]:
     """Yield a warning if this machine's clock differs from the server's. SQLite has no server."""
     difference = clock_difference(partial(server_time, database), lambda: datetime.now(UTC))
     if difference is not None and abs(difference) > TOLERABLE:
@@ -201,41 +202,41 @@ def _wrong_clock(database: Database, _: Queries) -> Iterator[str]:
         )
 
 
-def _other_mapping(database: Database, queries: Queries) -> Iterator[str]:
-    if queries.schema.log is None:
+def _other_mapping(database: Database, tables: RoleTables) -> Iterator[str]:
+    if tables.schema.log is None:
         return
-    if difference := MappingRecord(database, queries).difference():
+    if difference := MappingRecord(database, tables).difference():
         yield f"{difference} {REMEDY}"
 
 
-def _cached_ids(database: Database, queries: Queries) -> Iterator[str]:
+def _cached_ids(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning if sessions reserve ids: some would be lower than ids already counted."""
-    log = queries.schema.log
-    if log is None or queries.dialect.name != "postgresql":
+    log = tables.schema.log
+    if log is None or tables.dialect.name != "postgresql":
         return
     sql = (
         "SELECT seqrelid::regclass::text FROM pg_sequence "
         "WHERE seqrelid = pg_get_serial_sequence(%s, 'id')::regclass AND seqcache > 1"
     )
     with database.reading() as connection:
-        found = connection.fetch(sql, [regclass(queries.dialect, log)])
+        found = connection.fetch(sql, [regclass(tables.dialect, log)])
     for (sequence,) in found:
         run = f"Run: ALTER SEQUENCE {sequence} CACHE 1"
         yield f"The log's sequence caches ids, so hourly counts may miss entries. {run}"
 
 
-def _uncounted(database: Database, queries: Queries) -> Iterator[str]:
-    log = queries.schema.log
+def _uncounted(database: Database, tables: RoleTables) -> Iterator[str]:
+    log = tables.schema.log
     if log is None:
         return
-    hours = Hours(queries.dialect, queries.schema)
+    hours = Hours(tables.dialect, tables.schema)
     with database.reading() as connection:
         usable = hours.are_usable(connection)
     if not usable:
         yield f"Notifications are not counted by hour. {hours.missing}"
 
 
-WEAKNESSES: Mapping[str, Callable[[Database, Queries], Iterable[str]]] = {
+WEAKNESSES: Mapping[str, Callable[[Database, RoleTables], Iterable[str]]] = {
     "times": _naive_times,
     "clock": _wrong_clock,
     "mapping": _other_mapping,

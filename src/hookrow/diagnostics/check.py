@@ -14,10 +14,18 @@ from hookrow.diagnostics.advice import WEAKNESSES, check_retries, check_weakness
 from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, HookrowError
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
-from hookrow.stores import AccessDenied, Conflict, Locked, SchemaChanged, StoreError, Unavailable
+from hookrow.stores import (
+    AccessDenied,
+    Conflict,
+    Locked,
+    ReadOnly,
+    SchemaChanged,
+    StoreError,
+    Unavailable,
+)
 from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.queries import Queries
-from hookrow.stores.sql.transaction import SQLTransaction
+from hookrow.stores.sql.statements import Statements
+from hookrow.stores.sql.transaction import SQLTransaction, begun
 from hookrow.stores.sql.urls import missing_file, open_database, refuse_memory
 from hookrow.stores.sql.verify import verify
 
@@ -50,13 +58,13 @@ def check_working(
 
     The subjects include `indexes`.
     """
-    queries = verify(database, schema)
-    weaknesses = list(check_weaknesses(database, queries, subjects))
+    statements = verify(database, schema)
+    weaknesses = list(check_weaknesses(database, statements.tables, subjects))
     yield from weaknesses
     if "indexes" not in {each.subject for each in weaknesses}:
         yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
     if schema.log is not None:
-        yield check_retries(database, queries)
+        yield check_retries(database, statements)
 
 
 def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) -> CheckResult:
@@ -158,21 +166,19 @@ _OWN_MIGRATIONS = CheckResult(
 def check_tables(database: Database, schema: Schema) -> Iterator[CheckResult]:
     """Check that the tables and columns exist, with suitable types, and can be changed now."""
     try:
-        queries = verify(database, schema)
+        statements = verify(database, schema)
     except HookrowError as error:
         yield CheckResult(Level.ERROR, "tables", str(error))
         return
     yield CheckResult(Level.OK, "tables", "All tables and columns exist.")
-    yield from _check_changes(database, queries)
+    yield from _check_changes(database, statements)
 
 
-def _check_changes(database: Database, queries: Queries) -> Iterator[CheckResult]:
+def _check_changes(database: Database, statements: Statements) -> Iterator[CheckResult]:
     """Yield an error if the database rejects a change that selects no row; see `SQLStore.probe`."""
     try:
-        with database.session() as connection:
-            transaction = SQLTransaction(connection, queries, skip_locked=False)
-            transaction.probe()
-            transaction.end()
+        with database.session() as connection, begun(connection, database.dialect):
+            SQLTransaction(connection, statements).probe()
     except StoreError as error:
         yield CheckResult(
             Level.ERROR,
@@ -189,7 +195,7 @@ def _remedy(error: StoreError) -> str:
         return "Find the transaction that has locked the table or the file, and end it."
     if isinstance(error, SchemaChanged):
         return "Let the user SELECT and UPDATE the tables, and those behind views."
-    if "25006" in str(error):  # read_only_sql_transaction
+    if isinstance(error, ReadOnly):
         return (
             "Connect to the primary server: if the URL names several servers, hookrow chooses it. "
             "If this is the primary, turn off default_transaction_read_only."

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hookrow.core.schema import Fold
 from hookrow.stores.sql.columns import is_view, regclass
 from hookrow.stores.sql.connections import Connection, Database
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.sql.suppressions import plan, query_plan
 
 _STEPS = {
@@ -47,57 +47,57 @@ class _Lookup(NamedTuple):
     fold: Fold | None = None
 
 
-def missing_indexes(database: Database, queries: Queries) -> Iterator[str]:
+def missing_indexes(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning, which ends with a CREATE INDEX statement, for each lookup without an index.
 
     The planner decides, not the catalog: only the planner knows which indexes it can use.
     """
     with database.reading() as connection:
-        if queries.dialect.name == "postgresql":
+        if tables.dialect.name == "postgresql":
             # Otherwise, it would scan a small table even if an index exists.
             connection.execute("SET LOCAL enable_seqscan = off")
-        for lookup in _lookups(queries):
-            if not _is_served(connection, queries, lookup):
-                yield _missing(connection, queries, lookup)
-        if not queries.schema.ours and _has_many_subscribers(connection, queries):
-            yield from _missing_for_suppressions(connection, queries)
+        for lookup in _lookups(tables):
+            if not _is_served(connection, tables, lookup):
+                yield _missing(connection, tables, lookup)
+        if not tables.schema.ours and _has_many_subscribers(connection, tables):
+            yield from _missing_for_suppressions(connection, tables)
 
 
-def _lookups(queries: Queries) -> Iterator[_Lookup]:
-    yield _email(queries, queries.schema.subscribers.fold)
+def _lookups(tables: RoleTables) -> Iterator[_Lookup]:
+    yield _email(tables, tables.schema.subscribers.fold)
     for role, ours in _SINGLE:
-        if queries.has(role):
-            pattern = rf"{_pattern(queries, role, ours)}|rowid"  # SQLite's name of an integer key
-            yield _Lookup(role, [ours], _equals(queries, role, ours), pattern)
-    if queries.has("subscriptions"):
+        if tables.has(role):
+            pattern = rf"{_pattern(tables, role, ours)}|rowid"  # SQLite's name of an integer key
+            yield _Lookup(role, [ours], _equals(tables, role, ours), pattern)
+    if tables.has("subscriptions"):
         pair = ["list_id", "subscriber_id"]
-        condition = " AND ".join(_equals(queries, "subscriptions", ours) for ours in pair)
+        condition = " AND ".join(_equals(tables, "subscriptions", ours) for ours in pair)
         # An index on the list alone is not enough: a list may have many subscribers.
-        pattern = _pattern(queries, "subscriptions", "subscriber_id")
+        pattern = _pattern(tables, "subscriptions", "subscriber_id")
         yield _Lookup("subscriptions", pair, condition, pattern)
 
 
-def _email(queries: Queries, fold: Fold) -> _Lookup:
-    condition, pattern = queries.email_is_any(fold), _pattern(queries, "subscribers", "email")
-    if queries.dialect.fold(fold, "email") != "email":
+def _email(tables: RoleTables, fold: Fold) -> _Lookup:
+    condition, pattern = tables.email_is_any(fold), _pattern(tables, "subscribers", "email")
+    if tables.dialect.fold(fold, "email") != "email":
         pattern += "|<expr>"
-    parameters = [queries.dialect.encode([""])]
+    parameters = [tables.dialect.encode([""])]
     return _Lookup("subscribers", ["email"], condition, pattern, parameters, fold)
 
 
-def _equals(queries: Queries, role: str, ours: str) -> str:
+def _equals(tables: RoleTables, role: str, ours: str) -> str:
     """Return a condition that compares a column with an unknown value of its type."""
-    type_ = queries.columns(role)[ours].type  # empty on SQLite
-    return f"{queries.column(role, ours)} = (SELECT NULL{type_ and f'::{type_}'})"
+    type_ = tables.columns(role)[ours].type  # empty on SQLite
+    return f"{tables.column(role, ours)} = (SELECT NULL{type_ and f'::{type_}'})"
 
 
-def _pattern(queries: Queries, role: str, ours: str) -> str:
+def _pattern(tables: RoleTables, role: str, ours: str) -> str:
     # In plans, PostgreSQL doubles the quotes in a name; SQLite does not.
-    name = re.escape(queries.columns(role)[ours].name).replace('"', '""?')
+    name = re.escape(tables.columns(role)[ours].name).replace('"', '""?')
     return rf"(?<!\w){name}(?!\w)"
 
 
-def _is_served(connection: Connection, queries: Queries, lookup: _Lookup) -> bool:
+def _is_served(connection: Connection, tables: RoleTables, lookup: _Lookup) -> bool:
     """Return whether the plan searches an index by the column of the lookup.
 
     PostgreSQL prints the condition; SQLite prints the columns, or <expr> for an expression. An
@@ -105,41 +105,41 @@ def _is_served(connection: Connection, queries: Queries, lookup: _Lookup) -> boo
     planner might otherwise prefer an index on the columns that hide rows.
     """
     pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.pattern})"
-    for visible in ("", queries.visible(lookup.role)):
+    for visible in ("", tables.visible(lookup.role)):
         sql = (
-            f"SELECT {queries.column(lookup.role, lookup.columns[-1])} "
-            f"FROM {queries.table(lookup.role)} WHERE {lookup.condition}{visible}"
+            f"SELECT {tables.column(lookup.role, lookup.columns[-1])} "
+            f"FROM {tables.table(lookup.role)} WHERE {lookup.condition}{visible}"
         )
-        lines = query_plan(connection, queries.dialect, sql, lookup.parameters)
+        lines = query_plan(connection, tables.dialect, sql, lookup.parameters)
         if any(re.search(pattern, line, re.IGNORECASE) for line in lines):
             return True
     return False
 
 
-def _missing(connection: Connection, queries: Queries, lookup: _Lookup) -> str:
+def _missing(connection: Connection, tables: RoleTables, lookup: _Lookup) -> str:
     """Return the warning. On PostgreSQL, its statement avoids blocking writers if possible."""
-    names = [queries.columns(lookup.role)[ours].name for ours in lookup.columns]
-    columns = [quoted(queries, name) for name in names]
+    names = [tables.columns(lookup.role)[ours].name for ours in lookup.columns]
+    columns = [quoted(tables, name) for name in names]
     if lookup.fold:
-        columns = [queries.dialect.fold(lookup.fold, *columns)]
-    advice, statement = _create(connection, queries, lookup.role, columns, names[-1])
-    if lookup.fold and (fold := _other_fold(connection, queries, lookup.fold)):
+        columns = [tables.dialect.fold(lookup.fold, *columns)]
+    advice, statement = _create(connection, tables, lookup.role, columns, names[-1])
+    if lookup.fold and (fold := _other_fold(connection, tables, lookup.fold)):
         advice = f'An index for fold="{fold}" exists: set this fold, or add an index. {advice}'
     return f"A lookup reads a whole table. {advice}: {statement}"
 
 
-def _has_many_subscribers(connection: Connection, queries: Queries) -> bool:
-    sql = f"SELECT 1 FROM {queries.table('subscribers')} LIMIT 1 OFFSET {MANY - 1}"
+def _has_many_subscribers(connection: Connection, tables: RoleTables) -> bool:
+    sql = f"SELECT 1 FROM {tables.table('subscribers')} LIMIT 1 OFFSET {MANY - 1}"
     return bool(connection.fetch(sql))
 
 
-def _missing_for_suppressions(connection: Connection, queries: Queries) -> Iterator[str]:
+def _missing_for_suppressions(connection: Connection, tables: RoleTables) -> Iterator[str]:
     """Yield a warning if the dashboard's page of suppressions has no index for its order."""
-    if any(map(_SORTS.search, plan(connection, queries))):
-        columns = queries.columns("subscribers")
+    if any(map(_SORTS.search, plan(connection, tables))):
+        columns = tables.columns("subscribers")
         at, key = (columns[ours].name for ours in ("suppressed_at", "id"))
-        order = [quoted(queries, at), quoted(queries, key)]
-        advice, statement = _create(connection, queries, "subscribers", order, at)
+        order = [quoted(tables, at), quoted(tables, key)]
+        advice, statement = _create(connection, tables, "subscribers", order, at)
         yield (
             f"The dashboard's page of suppressions reads a whole table. {advice}: {statement} "
             f"WHERE {order[0]} IS NOT NULL"
@@ -147,11 +147,11 @@ def _missing_for_suppressions(connection: Connection, queries: Queries) -> Itera
 
 
 def _create(
-    connection: Connection, queries: Queries, role: str, columns: Sequence[str], name: str
+    connection: Connection, tables: RoleTables, role: str, columns: Sequence[str], name: str
 ) -> tuple[str, str]:
     """Return how to create an index, and the statement, which ends with the columns."""
-    dialect, table = queries.dialect, queries.schema.roles[role].table
-    index = quoted(queries, f"hookrow_{table.rpartition('.')[2]}_{name}")
+    dialect, table = tables.dialect, tables.schema.roles[role].table
+    index = quoted(tables, f"hookrow_{table.rpartition('.')[2]}_{name}")
     concurrently = ""
     if dialect.name == "postgresql":
         sql = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass(%s)"
@@ -163,17 +163,17 @@ def _create(
     return _STEPS.get(kind, "Run"), f"CREATE INDEX {concurrently}{index} ON {on}"
 
 
-def _other_fold(connection: Connection, queries: Queries, fold: Fold) -> Fold | None:
+def _other_fold(connection: Connection, tables: RoleTables, fold: Fold) -> Fold | None:
     """Return the most lenient of the other folds for which the emails have an index."""
     folds: list[Fold] = ["ascii", "lower", "exact"]
-    if queries.columns("subscribers")["email"].ignores_case:
+    if tables.columns("subscribers")["email"].ignores_case:
         folds.insert(0, "citext")
     for each in folds:
-        if each != fold and _is_served(connection, queries, _email(queries, each)):
+        if each != fold and _is_served(connection, tables, _email(tables, each)):
             return each
     return None
 
 
-def quoted(queries: Queries, name: str) -> str:
+def quoted(tables: RoleTables, name: str) -> str:
     """Return a name as an identifier for a statement that users run: without a driver's escapes."""
-    return queries.dialect.quote(name).replace("%%", "%")
+    return tables.dialect.quote(name).replace("%%", "%")

@@ -20,7 +20,8 @@ from hookrow.errors import ConfigurationError
 from hookrow.stores import Unavailable
 from hookrow.stores.sql.columns import Convert
 from hookrow.stores.sql.connections import Connection, Row
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.role_tables import RoleTables
+from hookrow.stores.sql.statements import STATEMENTS, Statements
 from hookrow.stores.sql.store import SQLStore
 
 
@@ -38,13 +39,11 @@ class DjangoStore(SQLStore):
         database = DjangoDatabase(using, _writers(self.mapping))
         self._open(database, self.mapping.schema)
         dialect = database.dialect
-        self._built = Queries(
-            self.mapping.schema,
-            self.mapping.columns,
-            dialect,
-            single_statement=dialect.single_statement_write and self.mapping.has_separate_rows,
-        )
-        self._queries = self._built
+        tables = RoleTables(self.mapping.schema, self.mapping.columns, dialect)
+        self._built = STATEMENTS[dialect.name](tables)
+        if not self.mapping.has_separate_rows:
+            self._built.combined = None
+        self._statements = self._built
 
     def time(self) -> datetime | None:
         """Return the time of the database's clock; see `SQLStore.time`.
@@ -65,7 +64,7 @@ class DjangoStore(SQLStore):
         if not connections[self.using].in_atomic_block:
             super().claim_log()
 
-    def _verify(self) -> Queries:
+    def _verify(self) -> Statements:
         super()._verify()
         return self._built
 

@@ -76,7 +76,7 @@ def record(
     transaction fails and changes nothing: `Locked` if a row stays locked.
     """
     store.claim_log()
-    with _one_large(arrivals), store.transaction(checked=checked) as transaction:
+    with _one_large(arrivals), store.recording(checked=checked) as transaction:
         rows = transaction.find(lookup_keys(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
         entries = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
@@ -131,7 +131,7 @@ def keep_failed(
         failed = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
         if failed:
             store.claim_log()
-            with store.transaction() as transaction:
+            with store.recording() as transaction:
                 transaction.write((), failed)
     return outcomes
 

@@ -132,7 +132,7 @@ class StoreContract:
         """
         mail = self._save_mails()
         unknown = [None, "", f"{mail.message_id}0"]
-        if not self.store.queries.has_uuids:  # which match in any case
+        if not self.store.role_tables.has_uuids:  # which match in any case
             unknown.append(mail.message_id.upper())
         for message_id in unknown:
             payload = delivery(mail.email, message_id, at=NOON)

@@ -153,7 +153,7 @@ class Tables:
 
     def _written(self, columns: dict[str, Any]) -> Sequence[Any]:
         """Return values as parameters. Raises `Unavailable` if the tables do not exist."""
-        write = self._store.queries.dialect.write
+        write = self._store.role_tables.dialect.write
         return [write(value) for value in columns.values()]
 
 

@@ -1,22 +1,59 @@
-"""How the SQL of PostgreSQL and SQLite differs: names, sets of values, rows of values, times."""
+"""What differs between databases in SQL text and parameters: names, expressions, sets of values.
+
+SQL text has `%s` for each parameter and `%%` for a percent sign. Whole statements that differ are
+in `statements`; what a database says about its tables is in `columns`.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import ClassVar
+from enum import Enum
+from functools import cache
+from itertools import count
+from typing import Any, ClassVar
+from uuid import UUID
 
+import msgspec
+
+from hookrow.core.log_entry import LogEntry
 from hookrow.core.schema import Fold, Scalar
-from hookrow.stores.sql.parameters import Parameters, PostgresParameters, SQLiteParameters
+
+_PLACEHOLDER = re.compile("%(.)")
+
+_json = msgspec.json.Encoder(uuid_format="hex").encode
+_json_of_entries = msgspec.json.Encoder().encode
 
 
-class Dialect(Parameters):
-    """The SQL that both databases understand. `oldest` is the oldest supported version."""
+@cache
+def numbered(sql: str) -> str:
+    """Return the text with `$1`, `$2` for parameters, as PostgreSQL itself reads it."""
+    numbers = count(1)
+    return _PLACEHOLDER.sub(lambda each: f"${next(numbers)}" if each[1] == "s" else each[1], sql)
+
+
+@cache
+def question_marks(sql: str) -> str:
+    """Return the text with `?` for parameters, as SQLite reads it."""
+    return _PLACEHOLDER.sub(lambda each: "?" if each[1] == "s" else each[1], sql)
+
+
+def count_parameters(sql: str) -> int:
+    """Return the number of parameters of the text."""
+    return _PLACEHOLDER.findall(sql).count("s")
+
+
+class Dialect(ABC):
+    """The SQL of a database, and the form of its parameters."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     oldest: ClassVar[tuple[int, ...]]
+    """The oldest supported version."""
+    version: ClassVar[str]
+    """The statement that returns the version."""
     clock: ClassVar[str | None]
     """The expression for the time of the server's clock; None if it is the process's."""
     binary: ClassVar[str]
@@ -25,8 +62,6 @@ class Dialect(Parameters):
     """The statement that begins a transaction on hookrow's own connections."""
     locks_rows: ClassVar[bool]
     """Whether a transaction locks single rows; otherwise it locks the whole database."""
-    single_statement_write: ClassVar[bool]
-    """Whether one statement can change rows of several tables."""
     size: ClassVar[str]
     """The function that returns the size of a text."""
     skip_locked: ClassVar[str]
@@ -36,8 +71,6 @@ class Dialect(Parameters):
     the database has no such plans."""
     explain: ClassVar[str]
     """The prefix of a statement that returns its plan instead of running it."""
-    takes_rows: ClassVar[bool]
-    """Whether the parameters of a statement hold many rows of values; otherwise they hold one."""
 
     def quote(self, name: str) -> str:
         """Return a name as an identifier in SQL text."""
@@ -52,6 +85,18 @@ class Dialect(Parameters):
         if isinstance(value, str):
             return "'" + value.replace("'", "''").replace("%", "%%") + "'"
         return "NULL" if value is None else str(value).lower()
+
+    @abstractmethod
+    def parameter(self, type_: str) -> str:
+        """Return a parameter for a value of a column's type."""
+
+    @abstractmethod
+    def instant(self, type_: str) -> str:
+        """Return a parameter for a time, to compare with a column of a type."""
+
+    @abstractmethod
+    def as_text(self, expression: str) -> str:
+        """Return an expression of any type as text."""
 
     @abstractmethod
     def fold(self, kind: Fold, email: str) -> str:
@@ -81,6 +126,13 @@ class Dialect(Parameters):
         """
 
     @abstractmethod
+    def as_key(self, reference: str, type_: str, key_type: str) -> str:
+        """Return a reference as a value that can be compared with the key, by the key's index.
+
+        `type_` is the reference's.
+        """
+
+    @abstractmethod
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the values of one parameter, which `encode` returns."""
 
@@ -93,13 +145,6 @@ class Dialect(Parameters):
         """Return the whole seconds from 1970 to a time, as an integer."""
 
     @abstractmethod
-    def rows(self, types: Mapping[str, str]) -> str:
-        """Return rows of values as the relation `given`; empty if a statement takes one row.
-
-        `types` are the columns' types by name. The parameters are those of `encode_rows`.
-        """
-
-    @abstractmethod
     def select(self, expression: str, type_: str) -> str:
         """Return the expression that selects a key. `type_` is the column's."""
 
@@ -107,13 +152,33 @@ class Dialect(Parameters):
     def text(self, expression: str, type_: str) -> str:
         """Return the expression that selects a text or a UUID as text. `type_` is the column's."""
 
+    @abstractmethod
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return one parameter that holds many values, for `any_of`."""
 
-class PostgreSQL(PostgresParameters, Dialect):
-    """PostgreSQL, with arrays as parameters."""
+    @abstractmethod
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
+        """Return the parameters of a statement for all rows together, or a list for each row."""
+
+    @abstractmethod
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return the parameters of `Statements.add_entries`: for all together, or for each."""
+
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver accepts
+        """Return a value as a single parameter."""
+        return value.value if isinstance(value, Enum) else value
+
+
+class PostgreSQL(Dialect):
+    """PostgreSQL, with arrays as parameters, which have types.
+
+    An array is encoded as text here because drivers would take longer.
+    """
 
     name = "postgresql"
     title = "PostgreSQL"
     oldest = (13,)
+    version = "SHOW server_version"
     binary = '"C"'
     size = "octet_length"  # in bytes: known without reading the text
     skip_locked = "FOR UPDATE SKIP LOCKED"
@@ -121,7 +186,21 @@ class PostgreSQL(PostgresParameters, Dialect):
     explain = "EXPLAIN"
     clock = "clock_timestamp()"  # now() is the time at which the transaction began
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-    locks_rows = single_statement_write = takes_rows = True
+    locks_rows = True
+
+    def parameter(self, type_: str) -> str:
+        """Cast the parameter, so that the column's index is used."""
+        return f"%s::{type_}"
+
+    def instant(self, type_: str) -> str:
+        """Convert the time to UTC for a column without time zone, which would ignore its offset."""
+        if type_ == NAIVE:
+            return f"%s::{AWARE} AT TIME ZONE 'UTC'"
+        return f"%s::{type_}"
+
+    def as_text(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS text)"
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold only ASCII letters for `ascii`: plain lower() follows the database's locale."""
@@ -159,6 +238,10 @@ class PostgreSQL(PostgresParameters, Dialect):
             message_id = f"CASE WHEN {message_id} ~* '{_GUID}' THEN {message_id} END"
         return f"{column} = ({message_id})::{type_}"
 
+    def as_key(self, reference: str, type_: str, key_type: str) -> str:
+        """Cast if one of the two is CHAR, whose blanks at the end count only in text."""
+        return f"{reference}::{key_type}" if "bpchar" in {type_, key_type} else reference
+
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the elements of an array."""
         return f"{expression} = ANY(%s::{type_}[])"
@@ -171,11 +254,6 @@ class PostgreSQL(PostgresParameters, Dialect):
         """Round down: a cast alone would round to the nearest second."""
         return f"CAST(floor(date_part('epoch', {time})) AS bigint)"
 
-    def rows(self, types: Mapping[str, str]) -> str:
-        """Return the rows of parallel arrays, each of which is one parameter."""
-        arrays = ", ".join(f"%s::{type_}[]" for type_ in types.values())
-        return f"unnest({arrays}) AS given({', '.join(types)})"
-
     def select(self, expression: str, type_: str) -> str:
         """Return a number, a text or a UUID; the cast removes the blanks that pad a CHAR."""
         return expression if type_ in _KEY_TYPES else f"{expression}::text"
@@ -184,13 +262,34 @@ class PostgreSQL(PostgresParameters, Dialect):
         """Return text, also of a UUID."""
         return f"{expression}::text" if type_ == "uuid" else self.select(expression, type_)
 
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return an array as PostgreSQL reads it (its manual, section 8.15.6)."""
+        listed = list(values)
+        written = _json(listed).decode()
+        # An array differs from JSON only in its brackets and its escape sequences.
+        if "\\" not in written:
+            return f"{{{written[1:-1]}}}"
+        return f"{{{','.join(map(_array_element, listed))}}}"
 
-class SQLite(SQLiteParameters, Dialect):
-    """SQLite, with JSON arrays as parameters. Columns have no fixed types there."""
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
+        """Return an array for each column."""
+        return list(map(self.encode, zip(*rows, strict=True)))
+
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return one JSON array."""
+        return [_json_of_entries(entries).decode()]
+
+
+class SQLite(Dialect):
+    """SQLite, with JSON arrays as parameters. Columns have no fixed types there.
+
+    Times are text, in UTC with six digits, so that equal times are equal texts.
+    """
 
     name = "sqlite"
     title = "SQLite"
     oldest = (3, 35)
+    version = "SELECT sqlite_version()"
     binary = "BINARY"
     size = "length"  # in characters: SQLite before 3.43 has no function for bytes
     skip_locked = ""
@@ -198,7 +297,19 @@ class SQLite(SQLiteParameters, Dialect):
     explain = "EXPLAIN QUERY PLAN"
     clock = None
     begin = "BEGIN IMMEDIATE"
-    locks_rows = single_statement_write = takes_rows = False
+    locks_rows = False
+
+    def parameter(self, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return the parameter without a cast."""
+        return "%s"
+
+    def instant(self, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return the parameter without a cast: a time is text."""
+        return "%s"
+
+    def as_text(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS text)"
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters; SQLite folds no others."""
@@ -214,7 +325,7 @@ class SQLite(SQLiteParameters, Dialect):
         """Use the only pattern with ranges that SQLite has built in."""
         return f"{text} GLOB '*[^' || char(1) || '-' || char(127) || ']*'"
 
-    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
+    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
         """Drop the affinity of the address with `+`: with it, the index of lower() is not used.
 
         SQLite's documentation, "Datatypes In SQLite", section 4.2, has the rules.
@@ -225,7 +336,7 @@ class SQLite(SQLiteParameters, Dialect):
         self,
         column: str,
         message_id: str,
-        type_: str,  # noqa: ARG002 - for PostgreSQL
+        type_: str,  # noqa: ARG002 - columns have no types
         *,
         uuids: bool,
     ) -> str:
@@ -234,7 +345,11 @@ class SQLite(SQLiteParameters, Dialect):
             return f"{column} = +{message_id}"
         return f"{column} IN (+{message_id}, replace(lower({message_id}), '-', ''))"
 
-    def any_of(self, expression: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
+    def as_key(self, reference: str, type_: str, key_type: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return the reference as it is."""
+        return reference
+
+    def any_of(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
         """Compare with the elements of a JSON array."""
         return f"{expression} IN (SELECT value FROM json_each(%s))"
 
@@ -246,18 +361,72 @@ class SQLite(SQLiteParameters, Dialect):
         """Remove the fraction: strftime would round it to milliseconds."""
         return f"CAST(strftime('%%s', substr({time}, 1, 19)) AS integer)"
 
-    def rows(self, types: Mapping[str, str]) -> str:  # noqa: ARG002 - for PostgreSQL
-        """Return an empty string, because a statement takes one row."""
-        return ""
-
-    def select(self, expression: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
+    def select(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
         """Return the value as it is stored."""
         return expression
 
-    def text(self, expression: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
+    def text(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
         """Return text, even if the column's declared type made the value a number."""
         return f"CAST({expression} AS TEXT)"
 
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return a JSON array."""
+        return _json(list(values)).decode()
+
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[list[Any]]:
+        """Return the values of each row, without a function call for each value: the hot path."""
+        find: Callable[..., Callable[[Any], Any] | None] = _SQLITE_CONVERTERS.get
+        write = self.write
+        encoded = list(map(list, rows))
+        for row in encoded:
+            for index, value in enumerate(row):
+                if convert := find(type(value), write):
+                    row[index] = convert(value)
+        return encoded
+
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return the fields of each entry, followed by its outcome again, as its first outcome."""
+        rows, ended_at, ended_at_text = [], None, ""
+        for entry in entries:
+            if entry.ended_at is not ended_at:  # the entries of a group share it
+                ended_at, ended_at_text = entry.ended_at, _time_as_text(entry.ended_at)
+            received_at = last_received_at = _time_as_text(entry.received_at)
+            if entry.last_received_at is not entry.received_at:
+                last_received_at = _time_as_text(entry.last_received_at)
+            outcome = entry.outcome._value_  # `value` is a property written in Python
+            row = (
+                entry.fingerprint,
+                entry.record_type,
+                entry.message_id,
+                entry.recipient,
+                entry.occurred_at and _time_as_text(entry.occurred_at),
+                outcome,
+                entry.status,
+                entry.attempts,
+                received_at,
+                last_received_at,
+                ended_at_text,
+                entry.retry_at and _time_as_text(entry.retry_at),
+                entry.body,
+                entry.reason,
+                entry.provider,
+                entry.source._value_,
+                entry.trace_id,
+                outcome,
+            )
+            rows.append(row)
+        return rows
+
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
+        """Return a time as text, and a UUID as hexadecimal digits."""
+        if isinstance(value, datetime):
+            return _time_as_text(value)
+        return value.hex if isinstance(value, UUID) else super().write(value)
+
+
+AWARE = "timestamp with time zone"
+NAIVE = "timestamp without time zone"
+"""PostgreSQL's two types of times: the latter ignores the offset of a time."""
 
 _GUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 """The canonical form of a UUID."""
@@ -267,6 +436,25 @@ _KEY_TYPES = {
     *("text", "character varying", "uuid"),
 }
 """PostgreSQL's types whose values are a `Key`."""
+
+
+def _array_element(value: object) -> str:
+    if not isinstance(value, str):
+        return _json(value).decode()
+    escaped = value.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"'
+
+
+def _time_as_text(time: datetime) -> str:
+    at = time if time.tzinfo is UTC else time.astimezone(UTC)
+    return at.isoformat(" ", "microseconds")[: -len("+00:00")]
+
+
+_SQLITE_CONVERTERS: Mapping[type[object], Callable[[Any], str] | None] = {
+    **dict.fromkeys((type(None), str, int, bytes)),
+    datetime: _time_as_text,
+}
+"""The conversion for each type of value; None if its values are written unchanged."""
 
 POSTGRESQL, SQLITE = PostgreSQL(), SQLite()
 

@@ -16,8 +16,7 @@ from hookrow.stores import SchemaChanged
 from hookrow.stores.errors import store_error
 from hookrow.stores.sql.columns import lookup_name, regclass
 from hookrow.stores.sql.connections import Connection
-from hookrow.stores.sql.queries import Queries
-from hookrow.stores.sql.updates import ALIASES
+from hookrow.stores.sql.role_tables import ALIASES, RoleTables
 
 _NUMBERS = count()
 """Make texts unique: Python's sqlite3 caches statements, and SQLite does not prepare an EXPLAIN
@@ -48,18 +47,18 @@ def keys(schema: Schema) -> Mapping[str, Sequence[str]]:
     return changed | {"messages": ("id",)} if "messages" in schema.roles else changed
 
 
-def key_mistakes(connection: Connection, queries: Queries) -> Iterator[str]:
+def key_mistakes(connection: Connection, tables: RoleTables) -> Iterator[str]:
     """Yield a sentence for each key that can be declared unique in the database, but is not."""
-    for role, key in keys(queries.schema).items():
-        uniqueness, partial = _examine(connection, queries, role, key)
+    for role, key in keys(tables.schema).items():
+        uniqueness, partial = _examine(connection, tables, role, key)
         if uniqueness is Uniqueness.MISSING:
-            yield _mistake(connection, queries, role, key, partial)
+            yield _mistake(connection, tables, role, key, partial)
 
 
-def undeclarable_keys(connection: Connection, queries: Queries) -> Iterator[str]:
+def undeclarable_keys(connection: Connection, tables: RoleTables) -> Iterator[str]:
     """Yield the roles with a key that the database cannot keep unique, such as that of a view."""
-    for role, key in keys(queries.schema).items():
-        uniqueness, _ = _examine(connection, queries, role, key)
+    for role, key in keys(tables.schema).items():
+        uniqueness, _ = _examine(connection, tables, role, key)
         if uniqueness is Uniqueness.UNDECLARABLE:
             yield role
 
@@ -71,39 +70,39 @@ def effect(role: str) -> str:
     return "one notification could change several rows"
 
 
-def described(queries: Queries, role: str, key: Sequence[str]) -> str:
+def described(tables: RoleTables, role: str, key: Sequence[str]) -> str:
     """Return the table's own names of the key's columns, and its table, for messages."""
-    names = " and ".join(repr(queries.columns(role)[ours].name) for ours in key)
+    names = " and ".join(repr(tables.columns(role)[ours].name) for ours in key)
     columns = "column" if len(key) == 1 else "columns"
-    return f"{columns} {names} of {queries.schema.roles[role].table!r}"
+    return f"{columns} {names} of {tables.schema.roles[role].table!r}"
 
 
 def _mistake(
     connection: Connection,
-    queries: Queries,
+    tables: RoleTables,
     role: str,
     key: Sequence[str],
     partial: str | None,
 ) -> str:
     is_not = "is not unique" if len(key) == 1 else "are not unique together"
-    remedies = [f"run {_create(queries, role, key)}"]
-    if len(key) == 1 and (primary := _primary_key(connection, queries, role)):
+    remedies = [f"run {_create(tables, role, key)}"]
+    if len(key) == 1 and (primary := _primary_key(connection, tables, role)):
         remedies.insert(0, f'map the primary key, {{"{key[0]}": "{primary}"}}')
     if partial:
         remedies.insert(0, f"set `where` to the condition of the unique index {partial!r}")
     return (
-        f"The {described(queries, role, key)} {is_not}, so {effect(role)}: {', or '.join(remedies)}"
+        f"The {described(tables, role, key)} {is_not}, so {effect(role)}: {', or '.join(remedies)}"
     )
 
 
-def _create(queries: Queries, role: str, key: Sequence[str]) -> str:
+def _create(tables: RoleTables, role: str, key: Sequence[str]) -> str:
     """Return the statement that creates a unique index of the rows that are not hidden."""
-    dialect, table = queries.dialect, queries.schema.roles[role].table
-    names = [queries.columns(role)[ours].name for ours in key]
+    dialect, table = tables.dialect, tables.schema.roles[role].table
+    names = [tables.columns(role)[ours].name for ours in key]
     index = dialect.quote("_".join(["hookrow", table.rpartition(".")[2], *names]))
     where = " AND ".join(
-        f"{dialect.quote(column.name)} {queries.equals(column, value)}"
-        for column, value in queries.hiding[role]
+        f"{dialect.quote(column.name)} {tables.equals(column, value)}"
+        for column, value in tables.hiding[role]
     )
     statement = (
         f"CREATE UNIQUE INDEX {index} ON {dialect.table(table)} "
@@ -112,16 +111,16 @@ def _create(queries: Queries, role: str, key: Sequence[str]) -> str:
     return statement.replace("%%", "%")
 
 
-def _primary_key(connection: Connection, queries: Queries, role: str) -> str | None:
+def _primary_key(connection: Connection, tables: RoleTables, role: str) -> str | None:
     """Return the column of the table's primary key, unless it is mapped already or has several."""
-    dialect, table = queries.dialect, queries.schema.roles[role].table
+    dialect, table = tables.dialect, tables.schema.roles[role].table
     found = connection.fetch(_PRIMARY_KEY[dialect.name], lookup_name(dialect, table))
-    mapped = {column.name for column in queries.columns(role).values()}
+    mapped = {column.name for column in tables.columns(role).values()}
     return str(found[0][0]) if len(found) == 1 and found[0][0] not in mapped else None
 
 
 def _examine(
-    connection: Connection, queries: Queries, role: str, key: Sequence[str]
+    connection: Connection, tables: RoleTables, role: str, key: Sequence[str]
 ) -> tuple[Uniqueness, str | None]:
     """Return what the database knows about a key.
 
@@ -131,10 +130,10 @@ def _examine(
     A column that `where` fixes to a value is the same in all visible rows, so a unique index may
     also be on such columns. A column that is null does not count, because nulls are distinct.
     """
-    names = [queries.columns(role)[ours].name for ours in key]
-    names += [name for name, value in queries.selecting(role).items() if value is not None]
+    names = [tables.columns(role)[ours].name for ours in key]
+    names += [name for name, value in tables.selecting(role).items() if value is not None]
     examine = {"postgresql": _examine_postgresql, "sqlite": _examine_sqlite}
-    return examine[queries.dialect.name](connection, queries, role, names)
+    return examine[tables.dialect.name](connection, tables, role, names)
 
 
 _PRIMARY_KEY = {
@@ -202,36 +201,36 @@ column of the type citext may have the operators of text.
 
 
 def _examine_postgresql(
-    connection: Connection, queries: Queries, role: str, names: Sequence[str]
+    connection: Connection, tables: RoleTables, role: str, names: Sequence[str]
 ) -> tuple[Uniqueness, str | None]:
-    encode = queries.dialect.encode
-    table = regclass(queries.dialect, queries.schema.roles[role].table)
+    encode = tables.dialect.encode
+    table = regclass(tables.dialect, tables.schema.roles[role].table)
     ((cannot, is_inherited),) = connection.fetch(_RELATION, [encode(names), table])
-    readable = [*names, *(column.name for column, _ in queries.hiding[role])]
+    readable = [*names, *(column.name for column, _ in tables.hiding[role])]
     partial = None
     found = connection.fetch(_INDEXES, [encode(readable), table, encode(names)])
     for index, predicate, is_readable in found:
-        if predicate is None or (is_readable and _is_implied(connection, queries, role, predicate)):
+        if predicate is None or (is_readable and _is_implied(connection, tables, role, predicate)):
             return Uniqueness.UNDECLARABLE if is_inherited else Uniqueness.DECLARED, None
         partial = partial or index
     return Uniqueness.UNDECLARABLE if cannot else Uniqueness.MISSING, partial
 
 
-def _is_implied(connection: Connection, queries: Queries, role: str, predicate: str) -> bool:
+def _is_implied(connection: Connection, tables: RoleTables, role: str, predicate: str) -> bool:
     """Return whether PostgreSQL's planner proves that a partial index has all visible rows.
 
     Its plan for the visible rows without the predicate then reads no table.
     """
-    key = keys(queries.schema)[role]
-    is_key = "".join(f" AND {queries.column(role, ours)} IS NOT NULL" for ours in key)
+    key = keys(tables.schema)[role]
+    is_key = "".join(f" AND {tables.column(role, ours)} IS NOT NULL" for ours in key)
     predicate = predicate.replace("%", "%%")
     # By default, the planner does not look for contradictions in the conditions on a table.
     ((former,),) = connection.fetch("SELECT current_setting('constraint_exclusion')")
     connection.fetch(_SET_EXCLUSION, ["on"])
     plan = connection.fetch(
-        f"EXPLAIN SELECT FROM {queries.table(role)} "
-        f"WHERE ({predicate}) IS NOT TRUE{is_key}{queries.visible(role)}"
-        f"{_flags(queries, role, _FLAGS)}"
+        f"EXPLAIN SELECT FROM {tables.table(role)} "
+        f"WHERE ({predicate}) IS NOT TRUE{is_key}{tables.visible(role)}"
+        f"{_flags(tables, role, _FLAGS)}"
     )
     connection.fetch(_SET_EXCLUSION, [former])
     return any("One-Time Filter: false" in line for (line,) in plan)
@@ -262,10 +261,10 @@ ORDER BY i.partial, i.name, c.seqno
 
 
 def _examine_sqlite(
-    connection: Connection, queries: Queries, role: str, names: Sequence[str]
+    connection: Connection, tables: RoleTables, role: str, names: Sequence[str]
 ) -> tuple[Uniqueness, str | None]:
-    table = lookup_name(queries.dialect, queries.schema.roles[role].table)
-    if connection.fetch(_SQLITE_RELATION.format(queries.dialect.quote(table[1])), table[:1]):
+    table = lookup_name(tables.dialect, tables.schema.roles[role].table)
+    if connection.fetch(_SQLITE_RELATION.format(tables.dialect.quote(table[1])), table[:1]):
         return Uniqueness.UNDECLARABLE, None
     if any(name in names for (name,) in connection.fetch(_SQLITE_ROWID, table * 2)):
         return Uniqueness.DECLARED, None
@@ -275,7 +274,7 @@ def _examine_sqlite(
         collations = [(name, collation) for _, _, name, collation in columns]
         if any(name not in names for name, _ in collations):
             continue
-        if _is_searched(connection, queries, role, index, collations):
+        if _is_searched(connection, tables, role, index, collations):
             return Uniqueness.DECLARED, None
         if is_partial:
             partial = partial or index
@@ -284,7 +283,7 @@ def _examine_sqlite(
 
 def _is_searched(
     connection: Connection,
-    queries: Queries,
+    tables: RoleTables,
     role: str,
     index: str,
     collations: Sequence[tuple[str, str]],
@@ -295,15 +294,15 @@ def _is_searched(
     column's collation regards different texts as equal and that of the index, BINARY, does not.
     An index with another collation is at least as strict; it is searched with its own collation.
     """
-    alias, quote = ALIASES[role], queries.dialect.quote
+    alias, quote = ALIASES[role], tables.dialect.quote
     equal = []
     for name, collation in collations:
         own = "" if collation.upper() == "BINARY" else f" COLLATE {quote(collation)}"
         equal.append(f"{alias}.{quote(name)}{own} = (SELECT NULL)")
     sql = (
-        f"{queries.dialect.explain} SELECT 1 FROM {queries.table(role)} "
-        f"INDEXED BY {quote(index)} WHERE {' AND '.join(equal)}{queries.visible(role)}"
-        f"{_flags(queries, role, _SQLITE_FLAGS)} /* {next(_NUMBERS)} */"
+        f"{tables.dialect.explain} SELECT 1 FROM {tables.table(role)} "
+        f"INDEXED BY {quote(index)} WHERE {' AND '.join(equal)}{tables.visible(role)}"
+        f"{_flags(tables, role, _SQLITE_FLAGS)} /* {next(_NUMBERS)} */"
     )
     try:
         plan = connection.fetch(sql)
@@ -325,15 +324,15 @@ _FLAGS = {
 _SQLITE_FLAGS = {True: f"{_FLAGS[True]} AND {{0}} = 1", False: f"{_FLAGS[False]} AND {{0}} = 0"}
 
 
-def _flags(queries: Queries, role: str, forms: Mapping[bool, str]) -> str:
+def _flags(tables: RoleTables, role: str, forms: Mapping[bool, str]) -> str:
     """Return the conditions on boolean columns in other forms, to follow another condition.
 
     SQLite compares the texts of conditions: to it, `active = true` does not imply `active`.
     PostgreSQL does not prove that `active = true` implies `active IS TRUE`.
     """
-    alias, quote = ALIASES[role], queries.dialect.quote
+    alias, quote = ALIASES[role], tables.dialect.quote
     return "".join(
         f" AND {forms[value].format(f'{alias}.{quote(column.name)}')}"
-        for column, value in queries.hiding[role]
+        for column, value in tables.hiding[role]
         if isinstance(value, bool) and column.kind == "boolean"
     )

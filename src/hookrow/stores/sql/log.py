@@ -49,7 +49,7 @@ from hookrow.stores.sql.log_rows import (
     has_outcome,
     stored_entry,
 )
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.statements import Statements
 
 PRUNE_LOCK = 0x686F6F6B70
 """The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
@@ -70,7 +70,9 @@ class SQLLog:
     `verified` returns the SQL for the tables, and raises if they do not fit.
     """
 
-    def __init__(self, database: Database, schema: Schema, verified: Callable[[], Queries]) -> None:
+    def __init__(
+        self, database: Database, schema: Schema, verified: Callable[[], Statements]
+    ) -> None:
         self._database, self._dialect = database, database.dialect
         self._name, self._verified = schema.log or "", verified
         self._table, self._hours = self._dialect.table(self._name), Hours(self._dialect, schema)
@@ -121,7 +123,7 @@ class SQLLog:
         nothing. The result is a good guess: some entries may be missing, and some may be refused.
         For `providers` and what is due, see `due`.
         """
-        queries, write = self._verified(), self._dialect.write
+        statements, write = self._verified(), self._dialect.write
         due, values = self._due(now, providers)
         follows = "n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s)"
         start = [write(after.retry_at), after.id]
@@ -140,7 +142,7 @@ class SQLLog:
                 within, until = " AND (n.retry_at, n.id) <= (%s, %s)", [write(end[0]), end[1]]
             found = connection.fetch(
                 f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {follows}{within} "
-                f"AND {queries.is_hopeful} ORDER BY n.id",
+                f"AND {statements.is_hopeful} ORDER BY n.id",
                 [*values, *start, *until],
             )
         return Slice([id_ for (id_,) in found], end)

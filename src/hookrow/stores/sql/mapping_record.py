@@ -20,7 +20,7 @@ from hookrow.core.schema import Scalar, Schema
 from hookrow.stores import SchemaChanged
 from hookrow.stores.sql.columns import own_name
 from hookrow.stores.sql.connections import Connection, Database
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.timeouts import limited_to
 
 log = logging.getLogger("hookrow")
@@ -64,15 +64,15 @@ MappedTables: TypeAlias = Mapping[str, MappedRole]
 
 
 class MappingRecord:
-    """The record beside the log of a schema, whose SQL is `queries`.
+    """The record beside the log of a schema, whose SQL is `tables`.
 
     If several processes add their mappings at the same time, it has all of them. The methods may
     raise a `StoreError`.
     """
 
-    def __init__(self, database: Database, queries: Queries) -> None:
-        self._database, self._queries = database, queries
-        self._schema = queries.schema
+    def __init__(self, database: Database, tables: RoleTables) -> None:
+        self._database, self._tables = database, tables
+        self._schema = tables.schema
         self._table = database.dialect.table(self._schema.beside_log(TABLE))
 
     def claim(self) -> bool:
@@ -118,7 +118,7 @@ class MappingRecord:
     def _present(self) -> MappedTables | None:
         """Return the present mapping; None if one of its tables does not exist."""
         with self._database.reading() as connection:
-            return mapped_tables(connection, self._database, self._queries)
+            return mapped_tables(connection, self._database, self._tables)
 
     def _read_first(self) -> Sequence[MappedTables]:
         with self._database.reading() as connection:
@@ -157,15 +157,15 @@ class MappingRecord:
 
 
 def mapped_tables(
-    connection: Connection, database: Database, queries: Queries
+    connection: Connection, database: Database, tables: RoleTables
 ) -> MappedTables | None:
     """Return the database's own names for the roles' tables; None if one does not exist."""
     mapped: dict[str, MappedRole] = {}
-    for name, role in queries.schema.roles.items():
+    for name, role in tables.schema.roles.items():
         table = own_name(connection, database.dialect, role.table)
         if table is None:
             return None
-        mapped[name] = MappedRole(table, queries.selecting(name))
+        mapped[name] = MappedRole(table, tables.selecting(name))
     return mapped
 
 

@@ -28,8 +28,7 @@ from hookrow.stores.sql.connections import (
     close_all,
     store_errors,
 )
-from hookrow.stores.sql.dialects import POSTGRESQL
-from hookrow.stores.sql.parameters import numbered
+from hookrow.stores.sql.dialects import POSTGRESQL, numbered
 from hookrow.stores.timeouts import (
     NO_LIMITS,
     STATEMENT_TIMEOUT,

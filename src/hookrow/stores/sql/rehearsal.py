@@ -27,8 +27,7 @@ from hookrow.stores.sql.column_rules import (
 )
 from hookrow.stores.sql.columns import Column, lookup_name
 from hookrow.stores.sql.connections import Connection
-from hookrow.stores.sql.dialects import SQLITE, Dialect
-from hookrow.stores.sql.parameters import question_marks
+from hookrow.stores.sql.dialects import SQLITE, Dialect, question_marks
 
 _Values: TypeAlias = Mapping[Scalar, Any]
 """Values of `reasons`, or for no reason, each with its form in the column."""

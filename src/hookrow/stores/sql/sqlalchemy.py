@@ -18,8 +18,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.errors import UNWRITABLE, is_of_session
 from hookrow.stores.sql.connections import Connection, Row, store_errors
-from hookrow.stores.sql.dialects import DIALECTS, SQLITE
-from hookrow.stores.sql.parameters import question_marks
+from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
 from hookrow.stores.timeouts import NO_LIMITS, left, limit_statements, set_limits
 from hookrow.stores.watchdog import watchdog
 

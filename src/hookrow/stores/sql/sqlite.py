@@ -28,8 +28,7 @@ from hookrow.stores.sql.connections import (
     Row,
     store_errors,
 )
-from hookrow.stores.sql.dialects import SQLITE
-from hookrow.stores.sql.parameters import question_marks
+from hookrow.stores.sql.dialects import SQLITE, question_marks
 from hookrow.stores.sql.scripts import Script, scripts_of
 from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left, milliseconds
 

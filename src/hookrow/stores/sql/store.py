@@ -17,13 +17,14 @@ from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, Unavailable, WrongMapping
 from hookrow.stores.change_dates import warn_of_undated
 from hookrow.stores.sql.census import SQLCensus
-from hookrow.stores.sql.connections import Database, server_time
+from hookrow.stores.sql.connections import Connection, Database, server_time
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, conditions_key
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.sql.sqlite import SQLiteMemory
+from hookrow.stores.sql.statements import Statements
 from hookrow.stores.sql.suppressions import SQLSuppressions
-from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
+from hookrow.stores.sql.transaction import SingleStatement, SQLReading, SQLTransaction, begun
 from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.sql.verify import verify as verify_tables
 
@@ -72,7 +73,7 @@ class SQLStore:
     mapping_key: str
     """Identifies the conditions that hide rows (`where`) in the spool; empty without any."""
 
-    _queries: Queries | None
+    _statements: Statements | None
     _claim_at: float
 
     def __init__(
@@ -88,7 +89,7 @@ class SQLStore:
             reject("The schema of a store", "a Schema", schema, line)
         self._open(open_database(database), schema)
         if verify:
-            self._queries = self._verify()
+            self._statements = self._verify()
 
     @contextmanager
     def transaction(
@@ -101,29 +102,32 @@ class SQLStore:
         it reads the rows before and after the changes, and raises `Unchanged` only if they show
         that the database ignored one. Raises a `StoreError`, including from within the block.
         """
-        queries = self._queries or self._verified()
-        try:
-            with self.database.session() as connection:
-                transaction = SQLTransaction(
-                    connection, queries, skip_locked=skip_locked, checked=checked
-                )
-                yield transaction
-                transaction.end()
-        except SchemaChanged as error:
-            self.database.renew()
-            self._queries = None
-            self._verified()
-            raise Rejected(str(error)) from error  # by a trigger, because the tables fit
+        with self._session() as (connection, statements), begun(connection, statements.dialect):
+            yield SQLTransaction(connection, statements, skip_locked=skip_locked, checked=checked)
+
+    @contextmanager
+    def recording(self, *, checked: bool = False) -> Iterator[SQLTransaction | SingleStatement]:
+        """Begin a transaction that finds rows and then writes once, with its last call.
+
+        On hookrow's own connections to a server, that is one statement, which commits by itself.
+        The rest is as in `transaction`.
+        """
+        with self._session() as (connection, statements):
+            if connection.autocommits and statements.combined is not None and not checked:
+                yield SingleStatement(connection, statements)
+                return
+            with begun(connection, statements.dialect):
+                yield SQLTransaction(connection, statements, checked=checked)
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
         """Open a read-only view for the block. Raises a `StoreError`, including from within."""
-        queries = self._verified()
+        statements = self._verified()
         try:
             with self.database.reading() as connection:
-                yield SQLReading(connection, queries)
+                yield SQLReading(connection, statements)
         except SchemaChanged:
-            self._queries = None
+            self._statements = None
             raise
 
     def is_nested(self) -> bool:
@@ -146,7 +150,7 @@ class SQLStore:
         """
         if monotonic() < self._claim_at:
             return
-        if MappingRecord(self.database, self._verified()).claim():
+        if MappingRecord(self.database, self.role_tables).claim():
             self._claim_at = monotonic() + CLAIM_EVERY
 
     def check_mapping(self) -> None:
@@ -157,7 +161,7 @@ class SQLStore:
         if self.schema.log is None:
             return
         with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
-            if difference := MappingRecord(self.database, self._verified()).difference():
+            if difference := MappingRecord(self.database, self.role_tables).difference():
                 raise WrongMapping(f"{difference} {REMEDY}")
 
     def time(self) -> datetime | None:
@@ -177,42 +181,55 @@ class SQLStore:
             database.create_tables(schema)
         self.recorded = recorded_kinds(schema.columns("dispatches"))
         warn_of_undated(schema.undated)
-        self._queries = None
+        self._statements = None
         self._mismatch, self._refused_at = "", float("-inf")
         self.mapping_key = conditions_key(schema)
         self._claim_at = inf if schema.log is None else 0.0
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
-        self.census = SQLCensus(database, self._verified)
-        self.suppressions = SQLSuppressions(database, schema, self._verified)
+        self.census = SQLCensus(database, lambda: self.role_tables)
+        self.suppressions = SQLSuppressions(database, schema, lambda: self.role_tables)
 
-    def _verify(self) -> Queries:
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Connection, Statements]]:
+        """Connect to write. After an error that concerns the tables, verify them again."""
+        statements = self._statements or self._verified()
+        try:
+            with self.database.session() as connection:
+                yield connection, statements
+        except SchemaChanged as error:
+            self.database.renew()
+            self._statements = None
+            self._verified()
+            raise Rejected(str(error)) from error  # by a trigger, because the tables fit
+
+    def _verify(self) -> Statements:
         if missing := missing_file(self.database):
             raise SchemaMismatch(missing)
         return verify_tables(self.database, self.schema)
 
     @property
-    def queries(self) -> Queries:
-        """The SQL for the tables, verified at first use. Raises a `StoreError`."""
-        return self._verified()
+    def role_tables(self) -> RoleTables:
+        """The tables of the roles, verified at first use. Raises a `StoreError`."""
+        return self._verified().tables
 
-    def _verified(self) -> Queries:
-        """Return the SQL for the tables, which are verified if necessary.
+    def _verified(self) -> Statements:
+        """Return the statements on the tables, which are verified if necessary.
 
         Raises `Unavailable` if they do not fit; they are verified again after a second.
         """
-        queries = self._queries  # another thread may set it to None
-        if queries is None:
+        statements = self._statements  # another thread may set it to None
+        if statements is None:
             if monotonic() - self._refused_at < VERIFY_EVERY:
                 raise Unavailable(self._mismatch)
             try:
-                queries = self._queries = self._verify()
+                statements = self._statements = self._verify()
             except ConfigurationError as error:
                 if self._mismatch != str(error):
                     log.warning(f"No notification can be recorded: {error}")
                 self._mismatch, self._refused_at = str(error), monotonic()
                 raise Unavailable(self._mismatch) from error
             self._mismatch = ""
-        return queries
+        return statements
 
 
 def check_store(store: object) -> None:

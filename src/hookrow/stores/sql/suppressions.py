@@ -14,8 +14,7 @@ from hookrow.core.schema import OTHERWISE, Schema
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.conversions import converted
 from hookrow.stores.sql.dialects import Dialect, utc
-from hookrow.stores.sql.queries import Queries, parameter
-from hookrow.stores.sql.updates import ALIASES
+from hookrow.stores.sql.role_tables import ALIASES, RoleTables
 from hookrow.stores.suppressions import (
     MAX_REASON_LENGTH,
     Filter,
@@ -42,12 +41,14 @@ class SQLSuppressions:
     unless it is direct.
 
     hookrow's own table has an index for the order, and one for the order of each reason, on the
-    rows that are suppressed. Only the first is expected of a host's table. `queries` returns the
+    rows that are suppressed. Only the first is expected of a host's table. `tables` returns the
     SQL for the tables.
     """
 
-    def __init__(self, database: Database, schema: Schema, queries: Callable[[], Queries]) -> None:
-        self._database, self._schema, self._queries = database, schema, queries
+    def __init__(
+        self, database: Database, schema: Schema, tables: Callable[[], RoleTables]
+    ) -> None:
+        self._database, self._schema, self._tables = database, schema, tables
 
     def plan(self, selected: Filter) -> Filter:
         """Return the filter for the other methods, which is `direct` if it reads no other rows.
@@ -66,26 +67,26 @@ class SQLSuppressions:
 
         Hidden rows are counted, too, because it reads only the index.
         """
-        queries = self._queries()
-        where, values = _where(queries, span, Filter(since=since))
-        alias, columns = ALIASES["subscribers"], ", ".join(_columns(queries))
+        tables = self._tables()
+        where, values = _where(tables, span, Filter(since=since))
+        alias, columns = ALIASES["subscribers"], ", ".join(_columns(tables))
         # PostgreSQL would compute the text of each row that it skips.
         last = (
-            f"SELECT {columns} FROM {queries.table('subscribers')} WHERE {where} "
-            f"ORDER BY {_order(queries, span)} LIMIT 1 OFFSET {rows - 1}"
+            f"SELECT {columns} FROM {tables.table('subscribers')} WHERE {where} "
+            f"ORDER BY {_order(tables, span)} LIMIT 1 OFFSET {rows - 1}"
         )
-        sql = f"SELECT {_position(queries)} FROM ({last}) AS {alias}"
+        sql = f"SELECT {_position(tables)} FROM ({last}) AS {alias}"
         with self._database.reading() as connection:
             found = connection.fetch(sql, values)
         return Position(*found[0]) if found else None
 
     def read(self, span: Span, selected: Filter, *, limit: int) -> Sequence[Suppression]:
         """Return the first suppressions of a span."""
-        queries = self._queries()
-        sql, values = _select(queries, span, selected, limit)
+        tables = self._tables()
+        sql, values = _select(tables, span, selected, limit)
         with self._database.reading() as connection:
             rows = connection.fetch(sql, values)
-        if read := queries.conversions.read("subscribers", "suppressed_at"):
+        if read := tables.conversions.read("subscribers", "suppressed_at"):
             rows = converted(rows, {0: read})
         return [
             Suppression(email or "", self.reason_name(reason), at, Position(*position))
@@ -95,12 +96,12 @@ class SQLSuppressions:
 
     def count(self, span: Span, selected: Filter, *, limit: int) -> int:
         """Count the suppressions of a span, up to a limit."""
-        queries = self._queries()
-        where, values = _where(queries, span, selected)
+        tables = self._tables()
+        where, values = _where(tables, span, selected)
         rows = (
-            f"SELECT 1 FROM {queries.table('subscribers')} "
-            f"WHERE {where}{queries.visible('subscribers')} "
-            f"ORDER BY {_order(queries, span)} LIMIT {limit}"  # so that it reads the index
+            f"SELECT 1 FROM {tables.table('subscribers')} "
+            f"WHERE {where}{tables.visible('subscribers')} "
+            f"ORDER BY {_order(tables, span)} LIMIT {limit}"  # so that it reads the index
         )
         with self._database.reading() as connection:
             ((count,),) = connection.fetch(f"SELECT count(*) FROM ({rows}) AS found", values)
@@ -111,14 +112,14 @@ class SQLSuppressions:
 
         Returns nothing if the schema has no subscriptions. It searches an index once for each list.
         """
-        queries = self._queries()
-        if not queries.has("subscriptions"):
+        tables = self._tables()
+        if not tables.has("subscriptions"):
             return {}
-        ours = queries.schema.ours
-        sql = "SELECT id, name FROM hookrow_lists ORDER BY name, id" if ours else _lists(queries)
+        ours = tables.schema.ours
+        sql = "SELECT id, name FROM hookrow_lists ORDER BY name, id" if ours else _lists(tables)
         with self._database.reading() as connection:
             rows = connection.fetch(f"{sql} LIMIT {limit}")
-        if read := queries.conversions.read("subscriptions", "list_id"):
+        if read := tables.conversions.read("subscriptions", "list_id"):
             rows = converted(rows, {0: read})
         return {key: str(name[0] if name else key) for key, *name in rows}
 
@@ -148,9 +149,9 @@ class SQLSuppressions:
         return " or ".join("other" if name == OTHERWISE else name for name in names) or stored
 
     def _is_small(self, selected: Filter) -> bool:
-        queries = self._queries()
-        where, values = _is_of_list(queries, selected)
-        rows = f"SELECT 1 FROM {queries.table('subscriptions')} WHERE {where} LIMIT {_SMALL_LIST}"
+        tables = self._tables()
+        where, values = _is_of_list(tables, selected)
+        rows = f"SELECT 1 FROM {tables.table('subscriptions')} WHERE {where} LIMIT {_SMALL_LIST}"
         with self._database.reading() as connection:
             ((count,),) = connection.fetch(f"SELECT count(*) FROM ({rows}) AS found", values)
         return bool(count < _SMALL_LIST)
@@ -182,10 +183,10 @@ _MOST_CHANGES = 20
 """How many changes of each subscriber are read from the log, on average."""
 
 
-def plan(connection: Connection, queries: Queries) -> Sequence[str]:
+def plan(connection: Connection, tables: RoleTables) -> Sequence[str]:
     """Return the lines of the plan by which the database reads the newest suppression."""
-    sql, values = _select(queries, Span(), Filter(), 1)
-    return query_plan(connection, queries.dialect, sql, values)
+    sql, values = _select(tables, Span(), Filter(), 1)
+    return query_plan(connection, tables.dialect, sql, values)
 
 
 def query_plan(
@@ -196,39 +197,38 @@ def query_plan(
 
 
 def _select(
-    queries: Queries, span: Span, selected: Filter, limit: int
+    tables: RoleTables, span: Span, selected: Filter, limit: int
 ) -> tuple[str, Sequence[Any]]:
     """Return the SELECT of the columns of suppressions."""
-    where, values = _where(queries, span, selected)
+    where, values = _where(tables, span, selected)
     sql = (
-        f"SELECT {queries.column('subscribers', 'suppressed_at')}, "
-        f"{queries.text('subscribers', 'email')}, "
-        f"substr({queries.reason()}, 1, {MAX_REASON_LENGTH}), {_position(queries)} "
-        f"FROM {queries.table('subscribers')} WHERE {where}{queries.visible('subscribers')} "
-        f"ORDER BY {_order(queries, span)} LIMIT {limit}"
+        f"SELECT {tables.column('subscribers', 'suppressed_at')}, "
+        f"{tables.text('subscribers', 'email')}, "
+        f"substr({tables.reason()}, 1, {MAX_REASON_LENGTH}), {_position(tables)} "
+        f"FROM {tables.table('subscribers')} WHERE {where}{tables.visible('subscribers')} "
+        f"ORDER BY {_order(tables, span)} LIMIT {limit}"
     )
     return sql, values
 
 
-def _where(queries: Queries, span: Span, selected: Filter) -> tuple[str, Sequence[Any]]:
+def _where(tables: RoleTables, span: Span, selected: Filter) -> tuple[str, Sequence[Any]]:
     """Return the conditions that select rows, except that they are visible."""
-    at, key = _columns(queries)
-    time_type, key_type = (queries.columns("subscribers")[name].type for name in _ORDER)
-    place = f"({parameter(time_type)}, {parameter(key_type)})"
+    at, key = _columns(tables)
+    place = ", ".join(tables.parameter("subscribers", name) for name in _ORDER)
     forward, back = (">", "<=") if span.oldest else ("<", ">=")
     conditions, values = [f"{at} IS NOT NULL"], list[Any]()
     for operator, position in ((forward, span.after), (back, span.end)):
         if position is not None:
-            conditions.append(f"({at}, {key}) {operator} {place}")
+            conditions.append(f"({at}, {key}) {operator} ({place})")
             values += position
     if selected.since is not None:
-        conditions.append(f"{at} >= {queries.time('subscribers', 'suppressed_at')}")
-        values.append(queries.stored("subscribers", "suppressed_at", selected.since))
+        conditions.append(f"{at} >= {tables.time('subscribers', 'suppressed_at')}")
+        values.append(tables.stored("subscribers", "suppressed_at", selected.since))
     if selected.reason is not None:
-        conditions.append(_has_reason(queries, selected.reason))
+        conditions.append(_has_reason(tables, selected.reason))
         values.append(selected.reason)
     if selected.list is not None:
-        condition, list_ = _in_list(queries, selected)
+        condition, list_ = _in_list(tables, selected)
         conditions.append(condition)
         values += list_
     return " AND ".join(conditions), values
@@ -237,73 +237,73 @@ def _where(queries: Queries, span: Span, selected: Filter) -> tuple[str, Sequenc
 _ORDER = ("suppressed_at", "id")
 
 
-def _columns(queries: Queries) -> Sequence[str]:
-    return [queries.column("subscribers", name) for name in _ORDER]
+def _columns(tables: RoleTables) -> Sequence[str]:
+    return [tables.column("subscribers", name) for name in _ORDER]
 
 
-def _order(queries: Queries, span: Span) -> str:
-    return ", ".join(f"{each} {'ASC' if span.oldest else 'DESC'}" for each in _columns(queries))
+def _order(tables: RoleTables, span: Span) -> str:
+    return ", ".join(f"{each} {'ASC' if span.oldest else 'DESC'}" for each in _columns(tables))
 
 
-def _position(queries: Queries) -> str:
+def _position(tables: RoleTables) -> str:
     """Return the columns of a `Position`."""
-    at = queries.text("subscribers", "suppressed_at")
-    return f"{at}, {queries.key('subscribers', 'id')}"
+    at = tables.text("subscribers", "suppressed_at")
+    return f"{at}, {tables.key('subscribers', 'id')}"
 
 
-def _has_reason(queries: Queries, reason: str) -> str:
+def _has_reason(tables: RoleTables, reason: str) -> str:
     """Return the condition that a subscriber has a reason, which is the next parameter."""
-    column = queries.columns("subscribers").get("suppression_reason")
+    column = tables.columns("subscribers").get("suppression_reason")
     if not reason or column is None or column.kind != "text":
-        return f"{queries.reason()} = %s"
-    name = queries.column("subscribers", "suppression_reason")
-    condition = f"{name} = {parameter(column.type)}"
+        return f"{tables.reason()} = %s"
+    name = tables.column("subscribers", "suppression_reason")
+    condition = f"{name} = {tables.parameter('subscribers', 'suppression_reason')}"
     if len(reason) <= MAX_INDEXED:
         condition += f" AND length({name}) <= {MAX_INDEXED}"  # as in the index
     return condition
 
 
-def _in_list(queries: Queries, selected: Filter) -> tuple[str, Sequence[Any]]:
+def _in_list(tables: RoleTables, selected: Filter) -> tuple[str, Sequence[Any]]:
     """Return the condition that a subscriber has a subscription to a list.
 
     For a small list, its subscribers are looked up, and otherwise the subscriptions of each
     suppressed subscriber. A planner could choose the other way.
     """
-    of_list, values = _is_of_list(queries, selected)
+    of_list, values = _is_of_list(tables, selected)
     if selected.direct:
-        subscriber = queries.reference("subscriptions", "subscriber_id", "subscribers", "id")
-        members = f"SELECT {subscriber} FROM {queries.table('subscriptions')} WHERE {of_list}"
-        key = queries.column("subscribers", "id")
-        return queries.dialect.selected_by(key, members), values
-    refers = queries.refers("subscriptions", "subscriber_id", "subscribers", "id")
+        subscriber = tables.reference("subscriptions", "subscriber_id", "subscribers", "id")
+        members = f"SELECT {subscriber} FROM {tables.table('subscriptions')} WHERE {of_list}"
+        key = tables.column("subscribers", "id")
+        return tables.dialect.selected_by(key, members), values
+    refers = tables.refers("subscriptions", "subscriber_id", "subscribers", "id")
     condition = (
-        f"(SELECT 1 FROM {queries.table('subscriptions')} WHERE {of_list} AND {refers} LIMIT 1) = 1"
+        f"(SELECT 1 FROM {tables.table('subscriptions')} WHERE {of_list} AND {refers} LIMIT 1) = 1"
     )
     return condition, values
 
 
-def _is_of_list(queries: Queries, selected: Filter) -> tuple[str, Sequence[Any]]:
+def _is_of_list(tables: RoleTables, selected: Filter) -> tuple[str, Sequence[Any]]:
     """Return the condition that a subscription is visible and belongs to a list."""
-    column = queries.column("subscriptions", "list_id")
-    list_ = parameter(queries.columns("subscriptions")["list_id"].type)
-    values = [queries.stored("subscriptions", "list_id", selected.list)]
-    return f"{column} = {list_}{queries.visible('subscriptions')}", values
+    column = tables.column("subscriptions", "list_id")
+    list_ = tables.parameter("subscriptions", "list_id")
+    values = [tables.stored("subscriptions", "list_id", selected.list)]
+    return f"{column} = {list_}{tables.visible('subscriptions')}", values
 
 
-def _lists(queries: Queries) -> str:
+def _lists(tables: RoleTables) -> str:
     """Return the SELECT of the lists that have subscriptions: each is the next one in an index."""
-    column = queries.column("subscriptions", "list_id")
-    type_ = queries.columns("subscriptions")["list_id"].type
+    column = tables.column("subscriptions", "list_id")
+    type_ = tables.columns("subscriptions")["list_id"].type
     cast = f"::{type_}" if type_ else ""
 
     def next_one(condition: str) -> str:
         return (
-            f"(SELECT {column} FROM {queries.table('subscriptions')} WHERE {column} {condition} "
+            f"(SELECT {column} FROM {tables.table('subscriptions')} WHERE {column} {condition} "
             f"ORDER BY {column} LIMIT 1){cast}"
         )
 
     return (
         f"WITH RECURSIVE found (list_id) AS (SELECT {next_one('IS NOT NULL')} UNION ALL "
         f"SELECT {next_one('> found.list_id')} FROM found WHERE list_id IS NOT NULL) "
-        f"SELECT {queries.dialect.select('list_id', type_)} FROM found WHERE list_id IS NOT NULL"
+        f"SELECT {tables.dialect.select('list_id', type_)} FROM found WHERE list_id IS NOT NULL"
     )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
@@ -26,13 +26,13 @@ from hookrow.stores.sql.columns import (
     tables,
 )
 from hookrow.stores.sql.connections import Connection, Database
-from hookrow.stores.sql.dialects import Dialect
+from hookrow.stores.sql.dialects import Dialect, count_parameters
 from hookrow.stores.sql.keys import key_mistakes
 from hookrow.stores.sql.log_rows import REQUIRED_COLUMNS
 from hookrow.stores.sql.mapping_record import TABLE as MAPPING_RECORD
-from hookrow.stores.sql.parameters import count_parameters
-from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.rehearsal import reason_mistakes
+from hookrow.stores.sql.role_tables import RoleTables
+from hookrow.stores.sql.statements import STATEMENTS, Statements
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 _VERSION = {"postgresql": "SHOW server_version", "sqlite": "SELECT sqlite_version()"}
@@ -71,8 +71,8 @@ _UNUSABLE_SEQUENCE = (
 )
 
 
-def verify(database: Database, schema: Schema) -> Queries:
-    """Verify every table and column; return the SQL for them.
+def verify(database: Database, schema: Schema) -> Statements:
+    """Verify every table and column; return the statements on them.
 
     Raises `SchemaMismatch` for the first table or column that is missing, for all columns that are
     unsuitable, or for the first other reason why the tables cannot work; `ConfigurationError` if
@@ -92,13 +92,14 @@ def verify(database: Database, schema: Schema) -> Queries:
         ]
         if found:
             raise SchemaMismatch(" ".join(found))
-        single_statement = dialect.single_statement_write and catalogue.are_disjoint()
-        queries = Queries(schema, tables, dialect, single_statement=single_statement)
-        for mistake in key_mistakes(connection, queries):
+        statements = STATEMENTS[dialect.name](RoleTables(schema, tables, dialect))
+        if statements.combined is not None and not catalogue.are_disjoint():
+            statements.combined = None
+        for mistake in key_mistakes(connection, statements.tables):
             raise SchemaMismatch(mistake)
-        if dialect.takes_rows:
-            _plan(connection, queries)
-    return queries
+        if dialect.locks_rows:
+            _plan(connection, statements)
+    return statements
 
 
 def _with_writers(table: str, columns: Columns, database: Database) -> Columns:
@@ -109,12 +110,12 @@ def _with_writers(table: str, columns: Columns, database: Database) -> Columns:
     }
 
 
-def _plan(connection: Connection, queries: Queries) -> None:
+def _plan(connection: Connection, statements: Statements) -> None:
     """Let PostgreSQL plan every write, but run none. Raises `SchemaMismatch` if it cannot."""
-    for kind in queries.written:
-        table = queries.schema.roles[kind.value].table
-        for sql in _writes(queries, kind):
-            nothing = [queries.dialect.encode(())] * count_parameters(sql)
+    for kind in statements.tables.written:
+        table = statements.tables.schema.roles[kind.value].table
+        for sql in _writes(statements, kind):
+            nothing = [statements.dialect.encode(())] * count_parameters(sql)
             try:
                 connection.fetch(f"EXPLAIN {sql}", nothing)
             except Exception as error:
@@ -126,15 +127,18 @@ def _plan(connection: Connection, queries: Queries) -> None:
                 ) from error
 
 
-def _writes(queries: Queries, kind: Suppressible) -> Iterable[str]:
-    """Return the statements that lock and change rows of a kind."""
-    guarded = kind not in queries.undated
-    updates = [*queries.updates.set_suppression(kind, guarded=guarded, single=False)]
+def _writes(statements: Statements, kind: Suppressible) -> Iterator[str]:
+    """Yield the statements that lock and change rows of a kind."""
+    lock = statements.lock(kind, skip_locked=False)
+    updates = [*statements.set_suppression(kind, guarded=kind not in statements.tables.undated)]
     if kind is Suppressible.DISPATCH:
-        times = [time for time in EventTime if queries.has("dispatches", time.value)]
-        updates += [each for time in times for each in queries.updates.set_time(time, guarded=True)]
-    lock = queries.lock(kind, skip_locked=False)
-    return [lock.text, *(update.statement.text for update in updates)]
+        for time in EventTime:
+            if statements.tables.has("dispatches", time.value):
+                updates += statements.set_time(time, guarded=True)
+    if lock is not None:
+        yield lock.text
+    for each in updates:
+        yield each.text
 
 
 def _check_version(connection: Connection, dialect: Dialect) -> None:

@@ -1,0 +1,265 @@
+-- find
+SELECT s."id", s."email", NULL, NULL, NULL
+FROM "people" AS s
+WHERE s."email" = ANY(%s::text[])
+UNION ALL
+SELECT d."subscriber_id", o."email", d."provider_message_id", d."id", NULL
+FROM "mails" AS d
+LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
+WHERE d."provider_message_id" = ANY(%s::text[]);
+
+-- find pairs of subscriptions
+SELECT b."list_id", b."subscriber_id"
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
+
+-- read subscribers
+SELECT s."id", s."suppressed_at", s."suppression_reason", s."suppression_changed_at"
+FROM unnest(%s::bigint[]) AS given(key_0), "people" AS s
+WHERE s."id" = given.key_0;
+
+-- lock subscribers
+SELECT s."id"
+FROM "people" AS s
+WHERE s."id" = ANY(%s::bigint[])
+ORDER BY s."id" FOR NO KEY UPDATE OF s;
+
+-- lock subscribers, skipping locked rows
+SELECT s."id"
+FROM "people" AS s
+WHERE s."id" = ANY(%s::bigint[])
+ORDER BY s."id" FOR NO KEY UPDATE OF s SKIP LOCKED;
+
+-- read dispatches
+SELECT d."id", d."delivered_at", d."opened_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at"
+FROM unnest(%s::bigint[]) AS given(key_0), "mails" AS d
+WHERE d."id" = given.key_0;
+
+-- lock dispatches
+SELECT d."id"
+FROM "mails" AS d
+WHERE d."id" = ANY(%s::bigint[])
+ORDER BY d."id" FOR NO KEY UPDATE OF d;
+
+-- lock dispatches, skipping locked rows
+SELECT d."id"
+FROM "mails" AS d
+WHERE d."id" = ANY(%s::bigint[])
+ORDER BY d."id" FOR NO KEY UPDATE OF d SKIP LOCKED;
+
+-- read subscriptions
+SELECT b."list_id", b."subscriber_id", b."suppressed_at", b."suppression_reason", b."suppression_changed_at"
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
+
+-- lock subscriptions
+SELECT b."list_id", b."subscriber_id"
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
+ORDER BY b."list_id", b."subscriber_id" FOR NO KEY UPDATE OF b;
+
+-- lock subscriptions, skipping locked rows
+SELECT b."list_id", b."subscriber_id"
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
+ORDER BY b."list_id", b."subscriber_id" FOR NO KEY UPDATE OF b SKIP LOCKED;
+
+-- set delivered_at
+UPDATE "mails" AS d SET "delivered_at" = given.delivered_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, delivered_at)
+WHERE d."id" = given.key_0;
+
+-- set delivered_at late
+UPDATE "mails" AS d SET "delivered_at" = given.delivered_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, delivered_at)
+WHERE d."id" = given.key_0 AND (d."delivered_at" IS NULL OR d."delivered_at" < given.delivered_at);
+
+-- set opened_at
+UPDATE "mails" AS d SET "opened_at" = given.opened_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, opened_at)
+WHERE d."id" = given.key_0;
+
+-- set opened_at late
+UPDATE "mails" AS d SET "opened_at" = given.opened_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, opened_at)
+WHERE d."id" = given.key_0 AND (d."opened_at" IS NULL OR d."opened_at" < given.opened_at);
+
+-- set the suppression of subscribers
+UPDATE "people" AS s SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE s."id" = given.key_0;
+
+-- set the suppression of subscribers late
+UPDATE "people" AS s SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE s."id" = given.key_0 AND (s."suppression_changed_at" IS NULL OR s."suppression_changed_at" <= given.suppression_changed_at);
+
+-- set the suppression of dispatches
+UPDATE "mails" AS d SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE d."id" = given.key_0;
+
+-- set the suppression of dispatches late
+UPDATE "mails" AS d SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE d."id" = given.key_0 AND (d."suppression_changed_at" IS NULL OR d."suppression_changed_at" <= given.suppression_changed_at);
+
+-- set the suppression of subscriptions
+UPDATE "hookrow_subscriptions" AS b SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
+
+-- set the suppression of subscriptions late
+UPDATE "hookrow_subscriptions" AS b SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1 AND (b."suppression_changed_at" IS NULL OR b."suppression_changed_at" <= given.suppression_changed_at);
+
+-- probe 1
+SELECT FROM "people" WHERE 1 = 0 FOR NO KEY UPDATE;
+
+-- probe 2
+SELECT FROM "mails" WHERE 1 = 0 FOR NO KEY UPDATE;
+
+-- probe 3
+SELECT FROM "hookrow_subscriptions" WHERE 1 = 0 FOR NO KEY UPDATE;
+
+-- a group of deliveries
+WITH hookrow_locked_dispatches AS MATERIALIZED (
+SELECT d."id"
+FROM "mails" AS d
+WHERE d."id" = ANY(%s::bigint[])
+ORDER BY d."id" FOR NO KEY UPDATE OF d),
+hookrow_changed_0 AS MATERIALIZED (
+UPDATE "mails" AS d SET "delivered_at" = given.delivered_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, delivered_at)
+WHERE d."id" = given.key_0
+AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
+RETURNING 1)
+SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_dispatches) = %s
+AND (SELECT count(*) FROM hookrow_changed_0) = %s
+THEN 1 ELSE 0 END;
+
+-- a group of late deliveries
+WITH hookrow_locked_dispatches AS MATERIALIZED (
+SELECT d."id", d."id" AS key_0, d."delivered_at" AS delivered_at
+FROM "mails" AS d
+WHERE d."id" = ANY(%s::bigint[])
+ORDER BY d."id" FOR NO KEY UPDATE OF d),
+hookrow_given_0 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, delivered_at)),
+hookrow_changed_0 AS MATERIALIZED (
+UPDATE "mails" AS d SET "delivered_at" = given.delivered_at
+FROM hookrow_given_0 AS given
+WHERE d."id" = given.key_0 AND (d."delivered_at" IS NULL OR d."delivered_at" < given.delivered_at)
+AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
+RETURNING 1)
+SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_dispatches) = %s
+AND ((SELECT count(*) FROM hookrow_changed_0) = %s OR (SELECT count(*) FROM hookrow_changed_0) = (
+    SELECT count(*) FROM hookrow_given_0 AS given JOIN hookrow_locked_dispatches AS locked ON locked.key_0 = given.key_0 WHERE (locked.delivered_at IS NULL OR locked.delivered_at < given.delivered_at)))
+THEN 1 ELSE 0 END;
+
+-- a group of suppressions
+WITH hookrow_locked_subscribers AS MATERIALIZED (
+SELECT s."id", s."id" AS key_0, s."suppression_changed_at" AS suppression_changed_at
+FROM "people" AS s
+WHERE s."id" = ANY(%s::bigint[])
+ORDER BY s."id" FOR NO KEY UPDATE OF s),
+hookrow_locked_dispatches AS MATERIALIZED (
+SELECT d."id", d."id" AS key_0, d."suppression_changed_at" AS suppression_changed_at
+FROM "mails" AS d
+WHERE d."id" = ANY(%s::bigint[])
+AND (SELECT count(*) FROM hookrow_locked_subscribers) >= 0
+ORDER BY d."id" FOR NO KEY UPDATE OF d),
+hookrow_locked_subscriptions AS MATERIALIZED (
+SELECT b."list_id", b."subscriber_id", b."list_id" AS key_0, b."subscriber_id" AS key_1, b."suppression_changed_at" AS suppression_changed_at
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
+AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
+ORDER BY b."list_id", b."subscriber_id" FOR NO KEY UPDATE OF b),
+hookrow_given_0 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_0 AS MATERIALIZED (
+UPDATE "hookrow_subscriptions" AS b SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_0 AS given
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1 AND (b."suppression_changed_at" IS NULL OR b."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_locked_subscriptions) >= 0
+RETURNING 1),
+hookrow_given_1 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_1 AS MATERIALIZED (
+UPDATE "mails" AS d SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_1 AS given
+WHERE d."id" = given.key_0 AND (d."suppression_changed_at" IS NULL OR d."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_0) >= 0
+RETURNING 1),
+hookrow_given_2 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_2 AS MATERIALIZED (
+UPDATE "people" AS s SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_2 AS given
+WHERE s."id" = given.key_0 AND (s."suppression_changed_at" IS NULL OR s."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_1) >= 0
+RETURNING 1)
+SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_subscribers) = %s
+AND (SELECT count(*) FROM hookrow_locked_dispatches) = %s
+AND (SELECT count(*) FROM hookrow_locked_subscriptions) = %s
+AND ((SELECT count(*) FROM hookrow_changed_0) = %s OR (SELECT count(*) FROM hookrow_changed_0) = (
+    SELECT count(*) FROM hookrow_given_0 AS given JOIN hookrow_locked_subscriptions AS locked ON locked.key_0 = given.key_0 AND locked.key_1 = given.key_1 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND ((SELECT count(*) FROM hookrow_changed_1) = %s OR (SELECT count(*) FROM hookrow_changed_1) = (
+    SELECT count(*) FROM hookrow_given_1 AS given JOIN hookrow_locked_dispatches AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND ((SELECT count(*) FROM hookrow_changed_2) = %s OR (SELECT count(*) FROM hookrow_changed_2) = (
+    SELECT count(*) FROM hookrow_given_2 AS given JOIN hookrow_locked_subscribers AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+THEN 1 ELSE 0 END;
+
+-- a group of opens and suppressions
+WITH hookrow_locked_subscribers AS MATERIALIZED (
+SELECT s."id", s."id" AS key_0, s."suppression_changed_at" AS suppression_changed_at
+FROM "people" AS s
+WHERE s."id" = ANY(%s::bigint[])
+ORDER BY s."id" FOR NO KEY UPDATE OF s),
+hookrow_locked_dispatches AS MATERIALIZED (
+SELECT d."id", d."id" AS key_0, d."suppression_changed_at" AS suppression_changed_at
+FROM "mails" AS d
+WHERE d."id" = ANY(%s::bigint[])
+AND (SELECT count(*) FROM hookrow_locked_subscribers) >= 0
+ORDER BY d."id" FOR NO KEY UPDATE OF d),
+hookrow_locked_subscriptions AS MATERIALIZED (
+SELECT b."list_id", b."subscriber_id", b."list_id" AS key_0, b."subscriber_id" AS key_1, b."suppression_changed_at" AS suppression_changed_at
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
+AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
+ORDER BY b."list_id", b."subscriber_id" FOR NO KEY UPDATE OF b),
+hookrow_given_0 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_0 AS MATERIALIZED (
+UPDATE "hookrow_subscriptions" AS b SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_0 AS given
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1 AND (b."suppression_changed_at" IS NULL OR b."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_locked_subscriptions) >= 0
+RETURNING 1),
+hookrow_changed_1 AS MATERIALIZED (
+UPDATE "mails" AS d SET "opened_at" = given.opened_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, opened_at)
+WHERE d."id" = given.key_0
+AND (SELECT count(*) FROM hookrow_changed_0) >= 0
+RETURNING 1),
+hookrow_given_2 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_2 AS MATERIALIZED (
+UPDATE "mails" AS d SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_2 AS given
+WHERE d."id" = given.key_0 AND (d."suppression_changed_at" IS NULL OR d."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_1) >= 0
+RETURNING 1),
+hookrow_given_3 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_3 AS MATERIALIZED (
+UPDATE "people" AS s SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_3 AS given
+WHERE s."id" = given.key_0 AND (s."suppression_changed_at" IS NULL OR s."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_2) >= 0
+RETURNING 1)
+SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_subscribers) = %s
+AND (SELECT count(*) FROM hookrow_locked_dispatches) = %s
+AND (SELECT count(*) FROM hookrow_locked_subscriptions) = %s
+AND ((SELECT count(*) FROM hookrow_changed_0) = %s OR (SELECT count(*) FROM hookrow_changed_0) = (
+    SELECT count(*) FROM hookrow_given_0 AS given JOIN hookrow_locked_subscriptions AS locked ON locked.key_0 = given.key_0 AND locked.key_1 = given.key_1 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND (SELECT count(*) FROM hookrow_changed_1) = %s
+AND ((SELECT count(*) FROM hookrow_changed_2) = %s OR (SELECT count(*) FROM hookrow_changed_2) = (
+    SELECT count(*) FROM hookrow_given_2 AS given JOIN hookrow_locked_dispatches AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND ((SELECT count(*) FROM hookrow_changed_3) = %s OR (SELECT count(*) FROM hookrow_changed_3) = (
+    SELECT count(*) FROM hookrow_given_3 AS given JOIN hookrow_locked_subscribers AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+THEN 1 ELSE 0 END;

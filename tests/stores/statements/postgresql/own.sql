@@ -1,0 +1,429 @@
+-- find
+SELECT s."id", s."email", NULL, NULL, NULL
+FROM "hookrow_subscribers" AS s
+WHERE lower(s."email" COLLATE "C") = ANY(%s::text[])
+UNION ALL
+SELECT d."subscriber_id", o."email", d."provider_message_id", d."id", d."list_id"
+FROM "hookrow_dispatches" AS d
+LEFT JOIN "hookrow_subscribers" AS o ON o."id" = d."subscriber_id"
+WHERE d."provider_message_id" = ANY(%s::text[])
+UNION ALL
+SELECT b."subscriber_id", NULL, NULL, NULL, b."list_id"
+FROM "hookrow_dispatches" AS d
+JOIN "hookrow_subscriptions" AS b ON b."list_id" = d."list_id" AND b."subscriber_id" = d."subscriber_id"
+WHERE d."provider_message_id" = ANY(%s::text[]);
+
+-- find pairs of subscriptions
+SELECT b."list_id", b."subscriber_id"
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
+
+-- read subscribers
+SELECT s."id", s."suppressed_at", s."suppression_reason", s."suppression_changed_at"
+FROM unnest(%s::bigint[]) AS given(key_0), "hookrow_subscribers" AS s
+WHERE s."id" = given.key_0;
+
+-- lock subscribers
+SELECT s."id"
+FROM "hookrow_subscribers" AS s
+WHERE s."id" = ANY(%s::bigint[])
+ORDER BY s."id" FOR NO KEY UPDATE OF s;
+
+-- lock subscribers, skipping locked rows
+SELECT s."id"
+FROM "hookrow_subscribers" AS s
+WHERE s."id" = ANY(%s::bigint[])
+ORDER BY s."id" FOR NO KEY UPDATE OF s SKIP LOCKED;
+
+-- read dispatches
+SELECT d."id", d."delivered_at", d."opened_at", d."first_opened_at", d."clicked_at", d."bounced_at", d."bounce_type", d."complained_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at"
+FROM unnest(%s::bigint[]) AS given(key_0), "hookrow_dispatches" AS d
+WHERE d."id" = given.key_0;
+
+-- lock dispatches
+SELECT d."id"
+FROM "hookrow_dispatches" AS d
+WHERE d."id" = ANY(%s::bigint[])
+ORDER BY d."id" FOR NO KEY UPDATE OF d;
+
+-- lock dispatches, skipping locked rows
+SELECT d."id"
+FROM "hookrow_dispatches" AS d
+WHERE d."id" = ANY(%s::bigint[])
+ORDER BY d."id" FOR NO KEY UPDATE OF d SKIP LOCKED;
+
+-- read subscriptions
+SELECT b."list_id", b."subscriber_id", b."suppressed_at", b."suppression_reason", b."suppression_changed_at"
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
+
+-- lock subscriptions
+SELECT b."list_id", b."subscriber_id"
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
+ORDER BY b."list_id", b."subscriber_id" FOR NO KEY UPDATE OF b;
+
+-- lock subscriptions, skipping locked rows
+SELECT b."list_id", b."subscriber_id"
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
+ORDER BY b."list_id", b."subscriber_id" FOR NO KEY UPDATE OF b SKIP LOCKED;
+
+-- set delivered_at
+UPDATE "hookrow_dispatches" AS d SET "delivered_at" = given.delivered_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, delivered_at)
+WHERE d."id" = given.key_0;
+
+-- set delivered_at late
+UPDATE "hookrow_dispatches" AS d SET "delivered_at" = given.delivered_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, delivered_at)
+WHERE d."id" = given.key_0 AND (d."delivered_at" IS NULL OR d."delivered_at" < given.delivered_at);
+
+-- set opened_at
+UPDATE "hookrow_dispatches" AS d SET "opened_at" = given.opened_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, opened_at)
+WHERE d."id" = given.key_0;
+
+-- set opened_at late
+UPDATE "hookrow_dispatches" AS d SET "opened_at" = given.opened_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, opened_at)
+WHERE d."id" = given.key_0 AND (d."opened_at" IS NULL OR d."opened_at" < given.opened_at);
+
+-- set first_opened_at
+UPDATE "hookrow_dispatches" AS d SET "first_opened_at" = given.first_opened_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, first_opened_at)
+WHERE d."id" = given.key_0;
+
+-- set first_opened_at late
+UPDATE "hookrow_dispatches" AS d SET "first_opened_at" = given.first_opened_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, first_opened_at)
+WHERE d."id" = given.key_0 AND (d."first_opened_at" IS NULL OR d."first_opened_at" > given.first_opened_at);
+
+-- set clicked_at
+UPDATE "hookrow_dispatches" AS d SET "clicked_at" = given.clicked_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, clicked_at)
+WHERE d."id" = given.key_0;
+
+-- set clicked_at late
+UPDATE "hookrow_dispatches" AS d SET "clicked_at" = given.clicked_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, clicked_at)
+WHERE d."id" = given.key_0 AND (d."clicked_at" IS NULL OR d."clicked_at" < given.clicked_at);
+
+-- set bounced_at
+UPDATE "hookrow_dispatches" AS d SET "bounced_at" = given.bounced_at, "bounce_type" = given.bounce_type
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[]) AS given(key_0, bounced_at, bounce_type)
+WHERE d."id" = given.key_0;
+
+-- set bounced_at late
+UPDATE "hookrow_dispatches" AS d SET "bounced_at" = given.bounced_at, "bounce_type" = given.bounce_type
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[]) AS given(key_0, bounced_at, bounce_type)
+WHERE d."id" = given.key_0 AND (d."bounced_at" IS NULL OR d."bounced_at" <= given.bounced_at);
+
+-- set complained_at
+UPDATE "hookrow_dispatches" AS d SET "complained_at" = given.complained_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, complained_at)
+WHERE d."id" = given.key_0;
+
+-- set complained_at late
+UPDATE "hookrow_dispatches" AS d SET "complained_at" = given.complained_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, complained_at)
+WHERE d."id" = given.key_0 AND (d."complained_at" IS NULL OR d."complained_at" < given.complained_at);
+
+-- set the suppression of subscribers
+UPDATE "hookrow_subscribers" AS s SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE s."id" = given.key_0;
+
+-- set the suppression of subscribers late
+UPDATE "hookrow_subscribers" AS s SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE s."id" = given.key_0 AND (s."suppression_changed_at" IS NULL OR s."suppression_changed_at" <= given.suppression_changed_at);
+
+-- set the suppression of dispatches
+UPDATE "hookrow_dispatches" AS d SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE d."id" = given.key_0;
+
+-- set the suppression of dispatches late
+UPDATE "hookrow_dispatches" AS d SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE d."id" = given.key_0 AND (d."suppression_changed_at" IS NULL OR d."suppression_changed_at" <= given.suppression_changed_at);
+
+-- set the suppression of subscriptions
+UPDATE "hookrow_subscriptions" AS b SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
+
+-- set the suppression of subscriptions late
+UPDATE "hookrow_subscriptions" AS b SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM unnest(%s::bigint[], %s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, suppression_reason, suppression_changed_at)
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1 AND (b."suppression_changed_at" IS NULL OR b."suppression_changed_at" <= given.suppression_changed_at);
+
+-- add entries to the log
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text)
+WHERE true
+ON CONFLICT (fingerprint) DO UPDATE SET
+ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
+outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
+body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
+provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
+trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
+attempts = kept.attempts + excluded.attempts,
+received_at = CASE WHEN kept.received_at < excluded.received_at
+    THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
+    THEN kept.last_received_at ELSE excluded.last_received_at END;
+
+-- the condition of entries `n` that can be recorded
+n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
+    EXISTS (SELECT 1 FROM "hookrow_dispatches" AS d CROSS JOIN "hookrow_subscribers" AS s
+        WHERE d."provider_message_id" = (n.message_id)::text AND s."id" = d."subscriber_id" AND lower(s."email" COLLATE "C") = n.recipient)
+    OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND EXISTS (SELECT 1 FROM "hookrow_subscribers" AS s WHERE lower(s."email" COLLATE "C") = n.recipient))
+);
+
+-- probe 1
+SELECT FROM "hookrow_subscribers" WHERE 1 = 0 FOR NO KEY UPDATE;
+
+-- probe 2
+SELECT FROM "hookrow_dispatches" WHERE 1 = 0 FOR NO KEY UPDATE;
+
+-- probe 3
+SELECT FROM "hookrow_subscriptions" WHERE 1 = 0 FOR NO KEY UPDATE;
+
+-- probe 4
+SELECT FROM "hookrow_notifications" WHERE 1 = 0 FOR NO KEY UPDATE;
+
+-- a group of deliveries
+WITH hookrow_locked_dispatches AS MATERIALIZED (
+SELECT d."id"
+FROM "hookrow_dispatches" AS d
+WHERE d."id" = ANY(%s::bigint[])
+ORDER BY d."id" FOR NO KEY UPDATE OF d),
+hookrow_changed_0 AS MATERIALIZED (
+UPDATE "hookrow_dispatches" AS d SET "delivered_at" = given.delivered_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, delivered_at)
+WHERE d."id" = given.key_0
+AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
+RETURNING 1),
+hookrow_changed_1 AS MATERIALIZED (
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text)
+WHERE true
+AND (SELECT count(*) FROM hookrow_changed_0) >= 0
+ON CONFLICT (fingerprint) DO UPDATE SET
+ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
+outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
+body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
+provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
+trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
+attempts = kept.attempts + excluded.attempts,
+received_at = CASE WHEN kept.received_at < excluded.received_at
+    THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
+    THEN kept.last_received_at ELSE excluded.last_received_at END
+RETURNING 1)
+SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_dispatches) = %s
+AND (SELECT count(*) FROM hookrow_changed_0) = %s
+AND (SELECT count(*) FROM hookrow_changed_1) = %s
+THEN 1 ELSE 0 END;
+
+-- a group of late deliveries
+WITH hookrow_locked_dispatches AS MATERIALIZED (
+SELECT d."id", d."id" AS key_0, d."delivered_at" AS delivered_at
+FROM "hookrow_dispatches" AS d
+WHERE d."id" = ANY(%s::bigint[])
+ORDER BY d."id" FOR NO KEY UPDATE OF d),
+hookrow_given_0 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, delivered_at)),
+hookrow_changed_0 AS MATERIALIZED (
+UPDATE "hookrow_dispatches" AS d SET "delivered_at" = given.delivered_at
+FROM hookrow_given_0 AS given
+WHERE d."id" = given.key_0 AND (d."delivered_at" IS NULL OR d."delivered_at" < given.delivered_at)
+AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
+RETURNING 1),
+hookrow_changed_1 AS MATERIALIZED (
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text)
+WHERE true
+AND (SELECT count(*) FROM hookrow_changed_0) >= 0
+ON CONFLICT (fingerprint) DO UPDATE SET
+ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
+outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
+body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
+provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
+trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
+attempts = kept.attempts + excluded.attempts,
+received_at = CASE WHEN kept.received_at < excluded.received_at
+    THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
+    THEN kept.last_received_at ELSE excluded.last_received_at END
+RETURNING 1)
+SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_dispatches) = %s
+AND ((SELECT count(*) FROM hookrow_changed_0) = %s OR (SELECT count(*) FROM hookrow_changed_0) = (
+    SELECT count(*) FROM hookrow_given_0 AS given JOIN hookrow_locked_dispatches AS locked ON locked.key_0 = given.key_0 WHERE (locked.delivered_at IS NULL OR locked.delivered_at < given.delivered_at)))
+AND (SELECT count(*) FROM hookrow_changed_1) = %s
+THEN 1 ELSE 0 END;
+
+-- a group of suppressions
+WITH hookrow_locked_subscribers AS MATERIALIZED (
+SELECT s."id", s."id" AS key_0, s."suppression_changed_at" AS suppression_changed_at
+FROM "hookrow_subscribers" AS s
+WHERE s."id" = ANY(%s::bigint[])
+ORDER BY s."id" FOR NO KEY UPDATE OF s),
+hookrow_locked_dispatches AS MATERIALIZED (
+SELECT d."id", d."id" AS key_0, d."suppression_changed_at" AS suppression_changed_at
+FROM "hookrow_dispatches" AS d
+WHERE d."id" = ANY(%s::bigint[])
+AND (SELECT count(*) FROM hookrow_locked_subscribers) >= 0
+ORDER BY d."id" FOR NO KEY UPDATE OF d),
+hookrow_locked_subscriptions AS MATERIALIZED (
+SELECT b."list_id", b."subscriber_id", b."list_id" AS key_0, b."subscriber_id" AS key_1, b."suppression_changed_at" AS suppression_changed_at
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
+AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
+ORDER BY b."list_id", b."subscriber_id" FOR NO KEY UPDATE OF b),
+hookrow_given_0 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_0 AS MATERIALIZED (
+UPDATE "hookrow_dispatches" AS d SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_0 AS given
+WHERE d."id" = given.key_0 AND (d."suppression_changed_at" IS NULL OR d."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_locked_subscriptions) >= 0
+RETURNING 1),
+hookrow_given_1 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_1 AS MATERIALIZED (
+UPDATE "hookrow_subscribers" AS s SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_1 AS given
+WHERE s."id" = given.key_0 AND (s."suppression_changed_at" IS NULL OR s."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_0) >= 0
+RETURNING 1),
+hookrow_given_2 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_2 AS MATERIALIZED (
+UPDATE "hookrow_subscriptions" AS b SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_2 AS given
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1 AND (b."suppression_changed_at" IS NULL OR b."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_1) >= 0
+RETURNING 1),
+hookrow_changed_3 AS MATERIALIZED (
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text)
+WHERE true
+AND (SELECT count(*) FROM hookrow_changed_2) >= 0
+ON CONFLICT (fingerprint) DO UPDATE SET
+ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
+outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
+body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
+provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
+trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
+attempts = kept.attempts + excluded.attempts,
+received_at = CASE WHEN kept.received_at < excluded.received_at
+    THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
+    THEN kept.last_received_at ELSE excluded.last_received_at END
+RETURNING 1)
+SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_subscribers) = %s
+AND (SELECT count(*) FROM hookrow_locked_dispatches) = %s
+AND (SELECT count(*) FROM hookrow_locked_subscriptions) = %s
+AND ((SELECT count(*) FROM hookrow_changed_0) = %s OR (SELECT count(*) FROM hookrow_changed_0) = (
+    SELECT count(*) FROM hookrow_given_0 AS given JOIN hookrow_locked_dispatches AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND ((SELECT count(*) FROM hookrow_changed_1) = %s OR (SELECT count(*) FROM hookrow_changed_1) = (
+    SELECT count(*) FROM hookrow_given_1 AS given JOIN hookrow_locked_subscribers AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND ((SELECT count(*) FROM hookrow_changed_2) = %s OR (SELECT count(*) FROM hookrow_changed_2) = (
+    SELECT count(*) FROM hookrow_given_2 AS given JOIN hookrow_locked_subscriptions AS locked ON locked.key_0 = given.key_0 AND locked.key_1 = given.key_1 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND (SELECT count(*) FROM hookrow_changed_3) = %s
+THEN 1 ELSE 0 END;
+
+-- a group of opens and suppressions
+WITH hookrow_locked_subscribers AS MATERIALIZED (
+SELECT s."id", s."id" AS key_0, s."suppression_changed_at" AS suppression_changed_at
+FROM "hookrow_subscribers" AS s
+WHERE s."id" = ANY(%s::bigint[])
+ORDER BY s."id" FOR NO KEY UPDATE OF s),
+hookrow_locked_dispatches AS MATERIALIZED (
+SELECT d."id", d."id" AS key_0, d."suppression_changed_at" AS suppression_changed_at
+FROM "hookrow_dispatches" AS d
+WHERE d."id" = ANY(%s::bigint[])
+AND (SELECT count(*) FROM hookrow_locked_subscribers) >= 0
+ORDER BY d."id" FOR NO KEY UPDATE OF d),
+hookrow_locked_subscriptions AS MATERIALIZED (
+SELECT b."list_id", b."subscriber_id", b."list_id" AS key_0, b."subscriber_id" AS key_1, b."suppression_changed_at" AS suppression_changed_at
+FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
+AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
+ORDER BY b."list_id", b."subscriber_id" FOR NO KEY UPDATE OF b),
+hookrow_changed_0 AS MATERIALIZED (
+UPDATE "hookrow_dispatches" AS d SET "opened_at" = given.opened_at
+FROM unnest(%s::bigint[], %s::timestamp with time zone[]) AS given(key_0, opened_at)
+WHERE d."id" = given.key_0
+AND (SELECT count(*) FROM hookrow_locked_subscriptions) >= 0
+RETURNING 1),
+hookrow_given_1 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_1 AS MATERIALIZED (
+UPDATE "hookrow_dispatches" AS d SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_1 AS given
+WHERE d."id" = given.key_0 AND (d."suppression_changed_at" IS NULL OR d."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_0) >= 0
+RETURNING 1),
+hookrow_given_2 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_2 AS MATERIALIZED (
+UPDATE "hookrow_subscribers" AS s SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_2 AS given
+WHERE s."id" = given.key_0 AND (s."suppression_changed_at" IS NULL OR s."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_1) >= 0
+RETURNING 1),
+hookrow_given_3 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, suppression_reason, suppression_changed_at)),
+hookrow_changed_3 AS MATERIALIZED (
+UPDATE "hookrow_subscriptions" AS b SET "suppressed_at" = given.suppressed_at, "suppression_reason" = given.suppression_reason, "suppression_changed_at" = given.suppression_changed_at
+FROM hookrow_given_3 AS given
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1 AND (b."suppression_changed_at" IS NULL OR b."suppression_changed_at" <= given.suppression_changed_at)
+AND (SELECT count(*) FROM hookrow_changed_2) >= 0
+RETURNING 1),
+hookrow_changed_4 AS MATERIALIZED (
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text)
+WHERE true
+AND (SELECT count(*) FROM hookrow_changed_3) >= 0
+ON CONFLICT (fingerprint) DO UPDATE SET
+ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
+outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
+body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
+provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
+trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
+attempts = kept.attempts + excluded.attempts,
+received_at = CASE WHEN kept.received_at < excluded.received_at
+    THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
+    THEN kept.last_received_at ELSE excluded.last_received_at END
+RETURNING 1)
+SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_subscribers) = %s
+AND (SELECT count(*) FROM hookrow_locked_dispatches) = %s
+AND (SELECT count(*) FROM hookrow_locked_subscriptions) = %s
+AND (SELECT count(*) FROM hookrow_changed_0) = %s
+AND ((SELECT count(*) FROM hookrow_changed_1) = %s OR (SELECT count(*) FROM hookrow_changed_1) = (
+    SELECT count(*) FROM hookrow_given_1 AS given JOIN hookrow_locked_dispatches AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND ((SELECT count(*) FROM hookrow_changed_2) = %s OR (SELECT count(*) FROM hookrow_changed_2) = (
+    SELECT count(*) FROM hookrow_given_2 AS given JOIN hookrow_locked_subscribers AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND ((SELECT count(*) FROM hookrow_changed_3) = %s OR (SELECT count(*) FROM hookrow_changed_3) = (
+    SELECT count(*) FROM hookrow_given_3 AS given JOIN hookrow_locked_subscriptions AS locked ON locked.key_0 = given.key_0 AND locked.key_1 = given.key_1 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
+AND (SELECT count(*) FROM hookrow_changed_4) = %s
+THEN 1 ELSE 0 END;

@@ -1,0 +1,78 @@
+-- find
+SELECT s."id", CAST(s."email" AS TEXT), NULL, NULL, NULL
+FROM "people" AS s
+WHERE s."email" IN (SELECT value FROM json_each(%s))
+UNION ALL
+SELECT d."subscriber_id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", NULL
+FROM "mails" AS d
+LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
+WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
+
+-- find pairs of subscriptions
+SELECT b."list_id", b."subscriber_id"
+FROM "hookrow_subscriptions" AS b
+WHERE b."list_id" = %s AND b."subscriber_id" = %s;
+
+-- read subscribers
+SELECT s."id", s."suppressed_at", s."suppression_reason", s."suppression_changed_at"
+FROM "people" AS s
+WHERE s."id" = %s;
+
+-- read dispatches
+SELECT d."id", d."delivered_at", d."opened_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at"
+FROM "mails" AS d
+WHERE d."id" = %s;
+
+-- read subscriptions
+SELECT b."list_id", b."subscriber_id", b."suppressed_at", b."suppression_reason", b."suppression_changed_at"
+FROM "hookrow_subscriptions" AS b
+WHERE b."list_id" = %s AND b."subscriber_id" = %s;
+
+-- set delivered_at
+UPDATE "mails" SET "delivered_at" = %s
+WHERE "mails"."id" = %s;
+
+-- set delivered_at late
+UPDATE "mails" SET "delivered_at" = %s
+WHERE "mails"."id" = %s AND ("mails"."delivered_at" IS NULL OR "mails"."delivered_at" < %s);
+
+-- set opened_at
+UPDATE "mails" SET "opened_at" = %s
+WHERE "mails"."id" = %s;
+
+-- set opened_at late
+UPDATE "mails" SET "opened_at" = %s
+WHERE "mails"."id" = %s AND ("mails"."opened_at" IS NULL OR "mails"."opened_at" < %s);
+
+-- set the suppression of subscribers
+UPDATE "people" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "people"."id" = %s;
+
+-- set the suppression of subscribers late
+UPDATE "people" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "people"."id" = %s AND ("people"."suppression_changed_at" IS NULL OR "people"."suppression_changed_at" <= %s);
+
+-- set the suppression of dispatches
+UPDATE "mails" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "mails"."id" = %s;
+
+-- set the suppression of dispatches late
+UPDATE "mails" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "mails"."id" = %s AND ("mails"."suppression_changed_at" IS NULL OR "mails"."suppression_changed_at" <= %s);
+
+-- set the suppression of subscriptions
+UPDATE "hookrow_subscriptions" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "hookrow_subscriptions"."list_id" = %s AND "hookrow_subscriptions"."subscriber_id" = %s;
+
+-- set the suppression of subscriptions late
+UPDATE "hookrow_subscriptions" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "hookrow_subscriptions"."list_id" = %s AND "hookrow_subscriptions"."subscriber_id" = %s AND ("hookrow_subscriptions"."suppression_changed_at" IS NULL OR "hookrow_subscriptions"."suppression_changed_at" <= %s);
+
+-- probe 1
+UPDATE "people" SET "suppressed_at" = "suppressed_at" WHERE 1 = 0;
+
+-- probe 2
+UPDATE "mails" SET "delivered_at" = "delivered_at" WHERE 1 = 0;
+
+-- probe 3
+UPDATE "hookrow_subscriptions" SET "suppressed_at" = "suppressed_at" WHERE 1 = 0;

@@ -1,0 +1,144 @@
+-- find
+SELECT s."id", CAST(s."email" AS TEXT), NULL, NULL, NULL
+FROM "hookrow_subscribers" AS s
+WHERE lower(s."email") IN (SELECT value FROM json_each(%s))
+UNION ALL
+SELECT d."subscriber_id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", d."list_id"
+FROM "hookrow_dispatches" AS d
+LEFT JOIN "hookrow_subscribers" AS o ON o."id" = d."subscriber_id"
+WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s))
+UNION ALL
+SELECT b."subscriber_id", NULL, NULL, NULL, b."list_id"
+FROM "hookrow_dispatches" AS d
+JOIN "hookrow_subscriptions" AS b ON b."list_id" = d."list_id" AND b."subscriber_id" = d."subscriber_id"
+WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
+
+-- find pairs of subscriptions
+SELECT b."list_id", b."subscriber_id"
+FROM "hookrow_subscriptions" AS b
+WHERE b."list_id" = %s AND b."subscriber_id" = %s;
+
+-- read subscribers
+SELECT s."id", s."suppressed_at", s."suppression_reason", s."suppression_changed_at"
+FROM "hookrow_subscribers" AS s
+WHERE s."id" = %s;
+
+-- read dispatches
+SELECT d."id", d."delivered_at", d."opened_at", d."first_opened_at", d."clicked_at", d."bounced_at", d."bounce_type", d."complained_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at"
+FROM "hookrow_dispatches" AS d
+WHERE d."id" = %s;
+
+-- read subscriptions
+SELECT b."list_id", b."subscriber_id", b."suppressed_at", b."suppression_reason", b."suppression_changed_at"
+FROM "hookrow_subscriptions" AS b
+WHERE b."list_id" = %s AND b."subscriber_id" = %s;
+
+-- set delivered_at
+UPDATE "hookrow_dispatches" SET "delivered_at" = %s
+WHERE "hookrow_dispatches"."id" = %s;
+
+-- set delivered_at late
+UPDATE "hookrow_dispatches" SET "delivered_at" = %s
+WHERE "hookrow_dispatches"."id" = %s AND ("hookrow_dispatches"."delivered_at" IS NULL OR "hookrow_dispatches"."delivered_at" < %s);
+
+-- set opened_at
+UPDATE "hookrow_dispatches" SET "opened_at" = %s
+WHERE "hookrow_dispatches"."id" = %s;
+
+-- set opened_at late
+UPDATE "hookrow_dispatches" SET "opened_at" = %s
+WHERE "hookrow_dispatches"."id" = %s AND ("hookrow_dispatches"."opened_at" IS NULL OR "hookrow_dispatches"."opened_at" < %s);
+
+-- set first_opened_at
+UPDATE "hookrow_dispatches" SET "first_opened_at" = %s
+WHERE "hookrow_dispatches"."id" = %s;
+
+-- set first_opened_at late
+UPDATE "hookrow_dispatches" SET "first_opened_at" = %s
+WHERE "hookrow_dispatches"."id" = %s AND ("hookrow_dispatches"."first_opened_at" IS NULL OR "hookrow_dispatches"."first_opened_at" > %s);
+
+-- set clicked_at
+UPDATE "hookrow_dispatches" SET "clicked_at" = %s
+WHERE "hookrow_dispatches"."id" = %s;
+
+-- set clicked_at late
+UPDATE "hookrow_dispatches" SET "clicked_at" = %s
+WHERE "hookrow_dispatches"."id" = %s AND ("hookrow_dispatches"."clicked_at" IS NULL OR "hookrow_dispatches"."clicked_at" < %s);
+
+-- set bounced_at
+UPDATE "hookrow_dispatches" SET "bounced_at" = %s, "bounce_type" = %s
+WHERE "hookrow_dispatches"."id" = %s;
+
+-- set bounced_at late
+UPDATE "hookrow_dispatches" SET "bounced_at" = %s, "bounce_type" = %s
+WHERE "hookrow_dispatches"."id" = %s AND ("hookrow_dispatches"."bounced_at" IS NULL OR "hookrow_dispatches"."bounced_at" <= %s);
+
+-- set complained_at
+UPDATE "hookrow_dispatches" SET "complained_at" = %s
+WHERE "hookrow_dispatches"."id" = %s;
+
+-- set complained_at late
+UPDATE "hookrow_dispatches" SET "complained_at" = %s
+WHERE "hookrow_dispatches"."id" = %s AND ("hookrow_dispatches"."complained_at" IS NULL OR "hookrow_dispatches"."complained_at" < %s);
+
+-- set the suppression of subscribers
+UPDATE "hookrow_subscribers" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "hookrow_subscribers"."id" = %s;
+
+-- set the suppression of subscribers late
+UPDATE "hookrow_subscribers" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "hookrow_subscribers"."id" = %s AND ("hookrow_subscribers"."suppression_changed_at" IS NULL OR "hookrow_subscribers"."suppression_changed_at" <= %s);
+
+-- set the suppression of dispatches
+UPDATE "hookrow_dispatches" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "hookrow_dispatches"."id" = %s;
+
+-- set the suppression of dispatches late
+UPDATE "hookrow_dispatches" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "hookrow_dispatches"."id" = %s AND ("hookrow_dispatches"."suppression_changed_at" IS NULL OR "hookrow_dispatches"."suppression_changed_at" <= %s);
+
+-- set the suppression of subscriptions
+UPDATE "hookrow_subscriptions" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "hookrow_subscriptions"."list_id" = %s AND "hookrow_subscriptions"."subscriber_id" = %s;
+
+-- set the suppression of subscriptions late
+UPDATE "hookrow_subscriptions" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s
+WHERE "hookrow_subscriptions"."list_id" = %s AND "hookrow_subscriptions"."subscriber_id" = %s AND ("hookrow_subscriptions"."suppression_changed_at" IS NULL OR "hookrow_subscriptions"."suppression_changed_at" <= %s);
+
+-- add entries to the log
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (fingerprint) DO UPDATE SET
+ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
+outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
+body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
+provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
+trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
+attempts = kept.attempts + excluded.attempts,
+received_at = CASE WHEN kept.received_at < excluded.received_at
+    THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
+    THEN kept.last_received_at ELSE excluded.last_received_at END;
+
+-- the condition of entries `n` that can be recorded
+n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
+    EXISTS (SELECT 1 FROM "hookrow_dispatches" AS d CROSS JOIN "hookrow_subscribers" AS s
+        WHERE d."provider_message_id" = +n.message_id AND s."id" = d."subscriber_id" AND lower(s."email") = +n.recipient)
+    OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND EXISTS (SELECT 1 FROM "hookrow_subscribers" AS s WHERE lower(s."email") = +n.recipient))
+);
+
+-- probe 1
+UPDATE "hookrow_subscribers" SET "suppressed_at" = "suppressed_at" WHERE 1 = 0;
+
+-- probe 2
+UPDATE "hookrow_dispatches" SET "delivered_at" = "delivered_at" WHERE 1 = 0;
+
+-- probe 3
+UPDATE "hookrow_subscriptions" SET "suppressed_at" = "suppressed_at" WHERE 1 = 0;
+
+-- probe 4
+UPDATE "hookrow_notifications" SET "attempts" = "attempts" WHERE 1 = 0;
