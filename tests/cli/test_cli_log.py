@@ -20,9 +20,8 @@ from engines import database_user, run
 from hookrow import Arrival, Recorded, Refusal, testing
 from hookrow.core.log_entry import StoredEntry, entries
 from hookrow.receiver.spool import Spool
-from hookrow.stores import timeouts
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql import postgres as sessions
+from hookrow.stores.sql.limits import PostgresLimits
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.transaction import SQLTransaction
 from received import keep
@@ -265,8 +264,7 @@ class TestReplay:
         self, command: Command, postgres_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A dry run prints each change and each locked row, and changes neither rows nor log."""
-        monkeypatch.setitem(timeouts._LIMITS, "lock_timeout", 0.1)
-        monkeypatch.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, tuned=True))
+        monkeypatch.setitem(PostgresLimits.RECORDING, "lock_timeout", 0.1)
         world.fill(postgres_url)
         option = ("--database-url", postgres_url)
         reactivation = testing.reactivation("gil@example.com", None, at=AT)

@@ -31,11 +31,10 @@ from hookrow.core.result import PARKED_FOR
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import record, record_unlocked
-from hookrow.stores import Conflict, Locked, Unchanged, timeouts
+from hookrow.stores import Conflict, Locked, Unchanged
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql import postgres as postgres_sessions
-from hookrow.stores.sql import sqlalchemy as host_engines
+from hookrow.stores.sql.limits import PostgresLimits
 from hookrow.stores.sql.log import PRUNE_LOCK
 from hookrow.stores.sql.transaction import SQLTransaction
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
@@ -156,9 +155,7 @@ class TestManyWriters:
 def limit(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     """Change the time limits of transactions and of new sessions."""
     for name, value in seconds.items():
-        monkeypatch.setitem(timeouts._RECORDING, name, value)
-    for module, local in ((host_engines, True), (postgres_sessions, False)):
-        monkeypatch.setattr(module, "_LIMITS", timeouts.set_limits(local=local, tuned=True))
+        monkeypatch.setitem(PostgresLimits.RECORDING, name, value)
 
 
 SHORT = 1.5

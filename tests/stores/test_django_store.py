@@ -251,6 +251,9 @@ class TestModelsOfAHost:
         monkeypatch.setattr(field, "get_prep_value", {"HardBounce": "b", None: None}.__getitem__)
         with pytest.raises(SchemaMismatch, match="hold the reasons 'SpamComplaint', 'ManualSupp"):
             verify(store.database, store.schema)
+        monkeypatch.setattr(field, "get_prep_value", {}.__getitem__)
+        with pytest.raises(SchemaMismatch, match="hold the reasons 'HardBounce', 'SpamComplaint',"):
+            verify(store.database, store.schema)
 
     def test_a_constraint_of_a_model(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The database evaluates the constraints of a model."""

@@ -1,32 +1,130 @@
 """Every statement that a store sends, as text that a reader can read and a review can compare.
 
-The files in `statements` have one statement after another, by database and schema. If a change
-of a statement is intended, `pytest tests/stores/test_golden_statements.py --write-statements`
-writes them anew.
+The files in `statements` have one statement after another, by database and schema; those of the
+log are in `log.sql`. If a change of a statement is intended, `pytest
+tests/stores/test_golden_statements.py --write-statements` writes them anew.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
+from contract import NOON
 from golden_schemas import SCHEMAS, columns
+from log_contract import PROVIDERS, entry, parked
 
+from engines import MEMORY
+from hookrow import Schema
 from hookrow.core.notification import EventTime, Suppressible
-from hookrow.stores.sql.dialects import DIALECTS
+from hookrow.core.result import Result
+from hookrow.stores import census, suppressions
+from hookrow.stores.log import OTHER, START, DueKind, Query, RequestKind
+from hookrow.stores.log import Place as LogPlace
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.census import SQLCensus
+from hookrow.stores.sql.connections import Connection, Database, Row
+from hookrow.stores.sql.dialects import DIALECTS, Dialect
+from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.sql.statements import STATEMENTS, Statement, Statements
+from hookrow.stores.sql.suppressions import SQLSuppressions
+from hookrow.stores.sql.urls import open_database
+from times import DAY, HOUR, MINUTE
 
 FOLDER = Path(__file__).parent / "statements"
+
+
+class Noted(Connection):
+    """A connection that notes the statements; without another one, it finds nothing."""
+
+    def __init__(self, sent: dict[str, None], connection: Connection | None = None) -> None:
+        self._sent, self._connection = sent, connection
+        self.autocommits = connection is not None and connection.autocommits
+
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        self._sent[sql] = None
+        if self._connection is not None:
+            return self._connection.fetch(sql, parameters)
+        return [(0,)] if sql.startswith("SELECT count(*)") else []
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        self._sent[sql] = None
+        return self._connection.execute(sql, parameters) if self._connection else 0
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+        self._sent[sql] = None
+        return self._connection.execute_many(sql, rows) if self._connection else 0
+
+
+class NotedDatabase:
+    """A database whose statements are noted; without another one, it is empty."""
+
+    writers: Mapping[tuple[str, str], Callable[[Any], Any]] = {}
+
+    def __init__(self, dialect: Dialect, database: Database | None = None) -> None:
+        self.dialect, self._database, self.sent = dialect, database, dict[str, None]()
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        return self._noted("transaction")
+
+    def session(self) -> AbstractContextManager[Connection]:
+        return self._noted("session")
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        return self._noted("reading")
+
+    def renew(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+    def titled(self, steps: Mapping[str, Callable[[], object]]) -> Iterator[tuple[str, str]]:
+        """Take steps; yield the statements of each that no earlier step has sent."""
+        known: set[str] = set()
+        for title, step in steps.items():
+            self.sent.clear()
+            step()
+            for sql in self.sent:
+                if sql not in known:
+                    yield title, sql
+            known |= self.sent.keys()
+
+    @contextmanager
+    def _noted(self, kind: str) -> Iterator[Connection]:
+        if self._database is None:
+            yield Noted(self.sent)
+            return
+        with getattr(self._database, kind)() as connection:
+            yield Noted(self.sent, connection)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_statements_on_rows(dialect: str, schema: str, request: pytest.FixtureRequest) -> None:
-    """The statements that find, lock and change rows, and add entries to the log."""
+    """The statements that find, lock and change rows, add entries, and read figures and lists."""
     golden = SCHEMAS[schema]
     tables = RoleTables(golden.schema, columns(golden, dialect), DIALECTS[dialect])
     statements = STATEMENTS[dialect](tables)
-    compare(FOLDER / dialect / f"{schema}.sql", on_rows(statements), request)
+    titled = chain(on_rows(statements), of_figures(tables), of_suppressions(tables))
+    compare(FOLDER / dialect / f"{schema}.sql", titled, request)
+
+
+def test_statements_on_the_log_of_sqlite(request: pytest.FixtureRequest) -> None:
+    """The statements that read the log, retry, prune, erase and count."""
+    compare(FOLDER / "sqlite" / "log.sql", on_the_log(MEMORY), request)
+
+
+def test_statements_on_the_log_of_postgresql(
+    postgres_url: str, request: pytest.FixtureRequest
+) -> None:
+    """The same on PostgreSQL."""
+    compare(FOLDER / "postgresql" / "log.sql", on_the_log(postgres_url), request)
 
 
 def compare(path: Path, titled: Iterable[tuple[str, str]], request: pytest.FixtureRequest) -> None:
@@ -95,3 +193,117 @@ def combined(statements: Statements, changes: dict[str, Statement]) -> Iterator[
     for title, group in groups.items():
         parts = (*sorted(group, key=lambda each: each.text), *entries)
         yield f"a group of {title}", statements.combined(parts, skip_locked=False).text
+
+
+def of_figures(tables: RoleTables) -> Iterator[tuple[str, str]]:
+    """Yield the statements that count rows, and list undelivered dispatches."""
+    database = NotedDatabase(tables.dialect)
+    counts = SQLCensus(database, lambda: tables)
+    listed = partial(counts.list_undelivered, NOON, limit=10)
+    return database.titled(
+        {
+            "count rows by list": counts.lists,
+            "count the suppressed by reason": counts.suppressed,
+            "when messages were sent": lambda: counts.sent(["m-ada"]),
+            "count undelivered dispatches": counts.undelivered,
+            "count undelivered dispatches of a period": lambda: counts.undelivered(NOON, NOON),
+            "list undelivered dispatches": listed,
+            "list more of them": lambda: listed(after=census.Place("2026-03-04", 7)),
+            "list more of them without a time": lambda: listed(after=census.Place(None, 7)),
+        }
+    )
+
+
+def of_suppressions(tables: RoleTables) -> Iterator[tuple[str, str]]:
+    """Yield the statements that read suppressed subscribers."""
+    database = NotedDatabase(tables.dialect)
+    reader = SQLSuppressions(database, tables.schema, lambda: tables)
+    place = suppressions.Position("2026-03-04", 7)
+    span, whole = suppressions.Span(place, place, oldest=True), suppressions.Span()
+    by_reason = suppressions.Filter(reason="HardBounce", since=NOON)
+    by_list = suppressions.Filter(list=3)
+    steps: dict[str, Callable[[], object]] = {
+        "step through suppressions": lambda: reader.step(span, 100, NOON),
+        "read suppressions": lambda: reader.read(whole, suppressions.Filter(), limit=10),
+        "read suppressions of a reason": lambda: reader.read(span, by_reason, limit=10),
+        "count suppressions": lambda: reader.count(whole, suppressions.Filter(), limit=10),
+        "changes in the log": lambda: reader.changes(["ada@example.com"], limit=10),
+    }
+    if tables.has("subscriptions"):
+        direct = suppressions.Filter(list=3, direct=True)
+        steps |= {
+            "lists": lambda: reader.lists(limit=10),
+            "the size of a list": lambda: reader.plan(by_list),
+            "read suppressions of a list": lambda: reader.read(whole, by_list, limit=10),
+            "read those of a small list": lambda: reader.read(whole, direct, limit=10),
+        }
+    return database.titled(steps)
+
+
+def on_the_log(url: str) -> Iterator[tuple[str, str]]:
+    """Yield the statements on a log that has a few entries."""
+    opened = open_database(url)
+    with closing(opened):
+        with SQLStore(opened).transaction() as transaction:
+            entries = [entry(1, recipient=None), entry(2), *(parked(n, minutes=n) for n in (3, 4))]
+            transaction.write((), entries)
+        database = NotedDatabase(opened.dialect, opened)
+        statements = STATEMENTS[opened.dialect.name](SQLStore(opened).role_tables)
+        log = SQLLog(database, Schema(), lambda: statements)
+        yield from database.titled(_steps(log))
+
+
+def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
+    now = NOON + HOUR
+    every = Query(
+        ids=[1, 2],
+        outcome=Result.RECORDED,
+        first_outcome=Result.RECORDED,
+        reason="HardBounce",
+        record_type="Open",
+        recipient="ada@example.com",
+        message_id="m-ada",
+        since=NOON,
+        until=now,
+        parked=True,
+        expired=True,
+        posted=True,
+        unaddressed=True,
+    )
+    hopeful = partial(log.hopeful, now, providers=PROVIDERS, limit=2)
+    prune = partial(log.prune, before=now, parked_before=NOON)
+    return {
+        "bounds": log.bounds,
+        "the first id since a time": lambda: log.first_id_since(NOON),
+        "newest": lambda: log.newest(Query(), limit=10),
+        "newest without bodies": lambda: log.newest(Query(), before=9, limit=10, bodies=False),
+        "newest by every condition": lambda: log.newest(every, limit=10),
+        "oldest": lambda: log.oldest(Query(), after=1, limit=10),
+        "oldest of other types": lambda: log.oldest(Query(record_type=OTHER), limit=10),
+        "count": lambda: log.count(Query(), limit=10),
+        "parked entries of messages": lambda: log.parked(["m-3", "m-4"]),
+        "hopeful entries": lambda: hopeful(after=START),
+        "more hopeful entries": lambda: hopeful(after=LogPlace(NOON, 3)),
+        **{
+            f"due entries, {kind.name}": partial(log.due, now, kind, providers=PROVIDERS, limit=10)
+            for kind in DueKind
+        },
+        "take": lambda: log.take([3, 4], now),
+        "count retries": lambda: log.count_retries([3]),
+        "expire": lambda: log.expire(now, providers=PROVIDERS),
+        "the backlog": lambda: log.backlog(now),
+        "count a chunk by hour": log.count_hours,
+        "count the next chunk": log.count_hours,
+        "counts by hour": lambda: log.counts(NOON, HOUR),
+        "counts by minute": lambda: log.counts(NOON, MINUTE),
+        "recent entries": lambda: log.recent(10),
+        "deliveries": lambda: log.deliveries(NOON - DAY, limit=10),
+        "add requests": lambda: log.add_requests({(RequestKind.UNAUTHENTIC, NOON): 1}),
+        "requests": lambda: log.requests(RequestKind.UNAUTHENTIC, NOON),
+        "what can be pruned": lambda: log.prunable(
+            before=now, bodies_before=now, parked_before=NOON
+        ),
+        "prune bodies": lambda: list(prune(bodies_only=True)),
+        "prune": lambda: list(prune(bodies_only=False)),
+        "forget": lambda: log.forget("s3@example.com"),
+    }

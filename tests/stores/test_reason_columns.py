@@ -23,7 +23,7 @@ from hookrow.core.notification import KNOWN_REASONS
 from hookrow.providers.resend import REASONS
 from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.column_rules import reason_values
+from hookrow.stores.sql.needs import reason_values
 
 WHY = "people.suppression_reason"
 

@@ -16,10 +16,10 @@ from copying import replace
 from hookrow import Schema
 from hookrow.core.rules import lookup_keys
 from hookrow.receiver.recorder import record
-from hookrow.stores import Locked, Unavailable, timeouts
+from hookrow.stores import Locked, Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql import postgres as sessions
 from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.limits import PostgresLimits
 from hookrow.stores.sql.postgres import PREPARED_AFTER
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import limited_to
@@ -86,8 +86,7 @@ def test_statement_timeout(
     """A statement that takes too long, here because of a trigger, is ended by the server."""
     postgres.execute(SLOW, url=postgres_url)
     with monkeypatch.context() as limited:
-        limited.setitem(timeouts._RECORDING, "statement_timeout", 0.5)
-        limited.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, tuned=True))
+        limited.setitem(PostgresLimits.RECORDING, "statement_timeout", 0.5)
         store.close()  # its session has the limits of the time when it was opened
         with pytest.raises(Locked):
             record(store, [OPENED])
@@ -172,7 +171,8 @@ def test_server_that_freezes_while_reading(store: SQLStore) -> None:
 @pytest.mark.usefixtures("unlimited")
 def test_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first statement of a session ends in time, for example behind a pooler that waits."""
-    monkeypatch.setattr(sessions, "_LIMITS", f"SELECT FROM pg_sleep({PATIENCE})")
+    slow = f"SELECT FROM pg_sleep({PATIENCE})"
+    monkeypatch.setattr(PostgresLimits, "session", lambda _: slow)
     store.close()
     with pytest.raises(Unavailable), limited_to(0.1), store.database.session():
         pass

@@ -61,7 +61,7 @@ def sql(app: App, database_url: str) -> None:
     from hookrow import migrations
 
     with app.open_database(database_url) as database:
-        name = database.dialect.name
-    # By default, both shells continue after an error, and sqlite3 then commits.
-    click.echo({"postgresql": r"\set ON_ERROR_STOP on", "sqlite": ".bail on"}[name])
-    click.echo(migrations.sql(name, app.schema), nl=False)
+        dialect = database.dialect
+    # By default, the shells continue after an error, and sqlite3 then commits.
+    click.echo(dialect.stop_at_errors)
+    click.echo(migrations.sql(dialect.name, app.schema), nl=False)

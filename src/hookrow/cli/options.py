@@ -54,13 +54,14 @@ def moment(value: object) -> datetime:
 def webhook_url(value: object) -> str:
     """Check the URL of a webhook, whose text no error quotes: it may contain a password."""
     from hookrow.diagnostics.probe import parse_url
+    from hookrow.stores.sql.urls import is_database_url
 
     url = str(value)
     try:
         parse_url(url)
     except ConfigurationError as error:
         hint = ""
-        if url.startswith(("postgres", "sqlite")):
+        if is_database_url(url):
             hint = " Name a database with --database-url, or with HOOKROW_DATABASE_URL."
         raise click.BadParameter(f"{error}{hint}") from error
     return url

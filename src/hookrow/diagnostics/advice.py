@@ -16,8 +16,9 @@ from hookrow.receiver.clock import clock_difference, describe_difference
 from hookrow.stores import SchemaChanged, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.log import MOST_EXPIRED, Query
-from hookrow.stores.sql.columns import regclass
+from hookrow.stores.sql.catalogues import catalogue
 from hookrow.stores.sql.connections import Database, server_time
+from hookrow.stores.sql.dialects import NAIVE
 from hookrow.stores.sql.hours import Hours
 from hookrow.stores.sql.keys import described, effect, keys, undeclarable_keys
 from hookrow.stores.sql.log import SQLLog
@@ -120,7 +121,7 @@ _CHOICE = (
 def _unprotected_keys(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning for each key that no index can keep unique."""
     with database.reading() as connection:
-        roles = list(undeclarable_keys(connection, tables))
+        roles = list(undeclarable_keys(catalogue(connection, tables.dialect), tables))
     for role in roles:
         key = described(tables, role, keys(tables.schema)[role])
         then = "" if role == "messages" else ", and would get a 503 instead"
@@ -131,59 +132,39 @@ def _unprotected_keys(database: Database, tables: RoleTables) -> Iterator[str]:
         )
 
 
-_RESTRICTED = """
-SELECT quote_ident(current_user) FROM pg_class AS c
-WHERE oid = to_regclass(%s) AND row_security_active(oid) AND EXISTS (
-    SELECT FROM unnest(%s::text[]) AS command WHERE NOT EXISTS (
-        SELECT FROM pg_policy WHERE polrelid = c.oid AND polcmd::text IN (command, '*')
-        AND polpermissive AND pg_get_expr(polqual, polrelid) = 'true'
-        AND coalesce(pg_get_expr(polwithcheck, polrelid), 'true') = 'true' AND EXISTS (
-            SELECT FROM unnest(polroles) AS role WHERE role = 0 OR pg_has_role(role, 'USAGE')
-        )
-    ) OR EXISTS (
-        SELECT FROM pg_policy
-        WHERE polrelid = c.oid AND polcmd::text IN (command, '*') AND NOT polpermissive
-    )
-)
-"""
-"""Selects the user if the policies of a table may exclude rows from one of these commands."""
-
-_COMMANDS = {"r": "SELECT", "w": "UPDATE"}
-"""The commands of policies, by their letters in the catalogue."""
-
-
 def _policies(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning for each table in which row-level security may exclude rows."""
-    if tables.dialect.name != "postgresql":
-        return
     changed = {kind.value for kind in tables.written}
     for role, each in tables.schema.roles.items():
-        table = regclass(tables.dialect, each.table)
-        letters = ["r", "w"] if role in changed else ["r"]
+        commands = ["SELECT", "UPDATE"] if role in changed else ["SELECT"]
         with database.reading() as connection:
-            users = connection.fetch(_RESTRICTED, [table, tables.dialect.encode(letters)])
-        for (user,) in users:
-            policies = "; ".join(
-                f"CREATE POLICY hookrow_{command.lower()} ON {table} FOR {command} TO {user} "
-                "USING (true)"
-                for command in map(_COMMANDS.__getitem__, letters)
-            )
-            refused = ""
-            if role in changed:
-                refused = ", and notifications get a 503 if a policy forbids the update"
-            yield (
-                f"Row-level security is active for {each.table!r} and the user {user}: rows that "
-                f"its policies hide are not found{refused}. Connect as a role with BYPASSRLS, or "
-                f"run: {policies}"
-            )
+            names = catalogue(connection, tables.dialect)
+            user = names.restricting_user(each.table, commands)
+            table = names.statement_name(each.table)
+        if user is None:
+            continue
+        policies = "; ".join(
+            f"CREATE POLICY hookrow_{command.lower()} ON {table} FOR {command} TO {user} "
+            "USING (true)"
+            for command in commands
+        )
+        refused = ""
+        if role in changed:
+            refused = ", and notifications get a 503 if a policy forbids the update"
+        yield (
+            f"Row-level security is active for {each.table!r} and the user {user}: rows that "
+            f"its policies hide are not found{refused}. Connect as a role with BYPASSRLS, or "
+            f"run: {policies}"
+        )
 
 
 def _naive_times(_: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning for each column without a time zone. SQLite's columns have none."""
     for role_name, role in tables.schema.roles.items():
         for column in tables.columns(role_name).values():
-            if column.type == "timestamp without time zone":
-                table, name = regclass(tables.dialect, role.table), quoted(tables, column.name)
+            if column.type == NAIVE:
+                table = tables.dialect.table(role.table).replace("%%", "%")
+                name = quoted(tables, column.name)
                 yield (
                     f"{role.table}.{column.name} has no time zone; hookrow stores UTC. To add one, "
                     f"run: ALTER TABLE {table} ALTER {name} TYPE timestamptz USING {name} "
@@ -212,15 +193,11 @@ def _other_mapping(database: Database, tables: RoleTables) -> Iterator[str]:
 def _cached_ids(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning if sessions reserve ids: some would be lower than ids already counted."""
     log = tables.schema.log
-    if log is None or tables.dialect.name != "postgresql":
+    if log is None:
         return
-    sql = (
-        "SELECT seqrelid::regclass::text FROM pg_sequence "
-        "WHERE seqrelid = pg_get_serial_sequence(%s, 'id')::regclass AND seqcache > 1"
-    )
     with database.reading() as connection:
-        found = connection.fetch(sql, [regclass(tables.dialect, log)])
-    for (sequence,) in found:
+        sequence = catalogue(connection, tables.dialect).caching_sequence(log)
+    if sequence is not None:
         run = f"Run: ALTER SEQUENCE {sequence} CACHE 1"
         yield f"The log's sequence caches ids, so hourly counts may miss entries. {run}"
 

@@ -143,7 +143,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         yield CheckResult(Level.ERROR, "access", str(error))
         return
     except Unavailable as error:
-        is_server = database.dialect.name == "postgresql"
+        is_server = database.dialect.is_server
         remedy = ". Start the database, or correct its URL." if is_server else ""
         yield CheckResult(Level.ERROR, "database", f"{error}{remedy}")
         return

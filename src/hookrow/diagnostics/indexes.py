@@ -7,18 +7,22 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hookrow.core.schema import Fold
-from hookrow.stores.sql.columns import is_view, regclass
-from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.catalogues import Catalogue, Relation, catalogue
+from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.role_tables import RoleTables
-from hookrow.stores.sql.suppressions import plan, query_plan
+from hookrow.stores.sql.suppressions import newest
 
 _STEPS = {
-    "p": "The table is partitioned: create the index ON ONLY the table, then create one "
-    "CONCURRENTLY on each partition and attach it; or, which blocks all writers, run",
-    "v": "It is behind a view, which cannot have an index: replace the view's name in this "
-    "statement with the table's, and run",
+    Relation.PARTITIONED: (
+        "The table is partitioned: create the index ON ONLY the table, then create one "
+        "CONCURRENTLY on each partition and attach it; or, which blocks all writers, run"
+    ),
+    Relation.VIEW: (
+        "It is behind a view, which cannot have an index: replace the view's name in this "
+        "statement with the table's, and run"
+    ),
 }
-"""How to create an index on relations that are not tables, by their `relkind` in PostgreSQL."""
+"""How to create an index on relations that are not tables."""
 
 _SINGLE = (
     ("subscribers", "id"),
@@ -53,14 +57,14 @@ def missing_indexes(database: Database, tables: RoleTables) -> Iterator[str]:
     The planner decides, not the catalog: only the planner knows which indexes it can use.
     """
     with database.reading() as connection:
-        if tables.dialect.name == "postgresql":
-            # Otherwise, it would scan a small table even if an index exists.
-            connection.execute("SET LOCAL enable_seqscan = off")
+        planner = catalogue(connection, tables.dialect)
+        planner.prefer_indexes()
         for lookup in _lookups(tables):
-            if not _is_served(connection, tables, lookup):
-                yield _missing(connection, tables, lookup)
-        if not tables.schema.ours and _has_many_subscribers(connection, tables):
-            yield from _missing_for_suppressions(connection, tables)
+            if not _is_served(planner, tables, lookup):
+                yield _missing(planner, tables, lookup)
+        many = f"SELECT 1 FROM {tables.table('subscribers')} LIMIT 1 OFFSET {MANY - 1}"
+        if not tables.schema.ours and connection.fetch(many):
+            yield from _missing_for_suppressions(planner, tables)
 
 
 def _lookups(tables: RoleTables) -> Iterator[_Lookup]:
@@ -87,8 +91,8 @@ def _email(tables: RoleTables, fold: Fold) -> _Lookup:
 
 def _equals(tables: RoleTables, role: str, ours: str) -> str:
     """Return a condition that compares a column with an unknown value of its type."""
-    type_ = tables.columns(role)[ours].type  # empty on SQLite
-    return f"{tables.column(role, ours)} = (SELECT NULL{type_ and f'::{type_}'})"
+    null = tables.dialect.cast("NULL", tables.columns(role)[ours].type)
+    return f"{tables.column(role, ours)} = (SELECT {null})"
 
 
 def _pattern(tables: RoleTables, role: str, ours: str) -> str:
@@ -97,7 +101,7 @@ def _pattern(tables: RoleTables, role: str, ours: str) -> str:
     return rf"(?<!\w){name}(?!\w)"
 
 
-def _is_served(connection: Connection, tables: RoleTables, lookup: _Lookup) -> bool:
+def _is_served(planner: Catalogue, tables: RoleTables, lookup: _Lookup) -> bool:
     """Return whether the plan searches an index by the column of the lookup.
 
     PostgreSQL prints the condition; SQLite prints the columns, or <expr> for an expression. An
@@ -110,36 +114,31 @@ def _is_served(connection: Connection, tables: RoleTables, lookup: _Lookup) -> b
             f"SELECT {tables.column(lookup.role, lookup.columns[-1])} "
             f"FROM {tables.table(lookup.role)} WHERE {lookup.condition}{visible}"
         )
-        lines = query_plan(connection, tables.dialect, sql, lookup.parameters)
+        lines = planner.plan(sql, lookup.parameters)
         if any(re.search(pattern, line, re.IGNORECASE) for line in lines):
             return True
     return False
 
 
-def _missing(connection: Connection, tables: RoleTables, lookup: _Lookup) -> str:
+def _missing(planner: Catalogue, tables: RoleTables, lookup: _Lookup) -> str:
     """Return the warning. On PostgreSQL, its statement avoids blocking writers if possible."""
     names = [tables.columns(lookup.role)[ours].name for ours in lookup.columns]
     columns = [quoted(tables, name) for name in names]
     if lookup.fold:
         columns = [tables.dialect.fold(lookup.fold, *columns)]
-    advice, statement = _create(connection, tables, lookup.role, columns, names[-1])
-    if lookup.fold and (fold := _other_fold(connection, tables, lookup.fold)):
+    advice, statement = _create(planner, tables, lookup.role, columns, names[-1])
+    if lookup.fold and (fold := _other_fold(planner, tables, lookup.fold)):
         advice = f'An index for fold="{fold}" exists: set this fold, or add an index. {advice}'
     return f"A lookup reads a whole table. {advice}: {statement}"
 
 
-def _has_many_subscribers(connection: Connection, tables: RoleTables) -> bool:
-    sql = f"SELECT 1 FROM {tables.table('subscribers')} LIMIT 1 OFFSET {MANY - 1}"
-    return bool(connection.fetch(sql))
-
-
-def _missing_for_suppressions(connection: Connection, tables: RoleTables) -> Iterator[str]:
+def _missing_for_suppressions(planner: Catalogue, tables: RoleTables) -> Iterator[str]:
     """Yield a warning if the dashboard's page of suppressions has no index for its order."""
-    if any(map(_SORTS.search, plan(connection, tables))):
+    if any(map(_SORTS.search, planner.plan(*newest(tables)))):
         columns = tables.columns("subscribers")
         at, key = (columns[ours].name for ours in ("suppressed_at", "id"))
         order = [quoted(tables, at), quoted(tables, key)]
-        advice, statement = _create(connection, tables, "subscribers", order, at)
+        advice, statement = _create(planner, tables, "subscribers", order, at)
         yield (
             f"The dashboard's page of suppressions reads a whole table. {advice}: {statement} "
             f"WHERE {order[0]} IS NOT NULL"
@@ -147,29 +146,24 @@ def _missing_for_suppressions(connection: Connection, tables: RoleTables) -> Ite
 
 
 def _create(
-    connection: Connection, tables: RoleTables, role: str, columns: Sequence[str], name: str
+    planner: Catalogue, tables: RoleTables, role: str, columns: Sequence[str], name: str
 ) -> tuple[str, str]:
     """Return how to create an index, and the statement, which ends with the columns."""
     dialect, table = tables.dialect, tables.schema.roles[role].table
     index = quoted(tables, f"hookrow_{table.rpartition('.')[2]}_{name}")
-    concurrently = ""
-    if dialect.name == "postgresql":
-        sql = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass(%s)"
-        ((kind,),) = connection.fetch(sql, [regclass(dialect, table)])
-        concurrently = "CONCURRENTLY " if kind == "r" else ""
-    else:
-        kind = "v" if is_view(connection, dialect, table) else "r"
-    on = f"{regclass(dialect, table)} ({', '.join(columns)})"
-    return _STEPS.get(kind, "Run"), f"CREATE INDEX {concurrently}{index} ON {on}"
+    relation = planner.relation(table)
+    create = dialect.create_index if relation is Relation.TABLE else "CREATE INDEX"
+    on = f"{planner.statement_name(table)} ({', '.join(columns)})"
+    return _STEPS.get(relation, "Run"), f"{create} {index} ON {on}"
 
 
-def _other_fold(connection: Connection, tables: RoleTables, fold: Fold) -> Fold | None:
+def _other_fold(planner: Catalogue, tables: RoleTables, fold: Fold) -> Fold | None:
     """Return the most lenient of the other folds for which the emails have an index."""
     folds: list[Fold] = ["ascii", "lower", "exact"]
     if tables.columns("subscribers")["email"].ignores_case:
         folds.insert(0, "citext")
     for each in folds:
-        if each != fold and _is_served(connection, tables, _email(tables, each)):
+        if each != fold and _is_served(planner, tables, _email(tables, each)):
             return each
     return None
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -33,8 +34,8 @@ from hookrow.core.schema import Scalar
 from hookrow.django.fields import UTCDateTimeField
 from hookrow.django.vendors import vendor_of
 from hookrow.errors import SchemaMismatch
-from hookrow.stores.sql.column_rules import REFERENCES
 from hookrow.stores.sql.columns import Column, Convert
+from hookrow.stores.sql.needs import REFERENCES, Need, Use
 
 AnyField: TypeAlias = "Field[Any, Any]"
 Fields: TypeAlias = Mapping[tuple[str, str], AnyField]
@@ -136,6 +137,24 @@ def check_value(field: AnyField, value: object, connection: BaseDatabaseWrapper)
         raise SchemaMismatch(
             f"{field} cannot hold {value!r}: use a value for a {type(target).__name__}."
         ) from None
+
+
+def holds(field: AnyField, need: Need, value: object) -> bool:
+    """Return whether a field holds a value of a need, and returns it unchanged.
+
+    A conversion of the host's may store any reason in another form.
+    """
+    target, column = target_of(field), need.column
+    if value is None or (need.use is Use.REASON and column.write):
+        return True
+    try:
+        held = target.to_python(value)
+    except (ValidationError, TypeError, ValueError):
+        return False
+    if need.use is not Use.COMPARED and column.length is not None and isinstance(held, str):
+        return held == value and len(held) <= column.length
+    held = str(held) if isinstance(held, UUID) else held
+    return held == value and isinstance(held, bool) == isinstance(value, bool)
 
 
 def _check_range(field: AnyField, value: object, connection: BaseDatabaseWrapper) -> None:

@@ -28,14 +28,16 @@ from hookrow.django.columns import (
     check_value,
     column,
     column_name,
+    holds,
     literal,
 )
 from hookrow.django.keys import check_key
 from hookrow.django.vendors import vendor_of
 from hookrow.errors import SchemaMismatch
-from hookrow.stores.sql.column_rules import mistakes
+from hookrow.stores.sql.column_rules import first_of_each, mistakes
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.keys import keys
+from hookrow.stores.sql.needs import REFERENCES, cannot_compare, role_needs
 
 LOG = "hookrow.Notification"
 
@@ -113,21 +115,34 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
 def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> None:
     """Raise `SchemaMismatch` for unsuitable fields. Errors name models by label.
 
-    A field has one type, unlike a column of SQLite. `_where` has checked the values of `where`.
+    The fields themselves convert the values; `_where` has checked those of `where`.
     """
     roles: dict[str, Any] = {
         name: replace(role, table=mapping.models[name]._meta.label, where={})
         for name, role in mapping.schema.roles.items()
     }
-    typed = {
-        name: {
-            each: replace(column, type=column.type or column.type_name)
-            for each, column in columns.items()
-        }
-        for name, columns in mapping.columns.items()
+    schema = replace(mapping.schema, **roles)
+    found = [*mistakes(schema, mapping.columns)]
+    fields = {
+        (roles[name].table, column_name(field)): field
+        for (name, _), field in mapping.fields.items()
     }
-    if found := [*mistakes(replace(mapping.schema, **roles), typed)]:
-        raise SchemaMismatch(" ".join(found))
+    for need in role_needs(schema, mapping.columns):
+        field = fields[need.table, need.column.name]
+        if refused := [each for each in need.values if not holds(field, need, each)]:
+            found.append(need.refusal(refused))
+    for (name, ours), (other, key) in REFERENCES:
+        if (name, ours) in mapping.fields and (other, key) in mapping.fields:
+            columns = [
+                mapping.columns[role][column_name(mapping.fields[role, each])]
+                for role, each in ((name, ours), (other, key))
+            ]
+            if len({each.kind for each in columns} - {""}) > 1:
+                found.append(
+                    cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
+                )
+    if found:
+        raise SchemaMismatch(" ".join(each.text for each in first_of_each(found)))
     for (_, ours), field in mapping.fields.items():
         if ours == "suppression_reason":
             for reason in (mapping.schema.reasons or {}).values():

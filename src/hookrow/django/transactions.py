@@ -26,7 +26,7 @@ def begin(using: str, *, recording: bool) -> Iterator[BaseDatabaseWrapper]:
 
     It takes no longer than `limited_to` allows, except for connecting, which the driver's own
     `connect_timeout` limits. Inside a transaction of the project, this limit applies only to the
-    statements of the block. For `recording`, see `timeouts.set_limits`.
+    statements of the block. For `recording`, see `Limits.transaction`.
     """
     connection = connections[using]
     with store_errors():

@@ -1,6 +1,6 @@
 """What differs between the databases of Django: one object for each `connection.vendor`.
 
-The limits themselves are in `stores.timeouts`, and the SQL of rows is in `stores.sql.dialects`.
+The limits themselves are in `stores.sql.limits`, and the SQL of rows is in `stores.sql.dialects`.
 """
 
 # ruff: noqa: ANN401 - connections and fields of different backends have different attributes
@@ -24,14 +24,11 @@ from hookrow.errors import ConfigurationError
 from hookrow.stores import UNSUPPORTED_DATABASE, Unavailable
 from hookrow.stores.sql.connections import Row
 from hookrow.stores.sql.dialects import SQLITE, Dialect, PostgreSQL, SQLite
+from hookrow.stores.sql.limits import POSTGRES_LIMITS
 from hookrow.stores.timeouts import (
     STATEMENT_TIMEOUT,
     left,
-    limit_statements,
-    lower_limits,
     milliseconds,
-    restore_limits,
-    set_limits,
 )
 from hookrow.stores.watchdog import duplicate_socket, watchdog
 
@@ -78,7 +75,7 @@ class Vendor(ABC):
     def begin(self, connection: Any, *, recording: bool) -> None:
         """Begin hookrow's transaction at the beginning of an outermost `atomic` block.
 
-        For `recording`, see `timeouts.set_limits`.
+        For `recording`, see `Limits.transaction`.
         """
 
     @abstractmethod
@@ -143,7 +140,7 @@ class PostgreSQLVendor(Vendor):
 
     def begin(self, connection: Any, *, recording: bool) -> None:
         """Set the limits. The driver begins the transaction with this statement."""
-        fetch_row(connection, set_limits(recording=recording))
+        fetch_row(connection, POSTGRES_LIMITS.transaction(recording=recording))
 
     def limit_commit(self, connection: Any) -> None:
         """Do nothing: the watchdog limits the commit."""
@@ -154,14 +151,14 @@ class PostgreSQLVendor(Vendor):
 
         A rollback to the savepoint restores the previous limits, but releasing it does not.
         """
-        former = fetch_row(connection, lower_limits())
+        former = fetch_row(connection, POSTGRES_LIMITS.lowered())
         with connection.execute_wrapper(_execute_in_time):
             yield
-        fetch_row(connection, restore_limits(), former[:2])
+        fetch_row(connection, POSTGRES_LIMITS.restored(), former[:2])
 
     def reading_limits(self) -> str | None:
         """Limit each statement to the time left, if that is limited."""
-        return None if isinf(left()) else limit_statements()
+        return None if isinf(left()) else POSTGRES_LIMITS.reading()
 
     def connect_limit(self, settings: Mapping[str, Any]) -> float:
         """Return the driver's limit, for all hosts together; infinity if none is set.
@@ -349,7 +346,7 @@ def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
     if seconds <= 0:
         raise Unavailable("There was no time left for another statement.")
     if seconds < STATEMENT_TIMEOUT:
-        execute(lower_limits(), None, False, rest[-1])  # noqa: FBT003 - as Django passes it
+        execute(POSTGRES_LIMITS.lowered(), None, False, rest[-1])  # noqa: FBT003 - as Django passes it
     return execute(sql, *rest)
 
 

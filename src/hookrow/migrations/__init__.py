@@ -26,10 +26,18 @@ from hookrow.stores import (
     Unavailable,
 )
 from hookrow.stores.errors import message
-from hookrow.stores.sql.columns import columns, denied_error, tables
+from hookrow.stores.sql.catalogues import catalogue
 from hookrow.stores.sql.connections import Connection, Database, Upgradable
 from hookrow.stores.sql.dialects import DIALECTS, Dialect
-from hookrow.stores.sql.scripts import LOG, Script, is_known, needed, scripts_of
+from hookrow.stores.sql.scripts import (
+    LOG,
+    TABLE,
+    Script,
+    is_known,
+    needed,
+    scripts_of,
+    table_of_revisions,
+)
 from hookrow.stores.sql.urls import missing_file, open_database, refuse_memory
 
 if TYPE_CHECKING:
@@ -41,32 +49,19 @@ log = logging.getLogger("hookrow")
 
 T = TypeVar("T")
 
-TABLE = "hookrow_migrations"
-
 UNKNOWN = (
     "hookrow's tables are at revision {}, which this version of hookrow does not know: install "
     "the version that upgraded them or, if it was never released, create the database anew."
 )
 
 LOCK = 0x686F6F6B726F77
-"""The PostgreSQL advisory lock that an upgrade holds: "hookrow" in ASCII."""
+"""The lock that an upgrade holds: "hookrow" in ASCII."""
 
 LOCK_WAIT = 10.0
 """In seconds; how long an upgrade tries to lock a table, for a second at a time.
 
 Writers wait behind each attempt.
 """
-
-_CREATE = {
-    "postgresql": (
-        f"CREATE TABLE IF NOT EXISTS {TABLE} (revision VARCHAR(32) PRIMARY KEY, "
-        "applied_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL)"
-    ),
-    "sqlite": (
-        f"CREATE TABLE IF NOT EXISTS {TABLE} (revision VARCHAR(32) NOT NULL PRIMARY KEY, "
-        "applied_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')) NOT NULL)"
-    ),
-}
 
 
 def listed(revisions: Sequence[str]) -> str:
@@ -129,13 +124,13 @@ def upgrade(
 
 
 def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen
-    """Return the statements that create the schema's tables on "postgresql" or "sqlite"."""
+    """Return the statements that create the schema's tables; `backend` is a dialect's name."""
     if backend not in DIALECTS:
         raise ConfigurationError(UNSUPPORTED_DATABASE.format(backend))
     selected = scripts_of(backend, schema)
     if not selected:
         return ""
-    parts = ["BEGIN;", f"{_CREATE[backend]};"]
+    parts = ["BEGIN;", f"{table_of_revisions(backend)};"]
     for script in selected:
         text = script.text.strip().replace(" CONCURRENTLY", "")  # no other session sees the tables
         parts += [text, f"{_insert(script.revision)};"]
@@ -147,7 +142,6 @@ class _Upgrade:
 
     def __init__(self, database: Upgradable, schema: Schema) -> None:
         self._database, self._dialect = database, database.dialect
-        self._is_postgres = self._dialect.name == "postgresql"
         self._scripts = scripts_of(self._dialect.name, schema)
         if not self._scripts:
             raise ConfigurationError(
@@ -167,18 +161,21 @@ class _Upgrade:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Wait for the end of any other upgrade. On SQLite, only transactions hold locks."""
-        if not self._is_postgres:
+        """Wait for the end of any other upgrade.
+
+        If a transaction holds the whole database, each step is a transaction that waits.
+        """
+        if not self._dialect.locks_rows:
             yield
             return
         waiting_since = monotonic()
         while True:
             # In a transaction, because a pooler may run each transaction in another session.
             with self._database.upgrading() as connection:
-                if connection.fetch(f"SELECT pg_try_advisory_xact_lock({LOCK})")[0][0]:
+                if catalogue(connection, self._dialect).try_lock(LOCK):
                     # CREATE INDEX CONCURRENTLY waits for older snapshots. A driver may keep that
-                    # of the SELECT until the next statement.
-                    connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                    # of the lock's SELECT until the next statement.
+                    connection.execute(self._dialect.stay_idle)
                     yield
                     return
             if monotonic() > waiting_since + LOCK_WAIT:
@@ -195,8 +192,8 @@ class _Upgrade:
                     raise ConfigurationError(UNKNOWN.format(revision))
             missing = [each for each in self._scripts if each.revision not in applied]
             _check_names(connection, self._dialect, missing)
-            if missing and self._is_postgres:
-                _check_privilege(connection)
+            if missing:
+                catalogue(connection, self._dialect).check_creation()
 
     def _run(self, script: Script) -> bool:
         """Run a script and record its revision, unless it is recorded; return whether it ran."""
@@ -212,11 +209,12 @@ class _Upgrade:
             return True
 
     def _execute(self, connection: Connection, script: Script) -> None:
-        if self._is_postgres:
-            connection.execute("SET LOCAL lock_timeout = '1s'")
+        if self._dialect.wait_briefly:
+            connection.execute(self._dialect.wait_briefly)
         # The table may be in any schema of the search path.
-        if not columns(connection, self._dialect, TABLE):
-            connection.execute(_CREATE[self._dialect.name].replace("%", "%%"))
+        if not catalogue(connection, self._dialect).columns(TABLE):
+            create = table_of_revisions(self._dialect.name)
+            connection.execute(create.replace("%", "%%"))
         for statement in script.statements():
             connection.execute(statement.replace("%", "%%"))
 
@@ -234,7 +232,8 @@ def _retry_while_locked(work: Callable[[], T]) -> T:
 
 
 def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
-    found = columns(connection, dialect, TABLE)
+    database = catalogue(connection, dialect)
+    found = database.columns(TABLE)
     if not found:
         return []
     if "revision" not in found:
@@ -243,7 +242,7 @@ def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
             "Restore it, or rename it."
         )
     if "SELECT" in found["revision"].denied:
-        raise denied_error(connection, dialect, TABLE, ["SELECT"])
+        raise database.denied_error(TABLE, ["SELECT"])
     rows = connection.fetch(f"SELECT revision FROM {TABLE}")  # noqa: S608 - the name is ours
     return sorted(str(revision) for (revision,) in rows)
 
@@ -255,21 +254,9 @@ def _insert(revision: str) -> str:
 def _check_names(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:
     """Raise `ConfigurationError` if a table that is to be created already exists."""
     created = {table for script in missing for table in script.creates}
-    if present := sorted(created.intersection(tables(connection, dialect))):
+    if present := sorted(created.intersection(catalogue(connection, dialect).tables())):
         raise ConfigurationError(
             f"The database already has {', '.join(present)}, which hookrow did not create: "
             "rename them, map them in the schema as your own tables, or let the "
             "migrations that created them bring them up to date."
-        )
-
-
-def _check_privilege(connection: Connection) -> None:
-    """Raise `SchemaMismatch` if the user may not create tables on PostgreSQL."""
-    ((schema, user, may),) = connection.fetch(
-        "SELECT quote_ident(current_schema()), quote_ident(current_user), "
-        "has_schema_privilege(current_schema(), 'CREATE')"
-    )
-    if may is False:  # None if the search_path names no schema that the user may use
-        raise SchemaMismatch(
-            f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
         )

@@ -62,12 +62,12 @@ def _warn_of_password(password: str) -> None:
 
 
 def _prepare_database(database: Database, schema: Schema) -> None:
-    """Create or upgrade hookrow's tables in an SQLite file; in other databases, only check them.
+    """Create or upgrade hookrow's tables in a file; on a server, only check them.
 
     A database that cannot be reached, or accepts no changes, causes only a warning, because this
     may end.
     """
-    upgradable = database.dialect.name == "sqlite" and schema.ours
+    upgradable = not database.dialect.is_server and schema.ours
     is_new = missing_file(database) is not None
     # Tables that the host's own migrations created have no errors, and are left unchanged.
     if upgradable and any(each.subject != "changes" for each in _errors(database, schema)):

@@ -51,6 +51,10 @@ class _Family(ABC):
         """Return whether a statement found that it did not lock or change each row."""
         return False
 
+    def lacks_operator(self, error: BaseException) -> bool:  # noqa: ARG002 - of most errors
+        """Return whether the types in a statement have no operator, function or cast for it."""
+        return False
+
 
 class _PostgreSQL(_Family):
     """The errors of psycopg and psycopg2, by SQLSTATE or its first characters.
@@ -88,6 +92,12 @@ class _PostgreSQL(_Family):
         "0A000",  # feature_not_supported: a rule turns a part into several statements
         "27000",  # triggered_data_change_violation: a trigger changes a row of another part
     )
+    LACKS_OPERATOR = (
+        "42725",  # ambiguous_function
+        "42804",  # datatype_mismatch
+        "42846",  # cannot_coerce
+        "42883",  # undefined_function
+    )
     FAILED_CHECK = "22012"  # division_by_zero, at the end of `PostgresStatements.combined`
     DENIED = re.compile(
         r"\w+ authentication failed[^\n]*|fe_sendauth: no password supplied|"
@@ -120,6 +130,10 @@ class _PostgreSQL(_Family):
         A host's trigger may raise the same error; in separate statements, it does so again.
         """
         return self._state(error) == self.FAILED_CHECK
+
+    def lacks_operator(self, error: BaseException) -> bool:
+        """Decide by the SQLSTATE."""
+        return self._state(error) in self.LACKS_OPERATOR
 
     def _refused_login(self, error: BaseException) -> AccessDenied | None:
         is_driver = type(error).__module__.startswith("psycopg")
@@ -259,6 +273,12 @@ def failed_check(error: BaseException) -> bool:
     """Return whether a combined statement found that it did not lock or change each row."""
     error = _driver_error(error)
     return any(family.failed_check(error) for family in _FAMILIES)
+
+
+def lacks_operator(error: BaseException) -> bool:
+    """Return whether the types in a statement cannot be compared, converted or used as it does."""
+    error = _driver_error(error)
+    return any(family.lacks_operator(error) for family in _FAMILIES)
 
 
 def _driver_error(error: BaseException) -> BaseException:

@@ -23,7 +23,7 @@ Converters: TypeAlias = Mapping[int, Convert]
 """The conversions of a row's values, by their index in the row."""
 
 LIST = 4
-"""The index of a list's key in the rows of `Queries.find`."""
+"""The index of a list's key in the rows of `Statements.find`."""
 
 _GUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 """The canonical form, in upper or lower case: the provider sends no other."""
@@ -46,9 +46,9 @@ class Conversions:
                 LIST: self.read(lists, "list_id"),
             }.items()
         )
-        """The conversions of the rows of `Queries.find`."""
+        """The conversions of the rows of `Statements.find`."""
         self.state: dict[Suppressible, Converters] = {}
-        """The conversions of the rows of `Queries.state`, `Queries.pairs` and locks, keys first."""
+        """The conversions of the rows of `Statements.state`, `Statements.select` and locks, keys first."""
         self._writes: dict[Suppressible, Mapping[str, Convert]] = {}
         for kind, names in written.items():
             named = {f"key_{n}": columns[kind.value][ours] for n, ours in enumerate(KEYS[kind])}

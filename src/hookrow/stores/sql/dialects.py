@@ -1,7 +1,7 @@
 """What differs between databases in SQL text and parameters: names, expressions, sets of values.
 
 SQL text has `%s` for each parameter and `%%` for a percent sign. Whole statements that differ are
-in `statements`; what a database says about its tables is in `columns`.
+in `statements`; what a database says about its tables is in `catalogues`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,18 @@ class Dialect(ABC):
     """The oldest supported version."""
     version: ClassVar[str]
     """The statement that returns the version."""
+    for_update: ClassVar[str]
+    """The clause by which a SELECT of hookrow's own rows locks them; empty if a transaction locks
+    the whole database."""
+    stay_idle: ClassVar[str]
+    """The statement that lets a transaction stay idle for as long as it takes."""
+    wait_briefly: ClassVar[str]
+    """The statement after which a transaction waits for a table for a second at most; empty if the
+    connection limits the wait."""
+    stop_at_errors: ClassVar[str]
+    """The command that lets the database's shell stop at the first error."""
+    is_server: ClassVar[bool]
+    """Whether a server runs the database; otherwise it is a file of the process."""
     clock: ClassVar[str | None]
     """The expression for the time of the server's clock; None if it is the process's."""
     binary: ClassVar[str]
@@ -69,6 +81,8 @@ class Dialect(ABC):
     plan_for_values: ClassVar[str | None]
     """The statement after which the plans of the transaction suit the values of parameters; None if
     the database has no such plans."""
+    create_index: ClassVar[str]
+    """The words that begin the creation of an index on a table without blocking writers."""
     explain: ClassVar[str]
     """The prefix of a statement that returns its plan instead of running it."""
 
@@ -87,8 +101,8 @@ class Dialect(ABC):
         return "NULL" if value is None else str(value).lower()
 
     @abstractmethod
-    def parameter(self, type_: str) -> str:
-        """Return a parameter for a value of a column's type."""
+    def cast(self, expression: str, type_: str) -> str:
+        """Return an expression as a value of a column's type."""
 
     @abstractmethod
     def instant(self, type_: str) -> str:
@@ -145,6 +159,14 @@ class Dialect(ABC):
         """Return the whole seconds from 1970 to a time, as an integer."""
 
     @abstractmethod
+    def hour(self, time: str) -> str:
+        """Return an expression that is equal for times in the same hour of UTC."""
+
+    @abstractmethod
+    def hour_as_time(self, hour: str) -> str:
+        """Return the start of an hour, given by `hour`, as a time."""
+
+    @abstractmethod
     def select(self, expression: str, type_: str) -> str:
         """Return the expression that selects a key. `type_` is the column's."""
 
@@ -181,22 +203,28 @@ class PostgreSQL(Dialect):
     version = "SHOW server_version"
     binary = '"C"'
     size = "octet_length"  # in bytes: known without reading the text
+    for_update = " FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     plan_for_values = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
+    stay_idle = "SET LOCAL idle_in_transaction_session_timeout = 0"
+    wait_briefly = "SET LOCAL lock_timeout = '1s'"
+    stop_at_errors = r"\set ON_ERROR_STOP on"
+    is_server = True
+    create_index = "CREATE INDEX CONCURRENTLY"
     explain = "EXPLAIN"
     clock = "clock_timestamp()"  # now() is the time at which the transaction began
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     locks_rows = True
 
-    def parameter(self, type_: str) -> str:
-        """Cast the parameter, so that the column's index is used."""
-        return f"%s::{type_}"
+    def cast(self, expression: str, type_: str) -> str:
+        """Cast a parameter, too, so that the column's index is used."""
+        return f"{expression}::{type_}"
 
     def instant(self, type_: str) -> str:
         """Convert the time to UTC for a column without time zone, which would ignore its offset."""
         if type_ == NAIVE:
             return f"%s::{AWARE} AT TIME ZONE 'UTC'"
-        return f"%s::{type_}"
+        return self.cast("%s", type_)
 
     def as_text(self, expression: str) -> str:
         """Cast the expression."""
@@ -254,6 +282,14 @@ class PostgreSQL(Dialect):
         """Round down: a cast alone would round to the nearest second."""
         return f"CAST(floor(date_part('epoch', {time})) AS bigint)"
 
+    def hour(self, time: str) -> str:
+        """Truncate the time in UTC, whatever the session's zone."""
+        return f"date_trunc('hour', timezone('UTC', {time}))"
+
+    def hour_as_time(self, hour: str) -> str:
+        """Add the zone."""
+        return f"timezone('UTC', {hour})"
+
     def select(self, expression: str, type_: str) -> str:
         """Return a number, a text or a UUID; the cast removes the blanks that pad a CHAR."""
         return expression if type_ in _KEY_TYPES else f"{expression}::text"
@@ -292,16 +328,20 @@ class SQLite(Dialect):
     version = "SELECT sqlite_version()"
     binary = "BINARY"
     size = "length"  # in characters: SQLite before 3.43 has no function for bytes
-    skip_locked = ""
+    for_update = skip_locked = ""
     plan_for_values = None
+    stay_idle = wait_briefly = ""
+    stop_at_errors = ".bail on"
+    is_server = False
+    create_index = "CREATE INDEX"
     explain = "EXPLAIN QUERY PLAN"
     clock = None
     begin = "BEGIN IMMEDIATE"
     locks_rows = False
 
-    def parameter(self, type_: str) -> str:  # noqa: ARG002 - columns have no types
-        """Return the parameter without a cast."""
-        return "%s"
+    def cast(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return the expression as it is."""
+        return expression
 
     def instant(self, type_: str) -> str:  # noqa: ARG002 - columns have no types
         """Return the parameter without a cast: a time is text."""
@@ -360,6 +400,14 @@ class SQLite(Dialect):
     def epoch(self, time: str) -> str:
         """Remove the fraction: strftime would round it to milliseconds."""
         return f"CAST(strftime('%%s', substr({time}, 1, 19)) AS integer)"
+
+    def hour(self, time: str) -> str:
+        """Truncate the text."""
+        return f"substr({time}, 1, 13)"
+
+    def hour_as_time(self, hour: str) -> str:
+        """Complete the text."""
+        return f"{hour} || ':00:00.000000'"
 
     def select(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
         """Return the value as it is stored."""

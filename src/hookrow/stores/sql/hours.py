@@ -1,10 +1,10 @@
 """Counts the log's entries by hour of arrival in `hookrow_hours`: each id exactly once.
 
-`hookrow_meta` has the watermark, up to which all ids are counted, and on PostgreSQL the ceiling,
-the highest id in the log at some earlier time. A transaction of any age may commit a lower id
-after a higher one, so no clock decides when to count: the ceiling is final once every transaction
-that could write to the log at that time has ended. An INSERT locks the log before it takes an id,
-so no other transaction can commit a lower id.
+`hookrow_meta` has the watermark, up to which all ids are counted, and the ceiling, the highest id
+in the log at some earlier time. A transaction of any age may commit a lower id after a higher one,
+so no clock decides when to count: the ceiling is final once every transaction that could write to
+the log at that time has ended. An INSERT locks the log before it takes an id, so no other
+transaction can commit a lower id. On SQLite, there are no other writers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hookrow.core.result import Result
 from hookrow.core.schema import Schema
 from hookrow.errors import UPGRADE
 from hookrow.stores.log import KNOWN_TYPES, OTHER
-from hookrow.stores.sql.columns import columns, regclass
+from hookrow.stores.sql.catalogues import Catalogue, catalogue
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.dialects import Dialect
 
@@ -28,7 +28,7 @@ CHUNK = 5000
 """In ids; how many one transaction counts. On SQLite, the transaction locks the whole file."""
 
 LOCK = 0x686F6F6B68
-"""The PostgreSQL advisory lock that a process holds while it counts a chunk: "hookh"."""
+"""The lock that a process holds while it counts a chunk: "hookh"."""
 
 HOUR = timedelta(hours=1)
 
@@ -49,12 +49,6 @@ RECOVERED = f"{HAS_RECOVERED} AND recovery_counted IS NULL"
 COLUMNS = ("hour", "record_type", "reason", "first_outcome")
 """The key of a row of counts."""
 
-_HOUR = {
-    "postgresql": ("date_trunc('hour', timezone('UTC', received_at))", "timezone('UTC', {})"),
-    "sqlite": ("substr(received_at, 1, 13)", "{} || ':00:00.000000'"),
-}
-"""The expression that groups by hour, and the format in which the hour is stored."""
-
 
 def _is_any(column: str, words: Collection[str]) -> str:
     """Return a branch of CASE for the words that are counted under their own name."""
@@ -69,46 +63,20 @@ KEYS = (
 )
 """The keys of the counts apart from the time; each has a bounded set of values."""
 
-_HOLDERS = """
-WITH RECURSIVE log(id) AS (
-    SELECT to_regclass(%s)::oid
-    UNION SELECT inhrelid FROM pg_inherits JOIN log ON inhparent = id
-), writers AS (
-    SELECT DISTINCT virtualtransaction FROM pg_locks
-    WHERE locktype = 'relation' AND relation IN (SELECT id FROM log)
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
-)
-SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text),
-    ARRAY(SELECT virtualtransaction FROM writers)
-"""
-"""The server's start, and the names of the other transactions that may have written to the log.
-
-The parameter is the log, which may have partitions. Prepared transactions have no pid. After a
-restart, the server assigns the same names again.
-"""
-
-_LAST = (
-    "SELECT CASE WHEN name <> '' THEN coalesce(pg_sequence_last_value(name::regclass), 0) END "
-    "FROM pg_get_serial_sequence(%s, 'id') AS name"
-)
-"""The last id that the log's sequence assigned; null if it has none."""
-
 
 class Hours:
     """The hourly counts of a schema's log, as SQL that runs on a connection in a transaction."""
 
     def __init__(self, dialect: Dialect, schema: Schema) -> None:
-        self.dialect, self._on_postgres = dialect, dialect.name == "postgresql"
+        self.dialect, self._log = dialect, schema.log or ""
         self._tables = [schema.beside_log(name) for name in ("hookrow_hours", "hookrow_meta")]
         self.table, self._meta = map(dialect.table, self._tables)
         self._columns = {
             self._tables[0]: {*COLUMNS, "entries", "recovered"},
             self._tables[1]: {"name", "value"},
-            schema.log or "": {"recovery_counted"},
+            self._log: {"recovery_counted"},
         }
-        self.log = dialect.table(schema.log or "")
-        self._named = [regclass(dialect, schema.log or "")] if self._on_postgres else []
+        self.log = dialect.table(self._log)
         self._obstacle: str | None = None
         self.missing = (
             f"Either one of {', '.join(self._columns)} is missing or lacks a column: run "
@@ -132,63 +100,48 @@ class Hours:
         if obstacle not in {None, self._obstacle}:
             log.warning(f"Notifications are not counted by hour. {obstacle}")
         self._obstacle = obstacle
-        if obstacle is not None or not self._is_alone(connection):
+        database = catalogue(connection, self.dialect)
+        if obstacle is not None or not database.try_lock(LOCK):
             return False
-        more = self._count_new(connection)
+        more = self._count_new(connection, database)
         return self._count_recovered(connection) or more
 
     def find_obstacle(self, connection: Connection) -> str | None:
         """Return why a transaction cannot count entries, or None if it can."""
         if not self.are_usable(connection):
             return self.missing
-        if self._on_postgres:
-            ((level,),) = connection.fetch("SELECT current_setting('transaction_isolation')")
-            if level != "read committed":  # its snapshot would be older than the locks
-                return (
-                    "Counting needs the isolation level READ COMMITTED, but the connection has "
-                    f"{level.upper()}: change it."
-                )
-        return None
+        return catalogue(connection, self.dialect).isolation_obstacle()
 
     def can_be_read(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read them."""
+        database = catalogue(connection, self.dialect)
         for name, required in self._columns.items():
-            existing = columns(connection, self.dialect, name).values()
+            existing = database.columns(name).values()
             if not required <= {each.name for each in existing if "SELECT" not in each.denied}:
                 return False
         return True
 
     def are_usable(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read and write them."""
-        if not self.can_be_read(connection):
-            return False
-        if not self._on_postgres:
-            return True
-        sql = (
-            "SELECT bool_and(coalesce(has_table_privilege(to_regclass(name), privilege), false)) "
-            "FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
+        database = catalogue(connection, self.dialect)
+        return self.can_be_read(connection) and not any(
+            database.lacking(name, ["INSERT", "UPDATE"]) for name in self._tables
         )
-        names = [regclass(self.dialect, name) for name in self._tables]
-        parameters = map(self.dialect.encode, (names, ("INSERT", "UPDATE")))
-        return bool(connection.fetch(sql, [*parameters])[0][0])
 
-    def _is_alone(self, connection: Connection) -> bool:
-        """Return whether no other process counts. A transaction of SQLite locks the whole file."""
-        lock = "SELECT pg_try_advisory_xact_lock(%s)"
-        return not self._on_postgres or bool(connection.fetch(lock, [LOCK])[0][0])
-
-    def _count_new(self, connection: Connection) -> bool:
+    def _count_new(self, connection: Connection, database: Catalogue) -> bool:
         values = self._locked(connection)
         watermark = int(values[WATERMARK])
         kept, start, *writers = values.get(CEILING, "0 -").split()
         ceiling = int(kept)
         ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self.log}")
-        if self._restarted(connection, values.get(FIRST), max(watermark, ceiling), highest):
+        seen = max(watermark, ceiling)
+        if self._restarted(connection, database, values.get(FIRST), seen, highest):
             watermark = ceiling = 0
             self._save(connection, WATERMARK, "0")
-        if not self._on_postgres:
+        writers_now = database.writers(self._log)
+        if writers_now is None:
             return self._count_chunk(connection, min(watermark, highest), highest)
-        ((server, holders),) = connection.fetch(_HOLDERS, self._named)
+        server, holders = writers_now
         if ceiling <= watermark or (writers and start != server):
             self._save(connection, CEILING, " ".join([str(highest), server, *holders]))
             return bool(highest > watermark)
@@ -228,11 +181,11 @@ class Hours:
 
     def _add(self, number: str, recovered: str, where: str) -> str:
         """Add aggregates of the entries that meet a condition to the counts."""
-        hour, stored = _HOUR[self.dialect.name]
+        hour = self.dialect.hour("received_at")
         return (
             f"INSERT INTO {self.table} AS counts "
             f"({', '.join(COLUMNS)}, entries, recovered) "
-            f"SELECT {stored.format(hour)}, {', '.join(KEYS)}, {number}, {recovered} "
+            f"SELECT {self.dialect.hour_as_time(hour)}, {', '.join(KEYS)}, {number}, {recovered} "
             f"FROM {self.log} WHERE {where} GROUP BY {hour}, 2, 3, 4 "
             f"ON CONFLICT ({', '.join(COLUMNS)}) DO UPDATE SET "
             "entries = counts.entries + excluded.entries, "
@@ -244,8 +197,8 @@ class Hours:
         insert = f"INSERT INTO {self._meta} (name, value) VALUES (%s, '0') ON CONFLICT DO NOTHING"
         connection.execute(insert, [WATERMARK])
         sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
-        lock = " FOR UPDATE" * self._on_postgres
-        return dict(map(tuple, connection.fetch(sql + lock, [WATERMARK, CEILING, FIRST])))
+        names = [WATERMARK, CEILING, FIRST]
+        return dict(map(tuple, connection.fetch(f"{sql}{self.dialect.for_update}", names)))
 
     def _save(self, connection: Connection, name: str, value: str) -> None:
         sql = (
@@ -256,15 +209,20 @@ class Hours:
         connection.execute(sql, [name, value])
 
     def _restarted(
-        self, connection: Connection, known: str | None, seen: int, highest: int
+        self,
+        connection: Connection,
+        database: Catalogue,
+        known: str | None,
+        seen: int,
+        highest: int,
     ) -> bool:
         """Return whether the ids have started again from 1.
 
         max(id) is not sufficient: the newest entries may have been deleted.
         """
-        if self._on_postgres:
-            ((last,),) = connection.fetch(_LAST, self._named)
-            return last is not None and bool(max(last, highest) < seen)
+        if not database.reuses_ids:
+            last = database.last_id(self._log)
+            return last is not None and max(last, highest) < seen
         sql = f"SELECT max(hex(fingerprint)) FROM {self.log} WHERE id = 1"
         ((first,),) = connection.fetch(sql)
         if restarted := first not in {None, known}:

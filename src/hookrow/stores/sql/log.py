@@ -37,7 +37,7 @@ from hookrow.stores.log import (
     within_size,
 )
 from hookrow.stores.sql import log_counts
-from hookrow.stores.sql.columns import check_privileges
+from hookrow.stores.sql.catalogues import catalogue
 from hookrow.stores.sql.connections import Connection, Database, retried
 from hookrow.stores.sql.dialects import known, utc
 from hookrow.stores.sql.hours import RECOVERED, Hours
@@ -52,7 +52,7 @@ from hookrow.stores.sql.log_rows import (
 from hookrow.stores.sql.statements import Statements
 
 PRUNE_LOCK = 0x686F6F6B70
-"""The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
+"""The lock that a process holds while it prunes a batch: "hookp"."""
 
 _OVER = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
 """The condition of the entries that can be pruned, whose retries have ended."""
@@ -250,7 +250,7 @@ class SQLLog:
         """
         self._verified()
         with self._database.reading() as connection:
-            check_privileges(connection, self._dialect, self._name, ["DELETE"])
+            catalogue(connection, self._dialect).check_privileges(self._name, ["DELETE"])
         change = f"DELETE FROM {self._table} WHERE {_OVER}"
         if bodies_only:
             clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
@@ -445,10 +445,8 @@ class SQLLog:
         """
         oldest = f"SELECT min(received_at) FROM {self._table} WHERE {WITHIN}"
         with self._database.transaction() as connection:
-            if self._dialect.name == "postgresql":  # SQLite's transaction holds the whole file
-                lock = "SELECT pg_try_advisory_xact_lock(%s)"
-                if not connection.fetch(lock, [PRUNE_LOCK])[0][0]:
-                    return None
+            if not catalogue(connection, self._dialect).try_lock(PRUNE_LOCK):
+                return None
             count = connection.execute(f"{change} AND {WITHIN}", [*values, low, high])
             return count, utc(connection.fetch(oldest, [low, high])[0][0])
 

@@ -44,7 +44,7 @@ def has_outcome(table: str, results: Collection[Result]) -> str:
 
 
 _EXPIRED = f"retry_at IS NULL AND body IS NOT NULL AND {has_outcome('', PARKED)}"
-"""The condition of `log.has_expired`, which is that of an index."""
+"""The condition of expired entries (`Query.expired`), which is that of an index."""
 
 
 def conditions(

@@ -18,7 +18,7 @@ import msgspec
 
 from hookrow.core.schema import Scalar, Schema
 from hookrow.stores import SchemaChanged
-from hookrow.stores.sql.columns import own_name
+from hookrow.stores.sql.catalogues import catalogue
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.timeouts import limited_to
@@ -131,8 +131,7 @@ class MappingRecord:
                 f"INSERT INTO {self._table} (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING",
                 [NAME, "[]"],
             )
-            lock = " FOR UPDATE" if self._database.dialect.locks_rows else ""
-            recorded = self._read(connection, lock)
+            recorded = self._read(connection, self._database.dialect.for_update)
             if present not in recorded:
                 recorded = [*recorded, present]
                 self._write(connection, recorded)
@@ -161,8 +160,9 @@ def mapped_tables(
 ) -> MappedTables | None:
     """Return the database's own names for the roles' tables; None if one does not exist."""
     mapped: dict[str, MappedRole] = {}
+    names = catalogue(connection, database.dialect)
     for name, role in tables.schema.roles.items():
-        table = own_name(connection, database.dialect, role.table)
+        table = names.own_name(role.table)
         if table is None:
             return None
         mapped[name] = MappedRole(table, tables.selecting(name))

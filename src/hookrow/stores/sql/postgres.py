@@ -29,13 +29,8 @@ from hookrow.stores.sql.connections import (
     store_errors,
 )
 from hookrow.stores.sql.dialects import POSTGRESQL, numbered
-from hookrow.stores.timeouts import (
-    NO_LIMITS,
-    STATEMENT_TIMEOUT,
-    left,
-    limit_statements,
-    set_limits,
-)
+from hookrow.stores.sql.limits import POSTGRES_LIMITS
+from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left
 from hookrow.stores.watchdog import duplicate_socket, watchdog
 
 if TYPE_CHECKING:
@@ -47,11 +42,6 @@ IDLE = 1.0
 PREPARED_AFTER = 5
 """How many times a statement runs before psycopg has the server prepare it: psycopg's default."""
 
-_LIMITS = (
-    f"{set_limits(local=False, tuned=True)}, "
-    "set_config('default_transaction_isolation', 'read committed', false)"
-)
-
 
 class Session(Connection):
     """One of hookrow's own connections. It autocommits, except behind a pooler."""
@@ -62,7 +52,9 @@ class Session(Connection):
         finalize(connection, self.socket.close)
         pid = connection.info.backend_pid  # behind a pooler, not the server's own
         with watchdog.watch_socket(self.socket):
-            result = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
+            result = connection.execute(
+                f"{POSTGRES_LIMITS.session()} WHERE pg_backend_pid() = {pid}"
+            )
         self.autocommits = result.fetchone() is not None
         if self.autocommits:
             connection.prepare_threshold = PREPARED_AFTER
@@ -148,7 +140,7 @@ class PostgresDatabase(ConnectionPool[Session]):
     def reading(self) -> Iterator[Connection]:
         """Connect to read, in a transaction."""
         limited = not isinf(left())
-        limit = limit_statements() if limited else NO_LIMITS
+        limit = POSTGRES_LIMITS.reading() if limited else POSTGRES_LIMITS.none()
         with self._session(reads=True, watched=limited) as session:
             with nullcontext() if limited else watchdog.watch_socket(session.socket):
                 session.command(f"{POSTGRESQL.begin}; {limit}")
@@ -160,7 +152,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         """See `connections.Upgradable`."""
         with self.autocommit() as session:
             session.execute(POSTGRESQL.begin)
-            session.fetch(NO_LIMITS)
+            session.fetch(POSTGRES_LIMITS.none())
             yield session
             session.execute("COMMIT")
 
@@ -202,7 +194,8 @@ class PostgresDatabase(ConnectionPool[Session]):
             with watchdog.watch_socket(session.socket):
                 # Set the limits again, because a host's trigger may have changed them. Behind a
                 # pooler, other clients use the session, too.
-                session.command(_LIMITS if session.autocommits else "SELECT 1")
+                check = POSTGRES_LIMITS.session() if session.autocommits else "SELECT 1"
+                session.command(check)
         except self._driver.Error:
             session.close()
             close_all(self._idle)  # the server has probably closed these, too
@@ -235,7 +228,7 @@ class PostgresDatabase(ConnectionPool[Session]):
 
 @contextmanager
 def _begun(session: Session, *, recording: bool) -> Iterator[None]:
-    limits = set_limits(tuned=not session.autocommits, recording=recording)
+    limits = POSTGRES_LIMITS.transaction(recording=recording, tuned=not session.autocommits)
     session.command(f"{POSTGRESQL.begin}; {limits}")
     yield
     session.execute("COMMIT")

@@ -1,4 +1,4 @@
-"""Asks a database which values the columns of reasons can hold, without writing to its tables.
+"""Asks a database which values its columns can hold and compare, without writing to its tables.
 
 What the database does not plainly reject passes, because to reject a table that works would be
 worse than to accept one that does not.
@@ -9,70 +9,248 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from itertools import islice
-from operator import itemgetter
-from typing import Any, TypeAlias
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from hookrow.core.schema import Scalar, Schema
 from hookrow.stores import Rejected, SchemaChanged
-from hookrow.stores.errors import UNWRITABLE, store_error
-from hookrow.stores.sql.column_rules import (
+from hookrow.stores.errors import UNWRITABLE, lacks_operator, store_error
+from hookrow.stores.sql.catalogues import catalogue
+from hookrow.stores.sql.connections import Connection, Row
+from hookrow.stores.sql.dialects import SQLITE, Dialect, count_parameters, question_marks
+from hookrow.stores.sql.needs import (
+    REFERENCES,
     Columns,
+    Mistake,
+    Need,
     Obstacle,
-    reason_mistake,
-    reason_values,
-    type_of,
+    Use,
+    cannot_compare,
+    never_equals,
+    unsuitable,
 )
-from hookrow.stores.sql.columns import Column, lookup_name
-from hookrow.stores.sql.connections import Connection
-from hookrow.stores.sql.dialects import SQLITE, Dialect, question_marks
-
-_Values: TypeAlias = Mapping[Scalar, Any]
-"""Values of `reasons`, or for no reason, each with its form in the column."""
-
-_FindObstacles: TypeAlias = Callable[
-    [Connection, Dialect, str, Columns, Column, _Values],
-    Iterable[tuple[Obstacle, Sequence[Scalar]]],
-]
+from hookrow.stores.sql.role_tables import ALIASES, RoleTables
 
 
-def reason_mistakes(
-    connection: Connection, dialect: Dialect, schema: Schema, tables: Mapping[str, Columns]
-) -> Iterator[str]:
-    """Yield a sentence for each column of reasons that rejects a value which hookrow may write.
+class Comparison(NamedTuple):
+    """A condition of hookrow's statements, its tables as SQL text, and the mistake if it fails."""
 
-    `tables` contains the columns of each role's table. On PostgreSQL, the connection must be in a
-    transaction. Raises the driver's errors.
+    tables: Sequence[str]
+    condition: str
+    mistake: Mistake
+
+
+def comparisons(tables: RoleTables) -> Iterator[Comparison]:
+    """Yield the conditions that compare columns with parameters, constants and other columns."""
+    roles = tables.schema.roles
+    fold = tables.schema.subscribers.fold
+    compared = {
+        ("subscribers", "email"): tables.email_is_any(fold),
+        ("dispatches", "provider_message_id"): tables.any_of("dispatches", "provider_message_id"),
+    }
+    for (name, ours), condition in compared.items():
+        table, column = roles[name].table, tables.columns(name)[ours]
+        mistake = Mistake(table, column.name, unsuitable(table, column, ours))
+        yield Comparison([tables.table(name)], condition, mistake)
+    for name, role in roles.items():
+        for column, value in tables.hiding[name]:
+            text = never_equals(role.table, column, value)
+            compared_column = f"{ALIASES[name]}.{tables.dialect.quote(column.name)}"
+            condition = f"{compared_column} {tables.equals(column, value)}"
+            yield Comparison(
+                [tables.table(name)], condition, Mistake(role.table, column.name, text)
+            )
+    for (name, ours), (other, key) in REFERENCES:
+        if tables.has(name, ours) and tables.has(other, key):
+            columns = tables.columns(name)[ours], tables.columns(other)[key]
+            mistake = cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
+            condition = tables.refers(name, ours, other, key)
+            yield Comparison([tables.table(name), tables.table(other)], condition, mistake)
+
+
+class Rehearsal(ABC):
+    """The questions to one kind of database. On PostgreSQL, they need a transaction.
+
+    The methods raise the driver's errors.
     """
-    obstacles = _OBSTACLES[dialect.name]
-    for name, role in schema.roles.items():
-        theirs = schema.columns(name).get("suppression_reason")
-        if theirs is None:
-            continue
-        column = tables[name][theirs]
-        values, unwritable = _stored(column, reason_values(schema, role.empty))
-        found = (
-            [(type_of(column), unwritable)]
-            if unwritable
-            else obstacles(connection, dialect, role.table, tables[name], column, values)
+
+    @abstractmethod
+    def rejected(
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        tables: Mapping[str, Columns],
+        needs: Sequence[Need],
+    ) -> Iterator[Mistake]:
+        """Yield the columns that do not hold a value, or do not return it unchanged.
+
+        `tables` are the columns of each table of the needs, by its name.
+        """
+
+    @abstractmethod
+    def incomparable(
+        self, connection: Connection, compared: Sequence[Comparison]
+    ) -> Iterator[Mistake]:
+        """Yield the mistakes of the comparisons for which the database has no operator."""
+
+
+class _PostgreSQL(Rehearsal):
+    """Lets the server convert values to the type of a column, and plan comparisons.
+
+    If it can answer all questions at once, that is one round trip; else each is asked by itself.
+    """
+
+    def rejected(
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        tables: Mapping[str, Columns],  # noqa: ARG002 - for SQLite
+        needs: Sequence[Need],
+    ) -> Iterator[Mistake]:
+        hold = self._hold(connection, [each for each in needs if not each.unwritable])
+        for need in needs:
+            refused = need.unwritable
+            if not refused and not hold and self._hold(connection, [need]) is False:
+                refused = [
+                    value
+                    for value, stored in need.values.items()
+                    if self._hold(connection, [replace(need, values={value: stored})]) is False
+                ]
+            if refused:
+                yield need.refusal(refused)
+            elif need.use is Use.REASON:
+                yield from islice(_broken_constraints(connection, dialect, need), 1)
+
+    def incomparable(
+        self, connection: Connection, compared: Sequence[Comparison]
+    ) -> Iterator[Mistake]:
+        if not self._can_compare(connection, compared):
+            for each in compared:
+                if self._can_compare(connection, [each]) is False:
+                    yield each.mistake
+
+    def _hold(self, connection: Connection, needs: Sequence[Need]) -> bool | None:
+        """Return whether all columns hold their values; None if that cannot be known.
+
+        The conversion is one from JSON, because a cast to a type with a length truncates.
+        """
+        questions = [_Question(f"c{number}", need) for number, need in enumerate(needs)]
+        rows = [
+            {name: value for each in questions for name, value in each.row(index).items()}
+            for index in range(max(len(need.values) for need in needs))
+        ]
+        types = ", ".join(each.types for each in questions)
+        selected = ", ".join(each.selected for each in questions)
+        sql = f"SELECT {selected} FROM jsonb_to_recordset(%s::jsonb) AS given({types})"
+        answers = _ask(connection, sql, [json.dumps(rows, default=str)], rejected=False)
+        if not isinstance(answers, list):
+            return answers
+        return all(
+            question.is_unchanged(index, answer)
+            for index, row in enumerate(answers)
+            for question, answer in zip(questions, row, strict=True)
         )
-        for obstacle, refused in islice(filter(itemgetter(1), found), 1):
-            yield reason_mistake(role.table, column, refused, schema, obstacle)
+
+    def _can_compare(self, connection: Connection, compared: Sequence[Comparison]) -> bool | None:
+        """Return whether the server has all operators; None if that cannot be known."""
+        tables = ", ".join({table: None for each in compared for table in each.tables})
+        conditions = " OR ".join(f"({each.condition})" for each in compared)
+        sql = f"SELECT 1 FROM {tables} WHERE false AND ({conditions})"
+        # `rejected` knows unsuitable constants; a foreign table may not be usable now.
+        answer = _ask(connection, sql, ["{}"] * count_parameters(sql), rejected=None)
+        return True if isinstance(answer, list) else answer
 
 
-def _stored(column: Column, values: Sequence[Scalar]) -> tuple[_Values, Sequence[Scalar]]:
-    """Return the values as the column stores them, and those that its conversion refuses."""
-    stored: dict[Scalar, Any] = {}
-    refused: list[Scalar] = []
-    for value in values:
-        try:
-            stored[value] = column.write(value) if column.write and value is not None else value
-        except Exception:  # noqa: BLE001 - a field of the host may raise any error
-            refused.append(value)
-    return stored, refused
+def _ask(
+    connection: Connection, sql: str, parameters: Sequence[Any], *, rejected: bool | None
+) -> list[Row] | bool | None:
+    """Return the rows of a statement; False if the types have no such operator.
 
+    Return `rejected` if the server rejects the statement's values or tables, and None if it fails
+    for another reason, such as a privilege that the user lacks.
+    """
+    try:
+        with _undone(connection):
+            return list(connection.fetch(sql, parameters))
+    except Exception as error:
+        if lacks_operator(error):
+            return False
+        cause = store_error(error)
+        if isinstance(cause, Rejected):
+            return rejected
+        if isinstance(cause, SchemaChanged):
+            return None
+        raise
+
+
+class _Question:
+    """What is given to the server for a need, as columns of JSON rows, and what is selected."""
+
+    def __init__(self, name: str, need: Need) -> None:
+        column, use = need.column, need.use
+        self._held, self._given = name, f"{name}_as_given"
+        self._stored = list(need.values.values())
+        self._kind = next((type(value) for value in need.values if value is not None), str)
+        self._is_own = use is Use.OWN
+        # The store reads these as they are, so the driver must return the type of the value.
+        self._is_read = self._is_own and self._kind in {int, str}
+        # `incomparable` compares constants; the form of a host's conversion is not hookrow's.
+        self._is_returned = use is not Use.CONDITION and not column.write
+        declared = {Use.REASON: column.declared, Use.CONDITION: column.declared}
+        type_ = column.type if use is Use.COMPARED else declared.get(use, column.sized)
+        self.types = f"{name} {type_}"
+        if self._is_returned:
+            self.types += f", {self._given} {_PARAMETERS[self._kind]}"
+        self.selected = self._select() if self._is_returned else "true"
+
+    def _select(self) -> str:
+        held, given = self._held, self._given
+        if self._is_read:
+            return f"CASE WHEN {held} = {given} THEN {held} END"
+        if self._is_own:
+            return f"{held} = {given}"
+        if self._kind is datetime:  # a type may have less than six digits
+            seconds = (f"date_trunc('second', {each}::timestamp)" for each in (held, given))
+            return f"{' = '.join(seconds)} AND ({held} < {given}) IS NOT NULL"
+        if self._kind is str:
+            return f"{held}::text IS NOT DISTINCT FROM {given}"
+        return f"{held} IS NOT DISTINCT FROM {given}"
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """Return the values of a row by name. The last value is repeated."""
+        held = given = self._value(index)
+        if isinstance(held, bytes):
+            held = given = rf"\x{held.hex()}"
+        elif isinstance(held, datetime) and self._is_own:
+            # A type without a zone ignores the offset, so not all values remain equal.
+            offset = timedelta(hours=5 if index % 2 else -3)
+            held, given = str(held.astimezone(timezone(offset))), str(held)
+        elif isinstance(held, datetime):
+            held = given = str(held.replace(tzinfo=None))
+        return {self._held: held, self._given: given}
+
+    def is_unchanged(self, index: int, answer: object) -> bool:
+        """Return whether the answer in a row is the right one."""
+        if not self._is_read:
+            return answer is True
+        return type(answer) is self._kind and answer == self._value(index)
+
+    def _value(self, index: int) -> Any:  # noqa: ANN401 - of any column
+        return self._stored[min(index, len(self._stored) - 1)]
+
+
+_PARAMETERS: Mapping[type[object], str] = {
+    datetime: "timestamp with time zone",
+    int: "bigint",
+    str: "text",
+    bytes: "bytea",
+}
+"""The types in which hookrow's values are compared with columns."""
 
 _CONSTRAINTS = """
 SELECT contype = 'f', CASE contype WHEN 'f' THEN confrelid::regclass::text ELSE conname END,
@@ -115,47 +293,26 @@ row moves to another one when a change of its time or reason requires it.
 """
 
 
-def _on_postgres(
-    connection: Connection,
-    dialect: Dialect,
-    table: str,
-    columns: Columns,  # noqa: ARG001 - for SQLite
-    column: Column,
-    values: _Values,
-) -> Sequence[tuple[Obstacle, Sequence[Scalar]]]:
-    """Let the server convert the values to the declared type, and evaluate the constraints.
-
-    The conversion is one from JSON, because a cast to a type with a length truncates.
-    """
-    named = [*lookup_name(dialect, table), column.name]
-    obstacles = [(type_of(column), "true")]
-    for is_reference, text, condition in connection.fetch(_CONSTRAINTS, named):
-        obstacle = _reference(text) if is_reference else _check(text)
-        obstacles.append((obstacle, condition.replace("%", "%%")))
+def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
+    """Let the server evaluate the constraints on a column of reasons alone."""
+    column = need.column
     name = dialect.quote(column.name)
-    given = f"jsonb_to_recordset(%s::jsonb) AS given({name} {column.declared})"
+    named = [*catalogue(connection, dialect).named(need.table), column.name]
+    for is_reference, text, condition in connection.fetch(_CONSTRAINTS, named):
+        escaped = condition.replace("%", "%%")
+        sql = (
+            f"SELECT bool_and(coalesce({escaped}, true)) "
+            f"FROM jsonb_to_recordset(%s::jsonb) AS given({name} {column.declared})"
+        )
 
-    def holds(condition: str, some: Collection[Any]) -> bool:
-        # Without the count, the server would not convert values that no condition needs.
-        sql = f"SELECT count({name}), bool_and(coalesce({condition}, true)) FROM {given}"
-        rows = json.dumps([{column.name: value} for value in some], default=str)
-        try:
-            with _undone(connection):
-                ((_, result),) = connection.fetch(sql, [rows])
-        except Exception as error:
-            cause = store_error(error)
-            if not isinstance(cause, Rejected | SchemaChanged):
-                raise
-            # If the user may not evaluate it, for example, nothing is known.
-            return isinstance(cause, SchemaChanged)
-        return bool(result)
+        def holds(some: Collection[Any], sql: str = sql) -> bool:
+            rows = [{column.name: value} for value in some]
+            answer = _ask(connection, sql, [json.dumps(rows, default=str)], rejected=False)
+            return answer[0][0] if isinstance(answer, list) else answer is None
 
-    found = []
-    for obstacle, condition in obstacles:
-        if holds(condition, values.values()):
-            continue
-        found.append((obstacle, [each for each in values if not holds(condition, [values[each]])]))
-    return found
+        if not holds(need.values.values()):
+            refused = [value for value, stored in need.values.items() if not holds([stored])]
+            yield need.refusal(refused, _reference(text) if is_reference else _check(text))
 
 
 @contextmanager
@@ -191,42 +348,93 @@ def _check(text: str) -> Obstacle:
     return Obstacle(f"has the constraint {one_line}, which rejects", "change the constraint")
 
 
-def _on_sqlite(
-    connection: Connection,
-    dialect: Dialect,
-    table: str,
-    columns: Columns,
-    column: Column,
-    values: _Values,
-) -> Iterator[tuple[Obstacle, Sequence[Scalar]]]:
-    """Write the values to a table like this one in memory, and look up those of foreign keys."""
-    bare, namespace = lookup_name(dialect, table)
-    written = {value: dialect.write(stored) for value, stored in values.items()}
-    objects = (
+class _SQLite(Rehearsal):
+    """Reads the words by which types are declared, and writes to tables like these in memory.
+
+    Any column holds values of any kind, except in a STRICT table, so there is no type to ask. A
+    word such as BOOLEAN is the only evidence that the host, or its library, expects other values.
+    """
+
+    def rejected(
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        tables: Mapping[str, Columns],
+        needs: Sequence[Need],
+    ) -> Iterator[Mistake]:
+        written: list[Need] = []
+        for need in needs:
+            refused = need.unwritable or [each for each in need.values if _is_unmeant(need, each)]
+            if refused:
+                yield need.refusal(refused)
+            elif need.use in {Use.REASON, Use.WRITTEN, Use.OWN}:
+                written.append(need)
+        for table, of_table in groupby(written, attrgetter("table")):
+            yield from _rejected_in_memory(connection, dialect, tables[table], [*of_table])
+        for need in written:
+            if need.use is Use.REASON:
+                yield from _missing(connection, dialect, need)
+
+    def incomparable(
+        self,
+        connection: Connection,  # noqa: ARG002 - for PostgreSQL
+        compared: Sequence[Comparison],  # noqa: ARG002 - as above
+    ) -> Iterator[Mistake]:
+        return iter(())  # it compares any values
+
+
+_UNMEANT: Mapping[str, tuple[type[object], ...]] = {
+    "boolean": (str, datetime),
+    "integer": (str, datetime),
+    "date": (str, datetime),
+    "time": (str, datetime),
+    "datetime": (str,),
+    "text": (int,),
+}
+"""By the kind of a column: the kinds of values for which it is not meant. See `Column.kind`."""
+
+
+def _is_unmeant(need: Need, value: object) -> bool:
+    column = need.column
+    if need.use is Use.COMPARED or column.write:
+        return False
+    if need.use is Use.CONDITION and column.kind in _DATES:
+        return False  # its texts are dates
+    return isinstance(value, _UNMEANT.get(column.kind, ()))
+
+
+_DATES = {"date", "time", "datetime"}
+
+
+def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -> Sequence[Row]:
+    """Return the definition of a table, or of its triggers."""
+    bare, namespace = catalogue(connection, dialect).named(table)
+    sql = (
         f"SELECT sql FROM {dialect.quote(namespace)}.sqlite_master "
         "WHERE type = %s AND tbl_name = %s COLLATE NOCASE"
     )
-    for (definition,) in connection.fetch(objects, ["table", bare]):
-        errors = _errors_in_memory(definition, bare, columns, column, written)
-        for error in dict.fromkeys(errors.values()):
-            _, is_check, text = error.partition("CHECK constraint failed: ")
-            obstacle = _check(text) if is_check else type_of(column)
-            yield obstacle, [value for value, each in errors.items() if each == error]
+    return connection.fetch(sql, [type_, bare])
+
+
+def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
+    """Look up the reasons in the tables to which the column refers."""
+    bare, namespace = catalogue(connection, dialect).named(need.table)
     ((are_checked,),) = connection.fetch("PRAGMA foreign_keys")
-    if not are_checked or connection.fetch(objects, ["trigger", bare]):
+    if not are_checked or _objects(connection, dialect, need.table, "trigger"):
         return
-    for other, key in connection.fetch(_REFERENCES, [bare, namespace, namespace, column.name]):
+    named = [bare, namespace, namespace, need.column.name]
+    for other, key in connection.fetch(_REFERENCES, named):
         sql = (
             f"SELECT 1 FROM {dialect.quote(namespace)}.{dialect.quote(other)} "
             f"WHERE {dialect.quote(key)} = %s"
         )
         missing = [
             value
-            for value, stored in written.items()
-            if stored is not None and not connection.fetch(sql, [stored])
+            for value, stored in need.values.items()
+            if stored is not None and not connection.fetch(sql, [dialect.write(stored)])
         ]
         if missing:
-            yield _reference(other), missing
+            yield need.refusal(missing, _reference(other))
 
 
 _REFERENCES = """
@@ -238,38 +446,59 @@ GROUP BY reference.id HAVING count(*) = 1 AND max("from") = %s COLLATE NOCASE
 """The foreign keys of a column alone: the other table and its column."""
 
 
-def _errors_in_memory(
-    definition: str, table: str, columns: Columns, column: Column, values: _Values
-) -> Mapping[Scalar, str]:
-    """Return SQLite's errors for values of a column, given the definition of its table.
+def _rejected_in_memory(
+    connection: Connection, dialect: Dialect, columns: Columns, needs: Sequence[Need]
+) -> Iterator[Mistake]:
+    """Write the values to a table of the same definition.
 
-    A constraint on several columns cannot be evaluated, because their values are unknown. Neither
-    can one on a generated column or the row id, or with a function or a collation of the host's.
+    Of its constraints, only those on reasons are evaluated: the other values are examples. One on
+    several columns cannot be evaluated, because their values are unknown. Neither can one on a
+    generated column or the row id, or with a function or a collation of the host's.
     """
-    name = column.name.lower()
+    bare, _ = catalogue(connection, dialect).named(needs[0].table)
+    for (definition,) in _objects(connection, dialect, needs[0].table, "table"):
+        given = [each for each in columns.values() if not each.generated]
+        quoted = question_marks(SQLITE.quote(bare))
+        filled = ", ".join(question_marks(SQLITE.quote(each.name)) for each in given)
+        fillers = ", ".join("x''" if each.type_name == "BLOB" else "0" for each in given)
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+            try:
+                memory.execute("PRAGMA foreign_keys = OFF")
+                memory.execute(definition)
+                memory.execute("PRAGMA ignore_check_constraints = ON")
+                memory.execute(f"INSERT INTO {quoted} ({filled}) VALUES ({fillers})")
+            except sqlite3.Error:
+                return
+            for need in needs:
+                is_evaluated = need.use is Use.REASON and _is_alone(need, definition, columns)
+                memory.execute(f"PRAGMA ignore_check_constraints = {not is_evaluated:d}")
+                errors = _errors(memory, quoted, dialect, need, columns)
+                for error in islice(dict.fromkeys(errors.values()), 1):
+                    _, is_check, text = error.partition("CHECK constraint failed: ")
+                    refused = [value for value, each in errors.items() if each == error]
+                    yield need.refusal(refused, _check(text) if is_check else None)
+
+
+def _is_alone(need: Need, definition: str, columns: Columns) -> bool:
+    """Return whether each constraint on a column concerns no other column."""
+    name = need.column.name.lower()
     others = {*map(str.lower, columns), *_ROW_IDS} - {name}
-    checks = [names for names in _names_in_checks(definition) if name in names]
-    if any(names & others for names in checks):
-        return {}
-    given = [each for each in columns.values() if not each.generated]
+    return not any(names & others for names in _names_in_checks(definition) if name in names)
+
+
+def _errors(
+    memory: sqlite3.Connection, table: str, dialect: Dialect, need: Need, columns: Columns
+) -> Mapping[Any, str]:
+    """Return SQLite's errors by value."""
+    target = question_marks(SQLITE.quote(need.column.name))
     of_generated = tuple(f".{each.name}" for each in columns.values() if each.generated)
-    errors: dict[Scalar, str] = {}
-    quoted, target = (question_marks(SQLITE.quote(each)) for each in (table, column.name))
-    filled = ", ".join(question_marks(SQLITE.quote(each.name)) for each in given)
-    fillers = ", ".join("x''" if each.type_name == "BLOB" else "0" for each in given)
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+    errors: dict[Any, str] = {}
+    for value, stored in need.values.items():
         try:
-            memory.execute("PRAGMA foreign_keys = OFF")
-            memory.execute(definition)
-            memory.execute("PRAGMA ignore_check_constraints = ON")
-            memory.execute(f"INSERT INTO {quoted} ({filled}) VALUES ({fillers})")
-            memory.execute("PRAGMA ignore_check_constraints = OFF")
-            for value, stored in values.items():
-                try:
-                    memory.execute(f"UPDATE {quoted} SET {target} = ?", [stored])
-                except sqlite3.IntegrityError as error:
-                    if not str(error).endswith(of_generated):  # it depends on other columns, too
-                        errors[value] = str(error)
+            memory.execute(f"UPDATE {table} SET {target} = ?", [dialect.write(stored)])
+        except sqlite3.IntegrityError as error:
+            if not str(error).endswith(of_generated):  # it depends on other columns, too
+                errors[value] = str(error)
         except (sqlite3.Error, *UNWRITABLE):
             return {}
     return errors
@@ -302,5 +531,5 @@ def _names_in_checks(definition: str) -> Sequence[set[str]]:
     return found
 
 
-_OBSTACLES: Mapping[str, _FindObstacles] = {"postgresql": _on_postgres, "sqlite": _on_sqlite}
-"""How each dialect finds what rejects some values of a column, and which values."""
+REHEARSALS: Mapping[str, Rehearsal] = {"postgresql": _PostgreSQL(), "sqlite": _SQLite()}
+"""By the name of the dialect."""

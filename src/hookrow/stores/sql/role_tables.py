@@ -152,7 +152,7 @@ class RoleTables:
 
     def parameter(self, role: str, ours: str) -> str:
         """Return a parameter of the type of a column."""
-        return self.dialect.parameter(self._columns[role][ours].type)
+        return self.dialect.cast("%s", self._columns[role][ours].type)
 
     def stored(self, role: str, ours: str, value: Any) -> Any:  # noqa: ANN401 - of a column
         """Return a value as a column stores it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import isinf
@@ -19,13 +20,11 @@ from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.errors import UNWRITABLE, is_of_session
 from hookrow.stores.sql.connections import Connection, Row, store_errors
 from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
-from hookrow.stores.timeouts import NO_LIMITS, left, limit_statements, set_limits
+from hookrow.stores.sql.limits import POSTGRES_LIMITS
+from hookrow.stores.timeouts import left
 from hookrow.stores.watchdog import watchdog
 
 _ERRORS = (SQLAlchemyError, *UNWRITABLE)
-_LIMITS = set_limits(tuned=True)
-_MAINTENANCE_LIMITS = set_limits(tuned=True, recording=False)
-
 _IN_TRANSACTION = 2
 """libpq's PQTRANS_INTRANS: a transaction in which no statement has failed."""
 
@@ -39,7 +38,7 @@ _SHARED_POOLS = (SingletonThreadPool, StaticPool)
 class _Connection(Connection):
     def __init__(self, connection: EngineConnection) -> None:
         self._connection = connection
-        self._convert = question_marks if connection.dialect.name == "sqlite" else str
+        self._convert = _BACKENDS[connection.dialect.name].convert
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return all rows."""
@@ -83,23 +82,24 @@ class EngineDatabase:
         # On a connection that all threads share, a reader would roll back a writer's changes.
         self._lock: AbstractContextManager[object] = RLock() if self._is_shared else nullcontext()
         self.dialect = DIALECTS[engine.dialect.name]
+        self._backend = _BACKENDS[engine.dialect.name]
 
     def transaction(self) -> AbstractContextManager[Connection]:
         """Begin a transaction with time limits; it is committed at the end of the block."""
-        return self._transaction(_MAINTENANCE_LIMITS)
+        return self._transaction(recording=False)
 
     def session(self) -> AbstractContextManager[Connection]:
         """Begin a transaction that records; it is committed at the end of the block."""
-        return self._transaction(_LIMITS)
+        return self._transaction(recording=True)
 
     @contextmanager
-    def _transaction(self, limits: str) -> Iterator[Connection]:
+    def _transaction(self, *, recording: bool) -> Iterator[Connection]:
         self._used = True
         with store_errors(_ERRORS), self._lock:
-            connection = self._begun(limits)
+            connection = self._begun(recording=recording)
             with connection, _watched(connection):
                 try:
-                    with _committed(connection):
+                    with self._committed(connection):
                         yield _Connection(connection)
                 except DBAPIError as error:
                     # The server may have become a standby. The other connections stay: the host
@@ -113,8 +113,7 @@ class EngineDatabase:
         """Connect to read, in a transaction."""
         with store_errors(_ERRORS), self._lock, self._engine.connect() as connection:
             _ping(connection)
-            unlimited = isinf(left()) or connection.dialect.name != "postgresql"
-            with nullcontext() if unlimited else _limited(connection):
+            with nullcontext() if isinf(left()) else self._limited(connection):
                 if not self._used:  # a fork would share the pool's connection with the child
                     self._detach(connection)
                 yield _Connection(connection)
@@ -126,9 +125,9 @@ class EngineDatabase:
             store_errors(_ERRORS),
             self._lock,
             self._engine.connect() as connection,
-            _committed(connection),
+            self._committed(connection),
         ):
-            _begin(connection, f"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {NO_LIMITS}")
+            self._backend.begin_upgrade(connection)
             self._detach(connection)
             yield _Connection(connection)
 
@@ -138,9 +137,7 @@ class EngineDatabase:
         with store_errors(_ERRORS), self._lock, self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             self._detach(connection)
-            if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql("SET statement_timeout = 0")
-                connection.exec_driver_sql("SET lock_timeout = 0")
+            self._backend.lift_limits(connection)
             yield _Connection(connection)
 
     def _detach(self, connection: EngineConnection) -> None:
@@ -157,55 +154,50 @@ class EngineDatabase:
     def __str__(self) -> str:
         return self._engine.url.set(query={}).render_as_string(hide_password=True)
 
-    def _begun(self, limits: str) -> EngineConnection:
+    @contextmanager
+    def _limited(self, connection: EngineConnection) -> Iterator[None]:
+        """Limit the time of each statement in the block to the time that is left."""
+        if not self._backend.limits_readings:
+            yield
+            return
+        with _watched(connection), self._committed(connection):
+            self._backend.begin_reading(connection)
+            yield
+
+    @contextmanager
+    def _committed(self, connection: EngineConnection) -> Iterator[None]:
+        """Commit at the end of the block, and roll back if it raises."""
+        try:
+            yield
+            self._backend.commit(connection)
+        except BaseException:
+            if not connection.invalidated:  # to SQLAlchemy, a failed commit ends the transaction
+                with suppress(connection.dialect.loaded_dbapi.Error, SQLAlchemyError):
+                    self._backend.roll_back(connection)
+            raise
+
+    def _begun(self, *, recording: bool) -> EngineConnection:
         """Begin, on a new connection if the server has closed the idle one.
 
         After a slow failure, another attempt would take as long: the server does not respond.
         """
         began = monotonic()
         try:
-            return self._begin(limits)
+            return self._begin(recording=recording)
         except DBAPIError as error:
             if not error.connection_invalidated or monotonic() - began > _QUICK:
                 raise
-            return self._begin(limits)
+            return self._begin(recording=recording)
 
-    def _begin(self, limits: str) -> EngineConnection:
+    def _begin(self, *, recording: bool) -> EngineConnection:
         connection = self._engine.connect()
         try:
             with _watched(connection):
-                _begin(connection, limits)
+                self._backend.begin(connection, recording=recording)
         except BaseException:
             connection.close()
             raise
         return connection
-
-
-def _begin(connection: EngineConnection, limits: str) -> None:
-    """Begin a transaction with time limits, even on an engine that commits each statement.
-
-    SQLite's driver would begin one only at the first write, and then fail if another connection
-    had written since the first read. BEGIN IMMEDIATE waits for the write lock first.
-    """
-    if connection.dialect.driver == "psycopg":
-        # The driver then does not send BEGIN, which would be another round trip. It still
-        # ends our transaction, because it checks the server's state; psycopg2, for one, would not.
-        connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.exec_driver_sql(f"BEGIN; {limits}")
-    elif connection.dialect.name == "postgresql":
-        connection.execution_options(isolation_level="READ COMMITTED")
-        connection.exec_driver_sql(limits)
-    else:
-        connection.begin()  # the host's begin event may start a transaction here
-        if not getattr(connection.connection.dbapi_connection, "in_transaction", False):
-            connection.exec_driver_sql(SQLITE.begin)
-
-
-def _end(connection: EngineConnection, command: str) -> None:
-    """End a transaction of SQLite if its driver would not, because of `autocommit=True`."""
-    driver: Any = connection.connection.dbapi_connection
-    if getattr(driver, "autocommit", None) is True and getattr(driver, "in_transaction", False):
-        connection.exec_driver_sql(command)
 
 
 def _ping(connection: EngineConnection) -> None:
@@ -223,34 +215,118 @@ def _watched(connection: EngineConnection) -> AbstractContextManager[None]:
     return watchdog.watch(connection.connection.dbapi_connection)
 
 
-@contextmanager
-def _limited(connection: EngineConnection) -> Iterator[None]:
-    """Limit the time of each statement in the block, on PostgreSQL, to the time that is left."""
-    with _watched(connection), _committed(connection):
-        _begin(connection, limit_statements())
-        yield
+class _Backend(ABC):
+    """How an engine's connections to a database begin and end transactions."""
+
+    limits_readings: ClassVar[bool]
+    """Whether the server ends a statement that takes too long."""
+
+    @abstractmethod
+    def convert(self, sql: str) -> str:
+        """Convert SQL text for the driver."""
+
+    @abstractmethod
+    def begin(self, connection: EngineConnection, *, recording: bool) -> None:
+        """Begin a transaction with time limits, even on an engine that commits each statement."""
+
+    def begin_reading(self, connection: EngineConnection) -> None:  # noqa: B027 - no limits on SQLite
+        """Begin a transaction whose statements are limited to the time left."""
+
+    @abstractmethod
+    def begin_upgrade(self, connection: EngineConnection) -> None:
+        """Begin a transaction without time limits."""
+
+    def lift_limits(self, connection: EngineConnection) -> None:  # noqa: B027 - no limits on SQLite
+        """Lift the time limits of a connection that commits each statement."""
+
+    @abstractmethod
+    def commit(self, connection: EngineConnection) -> None:
+        """Commit; raise an error if an earlier one was ignored."""
+
+    @abstractmethod
+    def roll_back(self, connection: EngineConnection) -> None:
+        """Roll back."""
 
 
-@contextmanager
-def _committed(connection: EngineConnection) -> Iterator[None]:
-    """Commit at the end of the block, and roll back if it raises."""
-    try:
-        yield
-        _refuse_aborted(connection)
-        _end(connection, "COMMIT")
-        connection.commit()
-    except BaseException:
-        if not connection.invalidated:  # to SQLAlchemy, a failed commit ends the transaction
-            with suppress(connection.dialect.loaded_dbapi.Error, SQLAlchemyError):
-                _end(connection, "ROLLBACK")
-                connection.connection.rollback()
-        raise
+class _PostgreSQL(_Backend):
+    """Sets the limits with the statement that begins the transaction."""
 
+    limits_readings = True
 
-def _refuse_aborted(connection: EngineConnection) -> None:
-    """Raise an error if an earlier one was ignored: PostgreSQL's COMMIT would only roll back."""
-    if connection.dialect.name == "postgresql":
+    def convert(self, sql: str) -> str:
+        return sql
+
+    def begin(self, connection: EngineConnection, *, recording: bool) -> None:
+        self._begin(connection, POSTGRES_LIMITS.transaction(recording=recording, tuned=True))
+
+    def begin_reading(self, connection: EngineConnection) -> None:
+        self._begin(connection, POSTGRES_LIMITS.reading())
+
+    def begin_upgrade(self, connection: EngineConnection) -> None:
+        isolation = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+        self._begin(connection, f"{isolation}; {POSTGRES_LIMITS.none()}")
+
+    def lift_limits(self, connection: EngineConnection) -> None:
+        connection.exec_driver_sql("SET statement_timeout = 0")
+        connection.exec_driver_sql("SET lock_timeout = 0")
+
+    def commit(self, connection: EngineConnection) -> None:
+        """Check the state first: the COMMIT of a failed transaction would only roll back."""
         # psycopg and psycopg2 know the state of the transaction without a round trip.
         info = getattr(connection.connection.dbapi_connection, "info", None)
         if getattr(info, "transaction_status", None) != _IN_TRANSACTION:
             connection.exec_driver_sql("SELECT 1")
+        connection.commit()
+
+    def roll_back(self, connection: EngineConnection) -> None:
+        connection.connection.rollback()
+
+    def _begin(self, connection: EngineConnection, limits: str) -> None:
+        if connection.dialect.driver == "psycopg":
+            # The driver then does not send BEGIN, which would be another round trip. It still
+            # ends our transaction, because it checks the server's state; psycopg2 would not.
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql(f"BEGIN; {limits}")
+            return
+        connection.execution_options(isolation_level="READ COMMITTED")
+        connection.exec_driver_sql(limits)
+
+
+class _SQLite(_Backend):
+    """Waits for the write lock at the beginning.
+
+    The driver would begin a transaction only at the first write, and then fail if another
+    connection had written since the first read.
+    """
+
+    limits_readings = False
+
+    def convert(self, sql: str) -> str:
+        return question_marks(sql)
+
+    def begin(self, connection: EngineConnection, *, recording: bool) -> None:  # noqa: ARG002 - the engine's own limit
+        connection.begin()  # the host's begin event may start a transaction here
+        if not getattr(connection.connection.dbapi_connection, "in_transaction", False):
+            connection.exec_driver_sql(SQLITE.begin)
+
+    def begin_upgrade(self, connection: EngineConnection) -> None:
+        self.begin(connection, recording=False)
+
+    def commit(self, connection: EngineConnection) -> None:
+        self._end(connection, "COMMIT")
+        connection.commit()
+
+    def roll_back(self, connection: EngineConnection) -> None:
+        self._end(connection, "ROLLBACK")
+        connection.connection.rollback()
+
+    def _end(self, connection: EngineConnection, command: str) -> None:
+        """End a transaction if the driver would not, because of `autocommit=True`."""
+        driver: Any = connection.connection.dbapi_connection
+        is_left = getattr(driver, "autocommit", None) is True
+        if is_left and getattr(driver, "in_transaction", False):
+            connection.exec_driver_sql(command)
+
+
+_BACKENDS: Mapping[str, _Backend] = {"postgresql": _PostgreSQL(), "sqlite": _SQLite()}
+"""By the name of SQLAlchemy's dialect, which is that of hookrow's."""

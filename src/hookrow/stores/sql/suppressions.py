@@ -11,9 +11,9 @@ from hookrow.core.log_entry import RECORD_TYPES, stored_recipient
 from hookrow.core.notification import Key, Suppressed
 from hookrow.core.result import Result
 from hookrow.core.schema import OTHERWISE, Schema
-from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.conversions import converted
-from hookrow.stores.sql.dialects import Dialect, utc
+from hookrow.stores.sql.dialects import utc
 from hookrow.stores.sql.role_tables import ALIASES, RoleTables
 from hookrow.stores.suppressions import (
     MAX_REASON_LENGTH,
@@ -183,17 +183,9 @@ _MOST_CHANGES = 20
 """How many changes of each subscriber are read from the log, on average."""
 
 
-def plan(connection: Connection, tables: RoleTables) -> Sequence[str]:
-    """Return the lines of the plan by which the database reads the newest suppression."""
-    sql, values = _select(tables, Span(), Filter(), 1)
-    return query_plan(connection, tables.dialect, sql, values)
-
-
-def query_plan(
-    connection: Connection, dialect: Dialect, sql: str, values: Sequence[Any] = ()
-) -> Sequence[str]:
-    """Return the lines of the plan of a SELECT."""
-    return [str(row[-1]) for row in connection.fetch(f"{dialect.explain} {sql}", values)]
+def newest(tables: RoleTables) -> tuple[str, Sequence[Any]]:
+    """Return the statement that reads the newest suppression, and its parameters."""
+    return _select(tables, Span(), Filter(), 1)
 
 
 def _select(
@@ -294,13 +286,13 @@ def _lists(tables: RoleTables) -> str:
     """Return the SELECT of the lists that have subscriptions: each is the next one in an index."""
     column = tables.column("subscriptions", "list_id")
     type_ = tables.columns("subscriptions")["list_id"].type
-    cast = f"::{type_}" if type_ else ""
 
     def next_one(condition: str) -> str:
-        return (
+        select = (
             f"(SELECT {column} FROM {tables.table('subscriptions')} WHERE {column} {condition} "
-            f"ORDER BY {column} LIMIT 1){cast}"
+            f"ORDER BY {column} LIMIT 1)"
         )
+        return tables.dialect.cast(select, type_)
 
     return (
         f"WITH RECURSIVE found (list_id) AS (SELECT {next_one('IS NOT NULL')} UNION ALL "

@@ -392,7 +392,7 @@ def begun(connection: Connection, dialect: Dialect) -> Iterator[None]:
 
 
 def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
-    """Return the pairs whose subscriptions `Queries.find` returns with the dispatches."""
+    """Return the pairs whose subscriptions `Statements.find` returns with the dispatches."""
     return {
         (dispatch.list, dispatch.owner)
         for message_id, _ in lookup.changed

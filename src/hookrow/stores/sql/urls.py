@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from hookrow.arguments import kind_of
@@ -16,13 +17,6 @@ from hookrow.stores.sql.sqlite import SQLiteDatabase, SQLiteMemory
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
-
-_DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
-_DRIVERS = {
-    "postgresql": {"", "psycopg", "psycopg2", "asyncpg"},
-    "sqlite": {"", "pysqlite", "aiosqlite"},
-}
-"""The drivers that a URL may name for SQLAlchemy; hookrow uses psycopg and sqlite3 instead."""
 
 
 def open_database(database: str | URL | Engine | Database) -> Database:
@@ -86,26 +80,33 @@ def missing_file(database: Database) -> str | None:
     return f"{database.name} does not exist. Run {UPGRADE}."
 
 
-def backend(url: str) -> str:
-    """Return "postgresql" or "sqlite". Raises `ConfigurationError` for any other URL."""
+def is_database_url(url: str) -> bool:
+    """Return whether a URL names a supported database."""
+    scheme, separator, _ = url.partition("://")
+    return bool(separator) and scheme.lower().partition("+")[0] in _SCHEMES
+
+
+def _open_url(url: str) -> Database:
     scheme, separator, _ = url.partition("://")
     name, _, driver = scheme.lower().partition("+")
     if not separator or not name.isalnum():
         raise ConfigurationError(NOT_A_URL)
-    if name not in _DATABASES:
+    if name not in _SCHEMES:
         raise ConfigurationError(UNSUPPORTED_DATABASE.format(name))
-    name = _DATABASES[name]
-    if driver not in _DRIVERS[name]:
+    known = _SCHEMES[name]
+    if driver not in known.drivers:
         raise ConfigurationError(
-            f"hookrow does not work with {driver}: use {name}:// instead, or pass an engine."
+            f"hookrow does not work with {driver}: use {known.name}:// instead, or pass an engine."
         )
-    return name
+    return known.open(url)
 
 
-def _open_url(url: str) -> Database:
-    if backend(url) == "sqlite":
-        file = _file(url)
-        return SQLiteDatabase(file) if file else SQLiteMemory()
+def _open_sqlite(url: str) -> Database:
+    file = _file(url)
+    return SQLiteDatabase(file) if file else SQLiteMemory()
+
+
+def _open_postgres(url: str) -> Database:
     return PostgresDatabase(_libpq(url))
 
 
@@ -147,3 +148,21 @@ def _libpq(url: str) -> str:
         options.append(("host", ",".join(host for host, _, _ in hosts)))
         options.append(("port", ",".join(port or "5432" for _, _, port in hosts)))
     return f"postgresql://{login}{at}{base}{mark}{urlencode(options, quote_via=quote)}"
+
+
+class _Scheme(NamedTuple):
+    """A scheme of URLs: its usual spelling, and the drivers that a URL may name for SQLAlchemy.
+
+    hookrow uses a driver of its own choice instead.
+    """
+
+    name: str
+    drivers: Collection[str]
+    open: Callable[[str], Database]
+
+
+_POSTGRESQL = _Scheme("postgresql", {"", "psycopg", "psycopg2", "asyncpg"}, _open_postgres)
+_SQLITE = _Scheme("sqlite", {"", "pysqlite", "aiosqlite"}, _open_sqlite)
+
+_SCHEMES = {"postgresql": _POSTGRESQL, "postgres": _POSTGRESQL, "sqlite": _SQLITE}
+"""The schemes of supported databases, by the name before a driver."""

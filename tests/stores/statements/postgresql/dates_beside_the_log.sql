@@ -317,3 +317,33 @@ AND ((SELECT count(*) FROM hookrow_changed_2) = %s OR (SELECT count(*) FROM hook
     WHERE dated.changed_at <= given.suppression_changed_at))
 AND (SELECT count(*) FROM hookrow_changed_3) = %s
 THEN 1 ELSE 0 END;
+
+-- count rows by list
+SELECT NULL, count(d."provider_message_id"), count(d."delivered_at"), count(d."opened_at") FROM "mails" AS d WHERE true GROUP BY 1;
+
+-- count the suppressed by reason
+SELECT NULLIF(CAST('' AS text), ''), count(*) FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL GROUP BY 1;
+
+-- count undelivered dispatches
+SELECT count(*) FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL;
+
+-- list undelivered dispatches
+SELECT d."provider_message_id", NULL, NULL, d."id" FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL ORDER BY d."id" LIMIT 10;
+
+-- list more of them
+SELECT d."provider_message_id", NULL, NULL, d."id" FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."id" > %s::bigint ORDER BY d."id" LIMIT 10;
+
+-- step through suppressions
+SELECT s."suppressed_at"::text, s."id" FROM (SELECT s."suppressed_at", s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s::timestamp with time zone, %s::uuid) AND (s."suppressed_at", s."id") <= (%s::timestamp with time zone, %s::uuid) AND s."suppressed_at" >= %s::timestamp with time zone ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 1 OFFSET 99) AS s;
+
+-- read suppressions
+SELECT s."suppressed_at", s."email"::text, substr(CAST('' AS text), 1, 1000), s."suppressed_at"::text, s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
+-- read suppressions of a reason
+SELECT s."suppressed_at", s."email"::text, substr(CAST('' AS text), 1, 1000), s."suppressed_at"::text, s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s::timestamp with time zone, %s::uuid) AND (s."suppressed_at", s."id") <= (%s::timestamp with time zone, %s::uuid) AND s."suppressed_at" >= %s::timestamp with time zone AND CAST('' AS text) = %s ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 10;
+
+-- count suppressions
+SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
+
+-- changes in the log
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient = ANY(%s::text[]) LIMIT 10;

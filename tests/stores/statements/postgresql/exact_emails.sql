@@ -263,3 +263,45 @@ AND ((SELECT count(*) FROM hookrow_changed_2) = %s OR (SELECT count(*) FROM hook
 AND ((SELECT count(*) FROM hookrow_changed_3) = %s OR (SELECT count(*) FROM hookrow_changed_3) = (
     SELECT count(*) FROM hookrow_given_3 AS given JOIN hookrow_locked_subscribers AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at)))
 THEN 1 ELSE 0 END;
+
+-- count rows by list
+SELECT NULL, count(d."provider_message_id"), count(d."delivered_at"), count(d."opened_at") FROM "mails" AS d WHERE true GROUP BY 1;
+
+-- count rows by list
+SELECT b."list_id", count(*), count(b."suppressed_at") FROM "hookrow_subscriptions" AS b WHERE true GROUP BY 1;
+
+-- count the suppressed by reason
+SELECT NULLIF(coalesce(CAST(s."suppression_reason" AS text), ''), ''), count(*) FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL GROUP BY 1;
+
+-- count undelivered dispatches
+SELECT count(*) FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL;
+
+-- list undelivered dispatches
+SELECT d."provider_message_id", NULL, NULL, d."id" FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL ORDER BY d."id" LIMIT 10;
+
+-- list more of them
+SELECT d."provider_message_id", NULL, NULL, d."id" FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."id" > %s::bigint ORDER BY d."id" LIMIT 10;
+
+-- step through suppressions
+SELECT s."suppressed_at"::text, s."id" FROM (SELECT s."suppressed_at", s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s::timestamp with time zone, %s::bigint) AND (s."suppressed_at", s."id") <= (%s::timestamp with time zone, %s::bigint) AND s."suppressed_at" >= %s::timestamp with time zone ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 1 OFFSET 99) AS s;
+
+-- read suppressions
+SELECT s."suppressed_at", s."email", substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), s."suppressed_at"::text, s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
+-- read suppressions of a reason
+SELECT s."suppressed_at", s."email", substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), s."suppressed_at"::text, s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s::timestamp with time zone, %s::bigint) AND (s."suppressed_at", s."id") <= (%s::timestamp with time zone, %s::bigint) AND s."suppressed_at" >= %s::timestamp with time zone AND s."suppression_reason" = %s::text AND length(s."suppression_reason") <= 64 ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 10;
+
+-- count suppressions
+SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
+
+-- lists
+WITH RECURSIVE found (list_id) AS (SELECT (SELECT b."list_id" FROM "hookrow_subscriptions" AS b WHERE b."list_id" IS NOT NULL ORDER BY b."list_id" LIMIT 1)::bigint UNION ALL SELECT (SELECT b."list_id" FROM "hookrow_subscriptions" AS b WHERE b."list_id" > found.list_id ORDER BY b."list_id" LIMIT 1)::bigint FROM found WHERE list_id IS NOT NULL) SELECT list_id FROM found WHERE list_id IS NOT NULL LIMIT 10;
+
+-- the size of a list
+SELECT count(*) FROM (SELECT 1 FROM "hookrow_subscriptions" AS b WHERE b."list_id" = %s::bigint LIMIT 10000) AS found;
+
+-- read suppressions of a list
+SELECT s."suppressed_at", s."email", substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), s."suppressed_at"::text, s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (SELECT 1 FROM "hookrow_subscriptions" AS b WHERE b."list_id" = %s::bigint AND s."id" = b."subscriber_id" LIMIT 1) = 1 ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
+-- read those of a small list
+SELECT s."suppressed_at", s."email", substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), s."suppressed_at"::text, s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND s."id" = ANY(ARRAY(SELECT b."subscriber_id" FROM "hookrow_subscriptions" AS b WHERE b."list_id" = %s::bigint)) ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;

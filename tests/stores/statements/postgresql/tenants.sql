@@ -390,3 +390,48 @@ AND ((SELECT count(*) FROM hookrow_changed_3) = %s OR (SELECT count(*) FROM hook
     SELECT count(*) FROM hookrow_given_3 AS given JOIN hookrow_locked_subscribers AS locked ON locked.key_0 = given.key_0 WHERE (locked.suppression_changed_at IS NULL OR locked.suppression_changed_at <= given.suppression_changed_at AT TIME ZONE 'UTC')))
 AND (SELECT count(*) FROM hookrow_changed_4) = %s
 THEN 1 ELSE 0 END;
+
+-- count rows by list
+SELECT m."list_id", count(d."postmark_id"), count(d."got"), count(d."saw") FROM "mail"."sends" AS d LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7 WHERE true AND d."state" IS NULL GROUP BY 1;
+
+-- count rows by list
+SELECT b."list_id", count(*), count(b."left_at") FROM "members" AS b WHERE true GROUP BY 1;
+
+-- count the suppressed by reason
+SELECT NULLIF(coalesce(CAST(s."why" AS text), ''), ''), count(*) FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL GROUP BY 1;
+
+-- count undelivered dispatches
+SELECT count(*) FROM "mail"."sends" AS d WHERE d."postmark_id" IS NOT NULL AND d."got" IS NULL AND d."state" IS NULL;
+
+-- list undelivered dispatches
+SELECT d."postmark_id"::text, NULL, NULL, d."key" FROM "mail"."sends" AS d WHERE d."postmark_id" IS NOT NULL AND d."got" IS NULL AND d."state" IS NULL ORDER BY d."key" LIMIT 10;
+
+-- list more of them
+SELECT d."postmark_id"::text, NULL, NULL, d."key" FROM "mail"."sends" AS d WHERE d."postmark_id" IS NOT NULL AND d."got" IS NULL AND d."state" IS NULL AND d."key" > %s::uuid ORDER BY d."key" LIMIT 10;
+
+-- step through suppressions
+SELECT s."left_at"::text, s."id"::text FROM (SELECT s."left_at", s."id" FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (s."left_at", s."id") > (%s::timestamp without time zone, %s::bpchar) AND (s."left_at", s."id") <= (%s::timestamp without time zone, %s::bpchar) AND s."left_at" >= %s::timestamp with time zone AT TIME ZONE 'UTC' ORDER BY s."left_at" ASC, s."id" ASC LIMIT 1 OFFSET 99) AS s;
+
+-- read suppressions
+SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), s."left_at"::text, s."id"::text FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;
+
+-- read suppressions of a reason
+SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), s."left_at"::text, s."id"::text FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (s."left_at", s."id") > (%s::timestamp without time zone, %s::bpchar) AND (s."left_at", s."id") <= (%s::timestamp without time zone, %s::bpchar) AND s."left_at" >= %s::timestamp with time zone AT TIME ZONE 'UTC' AND coalesce(CAST(s."why" AS text), '') = %s AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" ASC, s."id" ASC LIMIT 10;
+
+-- count suppressions
+SELECT count(*) FROM (SELECT 1 FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10) AS found;
+
+-- changes in the log
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "mail"."notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient = ANY(%s::text[]) LIMIT 10;
+
+-- lists
+WITH RECURSIVE found (list_id) AS (SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" IS NOT NULL ORDER BY b."list_id" LIMIT 1)::bigint UNION ALL SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" > found.list_id ORDER BY b."list_id" LIMIT 1)::bigint FROM found WHERE list_id IS NOT NULL) SELECT list_id FROM found WHERE list_id IS NOT NULL LIMIT 10;
+
+-- the size of a list
+SELECT count(*) FROM (SELECT 1 FROM "members" AS b WHERE b."list_id" = %s::bigint LIMIT 10000) AS found;
+
+-- read suppressions of a list
+SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), s."left_at"::text, s."id"::text FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (SELECT 1 FROM "members" AS b WHERE b."list_id" = %s::bigint AND s."id" = b."subscriber_id"::bpchar LIMIT 1) = 1 AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;
+
+-- read those of a small list
+SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), s."left_at"::text, s."id"::text FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."id" = ANY(ARRAY(SELECT b."subscriber_id"::bpchar FROM "members" AS b WHERE b."list_id" = %s::bigint)) AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;

@@ -84,3 +84,33 @@ UPDATE "mails" SET "delivered_at" = "delivered_at" WHERE 1 = 0;
 
 -- probe 3
 UPDATE "hookrow_notifications" SET "attempts" = "attempts" WHERE 1 = 0;
+
+-- count rows by list
+SELECT NULL, count(d."provider_message_id"), count(d."delivered_at"), count(d."opened_at") FROM "mails" AS d WHERE true GROUP BY 1;
+
+-- count the suppressed by reason
+SELECT NULLIF(CAST('' AS text), ''), count(*) FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL GROUP BY 1;
+
+-- count undelivered dispatches
+SELECT count(*) FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL;
+
+-- list undelivered dispatches
+SELECT CAST(d."provider_message_id" AS TEXT), NULL, NULL, d."id" FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL ORDER BY d."id" LIMIT 10;
+
+-- list more of them
+SELECT CAST(d."provider_message_id" AS TEXT), NULL, NULL, d."id" FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."id" > %s ORDER BY d."id" LIMIT 10;
+
+-- step through suppressions
+SELECT CAST(s."suppressed_at" AS TEXT), s."id" FROM (SELECT s."suppressed_at", s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s, %s) AND (s."suppressed_at", s."id") <= (%s, %s) AND s."suppressed_at" >= %s ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 1 OFFSET 99) AS s;
+
+-- read suppressions
+SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
+-- read suppressions of a reason
+SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s, %s) AND (s."suppressed_at", s."id") <= (%s, %s) AND s."suppressed_at" >= %s AND CAST('' AS text) = %s ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 10;
+
+-- count suppressions
+SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
+
+-- changes in the log
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient IN (SELECT value FROM json_each(%s)) LIMIT 10;

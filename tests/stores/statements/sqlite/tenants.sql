@@ -111,3 +111,48 @@ UPDATE "members" SET "left_at" = "left_at" WHERE 1 = 0;
 
 -- probe 4
 UPDATE "mail"."notifications" SET "attempts" = "attempts" WHERE 1 = 0;
+
+-- count rows by list
+SELECT m."list_id", count(d."postmark_id"), count(d."got"), count(d."saw") FROM "mail"."sends" AS d LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7 WHERE true AND d."state" IS NULL GROUP BY 1;
+
+-- count rows by list
+SELECT b."list_id", count(*), count(b."left_at") FROM "members" AS b WHERE true GROUP BY 1;
+
+-- count the suppressed by reason
+SELECT NULLIF(coalesce(CAST(s."why" AS text), ''), ''), count(*) FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL GROUP BY 1;
+
+-- count undelivered dispatches
+SELECT count(*) FROM "mail"."sends" AS d WHERE d."postmark_id" IS NOT NULL AND d."got" IS NULL AND d."state" IS NULL;
+
+-- list undelivered dispatches
+SELECT CAST(d."postmark_id" AS TEXT), NULL, NULL, d."key" FROM "mail"."sends" AS d WHERE d."postmark_id" IS NOT NULL AND d."got" IS NULL AND d."state" IS NULL ORDER BY d."key" LIMIT 10;
+
+-- list more of them
+SELECT CAST(d."postmark_id" AS TEXT), NULL, NULL, d."key" FROM "mail"."sends" AS d WHERE d."postmark_id" IS NOT NULL AND d."got" IS NULL AND d."state" IS NULL AND d."key" > %s ORDER BY d."key" LIMIT 10;
+
+-- step through suppressions
+SELECT CAST(s."left_at" AS TEXT), s."id" FROM (SELECT s."left_at", s."id" FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (s."left_at", s."id") > (%s, %s) AND (s."left_at", s."id") <= (%s, %s) AND s."left_at" >= %s ORDER BY s."left_at" ASC, s."id" ASC LIMIT 1 OFFSET 99) AS s;
+
+-- read suppressions
+SELECT s."left_at", CAST(s."address" AS TEXT), substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), CAST(s."left_at" AS TEXT), s."id" FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;
+
+-- read suppressions of a reason
+SELECT s."left_at", CAST(s."address" AS TEXT), substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), CAST(s."left_at" AS TEXT), s."id" FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (s."left_at", s."id") > (%s, %s) AND (s."left_at", s."id") <= (%s, %s) AND s."left_at" >= %s AND s."why" = %s AND length(s."why") <= 64 AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" ASC, s."id" ASC LIMIT 10;
+
+-- count suppressions
+SELECT count(*) FROM (SELECT 1 FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10) AS found;
+
+-- changes in the log
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "mail"."notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient IN (SELECT value FROM json_each(%s)) LIMIT 10;
+
+-- lists
+WITH RECURSIVE found (list_id) AS (SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" IS NOT NULL ORDER BY b."list_id" LIMIT 1) UNION ALL SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" > found.list_id ORDER BY b."list_id" LIMIT 1) FROM found WHERE list_id IS NOT NULL) SELECT list_id FROM found WHERE list_id IS NOT NULL LIMIT 10;
+
+-- the size of a list
+SELECT count(*) FROM (SELECT 1 FROM "members" AS b WHERE b."list_id" = %s LIMIT 10000) AS found;
+
+-- read suppressions of a list
+SELECT s."left_at", CAST(s."address" AS TEXT), substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), CAST(s."left_at" AS TEXT), s."id" FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (SELECT 1 FROM "members" AS b WHERE b."list_id" = %s AND s."id" = b."subscriber_id" LIMIT 1) = 1 AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;
+
+-- read those of a small list
+SELECT s."left_at", CAST(s."address" AS TEXT), substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), CAST(s."left_at" AS TEXT), s."id" FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."id" IN (SELECT b."subscriber_id" FROM "members" AS b WHERE b."list_id" = %s) AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;

@@ -81,3 +81,57 @@ UPDATE "hookrow_dispatches" SET "delivered_at" = "delivered_at" WHERE 1 = 0;
 
 -- probe 3
 UPDATE "hookrow_subscriptions" SET "suppressed_at" = "suppressed_at" WHERE 1 = 0;
+
+-- count rows by list
+SELECT d."list_id", count(d."provider_message_id"), count(d."delivered_at"), count(d."opened_at") FROM "hookrow_dispatches" AS d WHERE true GROUP BY 1;
+
+-- count rows by list
+SELECT b."list_id", count(*), count(b."suppressed_at") FROM "hookrow_subscriptions" AS b WHERE true GROUP BY 1;
+
+-- count rows by list
+SELECT id, name FROM hookrow_lists;
+
+-- count the suppressed by reason
+SELECT NULLIF(coalesce(CAST(s."suppression_reason" AS text), ''), ''), count(*) FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL GROUP BY 1;
+
+-- when messages were sent
+SELECT CAST(d."provider_message_id" AS TEXT), d."created_at" FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s)) AND d."created_at" IS NOT NULL;
+
+-- count undelivered dispatches
+SELECT count(*) FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL;
+
+-- count undelivered dispatches of a period
+SELECT count(*) FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."created_at" >= %s AND d."created_at" < %s;
+
+-- list undelivered dispatches
+SELECT CAST(d."provider_message_id" AS TEXT), d."created_at", CAST(d."created_at" AS TEXT), d."id" FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND (d."created_at" IS NULL OR d."created_at" >= %s) ORDER BY d."created_at" IS NOT NULL, d."created_at", d."id" LIMIT 10;
+
+-- list more of them
+SELECT CAST(d."provider_message_id" AS TEXT), d."created_at", CAST(d."created_at" AS TEXT), d."id" FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."created_at" >= %s AND (d."created_at", d."id") > (%s, %s) ORDER BY d."created_at" IS NOT NULL, d."created_at", d."id" LIMIT 10;
+
+-- list more of them without a time
+SELECT CAST(d."provider_message_id" AS TEXT), d."created_at", CAST(d."created_at" AS TEXT), d."id" FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND (d."created_at" >= %s OR d."created_at" IS NULL AND d."id" > %s) ORDER BY d."created_at" IS NOT NULL, d."created_at", d."id" LIMIT 10;
+
+-- step through suppressions
+SELECT CAST(s."suppressed_at" AS TEXT), s."id" FROM (SELECT s."suppressed_at", s."id" FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s, %s) AND (s."suppressed_at", s."id") <= (%s, %s) AND s."suppressed_at" >= %s ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 1 OFFSET 99) AS s;
+
+-- read suppressions
+SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
+-- read suppressions of a reason
+SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s, %s) AND (s."suppressed_at", s."id") <= (%s, %s) AND s."suppressed_at" >= %s AND s."suppression_reason" = %s AND length(s."suppression_reason") <= 64 ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 10;
+
+-- count suppressions
+SELECT count(*) FROM (SELECT 1 FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
+
+-- lists
+SELECT id, name FROM hookrow_lists ORDER BY name, id LIMIT 10;
+
+-- the size of a list
+SELECT count(*) FROM (SELECT 1 FROM "hookrow_subscriptions" AS b WHERE b."list_id" = %s LIMIT 10000) AS found;
+
+-- read suppressions of a list
+SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL AND (SELECT 1 FROM "hookrow_subscriptions" AS b WHERE b."list_id" = %s AND s."id" = b."subscriber_id" LIMIT 1) = 1 ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
+-- read those of a small list
+SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL AND s."id" IN (SELECT b."subscriber_id" FROM "hookrow_subscriptions" AS b WHERE b."list_id" = %s) ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;

@@ -10,6 +10,9 @@ from functools import cache
 from hookrow.core.schema import Schema
 from hookrow.stores.sql.connections import Connection
 
+TABLE = "hookrow_migrations"
+"""The table of the revisions of hookrow's tables."""
+
 LOG = "hookrow_notifications"
 """The table of the log that the scripts create; a host may create one with a different name."""
 
@@ -117,14 +120,27 @@ class Script:
 
 @cache
 def scripts(backend: str) -> Sequence[Script]:
-    """Return all scripts for "postgresql" or "sqlite", in order."""
+    """Return all scripts for a dialect, by its name, in order."""
+    result = []
+    for name, text in _files(backend).items():
+        revision, _, branch = name.removesuffix(".sql").partition("_")
+        if revision.isdigit():
+            result.append(Script(revision, branch, text))
+    return sorted(result, key=lambda script: script.revision)
+
+
+def table_of_revisions(backend: str) -> str:
+    """Return the statement that creates the table of revisions, unless it exists."""
+    return _files(backend)[f"{TABLE}.sql"].strip()
+
+
+@cache
+def _files(backend: str) -> Mapping[str, str]:
+    """Return the texts of the files for a dialect, by name."""
     from importlib.resources import files  # noqa: PLC0415 - slow, and few processes create tables
 
-    result = []
-    for file in files(__package__).joinpath(backend).iterdir():
-        revision, _, branch = file.name.removesuffix(".sql").partition("_")
-        result.append(Script(revision, branch, file.read_text(encoding="utf-8")))
-    return sorted(result, key=lambda script: script.revision)
+    folder = files(__package__).joinpath(backend)
+    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
 
 
 def scripts_of(backend: str, schema: Schema) -> Sequence[Script]:
