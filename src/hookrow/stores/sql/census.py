@@ -146,7 +146,7 @@ def _since(tables: RoleTables, since: datetime, after: Place | None) -> tuple[st
     if after.sent_at is None:
         later = f"{at} IS NULL AND {key} > {id_}"
         return f" AND ({recent} OR {later})", [*values, after.id]
-    later = f"({at}, {key}) > ({tables.parameter(*_SENT_AT)}, {id_})"
+    later = tables.dialect.compare([at, key], ">", [tables.parameter(*_SENT_AT), id_])
     return f" AND {recent} AND {later}", [*values, *after]
 
 

@@ -48,7 +48,7 @@ class Conversions:
         )
         """The conversions of the rows of `Statements.find`."""
         self.state: dict[Suppressible, Converters] = {}
-        """The conversions of the rows of `Statements.state`, `Statements.select` and locks, keys first."""
+        """The conversions of the rows of `Statements.state`, `select` and `lock`, keys first."""
         self._writes: dict[Suppressible, Mapping[str, Convert]] = {}
         for kind, names in written.items():
             named = {f"key_{n}": columns[kind.value][ours] for n, ours in enumerate(KEYS[kind])}

@@ -113,6 +113,51 @@ class Dialect(ABC):
         """Return an expression of any type as text."""
 
     @abstractmethod
+    def as_integer(self, expression: str) -> str:
+        """Return a number or a text of digits as a 64-bit integer."""
+
+    def characters(self, text: str) -> str:
+        """Return the number of characters of a text."""
+        return f"length({text})"
+
+    def quotient(self, dividend: str, divisor: int) -> str:
+        """Divide integers, and drop the remainder."""
+        return f"{dividend} / {divisor}"
+
+    def compare(self, columns: Sequence[str], operator: str, values: Sequence[str]) -> str:
+        """Compare columns with values, the first ones first, by an index in their order."""
+        return f"({', '.join(columns)}) {operator} ({', '.join(values)})"
+
+    def old(self, table: str, column: str) -> str:  # noqa: ARG002 - for databases without the alias
+        """Return the value of a row that exists, in the assignments of `insert`."""
+        return f"kept.{column}"
+
+    def new(self, column: str) -> str:
+        """Return the value of a row to insert, in the assignments of `insert`."""
+        return f"excluded.{column}"
+
+    def insert(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: str,
+        key: Sequence[str],
+        assignments: Mapping[str, str],
+    ) -> str:
+        """Return the statement that inserts rows, and changes those whose key exists.
+
+        `rows` is a VALUES or a SELECT. Without `assignments`, existing rows stay as they are. A
+        column that others depend on is assigned last, because some databases assign from left to
+        right.
+        """
+        sets = ", ".join(f"{name} = {value}" for name, value in assignments.items())
+        action = f"UPDATE SET {sets}" if sets else "NOTHING"
+        return (
+            f"INSERT INTO {table} AS kept ({', '.join(columns)}) {rows} "
+            f"ON CONFLICT ({', '.join(key)}) DO {action}"
+        )
+
+    @abstractmethod
     def fold(self, kind: Fold, email: str) -> str:
         """Return the expression by which emails are compared, and which an index must contain."""
 
@@ -229,6 +274,10 @@ class PostgreSQL(Dialect):
     def as_text(self, expression: str) -> str:
         """Cast the expression."""
         return f"CAST({expression} AS text)"
+
+    def as_integer(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS bigint)"
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold only ASCII letters for `ascii`: plain lower() follows the database's locale."""
@@ -350,6 +399,10 @@ class SQLite(Dialect):
     def as_text(self, expression: str) -> str:
         """Cast the expression."""
         return f"CAST({expression} AS text)"
+
+    def as_integer(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS bigint)"
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters; SQLite folds no others."""

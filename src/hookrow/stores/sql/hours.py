@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from datetime import timedelta
+from functools import partial
 
 from hookrow.core.notification import KNOWN_REASONS
 from hookrow.core.result import Result
@@ -88,7 +89,8 @@ class Hours:
     @property
     def watermark(self) -> str:
         """The highest id that is counted."""
-        value = f"SELECT CAST(value AS bigint) FROM {self._meta} WHERE name = '{WATERMARK}'"
+        number = self.dialect.as_integer("value")
+        value = f"SELECT {number} FROM {self._meta} WHERE name = '{WATERMARK}'"
         return f"coalesce(({value}), 0)"
 
     def count(self, connection: Connection) -> bool:
@@ -130,37 +132,41 @@ class Hours:
 
     def _count_new(self, connection: Connection, database: Catalogue) -> bool:
         values = self._locked(connection)
+        save = partial(self._save, connection, values)
         watermark = int(values[WATERMARK])
         kept, start, *writers = values.get(CEILING, "0 -").split()
         ceiling = int(kept)
         ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self.log}")
         seen = max(watermark, ceiling)
-        if self._restarted(connection, database, values.get(FIRST), seen, highest):
+        if self._have_restarted(connection, database, values, seen, highest):
             watermark = ceiling = 0
-            self._save(connection, WATERMARK, "0")
-        writers_now = database.writers(self._log)
-        if writers_now is None:
-            return self._count_chunk(connection, min(watermark, highest), highest)
-        server, holders = writers_now
+            save(WATERMARK, "0")
+        open_writers = database.writers(self._log)
+        if open_writers is None:
+            end = self._count_chunk(connection, min(watermark, highest), highest)
+            save(WATERMARK, str(end))
+            return bool(end < highest)
+        server, holders = open_writers
         if ceiling <= watermark or (writers and start != server):
-            self._save(connection, CEILING, " ".join([str(highest), server, *holders]))
+            save(CEILING, " ".join([str(highest), server, *holders]))
             return bool(highest > watermark)
         if set(writers) & set(holders):
             return False
         if writers:
-            self._save(connection, CEILING, f"{ceiling} {server}")
-        return self._count_chunk(connection, watermark, ceiling)
+            save(CEILING, f"{ceiling} {server}")
+        end = self._count_chunk(connection, watermark, ceiling)
+        save(WATERMARK, str(end))
+        return end < ceiling
 
-    def _count_chunk(self, connection: Connection, watermark: int, ceiling: int) -> bool:
-        """Count ids after the watermark, and advance it; return whether it is below the ceiling."""
+    def _count_chunk(self, connection: Connection, watermark: int, ceiling: int) -> int:
+        """Count ids after the watermark, at most up to the ceiling; return the last one."""
         within = "id > %s AND id <= %s"
         first = f"SELECT min(id) FROM {self.log} WHERE {within}"
         ((low,),) = connection.fetch(first, [watermark, ceiling])  # there may be a wide gap
         end = ceiling if low is None else min(low + CHUNK - 1, ceiling)
         if low is not None:
             connection.execute(self._add("count(*)", "0", within), [watermark, end])
-        self._save(connection, WATERMARK, str(end))
-        return bool(end < ceiling)
+        return end
 
     def _count_recovered(self, connection: Connection) -> bool:
         """Count entries that have recovered since they were counted; return whether there are more.
@@ -182,37 +188,40 @@ class Hours:
     def _add(self, number: str, recovered: str, where: str) -> str:
         """Add aggregates of the entries that meet a condition to the counts."""
         hour = self.dialect.hour("received_at")
-        return (
-            f"INSERT INTO {self.table} AS counts "
-            f"({', '.join(COLUMNS)}, entries, recovered) "
+        return self.insert(
             f"SELECT {self.dialect.hour_as_time(hour)}, {', '.join(KEYS)}, {number}, {recovered} "
-            f"FROM {self.log} WHERE {where} GROUP BY {hour}, 2, 3, 4 "
-            f"ON CONFLICT ({', '.join(COLUMNS)}) DO UPDATE SET "
-            "entries = counts.entries + excluded.entries, "
-            "recovered = counts.recovered + excluded.recovered"
+            f"FROM {self.log} WHERE {where} GROUP BY {hour}, 2, 3, 4"
         )
 
-    def _locked(self, connection: Connection) -> Mapping[str, str]:
+    def insert(self, rows: str) -> str:
+        """Return the statement that adds rows of counts to those with the same key."""
+        old, new = partial(self.dialect.old, self.table), self.dialect.new
+        sums = {name: f"{old(name)} + {new(name)}" for name in ("entries", "recovered")}
+        return self.dialect.insert(self.table, [*COLUMNS, *sums], rows, COLUMNS, sums)
+
+    def _locked(self, connection: Connection) -> dict[str, str]:
         """Return the values by name; the watermark is locked until the end of the transaction."""
-        insert = f"INSERT INTO {self._meta} (name, value) VALUES (%s, '0') ON CONFLICT DO NOTHING"
-        connection.execute(insert, [WATERMARK])
+        connection.execute(self._put({}), [WATERMARK, "0"])
         sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
         names = [WATERMARK, CEILING, FIRST]
         return dict(map(tuple, connection.fetch(f"{sql}{self.dialect.for_update}", names)))
 
-    def _save(self, connection: Connection, name: str, value: str) -> None:
-        sql = (
-            f"INSERT INTO {self._meta} AS kept (name, value) VALUES (%s, %s) "
-            "ON CONFLICT (name) DO UPDATE SET value = excluded.value "
-            "WHERE kept.value <> excluded.value"
-        )
-        connection.execute(sql, [name, value])
+    def _save(self, connection: Connection, values: dict[str, str], name: str, value: str) -> None:
+        """Save a value, unless it is that of `values`, which are the present ones."""
+        if values.get(name) != value:
+            connection.execute(self._put({"value": self.dialect.new("value")}), [name, value])
+            values[name] = value
 
-    def _restarted(
+    def _put(self, assignments: Mapping[str, str]) -> str:
+        """Return the statement that adds a value; `assignments` change an existing one."""
+        rows = "VALUES (%s, %s)"
+        return self.dialect.insert(self._meta, ["name", "value"], rows, ["name"], assignments)
+
+    def _have_restarted(
         self,
         connection: Connection,
         database: Catalogue,
-        known: str | None,
+        values: dict[str, str],
         seen: int,
         highest: int,
     ) -> bool:
@@ -225,6 +234,6 @@ class Hours:
             return last is not None and max(last, highest) < seen
         sql = f"SELECT max(hex(fingerprint)) FROM {self.log} WHERE id = 1"
         ((first,),) = connection.fetch(sql)
-        if restarted := first not in {None, known}:
-            self._save(connection, FIRST, first)
+        if restarted := first not in {None, values.get(FIRST)}:
+            self._save(connection, values, FIRST, first)
         return restarted

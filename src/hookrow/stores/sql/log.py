@@ -125,7 +125,8 @@ class SQLLog:
         """
         statements, write = self._verified(), self._dialect.write
         due, values = self._due(now, providers)
-        follows = "n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s)"
+        compare = partial(self._dialect.compare, ["n.retry_at", "n.id"], values=["%s", "%s"])
+        follows = f"n.retry_at IS NOT NULL AND {compare('>')}"
         start = [write(after.retry_at), after.id]
         # Of all parked entries: an index has them in this order, also those of other providers.
         last = (
@@ -139,7 +140,7 @@ class SQLLog:
             end = Place(known(rows[0][0]), rows[0][1]) if rows else None
             within, until = "", []
             if end is not None:
-                within, until = " AND (n.retry_at, n.id) <= (%s, %s)", [write(end[0]), end[1]]
+                within, until = f" AND {compare('<=')}", [write(end[0]), end[1]]
             found = connection.fetch(
                 f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {follows}{within} "
                 f"AND {statements.is_hopeful} ORDER BY n.id",

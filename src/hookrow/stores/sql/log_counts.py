@@ -17,7 +17,7 @@ from hookrow.stores import log
 from hookrow.stores.log import Count, Counts, Recent, RequestKind, Requests
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect, known, utc
-from hookrow.stores.sql.hours import COLUMNS, HAS_RECOVERED, HOUR, KEYS, RECOVERED, Hours
+from hookrow.stores.sql.hours import HAS_RECOVERED, HOUR, KEYS, RECOVERED, Hours
 
 MOST_RECOVERED = 10_000
 """The largest number of recovered entries not in the hourly counts that are read.
@@ -101,11 +101,7 @@ def add_requests(
     """Add requests by kind and hour, unless the tables do not allow it."""
     if not hours.are_usable(connection):
         return
-    sql = (
-        f"INSERT INTO {hours.table} AS counts ({', '.join(COLUMNS)}, entries, recovered) "
-        f"VALUES (%s, '', '', %s, %s, 0) ON CONFLICT ({', '.join(COLUMNS)}) "
-        "DO UPDATE SET entries = counts.entries + excluded.entries"
-    )
+    sql = hours.insert("VALUES (%s, '', '', %s, %s, 0)")
     # In the order of the hours, so that two processes cannot deadlock.
     rows = sorted((hour, kind.value, number) for (kind, hour), number in counts.items())
     connection.execute_many(sql, [(hours.dialect.write(hour), *rest) for hour, *rest in rows])
@@ -113,8 +109,9 @@ def add_requests(
 
 def read_requests(database: Database, hours: Hours, kind: RequestKind, since: datetime) -> Requests:
     """Return the result of `SQLLog.requests`."""
+    number = hours.dialect.as_integer("coalesce(sum(entries), 0)")
     sql = (
-        "SELECT CAST(coalesce(sum(entries), 0) AS bigint), min(hour), max(hour) "
+        f"SELECT {number}, min(hour), max(hour) "
         f"FROM {hours.table} WHERE hour >= %s AND first_outcome = '{kind.value}'"
     )
     with database.reading() as connection:
@@ -126,9 +123,10 @@ def read_requests(database: Database, hours: Hours, kind: RequestKind, since: da
 
 def _of_hours(hours: Hours, length: int) -> str:
     """Add up the hourly counts, the entries after the watermark, and recoveries before it."""
+    entries, recoveries = map(hours.dialect.as_integer, ("sum(entries)", "sum(recovered)"))
     counted = (
         f"SELECT {_bucket(hours.dialect, 'hour', length)}, record_type, reason, first_outcome, "
-        "CAST(sum(entries) AS bigint), CAST(sum(recovered) AS bigint), NULL "
+        f"{entries}, {recoveries}, NULL "
         f"FROM {hours.table} WHERE hour >= %s "
         f"AND first_outcome NOT IN ({_REQUESTS}) GROUP BY 1, 2, 3, 4"
     )
@@ -140,7 +138,7 @@ def _of_hours(hours: Hours, length: int) -> str:
 def _newest(hours: Hours, length: int, after: str) -> str:
     """Count the newest entries after an id. The last column is when the oldest was written."""
     written = hours.dialect.epoch("min(ended_at)")
-    figures = f"count(*), count(*) FILTER (WHERE {HAS_RECOVERED}), {written}"
+    figures = f"count(*), count(CASE WHEN {HAS_RECOVERED} THEN 1 END), {written}"
     return _grouped(hours, length, figures, f"id > {after}", log.MOST_COUNTED)
 
 
@@ -156,4 +154,4 @@ def _grouped(hours: Hours, length: int, figures: str, where: str, most: int) -> 
 
 def _bucket(dialect: Dialect, time: str, length: int) -> str:
     """Return the number of a bucket since 1970, whose length is in seconds."""
-    return f"{dialect.epoch(time)} / {length}"
+    return dialect.quotient(dialect.epoch(time), length)

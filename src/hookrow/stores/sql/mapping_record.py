@@ -127,10 +127,7 @@ class MappingRecord:
     def _add(self, present: MappedTables) -> Sequence[MappedTables]:
         """Add the present mapping to the record, whose row is locked meanwhile."""
         with self._database.transaction() as connection:
-            connection.execute(
-                f"INSERT INTO {self._table} (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                [NAME, "[]"],
-            )
+            connection.execute(self._insert({}), [NAME, "[]"])
             recorded = self._read(connection, self._database.dialect.for_update)
             if present not in recorded:
                 recorded = [*recorded, present]
@@ -148,10 +145,12 @@ class MappingRecord:
         return []
 
     def _write(self, connection: Connection, mappings: Sequence[MappedTables]) -> None:
-        connection.execute(
-            f"INSERT INTO {self._table} (name, value) VALUES (%s, %s) "
-            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            [NAME, msgspec.json.encode(mappings).decode()],
+        replace = self._insert({"value": self._database.dialect.new("value")})
+        connection.execute(replace, [NAME, msgspec.json.encode(mappings).decode()])
+
+    def _insert(self, assignments: Mapping[str, str]) -> str:
+        return self._database.dialect.insert(
+            self._table, ["name", "value"], "VALUES (%s, %s)", ["name"], assignments
         )
 
 

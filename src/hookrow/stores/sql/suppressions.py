@@ -206,12 +206,12 @@ def _select(
 def _where(tables: RoleTables, span: Span, selected: Filter) -> tuple[str, Sequence[Any]]:
     """Return the conditions that select rows, except that they are visible."""
     at, key = _columns(tables)
-    place = ", ".join(tables.parameter("subscribers", name) for name in _ORDER)
+    place = [tables.parameter("subscribers", name) for name in _ORDER]
     forward, back = (">", "<=") if span.oldest else ("<", ">=")
     conditions, values = [f"{at} IS NOT NULL"], list[Any]()
     for operator, position in ((forward, span.after), (back, span.end)):
         if position is not None:
-            conditions.append(f"({at}, {key}) {operator} ({place})")
+            conditions.append(tables.dialect.compare([at, key], operator, place))
             values += position
     if selected.since is not None:
         conditions.append(f"{at} >= {tables.time('subscribers', 'suppressed_at')}")
@@ -251,7 +251,7 @@ def _has_reason(tables: RoleTables, reason: str) -> str:
     name = tables.column("subscribers", "suppression_reason")
     condition = f"{name} = {tables.parameter('subscribers', 'suppression_reason')}"
     if len(reason) <= MAX_INDEXED:
-        condition += f" AND length({name}) <= {MAX_INDEXED}"  # as in the index
+        condition += f" AND {tables.dialect.characters(name)} <= {MAX_INDEXED}"  # as in the index
     return condition
 
 
