@@ -68,8 +68,8 @@ $(READY): pyproject.toml
 demo: $(READY) ## Show notifications becoming rows
 	@$(BIN)/hookrow demo
 
-test: $(READY) ## Run all tests except the acceptance tests, in about 3 minutes
-	@echo "About 3 minutes; \`make test-all\` runs everything."
+test: $(READY) ## Run all tests except the acceptance tests, in about 4 minutes
+	@echo "About 4 minutes; \`make test-all\` runs everything."
 	@$(PYTEST) $(WORKERS) --ignore tests/acceptance
 
 # The acceptance tests are last, so that the list of flaky ones is at the end of what is printed.
