@@ -70,7 +70,7 @@ def test_the_connection_of_the_host_is_not_changed(empty_database_url: str) -> N
         connection = connections[alias]
         with atomic(alias):
             expected = {**vars(connection)}
-        with DjangoDatabase(alias).session():
+        with DjangoDatabase(alias).recording():
             now = vars(connection)
             changed = {name for name in now if now[name] != expected.get(name)}
         assert changed <= {"atomic_blocks"}

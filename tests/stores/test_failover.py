@@ -41,7 +41,7 @@ def make_read_only(home: Home) -> None:
         with connections[home.alias].cursor() as cursor:
             cursor.execute(READ_ONLY)
         return
-    with home.store.database.session() as connection:
+    with home.store.database.recording() as connection:
         connection.execute(READ_ONLY)
 
 

@@ -63,7 +63,7 @@ class Noted(Connection):
 class NotedDatabase:
     """A database whose statements are noted; without another one, it is empty."""
 
-    writers: Mapping[tuple[str, str], Callable[[Any], Any]] = {}
+    converters: Mapping[tuple[str, str], Callable[[Any], Any]] = {}
 
     def __init__(self, dialect: Dialect, database: Database | None = None) -> None:
         self.dialect, self._database, self.sent = dialect, database, dict[str, None]()
@@ -71,8 +71,8 @@ class NotedDatabase:
     def transaction(self) -> AbstractContextManager[Connection]:
         return self._noted("transaction")
 
-    def session(self) -> AbstractContextManager[Connection]:
-        return self._noted("session")
+    def recording(self) -> AbstractContextManager[Connection]:
+        return self._noted("recording")
 
     def reading(self) -> AbstractContextManager[Connection]:
         return self._noted("reading")
@@ -153,7 +153,7 @@ def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
         yield f"read the dates of {kind.value}", statements.dates(kind)
     if statements.add_entries is not None:
         yield "add entries to the log", statements.add_entries.text
-        yield "the condition of entries `n` that can be recorded", statements.is_hopeful
+        yield "the condition of entries `n` that can be recorded", statements.hopeful
     for number, sql in enumerate(statements.probes(), 1):
         yield f"probe {number}", sql
     if statements.combined is not None:

@@ -20,7 +20,7 @@ from hookrow import Refused, Role, Schema, SchemaMismatch
 from hookrow.core.schema import SUPPRESSION
 from hookrow.django.store import DjangoDatabase, DjangoStore
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.catalogues import catalogue
+from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.keys import undeclarable_keys
 from hookrow.stores.sql.urls import open_database
@@ -58,7 +58,7 @@ def undeclarable(engine: Engine, schema: Schema) -> list[str]:
     database = open_database(engine)
     tables = verify(database, schema).tables
     with database.reading() as connection:
-        return list(undeclarable_keys(catalogue(connection, tables.dialect), tables))
+        return list(undeclarable_keys(catalogue_of(connection, tables.dialect), tables))
 
 
 @pytest.fixture

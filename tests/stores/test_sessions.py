@@ -174,7 +174,7 @@ def test_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.Mon
     slow = f"SELECT FROM pg_sleep({PATIENCE})"
     monkeypatch.setattr(PostgresLimits, "session", lambda _: slow)
     store.close()
-    with pytest.raises(Unavailable), limited_to(0.1), store.database.session():
+    with pytest.raises(Unavailable), limited_to(0.1), store.database.recording():
         pass
 
 

@@ -16,7 +16,7 @@ from hookrow.receiver.clock import clock_difference, describe_difference
 from hookrow.stores import SchemaChanged, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.log import MOST_EXPIRED, Query
-from hookrow.stores.sql.catalogues import catalogue
+from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.dialects import NAIVE
 from hookrow.stores.sql.hours import Hours
@@ -121,7 +121,7 @@ _CHOICE = (
 def _unprotected_keys(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning for each key that no index can keep unique."""
     with database.reading() as connection:
-        roles = list(undeclarable_keys(catalogue(connection, tables.dialect), tables))
+        roles = list(undeclarable_keys(catalogue_of(connection, tables.dialect), tables))
     for role in roles:
         key = described(tables, role, keys(tables.schema)[role])
         then = "" if role == "messages" else ", and would get a 503 instead"
@@ -138,9 +138,9 @@ def _policies(database: Database, tables: RoleTables) -> Iterator[str]:
     for role, each in tables.schema.roles.items():
         commands = ["SELECT", "UPDATE"] if role in changed else ["SELECT"]
         with database.reading() as connection:
-            names = catalogue(connection, tables.dialect)
-            user = names.restricting_user(each.table, commands)
-            table = names.statement_name(each.table)
+            catalogue = catalogue_of(connection, tables.dialect)
+            user = catalogue.restricting_user(each.table, commands)
+            table = catalogue.statement_name(each.table)
         if user is None:
             continue
         policies = "; ".join(
@@ -196,7 +196,7 @@ def _cached_ids(database: Database, tables: RoleTables) -> Iterator[str]:
     if log is None:
         return
     with database.reading() as connection:
-        sequence = catalogue(connection, tables.dialect).caching_sequence(log)
+        sequence = catalogue_of(connection, tables.dialect).caching_sequence(log)
     if sequence is not None:
         run = f"Run: ALTER SEQUENCE {sequence} CACHE 1"
         yield f"The log's sequence caches ids, so hourly counts may miss entries. {run}"

@@ -177,7 +177,7 @@ def check_tables(database: Database, schema: Schema) -> Iterator[CheckResult]:
 def _check_changes(database: Database, statements: Statements) -> Iterator[CheckResult]:
     """Yield an error if the database rejects a change that selects no row; see `SQLStore.probe`."""
     try:
-        with database.session() as connection, begun(connection, database.dialect):
+        with database.recording() as connection, begun(connection, database.dialect):
             SQLTransaction(connection, statements).probe()
     except StoreError as error:
         yield CheckResult(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hookrow.core.schema import Fold
-from hookrow.stores.sql.catalogues import Catalogue, Relation, catalogue
+from hookrow.stores.sql.catalogues import Catalogue, Relation, catalogue_of
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.sql.suppressions import newest
@@ -57,14 +57,14 @@ def missing_indexes(database: Database, tables: RoleTables) -> Iterator[str]:
     The planner decides, not the catalog: only the planner knows which indexes it can use.
     """
     with database.reading() as connection:
-        planner = catalogue(connection, tables.dialect)
-        planner.prefer_indexes()
+        catalogue = catalogue_of(connection, tables.dialect)
+        catalogue.prefer_indexes()
         for lookup in _lookups(tables):
-            if not _is_served(planner, tables, lookup):
-                yield _missing(planner, tables, lookup)
+            if not _is_served(catalogue, tables, lookup):
+                yield _missing(catalogue, tables, lookup)
         many = f"SELECT 1 FROM {tables.table('subscribers')} LIMIT 1 OFFSET {MANY - 1}"
         if not tables.schema.ours and connection.fetch(many):
-            yield from _missing_for_suppressions(planner, tables)
+            yield from _missing_for_suppressions(catalogue, tables)
 
 
 def _lookups(tables: RoleTables) -> Iterator[_Lookup]:
@@ -101,7 +101,7 @@ def _pattern(tables: RoleTables, role: str, ours: str) -> str:
     return rf"(?<!\w){name}(?!\w)"
 
 
-def _is_served(planner: Catalogue, tables: RoleTables, lookup: _Lookup) -> bool:
+def _is_served(catalogue: Catalogue, tables: RoleTables, lookup: _Lookup) -> bool:
     """Return whether the plan searches an index by the column of the lookup.
 
     PostgreSQL prints the condition; SQLite prints the columns, or <expr> for an expression. An
@@ -114,31 +114,31 @@ def _is_served(planner: Catalogue, tables: RoleTables, lookup: _Lookup) -> bool:
             f"SELECT {tables.column(lookup.role, lookup.columns[-1])} "
             f"FROM {tables.table(lookup.role)} WHERE {lookup.condition}{visible}"
         )
-        lines = planner.plan(sql, lookup.parameters)
+        lines = catalogue.plan(sql, lookup.parameters)
         if any(re.search(pattern, line, re.IGNORECASE) for line in lines):
             return True
     return False
 
 
-def _missing(planner: Catalogue, tables: RoleTables, lookup: _Lookup) -> str:
+def _missing(catalogue: Catalogue, tables: RoleTables, lookup: _Lookup) -> str:
     """Return the warning. On PostgreSQL, its statement avoids blocking writers if possible."""
     names = [tables.columns(lookup.role)[ours].name for ours in lookup.columns]
     columns = [quoted(tables, name) for name in names]
     if lookup.fold:
         columns = [tables.dialect.fold(lookup.fold, *columns)]
-    advice, statement = _create(planner, tables, lookup.role, columns, names[-1])
-    if lookup.fold and (fold := _other_fold(planner, tables, lookup.fold)):
+    advice, statement = _create(catalogue, tables, lookup.role, columns, names[-1])
+    if lookup.fold and (fold := _other_fold(catalogue, tables, lookup.fold)):
         advice = f'An index for fold="{fold}" exists: set this fold, or add an index. {advice}'
     return f"A lookup reads a whole table. {advice}: {statement}"
 
 
-def _missing_for_suppressions(planner: Catalogue, tables: RoleTables) -> Iterator[str]:
+def _missing_for_suppressions(catalogue: Catalogue, tables: RoleTables) -> Iterator[str]:
     """Yield a warning if the dashboard's page of suppressions has no index for its order."""
-    if any(map(_SORTS.search, planner.plan(*newest(tables)))):
+    if any(map(_SORTS.search, catalogue.plan(*newest(tables)))):
         columns = tables.columns("subscribers")
         at, key = (columns[ours].name for ours in ("suppressed_at", "id"))
         order = [quoted(tables, at), quoted(tables, key)]
-        advice, statement = _create(planner, tables, "subscribers", order, at)
+        advice, statement = _create(catalogue, tables, "subscribers", order, at)
         yield (
             f"The dashboard's page of suppressions reads a whole table. {advice}: {statement} "
             f"WHERE {order[0]} IS NOT NULL"
@@ -146,24 +146,24 @@ def _missing_for_suppressions(planner: Catalogue, tables: RoleTables) -> Iterato
 
 
 def _create(
-    planner: Catalogue, tables: RoleTables, role: str, columns: Sequence[str], name: str
+    catalogue: Catalogue, tables: RoleTables, role: str, columns: Sequence[str], name: str
 ) -> tuple[str, str]:
     """Return how to create an index, and the statement, which ends with the columns."""
     dialect, table = tables.dialect, tables.schema.roles[role].table
     index = quoted(tables, f"hookrow_{table.rpartition('.')[2]}_{name}")
-    relation = planner.relation(table)
+    relation = catalogue.relation(table)
     create = dialect.create_index if relation is Relation.TABLE else "CREATE INDEX"
-    on = f"{planner.statement_name(table)} ({', '.join(columns)})"
+    on = f"{catalogue.statement_name(table)} ({', '.join(columns)})"
     return _STEPS.get(relation, "Run"), f"{create} {index} ON {on}"
 
 
-def _other_fold(planner: Catalogue, tables: RoleTables, fold: Fold) -> Fold | None:
+def _other_fold(catalogue: Catalogue, tables: RoleTables, fold: Fold) -> Fold | None:
     """Return the most lenient of the other folds for which the emails have an index."""
     folds: list[Fold] = ["ascii", "lower", "exact"]
     if tables.columns("subscribers")["email"].ignores_case:
         folds.insert(0, "citext")
     for each in folds:
-        if each != fold and _is_served(planner, tables, _email(tables, each)):
+        if each != fold and _is_served(catalogue, tables, _email(tables, each)):
             return each
     return None
 

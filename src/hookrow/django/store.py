@@ -36,7 +36,7 @@ class DjangoStore(SQLStore):
         check_alias(using)
         self.using = using
         self.mapping = map_models(schema, using)
-        database = DjangoDatabase(using, _writers(self.mapping))
+        database = DjangoDatabase(using, _converters(self.mapping))
         self._open(database, self.mapping.schema)
         dialect = database.dialect
         tables = RoleTables(self.mapping.schema, self.mapping.columns, dialect)
@@ -84,7 +84,7 @@ def check_alias(using: str) -> None:
         )
 
 
-def _writers(mapping: ModelMapping) -> Mapping[tuple[str, str], Convert]:
+def _converters(mapping: ModelMapping) -> Mapping[tuple[str, str], Convert]:
     """Return the conversions of fields for reasons; see `connections.Database`."""
     columns = {
         (role.table, name): mapping.columns[role_name][name]
@@ -103,9 +103,9 @@ class DjangoDatabase:
     def __init__(
         self,
         using: str,
-        writers: Mapping[tuple[str, str], Convert] = MappingProxyType({}),
+        converters: Mapping[tuple[str, str], Convert] = MappingProxyType({}),
     ) -> None:
-        connection, self._using, self.writers = connections[using], using, writers
+        connection, self._using, self.converters = connections[using], using, converters
         self.dialect = vendor_of(connection).dialect(connection.ops.quote_name)
 
     @contextmanager
@@ -115,7 +115,7 @@ class DjangoDatabase:
             yield CursorConnection(connection)
 
     @contextmanager
-    def session(self) -> Iterator[Connection]:
+    def recording(self) -> Iterator[Connection]:
         """Begin a transaction that records, or a savepoint."""
         with begin(self._using, recording=True) as connection:
             yield CursorConnection(connection)

@@ -154,7 +154,7 @@ class PostgreSQLVendor(Vendor):
         former = fetch_row(connection, POSTGRES_LIMITS.lowered())
         with connection.execute_wrapper(_execute_in_time):
             yield
-        fetch_row(connection, POSTGRES_LIMITS.restored(), former[:2])
+        fetch_row(connection, POSTGRES_LIMITS.restored(), former[: len(POSTGRES_LIMITS.OTHERS)])
 
     def reading_limits(self) -> str | None:
         """Limit each statement to the time left, if that is limited."""

@@ -26,7 +26,7 @@ from hookrow.stores import (
     Unavailable,
 )
 from hookrow.stores.errors import message
-from hookrow.stores.sql.catalogues import catalogue
+from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Database, Upgradable
 from hookrow.stores.sql.dialects import DIALECTS, Dialect
 from hookrow.stores.sql.scripts import (
@@ -172,7 +172,7 @@ class _Upgrade:
         while True:
             # In a transaction, because a pooler may run each transaction in another session.
             with self._database.upgrading() as connection:
-                if catalogue(connection, self._dialect).try_lock(LOCK):
+                if catalogue_of(connection, self._dialect).try_lock(LOCK):
                     # CREATE INDEX CONCURRENTLY waits for older snapshots. A driver may keep that
                     # of the lock's SELECT until the next statement.
                     connection.execute(self._dialect.stay_idle)
@@ -193,7 +193,7 @@ class _Upgrade:
             missing = [each for each in self._scripts if each.revision not in applied]
             _check_names(connection, self._dialect, missing)
             if missing:
-                catalogue(connection, self._dialect).check_creation()
+                catalogue_of(connection, self._dialect).check_creation()
 
     def _run(self, script: Script) -> bool:
         """Run a script and record its revision, unless it is recorded; return whether it ran."""
@@ -212,7 +212,7 @@ class _Upgrade:
         if self._dialect.wait_briefly:
             connection.execute(self._dialect.wait_briefly)
         # The table may be in any schema of the search path.
-        if not catalogue(connection, self._dialect).columns(TABLE):
+        if not catalogue_of(connection, self._dialect).columns(TABLE):
             create = table_of_revisions(self._dialect.name)
             connection.execute(create.replace("%", "%%"))
         for statement in script.statements():
@@ -232,8 +232,8 @@ def _retry_while_locked(work: Callable[[], T]) -> T:
 
 
 def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
-    database = catalogue(connection, dialect)
-    found = database.columns(TABLE)
+    catalogue = catalogue_of(connection, dialect)
+    found = catalogue.columns(TABLE)
     if not found:
         return []
     if "revision" not in found:
@@ -242,7 +242,7 @@ def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
             "Restore it, or rename it."
         )
     if "SELECT" in found["revision"].denied:
-        raise database.denied_error(TABLE, ["SELECT"])
+        raise catalogue.denied_error(TABLE, ["SELECT"])
     rows = connection.fetch(f"SELECT revision FROM {TABLE}")  # noqa: S608 - the name is ours
     return sorted(str(revision) for (revision,) in rows)
 
@@ -254,7 +254,7 @@ def _insert(revision: str) -> str:
 def _check_names(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:
     """Raise `ConfigurationError` if a table that is to be created already exists."""
     created = {table for script in missing for table in script.creates}
-    if present := sorted(created.intersection(catalogue(connection, dialect).tables())):
+    if present := sorted(created.intersection(catalogue_of(connection, dialect).tables())):
         raise ConfigurationError(
             f"The database already has {', '.join(present)}, which hookrow did not create: "
             "rename them, map them in the schema as your own tables, or let the "

@@ -23,7 +23,11 @@ UNCHANGED_HINT = "Row-level security, a trigger or a rule may prevent it."
 
 
 class StoreError(HookrowError):
-    """A transaction failed and changed nothing. The subclass determines what to do next."""
+    """A transaction failed and changed nothing, unless the connection was lost during the commit.
+
+    Recording again is safe: guards and the log's fingerprints make a repetition harmless. The
+    subclass determines what to do next.
+    """
 
 
 class Conflict(StoreError):
@@ -39,7 +43,9 @@ class WrongMapping(StoreError):
 
 
 class Unchanged(StoreError):
-    """The database neither locked nor changed a row that was found, although its guard holds.
+    """The database did not lock, or did not change, a row that was found although its guard holds.
+
+    Or it did not accept an entry of the log.
 
     The row may have been deleted meanwhile. Another attempt, in a transaction that is `checked`,
     shows whether the database ignores the change: because of row-level security, or a trigger.

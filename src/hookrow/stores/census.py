@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hookrow.core.notification import Key
@@ -49,7 +48,7 @@ class Undelivered(NamedTuple):
 def by_list(
     sent: Iterable[Sequence[Any]],
     subscribed: Iterable[Sequence[Any]] | None,
-    names: Mapping[Key, str] = MappingProxyType({}),
+    names: Mapping[Key, str],
 ) -> Sequence[ListCount]:
     """Combine the counts of dispatches with those of subscriptions, if there are any.
 

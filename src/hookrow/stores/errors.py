@@ -251,7 +251,7 @@ def store_error(error: BaseException) -> StoreError:
 
 
 def is_of_session(error: BaseException) -> bool:
-    """Return whether an error concerns the session or its server, which may stay useless."""
+    """Return whether an error concerns the session or its server, so that both may stay useless."""
     cause = store_error(error)
     return isinstance(cause, Unavailable) and not isinstance(cause, SchemaChanged)
 

@@ -29,7 +29,7 @@ _Definitions: TypeAlias = Mapping[str, Callable[[], Sequence[_Item]]]
 
 _TIME = sa.DateTime(timezone=True)
 
-# Leaves free space in each page, so that updates of the two times change no index. SQLAlchemy 2.0
+# Leaves free space in each page, so that an update of a time changes no index. SQLAlchemy 2.0
 # has no such option for tables.
 _FREE_SPACE: dict[str, Any] = (
     {"postgresql_with": {"fillfactor": 85}}

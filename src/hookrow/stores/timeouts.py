@@ -11,8 +11,9 @@ from time import monotonic
 ROW_LOCK_TIMEOUT = 0.1
 """In seconds; how long a transaction that records notifications waits for the lock of a row.
 
-PostgreSQL looks for a deadlock when a transaction has waited for a second (`deadlock_timeout`), and
-aborts the one that has. With a shorter limit, this is never a transaction of the host."""
+A transaction that has waited for `deadlock_timeout`, a second, looks for a deadlock, and PostgreSQL
+aborts it if there is one. hookrow's wait ends earlier, so the host's transaction is never the one
+that is aborted."""
 
 LOCK_TIMEOUT = 2
 """In seconds; how long other transactions wait for the lock of a row: those that maintain hookrow's

@@ -1,4 +1,4 @@
-"""What a database says about itself: its tables, their columns and keys, privileges and plans.
+"""What a database says about itself: tables, keys, privileges, plans, other transactions, locks.
 
 A catalogue answers for one connection. On PostgreSQL, the connection must be in a transaction,
 which may be the host's.
@@ -164,7 +164,7 @@ class Catalogue(ABC):
         """Take a lock until the end of the transaction; return False if another one holds it."""
         return True
 
-    def writers(self, table: str) -> Writers | None:  # noqa: ARG002 - as above
+    def open_writers(self, table: str) -> Writers | None:  # noqa: ARG002 - as above
         """Return the other transactions that may have written to a table.
 
         None if there are none, because a transaction holds the whole database.
@@ -343,7 +343,7 @@ class PostgresCatalogue(Catalogue):
         """Take an advisory lock."""
         return bool(self._connection.fetch("SELECT pg_try_advisory_xact_lock(%s)", [number])[0][0])
 
-    def writers(self, table: str) -> Writers:
+    def open_writers(self, table: str) -> Writers:
         """Return the virtual ids of the transactions that hold a writer's lock on the table.
 
         An INSERT takes this lock before it takes an id from the sequence.
@@ -824,6 +824,6 @@ CATALOGUES: Mapping[str, type[Catalogue]] = {
 """The catalogue of each dialect, by its name."""
 
 
-def catalogue(connection: Connection, dialect: Dialect) -> Catalogue:
+def catalogue_of(connection: Connection, dialect: Dialect) -> Catalogue:
     """Return the catalogue of a connection's database."""
     return CATALOGUES[dialect.name](connection, dialect)

@@ -95,7 +95,7 @@ def _mistake(table: str, column: Column, text: str) -> Mistake:
 
 
 def _is_word(column: Column, value: Scalar) -> bool:
-    """Return whether a value is a text that PostgreSQL might read as a varying date.
+    """Return whether a value is a text that PostgreSQL might read as a relative date.
 
     These are words such as 'yesterday' (its manual, section 8.5.1.4).
     """

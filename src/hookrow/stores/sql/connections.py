@@ -44,7 +44,7 @@ class Connection(Protocol):
     """Runs SQL text, with `%s` for each parameter. Raises the driver's own errors."""
 
     autocommits: bool = False
-    """Whether each statement of a `Database.session` commits by itself."""
+    """Whether each statement of a `Database.recording` commits by itself."""
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return the rows of a statement."""
@@ -60,8 +60,8 @@ class Connection(Protocol):
 class Database(Protocol):
     """Opens connections and transactions.
 
-    All methods raise a `StoreError`, including from within the block. Do not nest blocks: each uses
-    one of a few connections.
+    A method may raise a `StoreError`, and translates a driver's error in its block into one. Do not
+    nest blocks: each uses one of a few connections.
     """
 
     @property
@@ -69,19 +69,21 @@ class Database(Protocol):
         """The SQL that the database understands."""
 
     @property
-    def writers(self) -> Mapping[tuple[str, str], Callable[[Any], Any]]:
+    def converters(self) -> Mapping[tuple[str, str], Callable[[Any], Any]]:
         """The conversions of reasons by the host's own types, by table and column."""
 
     def transaction(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction with time limits; it is committed at the end of the block.
+        """Begin a transaction on hookrow's own tables; it is committed at the end of the block.
 
-        On SQLite it holds the write lock from the beginning.
+        It waits for a lock for `LOCK_TIMEOUT`. On SQLite, it holds the write lock from the
+        beginning.
         """
 
-    def session(self) -> AbstractContextManager[Connection]:
-        """Connect with time limits, and begin a transaction unless the connection autocommits.
+    def recording(self) -> AbstractContextManager[Connection]:
+        """Connect to write the host's rows. Begin a transaction unless the connection autocommits.
 
-        If it autocommits, each statement commits by itself, except between BEGIN and COMMIT.
+        It waits for a row for `ROW_LOCK_TIMEOUT`. If it autocommits, each statement commits by
+        itself, except between BEGIN and COMMIT.
         """
 
     def reading(self) -> AbstractContextManager[Connection]:
@@ -132,7 +134,7 @@ class ConnectionPool(ABC, Generic[C]):
 
     errors: tuple[type[Exception], ...]
     """The errors of the driver, and `UNWRITABLE`."""
-    writers: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
+    converters: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
 
     _idle: _IdleStack[C]
     _free: Semaphore

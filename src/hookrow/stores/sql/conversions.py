@@ -72,7 +72,7 @@ class Conversions:
         return [list(self.stored(kind, each).values()) for each in named]
 
     def stored(self, kind: Suppressible, values: dict[str, Any]) -> dict[str, Any]:
-        """Return values, by the names of columns and keys as in `Update`, as columns store them."""
+        """Return values, by the names of parameters in `statements`, as columns store them."""
         writes = self._writes.get(kind)
         if not writes:
             return values

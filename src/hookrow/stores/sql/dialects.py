@@ -125,7 +125,10 @@ class Dialect(ABC):
         return f"{dividend} / {divisor}"
 
     def compare(self, columns: Sequence[str], operator: str, values: Sequence[str]) -> str:
-        """Compare columns with values, the first ones first, by an index in their order."""
+        """Return the condition that compares columns with values, the first ones first.
+
+        An index in the order of the columns serves it.
+        """
         return f"({', '.join(columns)}) {operator} ({', '.join(values)})"
 
     def old(self, table: str, column: str) -> str:  # noqa: ARG002 - for databases without the alias
@@ -248,7 +251,7 @@ class PostgreSQL(Dialect):
     version = "SHOW server_version"
     binary = '"C"'
     size = "octet_length"  # in bytes: known without reading the text
-    for_update = " FOR UPDATE"
+    for_update = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     plan_for_values = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
     stay_idle = "SET LOCAL idle_in_transaction_session_timeout = 0"

@@ -3,8 +3,8 @@
 `hookrow_meta` has the watermark, up to which all ids are counted, and the ceiling, the highest id
 in the log at some earlier time. A transaction of any age may commit a lower id after a higher one,
 so no clock decides when to count: the ceiling is final once every transaction that could write to
-the log at that time has ended. An INSERT locks the log before it takes an id, so no other
-transaction can commit a lower id. On SQLite, there are no other writers.
+the log at that time has ended. An INSERT locks the log before it takes an id, so a transaction that
+locks it later gets a higher one. On SQLite, there are no other writers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hookrow.core.result import Result
 from hookrow.core.schema import Schema
 from hookrow.errors import UPGRADE
 from hookrow.stores.log import KNOWN_TYPES, OTHER
-from hookrow.stores.sql.catalogues import Catalogue, catalogue
+from hookrow.stores.sql.catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.dialects import Dialect
 
@@ -102,46 +102,48 @@ class Hours:
         if obstacle not in {None, self._obstacle}:
             log.warning(f"Notifications are not counted by hour. {obstacle}")
         self._obstacle = obstacle
-        database = catalogue(connection, self.dialect)
-        if obstacle is not None or not database.try_lock(LOCK):
+        catalogue = catalogue_of(connection, self.dialect)
+        if obstacle is not None or not catalogue.try_lock(LOCK):
             return False
-        more = self._count_new(connection, database)
+        more = self._count_new(connection, catalogue)
         return self._count_recovered(connection) or more
 
     def find_obstacle(self, connection: Connection) -> str | None:
         """Return why a transaction cannot count entries, or None if it can."""
         if not self.are_usable(connection):
             return self.missing
-        return catalogue(connection, self.dialect).isolation_obstacle()
+        return catalogue_of(connection, self.dialect).isolation_obstacle()
 
     def can_be_read(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read them."""
-        database = catalogue(connection, self.dialect)
+        catalogue = catalogue_of(connection, self.dialect)
         for name, required in self._columns.items():
-            existing = database.columns(name).values()
+            existing = catalogue.columns(name).values()
             if not required <= {each.name for each in existing if "SELECT" not in each.denied}:
                 return False
         return True
 
     def are_usable(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read and write them."""
-        database = catalogue(connection, self.dialect)
+        catalogue = catalogue_of(connection, self.dialect)
         return self.can_be_read(connection) and not any(
-            database.lacking(name, ["INSERT", "UPDATE"]) for name in self._tables
+            catalogue.lacking(name, ["INSERT", "UPDATE"]) for name in self._tables
         )
 
-    def _count_new(self, connection: Connection, database: Catalogue) -> bool:
+    def _count_new(self, connection: Connection, catalogue: Catalogue) -> bool:
         values = self._locked(connection)
         save = partial(self._save, connection, values)
         watermark = int(values[WATERMARK])
-        kept, start, *writers = values.get(CEILING, "0 -").split()
+        kept, start, *writers = values.get(CEILING, "0 -").split()  # no ceiling yet
         ceiling = int(kept)
+        # Before the writers are listed: one that began in between would be missing from the list,
+        # and could still commit a lower id.
         ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self.log}")
         seen = max(watermark, ceiling)
-        if self._have_restarted(connection, database, values, seen, highest):
+        if self._have_restarted(connection, catalogue, values, seen, highest):
             watermark = ceiling = 0
             save(WATERMARK, "0")
-        open_writers = database.writers(self._log)
+        open_writers = catalogue.open_writers(self._log)
         if open_writers is None:
             end = self._count_chunk(connection, min(watermark, highest), highest)
             save(WATERMARK, str(end))
@@ -186,7 +188,7 @@ class Hours:
         return len(rows) == CHUNK
 
     def _add(self, number: str, recovered: str, where: str) -> str:
-        """Add aggregates of the entries that meet a condition to the counts."""
+        """Return the statement that adds the entries which meet a condition to the counts."""
         hour = self.dialect.hour("received_at")
         return self.insert(
             f"SELECT {self.dialect.hour_as_time(hour)}, {', '.join(KEYS)}, {number}, {recovered} "
@@ -204,7 +206,7 @@ class Hours:
         connection.execute(self._put({}), [WATERMARK, "0"])
         sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
         names = [WATERMARK, CEILING, FIRST]
-        return dict(map(tuple, connection.fetch(f"{sql}{self.dialect.for_update}", names)))
+        return dict(map(tuple, connection.fetch(f"{sql} {self.dialect.for_update}", names)))
 
     def _save(self, connection: Connection, values: dict[str, str], name: str, value: str) -> None:
         """Save a value, unless it is that of `values`, which are the present ones."""
@@ -220,7 +222,7 @@ class Hours:
     def _have_restarted(
         self,
         connection: Connection,
-        database: Catalogue,
+        catalogue: Catalogue,
         values: dict[str, str],
         seen: int,
         highest: int,
@@ -229,8 +231,8 @@ class Hours:
 
         max(id) is not sufficient: the newest entries may have been deleted.
         """
-        if not database.reuses_ids:
-            last = database.last_id(self._log)
+        if not catalogue.reuses_ids:
+            last = catalogue.last_id(self._log)
             return last is not None and max(last, highest) < seen
         sql = f"SELECT max(hex(fingerprint)) FROM {self.log} WHERE id = 1"
         ((first,),) = connection.fetch(sql)

@@ -29,18 +29,18 @@ def keys(schema: Schema) -> Mapping[str, Sequence[str]]:
     return changed | {"messages": ("id",)} if "messages" in schema.roles else changed
 
 
-def key_mistakes(database: Catalogue, tables: RoleTables) -> Iterator[str]:
-    """Yield a sentence for each key that can be declared unique in the database, but is not."""
+def key_mistakes(catalogue: Catalogue, tables: RoleTables) -> Iterator[str]:
+    """Yield a sentence for each key that can be declared unique in the catalogue, but is not."""
     for role, key in keys(tables.schema).items():
-        uniqueness, partial = _examine(database, tables, role, key)
+        uniqueness, partial = _examine(catalogue, tables, role, key)
         if uniqueness is Uniqueness.MISSING:
-            yield _mistake(database, tables, role, key, partial)
+            yield _mistake(catalogue, tables, role, key, partial)
 
 
-def undeclarable_keys(database: Catalogue, tables: RoleTables) -> Iterator[str]:
+def undeclarable_keys(catalogue: Catalogue, tables: RoleTables) -> Iterator[str]:
     """Yield the roles with a key that the database cannot keep unique, such as that of a view."""
     for role, key in keys(tables.schema).items():
-        uniqueness, _ = _examine(database, tables, role, key)
+        uniqueness, _ = _examine(catalogue, tables, role, key)
         if uniqueness is Uniqueness.UNDECLARABLE:
             yield role
 
@@ -60,7 +60,7 @@ def described(tables: RoleTables, role: str, key: Sequence[str]) -> str:
 
 
 def _mistake(
-    database: Catalogue,
+    catalogue: Catalogue,
     tables: RoleTables,
     role: str,
     key: Sequence[str],
@@ -68,7 +68,7 @@ def _mistake(
 ) -> str:
     is_not = "is not unique" if len(key) == 1 else "are not unique together"
     remedies = [f"run {_create(tables, role, key)}"]
-    if len(key) == 1 and (primary := _primary_key(database, tables, role)):
+    if len(key) == 1 and (primary := _primary_key(catalogue, tables, role)):
         remedies.insert(0, f'map the primary key, {{"{key[0]}": "{primary}"}}')
     if partial:
         remedies.insert(0, f"set `where` to the condition of the unique index {partial!r}")
@@ -93,15 +93,15 @@ def _create(tables: RoleTables, role: str, key: Sequence[str]) -> str:
     return statement.replace("%%", "%")
 
 
-def _primary_key(database: Catalogue, tables: RoleTables, role: str) -> str | None:
+def _primary_key(catalogue: Catalogue, tables: RoleTables, role: str) -> str | None:
     """Return the column of the table's primary key, unless it is mapped already or has several."""
-    found = database.primary_key(tables.schema.roles[role].table)
+    found = catalogue.primary_key(tables.schema.roles[role].table)
     mapped = {column.name for column in tables.columns(role).values()}
     return found[0] if len(found) == 1 and found[0] not in mapped else None
 
 
 def _examine(
-    database: Catalogue, tables: RoleTables, role: str, key: Sequence[str]
+    catalogue: Catalogue, tables: RoleTables, role: str, key: Sequence[str]
 ) -> tuple[Uniqueness, str | None]:
     """Return what the database knows about a key; see `Catalogue.examine_key`.
 
@@ -110,4 +110,4 @@ def _examine(
     """
     names = [tables.columns(role)[ours].name for ours in key]
     names += [name for name, value in tables.selecting(role).items() if value is not None]
-    return database.examine_key(tables, role, key, names)
+    return catalogue.examine_key(tables, role, key, names)

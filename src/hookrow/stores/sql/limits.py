@@ -1,6 +1,6 @@
 """The SQL that sets time limits on a server: of a session, a transaction and a reading.
 
-SQLite has no such SQL: its connections set the time that they wait for the file.
+SQLite limits only the wait for the file, which its connections set.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Limits(ABC):
     def transaction(self, *, recording: bool, tuned: bool = False) -> str:
         """Limit the transaction.
 
-        It is for `recording` notifications, or for hookrow's own tables. With `tuned`, the settings
-        that hookrow's SQL needs are set, too, as in `session`.
+        It is for `recording` notifications, or for other work, such as on hookrow's own tables.
+        With `tuned`, the settings that hookrow's SQL needs are set, too, as in `session`.
         """
 
     @abstractmethod
     def reading(self) -> str:
-        """Limit each statement of the transaction to the time left."""
+        """Limit each statement of the transaction to the time left, within `limited_to`."""
 
     @abstractmethod
-    def none(self) -> str:
-        """Lift the limits of the transaction."""
+    def none(self, *, local: bool = True) -> str:
+        """Lift the limits of the transaction or, if not `local`, of the session."""
 
 
 class PostgresLimits(Limits):
@@ -52,7 +52,7 @@ class PostgresLimits(Limits):
     is UTC, because drivers cannot represent the earliest and the latest times in other zones.
     """
 
-    OWN_TABLES: ClassVar[dict[str, float]] = {
+    OTHERS: ClassVar[dict[str, float]] = {
         "lock_timeout": LOCK_TIMEOUT,
         "statement_timeout": STATEMENT_TIMEOUT,
     }
@@ -63,30 +63,30 @@ class PostgresLimits(Limits):
     TUNING: ClassVar[dict[str, str]] = {"plan_cache_mode": "force_generic_plan", "TimeZone": "UTC"}
 
     def session(self) -> str:
-        """Set them for the session, with the isolation level that the limits assume."""
+        """Set them for the session, and the isolation level of its transactions."""
         isolation = {"default_transaction_isolation": "read committed"}
         limits = {name: f"{int(seconds * 1000)}ms" for name, seconds in self.RECORDING.items()}
         return self._set(limits | self.TUNING | isolation, local=False)
 
     def transaction(self, *, recording: bool, tuned: bool = False) -> str:
         """Set them until the end of the transaction."""
-        limits = _texts(self.RECORDING if recording else self.OWN_TABLES)
+        limits = _texts(self.RECORDING if recording else self.OTHERS)
         return self._set(limits | (self.TUNING if tuned else {}))
 
     def reading(self) -> str:
         """Set the limit of statements only: a reading waits for no row."""
         return self._set({"statement_timeout": f"{milliseconds(inf)}ms"})
 
-    def none(self) -> str:
+    def none(self, *, local: bool = True) -> str:
         """Zero stands for no limit."""
-        return self._set(dict.fromkeys(self.OWN_TABLES, "0"))
+        return self._set(dict.fromkeys(self.OTHERS, "0"), local=local)
 
     def lowered(self) -> str:
         """Lower the limits of the host's transaction to hookrow's, if they are longer.
 
         The row begins with the former values, in the order of the parameters of `restored`.
         """
-        limits = _texts(self.OWN_TABLES)
+        limits = _texts(self.OTHERS)
         former = ", ".join(f"current_setting('{name}') AS {name}" for name in limits)
         lower = ", ".join(
             # Zero means no limit, and the units of time are those of an interval.
@@ -101,8 +101,8 @@ class PostgresLimits(Limits):
         )
 
     def restored(self) -> str:
-        """Set the limits of the host's transaction to the two parameters."""
-        names = self.OWN_TABLES
+        """Set the limits of the host's transaction to parameters, one for each."""
+        names = self.OTHERS
         return "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in names)
 
     def _set(self, settings: Mapping[str, str], *, local: bool = True) -> str:

@@ -37,7 +37,7 @@ from hookrow.stores.log import (
     within_size,
 )
 from hookrow.stores.sql import log_counts
-from hookrow.stores.sql.catalogues import catalogue
+from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Database, retried
 from hookrow.stores.sql.dialects import known, utc
 from hookrow.stores.sql.hours import RECOVERED, Hours
@@ -61,7 +61,7 @@ _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
 
 
 class SQLLog:
-    """The log of a store. Each call is a separate transaction, and may raise a `StoreError`.
+    """The log of a store. Each call has transactions of its own, and may raise a `StoreError`.
 
     Bodies may be large, so methods that return bodies return fewer entries than `limit` if the
     bodies would exceed a group (`within_size`); only an empty result means that there are no
@@ -143,7 +143,7 @@ class SQLLog:
                 within, until = f" AND {compare('<=')}", [write(end[0]), end[1]]
             found = connection.fetch(
                 f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {follows}{within} "
-                f"AND {statements.is_hopeful} ORDER BY n.id",
+                f"AND {statements.hopeful} ORDER BY n.id",
                 [*values, *start, *until],
             )
         return Slice([id_ for (id_,) in found], end)
@@ -246,12 +246,13 @@ class SQLLog:
         """Delete entries, or only their bodies, that last arrived before a time, in batches.
 
         Yields the number in each batch. Parked entries that first arrived at `parked_before` or
-        later are kept, because they may still be retried. So is the newest entry, because SQLite
-        would reuse its id. Ends early if another process is pruning.
+        later are kept, because they may still be retried. If entries are counted by hour, those
+        that are not counted yet are kept, too, and the newest one, because SQLite would reuse its
+        id. Ends early if another process is pruning.
         """
         self._verified()
         with self._database.reading() as connection:
-            catalogue(connection, self._dialect).check_privileges(self._name, ["DELETE"])
+            catalogue_of(connection, self._dialect).check_privileges(self._name, ["DELETE"])
         change = f"DELETE FROM {self._table} WHERE {_OVER}"
         if bodies_only:
             clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
@@ -446,7 +447,7 @@ class SQLLog:
         """
         oldest = f"SELECT min(received_at) FROM {self._table} WHERE {WITHIN}"
         with self._database.transaction() as connection:
-            if not catalogue(connection, self._dialect).try_lock(PRUNE_LOCK):
+            if not catalogue_of(connection, self._dialect).try_lock(PRUNE_LOCK):
                 return None
             count = connection.execute(f"{change} AND {WITHIN}", [*values, low, high])
             return count, utc(connection.fetch(oldest, [low, high])[0][0])

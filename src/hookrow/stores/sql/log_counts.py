@@ -122,7 +122,7 @@ def read_requests(database: Database, hours: Hours, kind: RequestKind, since: da
 
 
 def _of_hours(hours: Hours, length: int) -> str:
-    """Add up the hourly counts, the entries after the watermark, and recoveries before it."""
+    """Return the SELECT of the hourly counts, newer entries, and recoveries not yet counted."""
     entries, recoveries = map(hours.dialect.as_integer, ("sum(entries)", "sum(recovered)"))
     counted = (
         f"SELECT {_bucket(hours.dialect, 'hour', length)}, record_type, reason, first_outcome, "
@@ -136,14 +136,20 @@ def _of_hours(hours: Hours, length: int) -> str:
 
 
 def _newest(hours: Hours, length: int, after: str) -> str:
-    """Count the newest entries after an id. The last column is when the oldest was written."""
+    """Return the SELECT that counts the newest entries after an id.
+
+    The last column is when the oldest was written.
+    """
     written = hours.dialect.epoch("min(ended_at)")
     figures = f"count(*), count(CASE WHEN {HAS_RECOVERED} THEN 1 END), {written}"
     return _grouped(hours, length, figures, f"id > {after}", log.MOST_COUNTED)
 
 
 def _grouped(hours: Hours, length: int, figures: str, where: str, most: int) -> str:
-    """Count the newest entries that meet a condition; those that are too old have no bucket."""
+    """Return the SELECT that counts the newest entries that meet a condition.
+
+    Those that are too old have no bucket.
+    """
     number = _bucket(hours.dialect, "received_at", length)
     return (
         f"SELECT CASE WHEN received_at >= %s THEN {number} END, {', '.join(KEYS)}, {figures} "

@@ -18,7 +18,7 @@ import msgspec
 
 from hookrow.core.schema import Scalar, Schema
 from hookrow.stores import SchemaChanged
-from hookrow.stores.sql.catalogues import catalogue
+from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.timeouts import limited_to
@@ -136,7 +136,7 @@ class MappingRecord:
 
     def _read(self, connection: Connection, lock: str = "") -> Sequence[MappedTables]:
         """Return the recorded mappings. An unreadable record is read as one without tables."""
-        sql = f"SELECT value FROM {self._table} WHERE name = %s{lock}"
+        sql = f"SELECT value FROM {self._table} WHERE name = %s {lock}"
         for (value,) in connection.fetch(sql, [NAME]):
             try:
                 return msgspec.json.decode(value, type=list[dict[str, MappedRole]])
@@ -159,9 +159,9 @@ def mapped_tables(
 ) -> MappedTables | None:
     """Return the database's own names for the roles' tables; None if one does not exist."""
     mapped: dict[str, MappedRole] = {}
-    names = catalogue(connection, database.dialect)
+    catalogue = catalogue_of(connection, database.dialect)
     for name, role in tables.schema.roles.items():
-        table = names.own_name(role.table)
+        table = catalogue.own_name(role.table)
         if table is None:
             return None
         mapped[name] = MappedRole(table, tables.selecting(name))

@@ -50,7 +50,8 @@ class Session(Connection):
         self.connection, self.close, self._cursor = connection, connection.close, cursor
         self.socket = duplicate_socket(connection.fileno())
         finalize(connection, self.socket.close)
-        pid = connection.info.backend_pid  # behind a pooler, not the server's own
+        # A pooler reports a process id of its own: behind one, nothing is set, no row returned.
+        pid = connection.info.backend_pid
         with watchdog.watch_socket(self.socket):
             result = connection.execute(
                 f"{POSTGRES_LIMITS.session()} WHERE pg_backend_pid() = {pid}"
@@ -128,7 +129,7 @@ class PostgresDatabase(ConnectionPool[Session]):
             yield session
 
     @contextmanager
-    def session(self) -> Iterator[Connection]:
+    def recording(self) -> Iterator[Connection]:
         """Connect so that statements commit by themselves; behind a pooler, begin a transaction."""
         with (
             self._session() as session,
@@ -161,7 +162,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         """See `connections.Upgradable`."""
         with store_errors(self.errors), closing(self._connect()) as session:
             if session.autocommits:
-                session.command("SET statement_timeout = 0; SET lock_timeout = 0")
+                session.command(POSTGRES_LIMITS.none(local=False))
             yield session
 
     def __str__(self) -> str:
@@ -203,7 +204,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         return session
 
     def _roll_back(self, session: Session) -> bool:
-        """Roll back; the driver then prepares its statements again, which may be outdated."""
+        """Roll back; the driver then discards its prepared statements, which may be outdated."""
         connection = session.connection
         with suppress(self._driver.Error), watchdog.watch_socket(session.socket):
             if connection.info.transaction_status == self._driver.pq.TransactionStatus.IDLE:

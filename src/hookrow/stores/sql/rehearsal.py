@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from hookrow.stores import Rejected, SchemaChanged
 from hookrow.stores.errors import UNWRITABLE, lacks_operator, store_error
-from hookrow.stores.sql.catalogues import catalogue
+from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import SQLITE, Dialect, count_parameters, question_marks
 from hookrow.stores.sql.needs import (
@@ -297,7 +297,7 @@ def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) ->
     """Let the server evaluate the constraints on a column of reasons alone."""
     column = need.column
     name = dialect.quote(column.name)
-    named = [*catalogue(connection, dialect).named(need.table), column.name]
+    named = [*catalogue_of(connection, dialect).named(need.table), column.name]
     for is_reference, text, condition in connection.fetch(_CONSTRAINTS, named):
         escaped = condition.replace("%", "%%")
         sql = (
@@ -349,7 +349,7 @@ def _check(text: str) -> Obstacle:
 
 
 class _SQLite(Rehearsal):
-    """Reads the words by which types are declared, and writes to tables like these in memory.
+    """Reads the declared types, and writes to copies of the tables in memory.
 
     Any column holds values of any kind, except in a STRICT table, so there is no type to ask. A
     word such as BOOLEAN is the only evidence that the host, or its library, expects other values.
@@ -364,7 +364,9 @@ class _SQLite(Rehearsal):
     ) -> Iterator[Mistake]:
         written: list[Need] = []
         for need in needs:
-            refused = need.unwritable or [each for each in need.values if _is_unmeant(need, each)]
+            refused = need.unwritable or [
+                each for each in need.values if _is_unexpected(need, each)
+            ]
             if refused:
                 yield need.refusal(refused)
             elif need.use in {Use.REASON, Use.WRITTEN, Use.OWN}:
@@ -383,7 +385,7 @@ class _SQLite(Rehearsal):
         return iter(())  # it compares any values
 
 
-_UNMEANT: Mapping[str, tuple[type[object], ...]] = {
+_UNEXPECTED: Mapping[str, tuple[type[object], ...]] = {
     "boolean": (str, datetime),
     "integer": (str, datetime),
     "date": (str, datetime),
@@ -394,13 +396,13 @@ _UNMEANT: Mapping[str, tuple[type[object], ...]] = {
 """By the kind of a column: the kinds of values for which it is not meant. See `Column.kind`."""
 
 
-def _is_unmeant(need: Need, value: object) -> bool:
+def _is_unexpected(need: Need, value: object) -> bool:
     column = need.column
     if need.use is Use.COMPARED or column.write:
         return False
     if need.use is Use.CONDITION and column.kind in _DATES:
         return False  # its texts are dates
-    return isinstance(value, _UNMEANT.get(column.kind, ()))
+    return isinstance(value, _UNEXPECTED.get(column.kind, ()))
 
 
 _DATES = {"date", "time", "datetime"}
@@ -408,7 +410,7 @@ _DATES = {"date", "time", "datetime"}
 
 def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -> Sequence[Row]:
     """Return the definition of a table, or of its triggers."""
-    bare, namespace = catalogue(connection, dialect).named(table)
+    bare, namespace = catalogue_of(connection, dialect).named(table)
     sql = (
         f"SELECT sql FROM {dialect.quote(namespace)}.sqlite_master "
         "WHERE type = %s AND tbl_name = %s COLLATE NOCASE"
@@ -418,7 +420,7 @@ def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -
 
 def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
     """Look up the reasons in the tables to which the column refers."""
-    bare, namespace = catalogue(connection, dialect).named(need.table)
+    bare, namespace = catalogue_of(connection, dialect).named(need.table)
     ((are_checked,),) = connection.fetch("PRAGMA foreign_keys")
     if not are_checked or _objects(connection, dialect, need.table, "trigger"):
         return
@@ -455,7 +457,7 @@ def _rejected_in_memory(
     several columns cannot be evaluated, because their values are unknown. Neither can one on a
     generated column or the row id, or with a function or a collation of the host's.
     """
-    bare, _ = catalogue(connection, dialect).named(needs[0].table)
+    bare, _ = catalogue_of(connection, dialect).named(needs[0].table)
     for (definition,) in _objects(connection, dialect, needs[0].table, "table"):
         given = [each for each in columns.values() if not each.generated]
         quoted = question_marks(SQLITE.quote(bare))

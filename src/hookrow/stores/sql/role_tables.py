@@ -1,6 +1,6 @@
 """The tables of a schema's roles as SQL text: names, columns, conditions and comparisons.
 
-Every condition ignores the rows that a role's `where` hides, except for the owner of a dispatch,
+Every condition excludes the rows that a role's `where` hides, except for the owner of a dispatch,
 whose email a response may contain. `statements` builds whole statements from these parts.
 """
 
@@ -119,11 +119,14 @@ class RoleTables:
         return {column.name: _selected(column, value) for column, value in self.hiding[role]}
 
     def any_of(self, role: str, ours: str) -> str:
-        """Compare a column with the values of one parameter, so that its index is used."""
+        """Return the condition that a column has one of the values of a parameter.
+
+        Its index serves it.
+        """
         return self.dialect.any_of(self.column(role, ours), self._columns[role][ours].type)
 
     def email_is_any(self, fold: Fold) -> str:
-        """Compare the subscribers' emails with those of one parameter, by the index of a fold.
+        """Return the condition that an email is one of a parameter's, by the index of a fold.
 
         This may find more rows than `rules.fold` considers equal; `rules.decide` chooses.
         """
@@ -131,7 +134,7 @@ class RoleTables:
         return self.dialect.email_is_any(fold, self.column("subscribers", "email"), type_)
 
     def refers(self, role: str, ours: str, other: str, key: str, alias: str | None = None) -> str:
-        """Compare a reference with a key, so that the key's index is used."""
+        """Return the condition that a reference equals a key, which the key's index serves."""
         return f"{self.column(other, key, alias)} = {self.reference(role, ours, other, key)}"
 
     def reference(self, role: str, ours: str, other: str, key: str) -> str:

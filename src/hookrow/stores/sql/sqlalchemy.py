@@ -66,7 +66,7 @@ class EngineDatabase:
     SQLite.
     """
 
-    writers: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
+    converters: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
 
     def __init__(self, engine: Engine) -> None:
         if engine.dialect.name not in DIALECTS:
@@ -88,7 +88,7 @@ class EngineDatabase:
         """Begin a transaction with time limits; it is committed at the end of the block."""
         return self._transaction(recording=False)
 
-    def session(self) -> AbstractContextManager[Connection]:
+    def recording(self) -> AbstractContextManager[Connection]:
         """Begin a transaction that records; it is committed at the end of the block."""
         return self._transaction(recording=True)
 
@@ -267,8 +267,7 @@ class _PostgreSQL(_Backend):
         self._begin(connection, f"{isolation}; {POSTGRES_LIMITS.none()}")
 
     def lift_limits(self, connection: EngineConnection) -> None:
-        connection.exec_driver_sql("SET statement_timeout = 0")
-        connection.exec_driver_sql("SET lock_timeout = 0")
+        connection.exec_driver_sql(POSTGRES_LIMITS.none(local=False))
 
     def commit(self, connection: EngineConnection) -> None:
         """Check the state first: the COMMIT of a failed transaction would only roll back."""

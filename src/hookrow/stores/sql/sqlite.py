@@ -62,8 +62,8 @@ class SQLiteConnection(Connection):
 class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     """The database in a file; see `connections.Database`. Every commit is synced to the disk.
 
-    The first connection creates the file if it is missing: only its owner can use it, and SQLite's
-    companions of it (-wal, -shm, -journal). Existing files keep their modes.
+    The first connection creates the file if it is missing: only its owner can use it and the
+    files that SQLite creates beside it (-wal, -shm, -journal). Existing files keep their modes.
     """
 
     dialect = SQLITE
@@ -79,7 +79,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         """Wait for the write lock, and commit at the end of the block."""
         with self._connection() as connection:
             execute = connection.connection.execute
-            is_short = STORE_DEADLINE.get() - monotonic() < LOCK_TIMEOUT
+            is_short = left() < LOCK_TIMEOUT
             if is_short:
                 execute(f"PRAGMA busy_timeout = {milliseconds(LOCK_TIMEOUT)}")
             try:
@@ -90,7 +90,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
                 if is_short:
                     execute(f"PRAGMA busy_timeout = {LOCK_TIMEOUT * 1000}")
 
-    session = transaction  # SQLite locks the file before the first statement
+    recording = transaction  # SQLite locks the file before the first statement
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -147,10 +147,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
                 f"The file {self.name} was moved, removed or replaced while it was open. Restart "
                 "hookrow, or move the file back."
             )
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._connect()
+        connection = super()._take()
         self._opened = self._opened or self.find()
         return connection
 
@@ -191,7 +188,7 @@ class SQLiteMemory:
     """
 
     dialect = SQLITE
-    writers: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
+    converters: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
 
     def __init__(self) -> None:
         self._lock, self._thread = Lock(), 0
@@ -215,7 +212,7 @@ class SQLiteMemory:
             yield connection
             connection.connection.execute("COMMIT")
 
-    session = transaction
+    recording = transaction
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -32,8 +32,8 @@ class Statement:
     """SQL text, and how to get its parameters.
 
     `text` has `%s` for each parameter that has a name in the template, and `parameters` returns
-    these, in order, from the values of a row by name. `kind` is that of the rows that it locks,
-    reads or changes; None for rows of hookrow's own.
+    these, in order, from the values of a row by name. `kind` is that of the rows that it locks or
+    changes; None for rows of hookrow's own.
     """
 
     __slots__ = ("kind", "parameters", "text")
@@ -88,7 +88,7 @@ JOIN $subscriptions ON $in_list AND $of_owner
 WHERE $is_any$visible""")
 
 # SQLite reads the tables of a CROSS JOIN in this order: a person may have many dispatches.
-_IS_HOPEFUL = Template("""\
+_HOPEFUL = Template("""\
 $is_parked AND (
     EXISTS (SELECT 1 FROM $dispatches CROSS JOIN $subscribers
         WHERE $is_sent AND $is_owned AND $is_owner$visible)
@@ -111,12 +111,30 @@ class Statements(ABC):
     The arguments are a tuple of statements and `skip_locked`.
     """
 
+    find: str
+    """Selects rows by emails, by message ids, and by the message ids of suppression changes."""
+    hopeful: str
+    """The condition that the rows of an entry `n` of the log exist now."""
+    add_entries: Statement | None = None
+    """Adds entries to the log, or merges those that arrived before; None without a log."""
+    select: Callable[[Suppressible], str]
+    """Selects the keys that exist among given ones."""
+    state: Callable[[Suppressible], str]
+    """Selects by keys: each key, followed by the columns that notifications set."""
+    dates: Callable[[Suppressible], str]
+    """Selects the dates that are kept beside the log, by their `row_key`."""
+    lock: Callable[..., Statement | None]
+    """Locks rows by keys, in their order; None if a transaction holds the whole database anyway."""
+    set_time: Callable[..., Sequence[Statement]]
+    """Sets a time of a dispatch; `guarded` by a newer one."""
+    set_suppression: Callable[..., Sequence[Statement]]
+    """Sets or lifts the suppression of a kind of row; `guarded` by a newer change."""
+
     def __init__(self, tables: RoleTables) -> None:
         self.tables, self.dialect = tables, tables.dialect
         self.finds_subscriptions = tables.has("subscriptions") and tables.list_id() is not None
         self.find = self._find()
-        self.is_hopeful = self._is_hopeful()
-        self.add_entries: Statement | None = None
+        self.hopeful = self._hopeful()
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
         self._dates = self.dialect.table(tables.schema.beside_log(change_dates.TABLE))
@@ -129,36 +147,40 @@ class Statements(ABC):
 
     @abstractmethod
     def _select(self, kind: Suppressible, *columns: str) -> str:
-        """Select the keys that exist among the given ones, and more columns."""
+        """Return the SELECT of the keys that exist among the given ones, and of more columns."""
 
     @abstractmethod
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement | None:
-        """Lock rows by keys; None if a transaction holds the whole database anyway."""
+        """Return the statement that locks rows by keys.
+
+        None if a transaction holds the whole database anyway.
+        """
 
     @abstractmethod
     def probes(self) -> Iterable[str]:
-        """Return statements that select no row, but need what changes of rows need."""
+        """Return statements that affect no row, but fail where a change would."""
 
     @abstractmethod
     def _update(
         self, kind: Suppressible, write: Write, *, guarded: bool, dated: bool = False
     ) -> Statement:
-        """Set the columns that the table has.
+        """Return the statement that sets the columns which the table has.
 
         If `guarded`, rows are left unchanged unless the guard holds; if `dated`, unless the change
         has the date that is kept beside the log.
         """
 
     @abstractmethod
-    def _set_date(self, kind: Suppressible, write: Write) -> Statement:
-        """Date a change beside the log, unless the row is missing; a newer date stays.
+    def _set_date(self, kind: Suppressible) -> Statement:
+        """Return the statement that dates changes beside the log, unless a row is missing.
 
-        This waits for another transaction that dates the same row, and then compares with its date.
+        A newer date stays. The statement waits for another transaction that dates the same row, and
+        then compares with its date.
         """
 
     @abstractmethod
     def _add_entries(self, log: str) -> Statement:
-        """Add entries to the log, or merge those that arrived before.
+        """Return the statement that adds entries to the log, or merges those that arrived before.
 
         The parameters are those of `Dialect.encode_entries`.
         """
@@ -233,7 +255,7 @@ class Statements(ABC):
             visible=tables.visible("dispatches", "subscriptions"),
         )
 
-    def _is_hopeful(self) -> str:
+    def _hopeful(self) -> str:
         """Return the condition that the rows of an entry `n` of the log exist now.
 
         The log contains addresses in lower case, so a column that is compared by the exact spelling
@@ -246,7 +268,7 @@ class Statements(ABC):
         )
         if fold == "exact":
             is_owner = f"lower({tables.text('subscribers', 'email')}) = lower(n.recipient)"
-        return _IS_HOPEFUL.substitute(
+        return _HOPEFUL.substitute(
             is_parked=has_outcome("n", PARKED - {Result.FAILED}),
             dispatches=tables.table("dispatches"),
             subscribers=tables.table("subscribers"),
@@ -282,7 +304,7 @@ class Statements(ABC):
             return ()
         if kind in self.tables.dated_beside_log:
             update = self._update(kind, write, guarded=False, dated=True)
-            return self._set_date(kind, write), update
+            return self._set_date(kind), update
         return (self._update(kind, write, guarded=guarded),)
 
     def _select_dates(self, kind: Suppressible) -> str:
@@ -291,7 +313,7 @@ class Statements(ABC):
         return _SELECT_DATES.substitute(dates=self._dates, role=kind.value, is_any=is_any)
 
     def _changed_tables(self) -> Mapping[str, str]:
-        """Return a column that changes of rows set, by table."""
+        """Return, for each table that is written, one of the columns that are set."""
         columns = {
             self.tables.name(kind.value): self.tables.columns(kind.value)[names[0]].name
             for kind, names in self.tables.written.items()
@@ -301,7 +323,7 @@ class Statements(ABC):
         return columns
 
 
-_STAYS = f"kept.outcome = '{Result.RECORDED.value}' AND excluded.outcome = kept.outcome"
+_IS_REPEATED = f"kept.outcome = '{Result.RECORDED.value}' AND excluded.outcome = kept.outcome"
 
 
 def _filled(name: str) -> str:
@@ -312,8 +334,8 @@ def _filled(name: str) -> str:
 
 _MERGE = f"""\
 ON CONFLICT (fingerprint) DO UPDATE SET
-ended_at = CASE WHEN {_STAYS} THEN kept.ended_at ELSE excluded.ended_at END,
-source = CASE WHEN {_STAYS} THEN kept.source ELSE excluded.source END,
+ended_at = CASE WHEN {_IS_REPEATED} THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN {_IS_REPEATED} THEN kept.source ELSE excluded.source END,
 outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
 recipient = {_filled("recipient")},
 body = {_filled("body")},
@@ -538,7 +560,7 @@ class PostgresStatements(Statements):
             expected=expected if guarded or dated else None,
         )
 
-    def _set_date(self, kind: Suppressible, write: Write) -> Statement:  # noqa: ARG002 - the newest
+    def _set_date(self, kind: Suppressible) -> Statement:
         tables, keys = self.tables, _keys(kind)
 
         def text(given: str, after: str) -> str:
@@ -579,10 +601,11 @@ class PostgresStatements(Statements):
     def _combined(self, statements: tuple[_Part, ...], *, skip_locked: bool) -> Combined:
         """Return one statement that locks rows and then runs statements, each after the other.
 
-        All parts see the rows as they were at its beginning, so no two may change the same row
-        (PostgreSQL's manual, section 7.8.4). At its end, the numbers of rows that the parts have
-        locked and changed are compared with those that are given, or with what the guards admit. If
-        they differ, the division by zero rolls everything back, before the commit.
+        No part sees what another one changes, so no two may change the same row (PostgreSQL's
+        manual, section 7.8.4). A part that locks or changes a row sees its newest version. At its
+        end, the numbers of rows that the parts have locked and changed are compared with those that
+        are given, or with what the guards admit. If they differ, the division by zero rolls
+        everything back, before the commit.
         """
         changed = {each.kind for each in statements}
         kinds = [kind for kind in Suppressible if kind in changed]
@@ -743,7 +766,7 @@ class SQLiteStatements(Statements):
         )
         return Statement(template, kind)
 
-    def _set_date(self, kind: Suppressible, write: Write) -> Statement:  # noqa: ARG002 - the newest
+    def _set_date(self, kind: Suppressible) -> Statement:
         template = _SQLITE_SET_DATE.substitute(
             dates=self._dates,
             role=kind.value,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hookrow")
 
 CLAIM_EVERY = 60.0
-"""Seconds between two additions to the log's record, because a user may have replaced it."""
+"""Seconds between two comparisons with the log's record, which a user may have replaced."""
 
 VERIFY_EVERY = 1.0
 """In seconds; the shortest interval between two verifications of tables that do not fit."""
@@ -71,7 +71,7 @@ class SQLStore:
     """Reads the suppressed subscribers."""
 
     mapping_key: str
-    """Identifies the conditions that hide rows (`where`) in the spool; empty without any."""
+    """Identifies, in the spool, the conditions that hide rows (`where`); empty without any."""
 
     _statements: Statements | None
     _claim_at: float
@@ -107,10 +107,11 @@ class SQLStore:
 
     @contextmanager
     def recording(self, *, checked: bool = False) -> Iterator[SQLTransaction | SingleStatement]:
-        """Begin a transaction that finds rows and then writes once, with its last call.
+        """Find rows, and then write once, with the last call of the block.
 
-        On hookrow's own connections to a server, that is one statement, which commits by itself.
-        The rest is as in `transaction`.
+        On hookrow's own connections to a server, this is usually one statement, which commits by
+        itself; a group that changes a row twice is written in a transaction. The rest is as in
+        `transaction`.
         """
         with self._session() as (connection, statements):
             if connection.autocommits and statements.combined is not None and not checked:
@@ -194,7 +195,7 @@ class SQLStore:
         """Connect to write. After an error that concerns the tables, verify them again."""
         statements = self._statements or self._verified()
         try:
-            with self.database.session() as connection:
+            with self.database.recording() as connection:
                 yield connection, statements
         except SchemaChanged as error:
             self.database.renew()

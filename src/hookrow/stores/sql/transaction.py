@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from hookrow.core.changes import is_ignored, new_values
@@ -46,7 +46,7 @@ class SQLReading:
     _statements: Statements
 
     def find(self, lookup: LookupKeys) -> Rows:
-        """Find every row whose key `lookup` contains, in a fixed number of statements."""
+        """Find every row whose key `lookup` contains."""
         tables = self._statements.tables
         subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
         sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
@@ -161,18 +161,18 @@ class _Writing(SQLReading):
     """What both kinds of transaction do with changes."""
 
     def _steps(self, changes: Sequence[Change], entries: Sequence[LogEntry]) -> list[_Step]:
-        """Return the statements that apply the changes, one for each form, and add the entries."""
+        """Return the statements that apply the changes, each for many rows, and add the entries."""
         statements, dialect = self._statements, self._statements.dialect
-        forms: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
+        rows_of: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
         for change in changes:
             updates, values = self._writes(change)
             for update in updates:
-                forms[update].append(update.parameters(values))
-        # In a fixed order, because another order would be another statement to prepare. An INSERT
-        # of dates precedes the UPDATE that depends on them.
+                rows_of[update].append(update.parameters(values))
+        # Dates come first, because updates depend on them. The order is fixed, because another one
+        # would be another statement to prepare.
+        ordered = sorted(rows_of, key=lambda each: (each.kind is not None, each.text))
         steps = [
-            _Step(each, dialect.encode_rows(forms[each]), len(forms[each]))
-            for each in sorted(forms, key=attrgetter("text"))
+            _Step(each, dialect.encode_rows(rows_of[each]), len(rows_of[each])) for each in ordered
         ]
         if entries and statements.add_entries is not None:
             parameters = dialect.encode_entries(entries)
@@ -237,7 +237,7 @@ class _Writing(SQLReading):
 
 
 class SingleStatement(_Writing):
-    """Finds rows, and writes a group with one statement, which commits by itself.
+    """Finds rows, and writes a group with one statement, which commits by itself if it can.
 
     The connection autocommits, so that the round trips of BEGIN and COMMIT are saved.
     """
@@ -279,8 +279,9 @@ class SQLTransaction(_Writing):
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, in the same order in every process.
 
-        Return the rows locked by other transactions: none, unless locked rows are skipped. On
-        SQLite, the transaction locks the whole file anyway.
+        Return the rows that could not be locked: none, unless locked rows are skipped. Another
+        transaction may hold them, or they were deleted, or the user may not lock them. On SQLite,
+        the transaction locks the whole file anyway.
         """
         locks = dict(self._locks(rows))
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
@@ -341,9 +342,7 @@ class SQLTransaction(_Writing):
         rows = self._connection.fetch(step.statement.text, step.parameters)
         return converted(rows, self._statements.tables.conversions.state[kind])
 
-    def _verify(
-        self, changes: Sequence[Change], before: Mapping[RowId, State] | None = None
-    ) -> None:
+    def _verify(self, changes: Sequence[Change], before: Mapping[RowId, State] | None) -> None:
         """Raise `Unchanged` unless each row has its changes, or a guard has refused them.
 
         The rows `before` the changes are known if the transaction is checked.

@@ -14,7 +14,7 @@ from hookrow.core.schema import OWN_ROLES, WRITTEN, Schema, nearest
 from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, change_dates
 from hookrow.stores.errors import message, store_error
-from hookrow.stores.sql.catalogues import Catalogue, catalogue
+from hookrow.stores.sql.catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql.column_rules import first_of_each, mistakes, mistakes_of_log
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import count_parameters
@@ -44,22 +44,22 @@ def verify(database: Database, schema: Schema) -> Statements:
     """
     dialect = database.dialect
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
-        found = catalogue(connection, dialect)
-        _check_version(found, database)
-        verification = _Verification(found, schema)
+        catalogue = catalogue_of(connection, dialect)
+        _check_version(catalogue, database)
+        verification = _Verification(catalogue, schema)
         columns = {
-            name: _with_writers(role.table, verification.columns(name), database)
+            name: _with_converters(role.table, verification.columns(name), database)
             for name, role in schema.roles.items()
         }
         own_tables = [*verification.own_tables()]
         statements = STATEMENTS[dialect.name](RoleTables(schema, columns, dialect))
-        if statements.combined is not None and not found.are_disjoint(_changed_tables(schema)):
+        if statements.combined is not None and not catalogue.are_disjoint(_changed_tables(schema)):
             statements.combined = None
         _check_columns(connection, statements.tables, columns, own_tables)
-        for mistake in key_mistakes(found, statements.tables):
+        for mistake in key_mistakes(catalogue, statements.tables):
             raise SchemaMismatch(mistake)
         if dialect.locks_rows:
-            _plan(connection, statements)
+            _plan(catalogue, statements)
     return statements
 
 
@@ -71,10 +71,10 @@ def _changed_tables(schema: Schema) -> Sequence[str]:
     ]
 
 
-def _with_writers(table: str, columns: Columns, database: Database) -> Columns:
+def _with_converters(table: str, columns: Columns, database: Database) -> Columns:
     """Return columns with the conversions that the host's own types make of reasons."""
     return {
-        name: replace(column, write=database.writers.get((table, name)))
+        name: replace(column, write=database.converters.get((table, name)))
         for name, column in columns.items()
     }
 
@@ -112,14 +112,14 @@ def _check_columns(
         raise SchemaMismatch(" ".join(sentences))
 
 
-def _plan(connection: Connection, statements: Statements) -> None:
+def _plan(catalogue: Catalogue, statements: Statements) -> None:
     """Let the server plan every write, but run none. Raises `SchemaMismatch` if it cannot."""
     for kind in statements.tables.written:
         table = statements.tables.schema.roles[kind.value].table
         for sql in _writes(statements, kind):
             nothing = [statements.dialect.encode(())] * count_parameters(sql)
             try:
-                connection.fetch(f"EXPLAIN {sql}", nothing)
+                catalogue.plan(sql, nothing)
             except Exception as error:
                 if not isinstance(cause := store_error(error), SchemaChanged | Rejected):
                     raise
@@ -143,8 +143,8 @@ def _writes(statements: Statements, kind: Suppressible) -> Iterator[str]:
         yield each.text
 
 
-def _check_version(found: Catalogue, database: Database) -> None:
-    text, version = found.version()
+def _check_version(catalogue: Catalogue, database: Database) -> None:
+    text, version = catalogue.version()
     if version < database.dialect.oldest:
         oldest = ".".join(map(str, database.dialect.oldest))
         title = database.dialect.title
@@ -199,8 +199,8 @@ _DATES = _OwnTable(
 class _Verification:
     """The tables of the schema in the database. The methods raise `SchemaMismatch`."""
 
-    def __init__(self, found: Catalogue, schema: Schema) -> None:
-        self._catalogue, self._schema = found, schema
+    def __init__(self, catalogue: Catalogue, schema: Schema) -> None:
+        self._catalogue, self._schema = catalogue, schema
 
     def columns(self, name: str) -> Columns:
         """Verify the table of a role; return its columns."""

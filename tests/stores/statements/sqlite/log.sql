@@ -77,7 +77,7 @@ FROM pragma_table_xinfo(%s, %s)
 INSERT INTO "hookrow_meta" AS kept (name, value) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING;
 
 -- count a chunk by hour
-SELECT name, value FROM "hookrow_meta" WHERE name IN (%s, %s, %s) ORDER BY name DESC;
+SELECT name, value FROM "hookrow_meta" WHERE name IN (%s, %s, %s) ORDER BY name DESC ;
 
 -- count a chunk by hour
 SELECT coalesce(max(id), 0) FROM "hookrow_notifications";

@@ -22,6 +22,9 @@ _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
 }
 """By branch: whether a schema needs its tables."""
 
+_ANY = "sqlite"
+"""A dialect: the scripts of all have the same revisions."""
+
 _TABLE = re.compile(r"CREATE (?:TABLE|(?:UNIQUE )?INDEX \w+\s+ON) (\w+)")
 """The table that a statement creates, or that of the index that it creates."""
 
@@ -149,13 +152,13 @@ def scripts_of(backend: str, schema: Schema) -> Sequence[Script]:
 
 
 def needed(schema: Schema) -> Sequence[str]:
-    """Return the revisions that this version of hookrow needs for a schema."""
-    return [each.revision for each in scripts_of("sqlite", schema)]
+    """Return the revisions that this version of hookrow needs for a schema, on any database."""
+    return [each.revision for each in scripts_of(_ANY, schema)]
 
 
 def is_known(revision: str) -> bool:
     """Return whether this version of hookrow has the revision."""
-    return any(each.revision == revision for each in scripts("sqlite"))
+    return any(each.revision == revision for each in scripts(_ANY))
 
 
 def _build(connection: Connection, name: str, qualified: str, table: str, definition: str) -> None:
