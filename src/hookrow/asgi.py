@@ -61,7 +61,7 @@ _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 T = TypeVar("T")
 R = TypeVar("R")
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 class ASGI:
@@ -166,7 +166,7 @@ class ASGI:
 
     def _unavailable(self, why: str, head: RequestHead) -> Response:
         id_ = head.request_id
-        log.warning(f"Returned 503: {why} (request %s).", id_, extra={"request_id": id_})
+        logger.warning(f"Returned 503: {why} (request %s).", id_, extra={"request_id": id_})
         return _LATE
 
 

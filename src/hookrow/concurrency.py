@@ -14,7 +14,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from hookrow.faults import EXPECTED, describe_bug, describe_fault, log_fault, without_values
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 AT_THREAD_END: set[Callable[[], object]] = set()
 """Callbacks that close a thread's connections. Each of hookrow's threads calls them when it ends or
@@ -105,7 +105,7 @@ class PeriodicTask:
                 return min(self._seconds, PAUSE)
             return max(self._seconds - (monotonic() - began), self._seconds / 2)
         except self._expected as error:
-            log.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
+            logger.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
         except Exception as error:  # noqa: BLE001 - the next call may succeed
             log_fault(error, f"The {self._name} failed: %s", describe_bug(error))
         return min(self._seconds, RETRY_AFTER)
@@ -153,7 +153,7 @@ def close_thread_connections() -> None:
         try:
             callback()
         except Exception as error:  # raised by the host's database driver
-            log.warning(
+            logger.warning(
                 "A thread could not close its connections: %s",
                 describe_fault(error),
                 exc_info=without_values(error),

@@ -21,7 +21,7 @@ from typing import Any
 
 from hookrow.errors import HookrowError
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 OMITTED = "(text omitted, because it may quote a notification)"
 """The text of each copied exception."""
@@ -50,7 +50,7 @@ def log_fault(
     If the host's logging raises an exception, such as in a filter, this one is ignored.
     """
     with suppress(Exception):
-        log.error(template, *values, exc_info=without_values(error), extra=extra, stacklevel=2)
+        logger.error(template, *values, exc_info=without_values(error), extra=extra, stacklevel=2)
 
 
 def describe_fault(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from receiving import delivery, head, people, receive, request
 from copying import replace
 from hookrow import Arrival, Postmark, Receiver, RequestHead
 from hookrow.http import request_id
-from hookrow.observability.logging import JSONFormatter, configuration, log
+from hookrow.observability.logging import JSONFormatter, configuration, logger
 from wire import ENDPOINT, SECRET
 
 UNAUTHENTIC = "Returned 401 to request r-1: X-Provider-Secret is wrong."
@@ -161,13 +161,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_repeated_messages_are_counted(lines: pytest.LogCaptureFixture, clock: list[float]) -> None:
     for number in range(6):
-        log.warning("again %d", number, extra={"request_id": "r-1"})
-        log.info("started %d", number)
-    log.error("again %d", 0)
-    log.warning("100 %% of %s", "%s")
+        logger.warning("again %d", number, extra={"request_id": "r-1"})
+        logger.info("started %d", number)
+    logger.error("again %d", 0)
+    logger.warning("100 %% of %s", "%s")
     for seconds in (9.99, 0.01, 0.0, 10.0, 10.0):
         clock[0] += seconds
-        log.warning("again %d", 7)
+        logger.warning("again %d", 7)
     assert [(record.levelname, record.getMessage()) for record in lines.records] == [
         ("WARNING", "again 0"),
         *(("INFO", f"started {number}") for number in range(6)),  # only warnings are limited

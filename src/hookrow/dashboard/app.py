@@ -29,7 +29,7 @@ from hookrow.stores import StoreError
 from hookrow.stores.sql.store import SQLStore, check_store
 from hookrow.stores.timeouts import limited_to
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 Action: TypeAlias = Callable[[Context, Fields, Fields, str], Done]
 """Performs an action, given the fields of the query string and the form, and the user's name."""
@@ -258,7 +258,7 @@ class Dashboard(Handler):
 
 def _not_authenticated(head: RequestHead, cause: str, error: Exception | None = None) -> Response:
     id_ = head.request_id
-    log.error(
+    logger.error(
         "The dashboard cannot authenticate request %s: %s.",
         id_,
         cause,
@@ -269,7 +269,7 @@ def _not_authenticated(head: RequestHead, cause: str, error: Exception | None = 
 
 
 def _log_action(head: RequestHead, user: str, summary: str) -> None:
-    log.info(
+    logger.info(
         "Dashboard user %s %s, request %s",
         printable(mask_email(user) if "@" in user else user)[:80],
         summary,

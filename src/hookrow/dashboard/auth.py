@@ -12,7 +12,7 @@ from hookrow.arguments import reject_secret
 from hookrow.errors import ConfigurationError
 from hookrow.http import RequestHead, Response, is_loopback, plain
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 Authorize: TypeAlias = Callable[[RequestHead], bool | str | Response]
 """Returns the user's name or True, False to deny access, or the response to send.
@@ -56,7 +56,7 @@ def basic(user: str, password: str) -> Authorize:
         if compare_digest(credentials.strip(), expected):
             return user
         id_ = head.request_id
-        log.warning(
+        logger.warning(
             "The dashboard refused a wrong user name or password, request %s",
             id_,
             extra={"request_id": id_},

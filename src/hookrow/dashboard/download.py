@@ -23,7 +23,7 @@ from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 T = TypeVar("T")
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 BATCH = 100
 """In rows; how many are read at once for a download.
@@ -71,7 +71,7 @@ def _chunks(reader: SQLSuppressions, selected: Filter) -> Iterator[bytes]:
             yield header + _csv(map(_cells, rows))
             header = b""
     except StoreError as error:
-        log.warning("A download of suppressions failed: %s", error)
+        logger.warning("A download of suppressions failed: %s", error)
         raise error.with_traceback(None) from None  # its cause may quote a row
 
 

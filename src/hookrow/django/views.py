@@ -29,7 +29,7 @@ from hookrow.http import (
     request_id,
 )
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 @csrf_exempt
@@ -86,7 +86,7 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
     try:
         handler = receiver()
     except ConfigurationError as error:
-        log.error("Returned 503 because of the settings: %s", error)
+        logger.error("Returned 503 because of the settings: %s", error)
         return refuse(Refusal.UNAVAILABLE)
     refusal = handler.admit(head)
     if refusal is not None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOG", "TABLE", "current", "is_known", "listed", "needed", "sql", "upgrade"]
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 T = TypeVar("T")
 
@@ -179,7 +179,7 @@ class _Upgrade:
                     yield
                     return
             if monotonic() > waiting_since + LOCK_WAIT:
-                log.warning("Waiting for another upgrade of this database.")
+                logger.warning("Waiting for another upgrade of this database.")
                 waiting_since = inf
             sleep(0.2)
 

@@ -17,7 +17,7 @@ from typing import Any
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow.http import RequestHead
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 INTERVAL = 10.0
 """In seconds; each warning or error is logged at most once in this interval."""
@@ -57,7 +57,7 @@ class RateLimitFilter(logging.Filter):
 
 
 rate_limit = RateLimitFilter()
-log.addFilter(rate_limit)
+logger.addFilter(rate_limit)
 
 
 class JSONFormatter(logging.Formatter):
@@ -109,7 +109,7 @@ def configuration(level: str, style: str) -> dict[str, Any]:
 
 def log_refusal(head: RequestHead, refusal: Refusal) -> None:
     """Log, at debug level, a request that was refused because of its head."""
-    log.debug(
+    logger.debug(
         "Returned %d: %s for request %s",
         refusal.status,
         refusal.name.lower(),
@@ -122,7 +122,7 @@ def log_unauthentic(head: RequestHead, reason: str) -> None:
     """Log a 401 and its reason (see `Provider.describe_unauthentic`) as a warning."""
     # In the template, so that the rate limit shows each reason; it has few constant texts.
     template = f"Returned 401 to request %s: {reason.replace('%', '%%')}."
-    log.warning(template, head.request_id, extra={"request_id": head.request_id})
+    logger.warning(template, head.request_id, extra={"request_id": head.request_id})
 
 
 def log_group(
@@ -132,11 +132,11 @@ def log_group(
 
     Without an outcome, a notification waits for locked rows.
     """
-    if not log.isEnabledFor(logging.DEBUG):
+    if not logger.isEnabledFor(logging.DEBUG):
         return
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
         if isinstance(outcome, Refused):
-            log.debug(
+            logger.debug(
                 "Returned %d: %s for %s",
                 outcome.refusal.status,
                 outcome_name(outcome),
@@ -145,7 +145,7 @@ def log_group(
             )
     counts = Counter("locked" if each is None else outcome_name(each) for each in outcomes)
     requests = request_ids(arrivals)
-    log.debug(
+    logger.debug(
         "Processed a group of %d in %.1f ms: %s; requests %s",
         len(arrivals),
         seconds * 1000,

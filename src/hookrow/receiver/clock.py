@@ -55,7 +55,7 @@ measured before no longer holds."""
 
 _NONE = timedelta(0)
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 def utc_now() -> datetime:
@@ -132,7 +132,7 @@ class Clock:
                 difference = clock_difference(self._store.time, self.process)
         except Exception as error:  # a notification does not depend on it
             if not isinstance(error, StoreError):
-                log.warning(
+                logger.warning(
                     "The clock cannot be compared: %s",
                     describe_bug(error),
                     exc_info=without_values(error),
@@ -166,14 +166,14 @@ class Clock:
         offset = difference if abs(difference) > TOLERANCE else _NONE
         if abs(offset - self._offset) > TOLERANCE:
             if offset:
-                log.warning(
+                logger.warning(
                     "The clock of this machine is %s, compared with %s: hookrow corrects the times "
                     "of arrival. Set the clock.",
                     describe_difference(offset),
                     other,
                 )
             else:
-                log.warning("The clock of this machine agrees with %s again.", other)
+                logger.warning("The clock of this machine agrees with %s again.", other)
         self._offset = offset
 
 

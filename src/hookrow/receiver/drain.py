@@ -36,7 +36,7 @@ from hookrow.stores import StoreError, WrongMapping
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 DRAIN_EVERY = 2.0
 """In seconds; the interval between two drains."""
@@ -130,7 +130,7 @@ class Drain:
         """Log a warning if the spool has entries that arrived with another `where`."""
         number, mapping = self._spool.others()
         if number:
-            log.warning(
+            logger.warning(
                 "The spool has %s that arrived with another `where`. Start a receiver with it to "
                 "record them: %s",
                 "1 notification" if number == 1 else f"{number} notifications",
@@ -177,7 +177,7 @@ class Drain:
     def _give_up(self, entry: SpoolEntry, cause: str, bug: BaseException | None = None) -> None:
         """Leave an entry in the spool for as long as this process runs."""
         self._unusable.add(entry.key)
-        log.error(
+        logger.error(
             "Entry %d of the spool cannot be recorded, and stays there: %s",
             entry.id,
             cause,
@@ -188,7 +188,7 @@ class Drain:
         if entry.unreadable and entry.key not in self._damaged:
             self._damaged.add(entry.key)
             names = ", ".join(entry.unreadable)
-            log.warning("Entry %d of the spool is damaged; not readable: %s", entry.id, names)
+            logger.warning("Entry %d of the spool is damaged; not readable: %s", entry.id, names)
 
     def _record_alone(self, entry: SpoolEntry, arrival: Arrival) -> None:
         """Record an entry, or log it as failed if a reachable database keeps failing on it.
@@ -264,7 +264,9 @@ class Drain:
             self._unremoved |= {each.key: replace(each, body=b"") for each in entries}
             if not (isinstance(error, sqlite3.Error) and lacks_room(error)):
                 raise
-            log.error("Recorded, but not removed from the spool yet: %d. %s", len(entries), error)
+            logger.error(
+                "Recorded, but not removed from the spool yet: %d. %s", len(entries), error
+            )
             self._resting_until = monotonic() + REST
 
     def _is_recorded(self, entry: SpoolEntry) -> bool:
@@ -308,7 +310,7 @@ class Drain:
                     return False
             case _ if self._store.log is not None or is_probe(arrival):
                 return True
-        log.warning(
+        logger.warning(
             "Dropped from the spool: %s: %s",
             describe_arrival(arrival),
             outcome.refusal.name.lower(),

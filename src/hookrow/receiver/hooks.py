@@ -33,7 +33,7 @@ OnRecorded: TypeAlias = _OnRecorded | Sequence[_OnRecorded] | None
 OnRefused: TypeAlias = _OnRefused | Sequence[_OnRefused] | None
 """The hooks for notifications that were refused."""
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 BACKLOG = 10_000
 """The largest number of calls that wait; further calls are dropped."""
@@ -92,11 +92,11 @@ class Hooks:
         try:
             self._calls.put((arrival, outcome))
         except QueueFull:
-            log.warning("The hooks are too slow, or closed: calls are dropped.")
+            logger.warning("The hooks are too slow, or closed: calls are dropped.")
         current = self._current
         if current is not None and monotonic() - current[1] > SLOW:
             self._current = None
-            log.warning(f"A call to {current[0]} has taken more than %s s.", SLOW)
+            logger.warning(f"A call to {current[0]} has taken more than %s s.", SLOW)
 
     def close(self, timeout: float | None = None) -> None:
         """Accept no more calls, and wait up to `timeout` seconds for the queued ones.
@@ -107,7 +107,7 @@ class Hooks:
         self.closed = True
         self._calls.close(timeout)
         if rest := self._calls.take_rest():
-            log.warning("Stopped before all hooks had ended; dropped calls: %d.", len(rest))
+            logger.warning("Stopped before all hooks had ended; dropped calls: %d.", len(rest))
         self._dropping = True
         if self._event_loop is not None:
             self._event_loop.close(timeout)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from hookrow.stores.sql import SQLStore
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 class Receiver:
@@ -94,7 +94,7 @@ class Receiver:
             acknowledge_parked=acknowledge_parked,
         )
         for doubt in filter(None, map(doubt_about, provider.secrets)):
-            log.warning(DOUBTFUL.format(doubt))
+            logger.warning(DOUBTFUL.format(doubt))
         check_options(group=group, backlog=backlog, deadline=deadline)
         check_retries(store, bodies=keep_bodies, sweep=sweep, acknowledge_parked=acknowledge_parked)
         self.endpoint = endpoint_path(mount_path)

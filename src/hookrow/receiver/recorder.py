@@ -58,7 +58,7 @@ OUTAGE = 3
 
 _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 def record(
@@ -352,7 +352,7 @@ class GroupRecorder:
             down_since = self._down_since  # which another thread may change
             if down_since is not None and any(outcomes):  # not only locked rows
                 self._down_since = None
-                log.warning(
+                logger.warning(
                     "Notifications are recorded again, after %.0f s.", monotonic() - down_since
                 )
             return outcomes
@@ -392,7 +392,7 @@ class GroupRecorder:
         except Exception as error:  # the spool can still keep them
             is_bug = not isinstance(error, StoreError)
             cause = describe_bug(error) if is_bug else f"{type(error).__name__}: {error}"
-            log.error(
+            logger.error(
                 "The log cannot be written: %s",
                 cause,
                 exc_info=without_values(error) if is_bug else None,
@@ -424,7 +424,7 @@ class GroupRecorder:
         self.reason = why if bug is None else f"a bug raised {type_name(bug)}"
         requests = request_ids(arrivals)
         named = f" (requests {', '.join(requests)})" if requests else ""
-        log.log(
+        logger.log(
             level,
             "Returned 503 to %s%s: %s",
             "1 notification" if len(arrivals) == 1 else f"{len(arrivals)} notifications",
@@ -437,7 +437,7 @@ class GroupRecorder:
     def _log_rejected(self, arrival: Arrival, error: StoreError) -> None:
         self.reason = str(error)
         # Without a traceback, which may quote the row.
-        log.error(
+        logger.error(
             "The database rejected %s: %s",
             describe_arrival(arrival),
             error,

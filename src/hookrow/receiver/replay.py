@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql.log import SQLLog
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 GROUP = 64
 """The largest number of notifications in a transaction: live ones may wait for its locks."""
@@ -224,7 +224,7 @@ def _replay_group(
         if len(arrivals) > 1:
             return _replay_singly(store, arrivals, bodies=bodies, clock=clock, patience=patience)
         is_bug = not isinstance(error, StoreError)
-        log.error(
+        logger.error(
             "Cannot record %s: %s",
             describe_arrival(arrivals[0]),
             describe_bug(error) if is_bug else error,

@@ -33,7 +33,7 @@ U = TypeVar("U", bound="Outcome | None")
 OutcomeCallback: TypeAlias = Callable[[Arrival, Outcome], object]
 """Called with each processed arrival and its outcome, after the commit."""
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 class Responses:
@@ -159,7 +159,7 @@ class Responder:
         arrivals: Sequence[Arrival],
     ) -> list[Response | None]:
         paused = self._recorder.is_paused
-        if self._observer is None and not log.isEnabledFor(logging.DEBUG):
+        if self._observer is None and not logger.isEnabledFor(logging.DEBUG):
             outcomes = record(arrivals)
         else:
             outcomes = self._observed(record, arrivals)
@@ -196,13 +196,13 @@ class Responder:
     def spool_rest(self, arrivals: Sequence[Arrival]) -> None:
         """Spool the arrivals that are not recorded when the receiver stops."""
         if arrivals:
-            log.warning(f"Stopped; notifications that were not recorded: {len(arrivals)}.")
+            logger.warning(f"Stopped; notifications that were not recorded: {len(arrivals)}.")
             self._spool(self._clock.date(arrivals))
 
     def refuse_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Refuse arrivals because the queue is full or closed. No hook is called."""
         requests = request_ids(arrivals)
-        log.warning(
+        logger.warning(
             "The queue is full or closed; returned 503 (requests %s).",
             ", ".join(requests),
             extra={"request_ids": requests},
@@ -266,7 +266,7 @@ class Responder:
         if self._observer is not None:
             self._observer.late()
         self.results.add_late(arrival, f"Not recorded within {self._deadline:g} s.")
-        log.warning(
+        logger.warning(
             "Not recorded within %s s; returned %d (request %s).",
             self._deadline,
             unavailable(arrival).status,

@@ -54,7 +54,7 @@ PATIENCE = 0.05
 AT_ONCE = 5000
 """The largest number of entries whose ids are read at once for a retry."""
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 _Call: TypeAlias = tuple[Future[int], Sequence[str]]
 """A call of `retry_now`: its result and the message ids."""
@@ -139,7 +139,7 @@ class ParkedRetry:
             try:
                 ids, end = self._search()
             except StoreError as error:  # the others can be retried without it
-                log.warning("The search for entries whose rows exist failed: %s", error)
+                logger.warning("The search for entries whose rows exist failed: %s", error)
                 break
             recorded += self._retry_ids(ids, until)
             if self._is_over(until):

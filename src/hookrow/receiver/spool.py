@@ -22,7 +22,7 @@ from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.errors import ConfigurationError
 from hookrow.receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 _FAILURE_COUNTS_FOR = 60.0
 """Seconds for which a spool that could not be written counts as one that accepts nothing."""
@@ -133,7 +133,7 @@ class Spool:
             self._file.create()
         except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: NUL in the path
             if is_full(error):
-                log.error("The spool %s cannot be used until its disk has room.", absolute)
+                logger.error("The spool %s cannot be used until its disk has room.", absolute)
                 self._failed_at = monotonic()
                 return
             raise ConfigurationError(
@@ -159,7 +159,7 @@ class Spool:
                 self.put(arrivals[half:])
                 return
             self._failed_at = monotonic()
-            log.error(
+            logger.error(
                 "Not spooled, so only the provider can send them again: %d. %s",
                 len(arrivals),
                 error,
@@ -239,7 +239,7 @@ class Spool:
         except sqlite3.Error as error:
             if not lacks_room(error):
                 raise
-            log.warning(_UNCOUNTED, error)
+            logger.warning(_UNCOUNTED, error)
             return entries
         return [replace(each, taken=each.attempts) for each in entries]
 
@@ -251,7 +251,7 @@ class Spool:
         try:
             self._count(taken)
         except SPOOL_ERRORS as error:
-            log.warning(_UNCOUNTED, error)
+            logger.warning(_UNCOUNTED, error)
 
     def remove(self, entries: Sequence[SpoolEntry]) -> None:
         """Remove entries, unless they have arrived again since they were read."""

@@ -87,7 +87,7 @@ Identity: TypeAlias = tuple[int, int] | None
 
 T = TypeVar("T")
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 class SpoolFile:
@@ -281,7 +281,7 @@ class SpoolFile:
                 raise
             damaged = Path(f"{self._path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
             self._move(new, damaged)
-        log.error(
+        logger.error(
             "The spool %s was damaged. It is now %s, and a new spool has the notifications that "
             "could be read: %d. Only the provider can send the others again. Check the disk, and "
             "delete the damaged file when it is no longer needed.",

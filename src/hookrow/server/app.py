@@ -35,7 +35,7 @@ from hookrow.stores.sql.log import SQLLog
 if TYPE_CHECKING:
     from hookrow.dashboard import Dashboard
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 MINUTE = 60.0
 HOUR = 60 * MINUTE
@@ -115,9 +115,9 @@ class Server:
         try:
             self._provider.accept(*self._settings.accepted())
         except ConfigurationError as error:
-            log.error(f"The secrets were not reloaded. {error}")
+            logger.error(f"The secrets were not reloaded. {error}")
         else:
-            log.info("The secrets were reloaded.")
+            logger.info("The secrets were reloaded.")
             warn_of_secret(self._settings)
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class Server:
         used = self._provider.matched
         if len(used) > 1:
             counts = ", ".join(map(str, used.values()))
-            log.info("How often each secret was used, the newest first: %s.", counts)
+            logger.info("How often each secret was used, the newest first: %s.", counts)
 
     def _prune(self, entries: SQLLog) -> None:
         settings = self._settings
@@ -185,10 +185,10 @@ class Server:
         try:
             count = sum(retention.prune())
         except DoubtfulClock as error:
-            log.warning("%s", error)
+            logger.warning("%s", error)
             return
         if count:
-            log.info("Pruned from the log: %d.", count)
+            logger.info("Pruned from the log: %d.", count)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from hookrow.stores import Unavailable
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.urls import location, missing_file, open_database, refuse_memory
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 _NEW_FILE = (
     "The file %s did not exist. It is new and has no subscribers, so notifications get a 404 until "
@@ -37,7 +37,7 @@ def check_and_prepare(settings: Settings) -> None:
         _warn_of_password(settings.dashboard_password)
     if settings.schema.log is not None:  # a host that disabled it reads what that means in `check`
         for result in check_sweep(log=True, bodies=settings.bodies, sweep=settings.sweep):
-            log.warning(f"{result.text} {result.remedy}")
+            logger.warning(f"{result.text} {result.remedy}")
     with closing(open_database(settings.database_url)) as database:
         refuse_memory(database)
         _prepare_database(database, settings.schema)
@@ -47,14 +47,14 @@ def warn_of_secret(settings: Settings) -> None:
     """Log a warning if the webhook secret is weak, or if other users can read it."""
     result = check_secrets(settings.accepted, settings.secret_file)
     if result.level is Level.WARNING:
-        log.warning(result.text)
+        logger.warning(result.text)
 
 
 def _warn_of_password(password: str) -> None:
     from hookrow.dashboard.auth import MIN_PASSWORD_LENGTH  # noqa: PLC0415 - an extra
 
     if len(password) < MIN_PASSWORD_LENGTH:
-        log.warning(
+        logger.warning(
             "The dashboard's password has %s and can be guessed: use %d or more.",
             pluralize(len(password), "character"),
             MIN_PASSWORD_LENGTH,
@@ -76,14 +76,14 @@ def _prepare_database(database: Database, schema: Schema) -> None:
         except Unavailable as error:
             if missing_file(database):
                 raise
-            log.warning(str(error))
+            logger.warning(str(error))
         else:
             if is_new:
-                log.warning(_NEW_FILE, location(database).removeprefix("sqlite:///"))
+                logger.warning(_NEW_FILE, location(database).removeprefix("sqlite:///"))
     for result in _errors(database, schema):
         if result.subject not in {"database", "changes"}:
             raise ConfigurationError(result.text)
-        log.warning(f"Nothing can be recorded yet; responses are 503. {result.text}")
+        logger.warning(f"Nothing can be recorded yet; responses are 503. {result.text}")
 
 
 def _errors(database: Database, schema: Schema) -> Iterator[CheckResult]:

@@ -37,7 +37,7 @@ ACCEPTED_AT_ONCE = 16
 listening socket, so that a new client would wait for as many turns as others connected before it.
 Sockets that share a port cost a microsecond each when a client connects."""
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) -> None:
@@ -53,7 +53,7 @@ def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) 
         address = endpoint(settings.host, settings.port, settings.mount_path)
         database = location(open_database(settings.database_url))
         start = "hookrow %s receives notifications at %s and records them in %s"
-        log.info(start, __version__, address, database)
+        logger.info(start, __version__, address, database)
         check_and_prepare(settings)
         _raise_file_limit()
         if settings.dashboard:
@@ -95,7 +95,7 @@ def choose_protocol() -> type[asyncio.Protocol] | Literal["auto"]:
 
         protocol.check_uvicorn()
     except (ImportError, AttributeError, TypeError) as error:
-        log.warning(
+        logger.warning(
             "uvicorn %s is not compatible with hookrow: %s. Notifications are slower, and heads "
             "and idle connections have no limits. Run: pip install 'hookrow[serve]'",
             uvicorn.__version__,
@@ -131,14 +131,14 @@ def _raise_file_limit() -> None:
 
 def _announce_dashboard(settings: Settings, dashboard: str) -> None:
     """Log the URL; print the password that was generated, if any, only to a terminal."""
-    log.info("The dashboard is at %s", dashboard)
+    logger.info("The dashboard is at %s", dashboard)
     if settings.dashboard_password:
         return
     if sys.stdout is not None and sys.stdout.isatty():
         password = settings.generated_password
         click.echo(f"Open {dashboard} as the user hookrow with the password {password}")
     else:
-        log.warning(
+        logger.warning(
             "Nobody can open the dashboard: its password was generated, and is printed only to a "
             "terminal. Set HOOKROW_DASHBOARD_PASSWORD."
         )

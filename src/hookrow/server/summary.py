@@ -13,7 +13,7 @@ from hookrow.http import RequestHead
 from hookrow.observability.logging import outcome_name
 from hookrow.observability.observer import GroupEnd, Observer
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 
 class MinuteSummary(Observer):
@@ -50,7 +50,7 @@ class MinuteSummary(Observer):
             text += ": " + ", ".join(f"{count:,} {name}" for name, count in outcomes.most_common())
         if unauthentic:
             text += f"; {pluralize(unauthentic, 'request')} without a valid secret"
-        log.info("%s.", text)
+        logger.info("%s.", text)
 
     def _count(self, outcomes: Sequence[Outcome | None]) -> None:
         with self._lock:

@@ -28,7 +28,7 @@ from hookrow.server.settings import Settings
 if TYPE_CHECKING:
     from hookrow.server.app import Server
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 STOP_TIMEOUT = 25.0
 """In seconds; how long the parent waits for its workers to stop before it kills them: longer than
@@ -72,7 +72,7 @@ def build_server(settings: Settings) -> Server:
     try:
         return Server(settings)
     except ConfigurationError as error:
-        log.error(f"This worker cannot start. {error}")
+        logger.error(f"This worker cannot start. {error}")
         sys.exit(1)  # not uvicorn's STARTUP_FAILURE, which would end all other workers too
 
 
@@ -88,7 +88,7 @@ def _end_with_parent() -> None:
 
     def wait() -> None:
         parent.join()
-        log.error("The parent process of this worker is gone; stopping.")
+        logger.error("The parent process of this worker is gone; stopping.")
         os.kill(os.getpid(), signal.SIGTERM)
 
     Thread(target=wait, name="hookrow-parent", daemon=True).start()
@@ -138,7 +138,7 @@ class _Workers(Multiprocess):
             running[0].process.join(0.2)
             running = [each for each in self.processes if each.process.is_alive()]
         for process in running:
-            log.warning(f"Worker {process.pid} did not stop in time; killed.")
+            logger.warning(f"Worker {process.pid} did not stop in time; killed.")
             process.kill()
         super().join_all()
 
@@ -160,10 +160,10 @@ class _Workers(Multiprocess):
         process.kill()  # it may hang
         process.join()
         if process.exitcode == STARTUP_FAILURE:  # any other worker would fail too
-            log.error("A worker failed to start; stopping the server.")
+            logger.error("A worker failed to start; stopping the server.")
             self.should_exit.set()
             return
-        log.warning(f"Worker {process.pid} exited with status {process.exitcode}; replaced.")
+        logger.warning(f"Worker {process.pid} exited with status {process.exitcode}; replaced.")
         self.processes[place] = Process(self.config, self.sockets)
         self.processes[place].start()
         if self.ended is not None and process.pid is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 FRESH = 4.0
 """In seconds; the minimum time for which figures are cached. Open pages request them every five
@@ -124,7 +124,7 @@ class Statistics:
         try:
             self._counts = count_tables(self._store, datetime.now(UTC))
         except EXPECTED as error:
-            log.warning("Rows could not be counted: %s: %s", type(error).__name__, error)
+            logger.warning("Rows could not be counted: %s: %s", type(error).__name__, error)
             self._error = error
         except Exception as error:  # noqa: BLE001 - the next count may succeed
             self._error = error

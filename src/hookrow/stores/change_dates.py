@@ -14,7 +14,7 @@ import msgspec
 
 from hookrow.core.notification import Suppressible
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 TABLE = "hookrow_suppression_changes"
 
@@ -36,7 +36,7 @@ def warn_of_undated(kinds: Collection[Suppressible]) -> None:
     """Log a warning if there are kinds of row for which no date of the last change is kept."""
     if kinds:
         names = ", ".join(kind.value for kind in Suppressible if kind in kinds)
-        log.warning(
+        logger.warning(
             f"No column records when the suppression of the {names} last changed, so an old "
             "notification that arrives late overrides a newer one: name a column for "
             "suppression_changed_at, or turn on the log."

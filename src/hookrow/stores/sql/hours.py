@@ -23,7 +23,7 @@ from hookrow.stores.sql.catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.dialects import Dialect
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 CHUNK = 5000
 """In ids; how many one transaction counts. On SQLite, the transaction locks the whole file."""
@@ -100,7 +100,7 @@ class Hours:
         """
         obstacle = self.find_obstacle(connection)
         if obstacle not in {None, self._obstacle}:
-            log.warning(f"Notifications are not counted by hour. {obstacle}")
+            logger.warning(f"Notifications are not counted by hour. {obstacle}")
         self._obstacle = obstacle
         catalogue = catalogue_of(connection, self.dialect)
         if obstacle is not None or not catalogue.try_lock(LOCK):

@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Delivered
 from hookrow.core.result import Result
-from hookrow.stores import log
-from hookrow.stores.log import Count, Counts, Recent, RequestKind, Requests
+from hookrow.stores.log import MOST_COUNTED, Count, Counts, Recent, RequestKind, Requests
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect, known, utc
 from hookrow.stores.sql.hours import HAS_RECOVERED, HOUR, KEYS, RECOVERED, Hours
@@ -57,7 +56,7 @@ def read_counts(
         if number is not None
     ]
     newest = [(entries, written) for *_, entries, _, written in rows if written is not None]
-    if sum(entries for entries, _ in newest) < log.MOST_COUNTED:
+    if sum(entries for entries, _ in newest) < MOST_COUNTED:
         return Counts(counts, None)
     oldest = datetime.fromtimestamp(min(written for _, written in newest), UTC)
     return Counts(counts, oldest if oldest > since else None)
@@ -85,7 +84,7 @@ def read_deliveries(
     """Return the result of `SQLLog.deliveries`. `table` is the log's name in SQL."""
     sql = (
         f"SELECT message_id, occurred_at FROM {table} "
-        f"WHERE id > (SELECT max(id) FROM {table}) - {log.MOST_COUNTED} "
+        f"WHERE id > (SELECT max(id) FROM {table}) - {MOST_COUNTED} "
         f"AND record_type = '{RECORD_TYPES[Delivered]}' AND outcome = '{Result.RECORDED.value}' "
         "AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s "
         f"ORDER BY id DESC LIMIT {limit}"
@@ -142,7 +141,7 @@ def _newest(hours: Hours, length: int, after: str) -> str:
     """
     written = hours.dialect.epoch("min(ended_at)")
     figures = f"count(*), count(CASE WHEN {HAS_RECOVERED} THEN 1 END), {written}"
-    return _grouped(hours, length, figures, f"id > {after}", log.MOST_COUNTED)
+    return _grouped(hours, length, figures, f"id > {after}", MOST_COUNTED)
 
 
 def _grouped(hours: Hours, length: int, figures: str, where: str, most: int) -> str:

@@ -23,7 +23,7 @@ from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.timeouts import limited_to
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 TABLE = "hookrow_meta"
 """The table of the record, in the database schema of the log."""
@@ -91,14 +91,14 @@ class MappingRecord:
                 if present not in recorded:
                     recorded = self._add(present)
         except SchemaChanged as error:
-            log.warning(
+            logger.warning(
                 "The mapping is not recorded in %s: %s",
                 self._schema.beside_log(TABLE),
                 error,
             )
             return True
         if difference := _describe_difference(recorded, present):
-            log.warning(f"{difference} {REMEDY}")
+            logger.warning(f"{difference} {REMEDY}")
         return True
 
     def difference(self) -> str | None:

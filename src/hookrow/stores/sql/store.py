@@ -31,7 +31,7 @@ from hookrow.stores.sql.verify import verify as verify_tables
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-log = logging.getLogger("hookrow")
+logger = logging.getLogger("hookrow")
 
 CLAIM_EVERY = 60.0
 """Seconds between two comparisons with the log's record, which a user may have replaced."""
@@ -58,7 +58,7 @@ class SQLStore:
     schema: Schema
     """The mapping."""
 
-    log: SQLLog | None
+    logger: SQLLog | None
     """The log, or None if the schema has no log."""
 
     recorded: Kinds
@@ -226,7 +226,7 @@ class SQLStore:
                 statements = self._statements = self._verify()
             except ConfigurationError as error:
                 if self._mismatch != str(error):
-                    log.warning(f"No notification can be recorded: {error}")
+                    logger.warning(f"No notification can be recorded: {error}")
                 self._mismatch, self._refused_at = str(error), monotonic()
                 raise Unavailable(self._mismatch) from error
             self._mismatch = ""
