@@ -64,6 +64,13 @@ def check_flags(**flags: object) -> None:
             reject(name, "True or False", value)
 
 
+def check_counts(**counts: object) -> None:
+    """Check options that are integers of at least 1."""
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigurationError(f"{name} must be an integer of at least 1, not {value!r}.")
+
+
 def check_seconds(name: str, value: object) -> None:
     """Check a duration that a lock or a socket can wait for."""
     if isinstance(value, bool) or not (isinstance(value, int | float) and 0 < value <= TIMEOUT_MAX):

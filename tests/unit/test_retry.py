@@ -137,7 +137,7 @@ def test_notifications_interrupted_by_an_outage_are_due_again(site: Site) -> Non
 
 
 def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.tasks.SWEEP_EVERY", 0.01)
+    monkeypatch.setattr("hookrow.receiver.receiver.SWEEP_EVERY", 0.01)
     bodies: list[bytes] = []
     record(site.database, arrivals(opening(2), ago=timedelta(minutes=2)))
     site.make_due()

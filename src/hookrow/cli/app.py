@@ -158,7 +158,7 @@ class HostApp(App):
     @property
     def spool(self) -> str | PathLike[str] | None:
         """The file of the receiver's spool, if it has one."""
-        return self.receiver.spool if self.receiver else None
+        return self.receiver.options.spool if self.receiver else None
 
     @property
     def schema(self) -> Schema:

@@ -110,7 +110,9 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
         yield from check.check_rows(app.store.database, app.schema)
         if receiver is not None and receiver.provider.name == Postmark.name:
             yield from check.check_sweep(
-                log=app.schema.log is not None, bodies=receiver.keep_bodies, sweep=receiver.sweep
+                log=app.schema.log is not None,
+                bodies=receiver.options.keep_bodies,
+                sweep=receiver.options.sweep,
             )
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "app", str(error))

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TypeVar
 
-from hookrow.arguments import check_seconds
-from hookrow.errors import ConfigurationError
-
 T = TypeVar("T")
 
 CAPACITY = 64 * 1024 * 1024
@@ -26,14 +23,6 @@ of which a byte may be escaped as four characters, and 4 for the reason in each 
 
 WIDEST_CHARACTER = 4
 """In bytes; the largest size of a character, in UTF-8 and in memory (PEP 393)."""
-
-
-def check_options(*, group: object, backlog: object, deadline: object) -> None:
-    """Check the limits that a host chooses. Raises `ConfigurationError` with the option's name."""
-    for name, value in (("group", group), ("backlog", backlog)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigurationError(f"{name} must be an integer of at least 1, not {value!r}.")
-    check_seconds("deadline", deadline)
 
 
 def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:

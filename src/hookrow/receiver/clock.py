@@ -63,6 +63,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def check_clock(clock: Callable[[], object]) -> None:
+    """Raise `ConfigurationError` if a host's clock does not return a datetime with a time zone."""
+    check_function("clock", clock)
+    now = clock()
+    if not isinstance(now, datetime) or now.tzinfo is None:
+        line = "clock=lambda: datetime(2026, 3, 5, tzinfo=UTC)"
+        reject("The result of clock()", "a datetime with a time zone", now, line)
+
+
 class Clock:
     """Returns the time: the process's, corrected if it differs by more than an hour.
 
@@ -70,24 +79,16 @@ class Clock:
     then once a minute. A store without a clock of its own, such as SQLite, leaves only the times of
     live events, which can show that the process's clock is slow. A `given` clock is never
     corrected: it is for the tests of hosts, in which time may stand still.
-
-    Raises `ConfigurationError` if the `given` clock does not return a datetime with a time zone.
     """
 
     def __init__(self, store: SQLStore, given: Callable[[], datetime] | None = None) -> None:
         self._store = store
         self._is_given = given is not None
-        if given is not None:
-            check_function("clock", given)
         self.process: Callable[[], datetime] = given or utc_now
         """Returns the time without the correction."""
         self._offset = _NONE
         self._measure_at = 0.0
-        now: object = self.process()
-        if not isinstance(now, datetime) or now.tzinfo is None:
-            line = "clock=lambda: datetime(2026, 3, 5, tzinfo=UTC)"
-            reject("The result of clock()", "a datetime with a time zone", now, line)
-        self._zero = now - timedelta(seconds=monotonic())
+        self._zero = self._monotonic_zero()
         self._events: _EventTimes | None = None
         self.reset()
         reset_after_fork(self)

@@ -8,7 +8,7 @@ from inspect import isawaitable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hookrow.arguments import check_functions, name_of
+from hookrow.arguments import name_of, several
 from hookrow.concurrency import close_at_exit, reset_after_fork
 from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refused
@@ -54,19 +54,15 @@ class Hooks:
 
     Exceptions that hooks raise are logged, and calls are dropped if hooks are too slow. Neither
     affects a response or another hook.
-
-    Raises `ConfigurationError` if a hook is not a function that can be called.
     """
 
     _current: tuple[str, float] | None  # the name of the hook, and when the call began
     _event_loop: EventLoop | None
 
     def __init__(self, hooks: Mapping[type[Outcome], SomeHooks]) -> None:
-        checked = {
-            kind: check_functions(_NAMES[kind], each, "arrival", "outcome")
-            for kind, each in hooks.items()
-        }
-        self._hooks = {kind: several for kind, several in checked.items() if several}
+        listed: Mapping[type[Outcome], Sequence[Hook]]
+        listed = {kind: several(each) for kind, each in hooks.items()}
+        self._hooks = {kind: each for kind, each in listed.items() if each}
         self._calls: BatchWriter[tuple[Arrival, Outcome], None] = BatchWriter(
             self._call,
             fallback=lambda _: None,

@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from hookrow.arguments import check_flags, reject
-from hookrow.concurrency import reset_after_fork
-from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
+from hookrow.arguments import reject, several
+from hookrow.concurrency import PeriodicTask, reset_after_fork
+from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.core.optional import ALWAYS, Kinds
 from hookrow.core.rules import is_provider_test
-from hookrow.core.sizes import check_options
 from hookrow.errors import ConfigurationError
 from hookrow.faults import describe_bug, log_fault
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
 from hookrow.observability.logging import log_refusal, log_unauthentic
-from hookrow.observability.observer import Gauges, Observer, Observers, check_observers
+from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observers
 from hookrow.providers import Part, Provider, Unauthentic, check_provider, limit_to
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.clock import Clock
-from hookrow.receiver.hooks import Hooks, OnRecorded, OnRefused
+from hookrow.receiver.hooks import Hooks
 from hookrow.receiver.hourly import HourlyCount
+from hookrow.receiver.options import ReceiverKeywords, ReceiverOptions
 from hookrow.receiver.responder import Responder, ResponseCollector, Responses, combine, unavailable
-from hookrow.receiver.retry import ParkedRetry, check_retries
-from hookrow.receiver.tasks import drain_task, open_spool, other_tasks
+from hookrow.receiver.retry import SWEEP_EVERY, ParkedRetry
 from hookrow.stores.log import RequestKind
 from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from hookrow.receiver.spool import Spool
     from hookrow.stores.sql import SQLStore
 
 logger = logging.getLogger("hookrow")
@@ -45,109 +44,59 @@ logger = logging.getLogger("hookrow")
 class Receiver:
     """Responds to `POST <mount path>/provider/webhooks`: a `LoopHandler` for any host.
 
-    `mount_path` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A host
-    that mounts the receiver reports the mount's path. At most `group` notifications share a commit,
-    and at most `backlog` wait for one. Each response is sent within `deadline` seconds after the
-    body was read; a notification that got a 503 at the deadline may still be recorded.
+    The options are keyword arguments:
 
-    With `sweep`, parked notifications are retried every minute. `spool` is the path of a file
-    that keeps notifications while the database is unavailable. Without `keep_bodies`, the log
-    contains no bodies, and no notification in it can be retried. With `acknowledge_tests`, the
-    provider's tests get a 200 instead of a 404; with `acknowledge_parked`, so does a notification
-    that the sweep will retry. `on_recorded` and `on_refused`, which may be async, are called with
-    an `Arrival` and its `Outcome`, in a separate thread after the commit, each time a notification
-    is processed; neither a 503 nor a test is an outcome. `observer` collects metrics or traces.
-    Each of these three may also be a list, of functions or observers that are called in its order.
-    `clock` replaces the clock in tests that freeze time; it returns a UTC datetime. By default, the
-    process's clock is corrected by the database's if they differ by more than an hour.
+    * `mount_path=""` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A
+      host that mounts the receiver reports the mount's path.
+    * `group=256`: the largest number of notifications that share a commit.
+    * `backlog=4096`: the largest number of notifications that wait for one.
+    * `deadline=5.0`: seconds after the body was read within which each response is sent. A
+      notification that got a 503 at the deadline may still be recorded.
+    * `sweep=False`: whether parked notifications are retried every minute.
+    * `spool=None`: the path of a file that keeps notifications while the database is unavailable.
+    * `keep_bodies=True`: whether the log contains the bodies. Without its body, no notification in
+      it can be retried.
+    * `acknowledge_tests=False`: whether the provider's tests get a 200 instead of a 404.
+    * `acknowledge_parked=False`: whether a notification that the sweep will retry gets a 200.
+    * `on_recorded=None`, `on_refused=None`: functions, which may be async, or lists of functions.
+      They are called with an `Arrival` and its `Outcome`, in a separate thread after the commit,
+      each time a notification is processed; neither a 503 nor a test is an outcome.
+    * `observer=None`: an observer, which collects metrics or traces, or a list of observers. The
+      items of a list are called in its order.
+    * `clock=None`: a function that returns a UTC datetime, for tests that freeze time. By default,
+      the process's clock is corrected by the database's if they differ by more than an hour.
 
     Raises `ConfigurationError` if an option is invalid.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword arguments, each with a default
-        self,
-        provider: Provider,
-        store: SQLStore,
-        *,
-        mount_path: str = "",
-        group: int = 256,
-        backlog: int = 4096,
-        deadline: float = 5.0,
-        sweep: bool = False,
-        spool: str | PathLike[str] | None = None,
-        keep_bodies: bool = True,
-        acknowledge_tests: bool = False,
-        acknowledge_parked: bool = False,
-        on_recorded: OnRecorded = None,
-        on_refused: OnRefused = None,
-        observer: Observer | Sequence[Observer] | None = None,
-        clock: Callable[[], datetime] | None = None,
-    ) -> None:
-        from hookrow.stores.sql.store import check_store  # noqa: PLC0415 - loads sqlite3
+    _hourly: HourlyCount | None
+    _parked: ParkedRetry | None
 
-        check_provider(provider)
-        check_store(store)
-        check_flags(
-            sweep=sweep,
-            keep_bodies=keep_bodies,
-            acknowledge_tests=acknowledge_tests,
-            acknowledge_parked=acknowledge_parked,
-        )
-        for doubt in filter(None, map(doubt_about, provider.secrets)):
-            logger.warning(DOUBTFUL.format(doubt))
-        check_options(group=group, backlog=backlog, deadline=deadline)
-        check_retries(store, bodies=keep_bodies, sweep=sweep, acknowledge_parked=acknowledge_parked)
-        self.endpoint = endpoint_path(mount_path)
-        """The path of the endpoint, below that of the host's mount."""
+    def __init__(
+        self, provider: Provider, store: SQLStore, **options: Unpack[ReceiverKeywords]
+    ) -> None:
+        _check_parts(provider, store)
         self.provider, self.store = provider, store
-        self.sweep, self.keep_bodies, self.spool = sweep, keep_bodies, spool
-        """The arguments, for `hookrow --app`."""
-        self.clock = Clock(store, clock)
+        self.options = chosen = ReceiverOptions(has_log=store.log is not None, **options)
+        """The options, with their defaults."""
+        self.endpoint = endpoint_path(chosen.mount_path)
+        """The path of the endpoint, below that of the host's mount."""
+        self.clock = Clock(store, chosen.clock)
         """The time by which arrivals and retries are dated."""
-        self._reader = ArrivalReader(provider, store.recorded, acknowledge_tests=acknowledge_tests)
-        self._deadline = deadline
-        self._has_log = store.log is not None
-        self._hooks = Hooks({Recorded: on_recorded, Refused: on_refused})
-        observers = check_observers("observer", observer, "observer=Metrics(registry)")
-        self._observer = Observers(*observers) if observers else None
-        self._spool = opened = open_spool(spool, store)
-        needs_outcomes = self._hooks or type(self).on_outcome is not Receiver.on_outcome
-        self._responder = Responder(
-            store,
-            keep_bodies=keep_bodies,
-            clock=self.clock,
-            responses=Responses(provider, acknowledge_parked=acknowledge_parked),
-            deadline=deadline,
-            spool=opened.put if opened else None,
-            observer=self._observer,
-            on_outcome=self.on_outcome if needs_outcomes else None,
+        self._reader = ArrivalReader(
+            provider, store.recorded, acknowledge_tests=chosen.acknowledge_tests
         )
+        self._hooks = Hooks(chosen.hooks)
+        observers = several(chosen.observer)
+        self._observer = Observers(*observers) if observers else None
+        self._spool = _open_spool(chosen, store)
+        self._responder = self._create_responder()
         self.results = self._responder.results
         """Whether the database kept the last notifications, for `hookrow serve`."""
-        self._writers = self._responder.create_writers(group, backlog)
-        self._parked = self._hourly = None
-        if store.log is not None:
-            self._hourly = HourlyCount(store.log, lambda: provider.old_matches, self.clock)
-            self._parked = ParkedRetry(
-                store, store.log, provider, self._responder.notify, self.clock
-            )
-        if self._observer is not None:
-            self._observer.start(
-                Gauges(
-                    backlog=self._writers[0].waiting,
-                    spooled=opened.count if opened else int,
-                    secret_matches=lambda: provider.matched,
-                    log=store.log,
-                )
-            )
-        self._tasks = [*other_tasks(self._hourly, self._parked if sweep else None, self._observer)]
-        if opened is not None:
-            parse, notify = self._reader.parse, self._responder.notify
-            self._tasks.append(
-                drain_task(
-                    opened, store, parse, notify, self.clock, bodies=keep_bodies, swept=sweep
-                )
-            )
+        self._writers = self._responder.create_writers()
+        self._hourly, self._parked = self._create_log_tasks()
+        self._tasks = [*self._create_tasks()]
+        self._start_observer()
         self.reset()
         reset_after_fork(self)
 
@@ -177,7 +126,7 @@ class Receiver:
             return
         if len(arrivals) > 1:
             reply = ResponseCollector(len(arrivals), reply)
-        kept = arrivals if self._has_log else self._refuse_unsupported(arrivals, reply)
+        kept = self._kept(arrivals, reply)
         for writer in self._writers if kept else ():
             try:
                 writer.submit(kept, loop, reply)
@@ -195,7 +144,7 @@ class Receiver:
         if isinstance(arrivals, Response):
             return arrivals
         responses: list[Response] = []
-        kept = arrivals if self._has_log else self._refuse_unsupported(arrivals, responses.append)
+        kept = self._kept(arrivals, responses.append)
         return combine(responses + self._wait(kept))
 
     def record_directly(self, request: Request) -> Response:
@@ -208,9 +157,9 @@ class Receiver:
         if isinstance(arrivals, Response):
             return arrivals
         responses: list[Response] = []
-        kept = arrivals if self._has_log else self._refuse_unsupported(arrivals, responses.append)
+        kept = self._kept(arrivals, responses.append)
         try:
-            with limited_to(self._deadline * 0.9):  # the rest of the time is for the spool
+            with limited_to(self.options.deadline * 0.9):  # the rest of the time is for the spool
                 return combine(responses + (self._responder.wait(kept) if kept else []))
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
             log_fault(error, "Returned 503: %s", describe_bug(error))
@@ -268,6 +217,66 @@ class Receiver:
         if self._hourly is not None:
             self._hourly.add(RequestKind.UNAUTHENTIC, self.clock())
 
+    def _create_responder(self) -> Responder:
+        is_overridden = type(self).on_outcome is not Receiver.on_outcome
+        acknowledge_parked = self.options.acknowledge_parked
+        return Responder(
+            self.store,
+            self.options,
+            clock=self.clock,
+            responses=Responses(self.provider, acknowledge_parked=acknowledge_parked),
+            spool=self._spool.put if self._spool else None,
+            observer=self._observer,
+            on_outcome=self.on_outcome if self._hooks or is_overridden else None,
+        )
+
+    def _create_log_tasks(self) -> tuple[HourlyCount, ParkedRetry] | tuple[None, None]:
+        """Create the count and the retries of the log, if there is one."""
+        store, log, provider = self.store, self.store.log, self.provider
+        if log is None:
+            return None, None
+        hourly = HourlyCount(log, lambda: provider.old_matches, self.clock)
+        return hourly, ParkedRetry(store, log, provider, self._responder.notify, self.clock)
+
+    def _create_tasks(self) -> Iterator[PeriodicTask]:
+        """Yield the tasks that run from the first request until `close`."""
+        if self._hourly is not None:
+            yield self._hourly
+        if self._parked is not None and self.options.sweep:
+            yield PeriodicTask(self._parked.retry_due, seconds=SWEEP_EVERY, name="sweep")
+        if self._observer is not None:
+            yield PeriodicTask(self._observer.collect, seconds=COLLECT_EVERY, name="observer")
+        if self._spool is not None:
+            yield self._create_drain(self._spool)
+
+    def _create_drain(self, spool: Spool) -> PeriodicTask:
+        from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - loads sqlite3
+        from hookrow.receiver.spool import SPOOL_ERRORS  # noqa: PLC0415 - loads sqlite3
+
+        drain = Drain(
+            spool,
+            self.store,
+            self._reader.parse,
+            self._responder.notify,
+            self.clock,
+            bodies=self.options.keep_bodies,
+            swept=self.options.sweep,
+        )
+        name = "draining of the spool"
+        return PeriodicTask(drain, seconds=DRAIN_EVERY, name=name, expected=SPOOL_ERRORS)
+
+    def _start_observer(self) -> None:
+        """Pass the gauges to the observer."""
+        if self._observer is None:
+            return
+        gauges = Gauges(
+            backlog=self._writers[0].waiting,
+            spooled=self._spool.count if self._spool else int,
+            secret_matches=lambda: self.provider.matched,
+            log=self.store.log,
+        )
+        self._observer.start(gauges)
+
     def _refuse_unauthentic(self, head: RequestHead, challenge: str) -> Response:
         self.on_unauthentic()
         if self._observer is not None:
@@ -289,10 +298,12 @@ class Receiver:
         now = self.clock.process()
         return self._reader.arrivals(parts, now, head.request_id, context) or combine([])
 
-    def _refuse_unsupported(
+    def _kept(
         self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]
     ) -> Sequence[Arrival]:
-        """Refuse the unsupported arrivals, which no log keeps; return the others."""
+        """Return the arrivals to record; without a log, refuse the unsupported ones."""
+        if self.store.log is not None:
+            return arrivals
         for each in arrivals:
             if each.notification is None:
                 reply(self._responder.refuse_unsupported(each))
@@ -306,6 +317,25 @@ class Receiver:
             with suppress(QueueFull):
                 return writer.wait(arrivals)
         return self._responder.refuse_overflow(arrivals)
+
+
+def _check_parts(provider: Provider, store: SQLStore) -> None:
+    """Raise `ConfigurationError` for a wrong provider or store; warn of a doubtful secret."""
+    from hookrow.stores.sql.store import check_store  # noqa: PLC0415 - loads sqlite3
+
+    check_provider(provider)
+    check_store(store)
+    for doubt in filter(None, map(doubt_about, provider.secrets)):
+        logger.warning(DOUBTFUL.format(doubt))
+
+
+def _open_spool(options: ReceiverOptions, store: SQLStore) -> Spool | None:
+    """Return the spool of a store, if there is one. Raises `ConfigurationError`."""
+    if options.spool is None:
+        return None
+    from hookrow.receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3
+
+    return Spool(options.spool, store.mapping_key)
 
 
 class ArrivalReader:

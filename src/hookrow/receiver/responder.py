@@ -22,6 +22,7 @@ from hookrow.providers import Provider
 from hookrow.receiver.batch import BatchWriter
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.locked import LockedRows
+from hookrow.receiver.options import ReceiverOptions
 from hookrow.receiver.recorder import WAITING, GroupRecorder
 from hookrow.receiver.results import RecentResults
 
@@ -62,46 +63,47 @@ class Responses:
 class Responder:
     """Records groups of arrivals and returns their responses.
 
-    `keep_bodies` and `deadline` (in seconds) are the receiver's options. The `clock` dates the
-    arrivals, before they are recorded or spooled. `spool` keeps arrivals
+    The `clock` dates the arrivals, before they are recorded or spooled. `spool` keeps arrivals
     while the database is unavailable. `on_outcome` is None if nothing uses the outcomes.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword arguments: the options of a receiver, and its parts
+    def __init__(
         self,
         store: SQLStore,
+        options: ReceiverOptions,
         *,
-        keep_bodies: bool,
         clock: Clock,
         responses: Responses,
-        deadline: float,
         spool: Callable[[Sequence[Arrival]], object] | None,
         observer: Observer | None,
         on_outcome: OutcomeCallback | None,
     ) -> None:
+        self._options = options
         self._responses = responses
         self._clock = clock
-        self._deadline = deadline
         self._spool = spool or _discard
         self._observer = observer
         self._on_outcome = on_outcome
-        self._parks = store.log is not None and keep_bodies
+        self._parks = store.log is not None and options.keep_bodies
         self.results = RecentResults(has_log=store.log is not None)
         """Whether the last notifications were kept."""
         self._recorder = GroupRecorder(
             store,
-            bodies=keep_bodies,
+            bodies=options.keep_bodies,
             clock=clock,
-            seconds=deadline,
+            seconds=options.deadline,
             spool=self._spool,
             observer=observer,
         )
         self.locked = LockedRows(
-            self._resume, self._give_up, seconds=deadline * WAITING, unavailable=unavailable
+            self._resume,
+            self._give_up,
+            seconds=options.deadline * WAITING,
+            unavailable=unavailable,
         )
         """The notifications whose rows another transaction has locked."""
 
-    def create_writers(self, group: int, backlog: int) -> list[BatchWriter[Arrival, Response]]:
+    def create_writers(self) -> list[BatchWriter[Arrival, Response]]:
         """Create the writer and, if there is a spool, another that spools if the queue is full.
 
         Their queues share the capacity.
@@ -113,9 +115,9 @@ class Responder:
             BatchWriter[Arrival, Response](
                 work,
                 fallback=unavailable,
-                deadline=self._deadline,
-                group=group,
-                backlog=backlog,
+                deadline=self._options.deadline,
+                group=self._options.group,
+                backlog=self._options.backlog,
                 capacity=CAPACITY // len(works),
                 largest=LARGEST_GROUP // TEXT_PER_BYTE,
                 size=memory_size,
@@ -265,10 +267,10 @@ class Responder:
         """Report a response that is sent at the deadline, before the outcome is known."""
         if self._observer is not None:
             self._observer.late()
-        self.results.add_late(arrival, f"Not recorded within {self._deadline:g} s.")
+        self.results.add_late(arrival, f"Not recorded within {self._options.deadline:g} s.")
         logger.warning(
             "Not recorded within %s s; returned %d (request %s).",
-            self._deadline,
+            self._options.deadline,
             unavailable(arrival).status,
             arrival.request_id,
             extra={"request_id": arrival.request_id},

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Recorded
 from hookrow.core.rules import is_message_id
-from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
@@ -238,16 +237,3 @@ class ParkedRetry:
         ready, outcomes = replay_ready(self._store, arrivals, self._clock, patience=patience)
         self._on_outcomes(ready, outcomes)
         return sum(isinstance(outcome, Recorded) for outcome in outcomes)
-
-
-def check_retries(store: SQLStore, *, bodies: bool, sweep: bool, acknowledge_parked: bool) -> None:
-    """Raise `ConfigurationError` if an option needs another one that is missing."""
-    if sweep and store.log is None:
-        raise ConfigurationError("The sweep needs a log: add a log, or omit `sweep`.")
-    if sweep and not bodies:
-        raise ConfigurationError("The sweep needs bodies: keep them, or omit `sweep`.")
-    if acknowledge_parked and not sweep:
-        raise ConfigurationError(
-            "`acknowledge_parked` needs the sweep, because the provider does not send an "
-            "acknowledged notification again: add `sweep`, or omit `acknowledge_parked`."
-        )
