@@ -62,7 +62,7 @@ def backend(alias: str) -> int:
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of a spool that is not drained."""
-    monkeypatch.setattr("hookrow.receiver.drain.Drain.__call__", lambda _: None)
+    monkeypatch.setattr("hookrow.receiver.spool.Drain.__call__", lambda _: None)
     return tmp_path / "spool.db"
 
 

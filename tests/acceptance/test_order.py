@@ -28,12 +28,10 @@ from engines import MEMORY
 from hookrow import Arrival, Postmark
 from hookrow.core.result import LONGEST_PAUSE
 from hookrow.receiver.clock import Clock
-from hookrow.receiver.drain import Drain
 from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.replay import arrivals_of, replay
-from hookrow.receiver.retry import ParkedRetry
-from hookrow.receiver.spool import Spool
+from hookrow.receiver.replay import ParkedRetry, arrivals_of, replay
+from hookrow.receiver.spool import Drain, Spool
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.log import SQLLog

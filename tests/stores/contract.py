@@ -41,12 +41,10 @@ from hookrow.core.notification import (
 from hookrow.core.notification import Rows as Found
 from hookrow.core.rules import fold, lookup_keys
 from hookrow.core.schema import OTHERWISE
-from hookrow.receiver.drain import Drain
 from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import GroupRecorder, keep_failed, record
-from hookrow.receiver.replay import dry_run
-from hookrow.receiver.retry import ParkedRetry
-from hookrow.receiver.spool import Spool
+from hookrow.receiver.replay import ParkedRetry, dry_run
+from hookrow.receiver.spool import Drain, Spool
 from hookrow.stores.census import ListCount, Undelivered
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.suppressions import find_causes

@@ -37,6 +37,7 @@ from hookrow.providers.postmark import Postmark, parse
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import (
     GROUP,
+    ParkedRetry,
     arrivals_of,
     dry_run,
     matching_entries,
@@ -44,7 +45,6 @@ from hookrow.receiver.replay import (
     replay_entries,
     replay_ready,
 )
-from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
 from hookrow.stores.log import Backlog, Count, DueKind, Forgotten, Query, RequestKind
 from hookrow.stores.log_operations import PORTION, with_bodies

@@ -26,12 +26,10 @@ from hookrow.core.notification import Outcome, Recorded
 from hookrow.core.schema_values import schema_of
 from hookrow.django.store import DjangoStore
 from hookrow.migrations import upgrade
-from hookrow.receiver.drain import Drain
 from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import is_reachable, keep_failed, record
-from hookrow.receiver.replay import arrivals_of, dry_run
-from hookrow.receiver.retry import ParkedRetry
-from hookrow.receiver.spool import Spool
+from hookrow.receiver.replay import ParkedRetry, arrivals_of, dry_run
+from hookrow.receiver.spool import Drain, Spool
 from hookrow.stores import WrongMapping
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore

@@ -22,8 +22,8 @@ from hookrow import testing
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.result import Result
 from hookrow.providers.postmark import Postmark
-from hookrow.receiver import retry
-from hookrow.receiver.retry import ParkedRetry
+from hookrow.receiver import replay
+from hookrow.receiver.replay import ParkedRetry
 from hookrow.stores import Unavailable
 from times import DAY, HOUR, MINUTE
 from wire import PATIENCE
@@ -40,7 +40,7 @@ home = pytest.fixture(filled_home, params=PLACES)
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "PAUSE", 0.0)
+    monkeypatch.setattr(replay, "PAUSE", 0.0)
 
 
 def parked(number: int, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
@@ -74,8 +74,8 @@ def outcome(home: Home, number: int) -> str:
 
 def test_entries_whose_rows_exist_come_first(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are recorded even if a sweep has no time for any other, and others stay due."""
-    monkeypatch.setattr(retry, "FAILING_FOR", 0.0)
-    monkeypatch.setattr(retry, "OTHERS_FOR", 0.0)
+    monkeypatch.setattr(replay, "FAILING_FOR", 0.0)
+    monkeypatch.setattr(replay, "OTHERS_FOR", 0.0)
     keep(home, *hopeless(range(1, 200)))
     keep(home, parked(200, outcome=Result.DISPATCH_NOT_FOUND))
     keep(home, parked(201, outcome=Result.RECIPIENT_MISMATCH))
@@ -87,10 +87,10 @@ def test_entries_whose_rows_exist_come_first(home: Home, monkeypatch: pytest.Mon
 def test_the_next_sweep_continues_the_search(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that is too long for one sweep is searched to its end, and then from its beginning."""
     seconds = count()
-    monkeypatch.setattr(retry, "monotonic", lambda: float(next(seconds)))
-    monkeypatch.setattr(retry, "FIRST_PART", retry.SMALLEST_PART)
-    monkeypatch.setattr(retry, "FAILING_FOR", 0.0)
-    monkeypatch.setattr(retry, "OTHERS_FOR", 0.0)
+    monkeypatch.setattr(replay, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(replay, "FIRST_PART", replay.SMALLEST_PART)
+    monkeypatch.setattr(replay, "FAILING_FOR", 0.0)
+    monkeypatch.setattr(replay, "OTHERS_FOR", 0.0)
     keep(home, *hopeless(range(1, 400)))
     keep(home, parked(400, outcome=Result.DISPATCH_NOT_FOUND))
     sweeps = sweeper(home)
@@ -146,8 +146,8 @@ def test_the_entries_of_another_provider_do_not_end_the_search(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A part of the log is read even if none of its entries is this receiver's."""
-    monkeypatch.setattr(retry, "FIRST_PART", retry.SMALLEST_PART)
-    monkeypatch.setattr(retry, "LARGEST_PART", retry.SMALLEST_PART)
+    monkeypatch.setattr(replay, "FIRST_PART", replay.SMALLEST_PART)
+    monkeypatch.setattr(replay, "LARGEST_PART", replay.SMALLEST_PART)
     others = {"provider": "courier", "outcome": Result.DISPATCH_NOT_FOUND}
     keep(home, *(parked(n, retry_at=NOW - HOUR, **others) for n in range(1, 200)))
     keep(home, parked(200, outcome=Result.DISPATCH_NOT_FOUND))
@@ -168,7 +168,7 @@ def test_entries_that_are_too_old_end(home: Home, monkeypatch: pytest.MonkeyPatc
     keep(home, parked(1, outcome=Result.DISPATCH_NOT_FOUND, **old), parked(2, **UNSENT, **old))
     keep(home, parked(3, **MISMATCH, **old))
     for name in ("FAILING_FOR", "OTHERS_FOR"):
-        monkeypatch.setattr(retry, name, 0.0)
+        monkeypatch.setattr(replay, name, 0.0)
     assert sweeper(home).retry_due() == 1
     retries = {int.from_bytes(bytes(row["fingerprint"])): row["retry_at"] for row in home.logged()}
     assert retries == {1: None, 2: None, 3: NOW - DAY}

@@ -26,9 +26,8 @@ from hookrow.core.log_entry import body_of, fingerprint
 from hookrow.core.result import Result
 from hookrow.http import plain
 from hookrow.providers import Provider, Unauthentic
-from hookrow.receiver.replay import arrivals_of, replay
+from hookrow.receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow.receiver.responder import combine
-from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, eventually, post_together
 

@@ -14,7 +14,7 @@ from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow.core.result import Result
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.retry import ParkedRetry
+from hookrow.receiver.replay import ParkedRetry
 from hookrow.stores import Unavailable
 from received import arrival
 from wire import ADA, PATIENCE, eventually
@@ -72,7 +72,7 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.retry.PAUSE", 0.0)
+    monkeypatch.setattr("hookrow.receiver.replay.PAUSE", 0.0)
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_failing_notifications_precede_those_without_rows(
 
 
 def test_sweeps_take_groups(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.retry.AT_ONCE", 8)
-    monkeypatch.setattr("hookrow.receiver.retry.GROUP", 4)
+    monkeypatch.setattr("hookrow.receiver.replay.AT_ONCE", 8)
+    monkeypatch.setattr("hookrow.receiver.replay.GROUP", 4)
     numbers = range(2, 14)
     record(site.database, arrivals(*map(opening, numbers)))
     site.send(*numbers)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from inspect import isawaitable
+from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from hookrow.arguments import name_of, several
-from hookrow.concurrency import close_at_exit, reset_after_fork
+from hookrow.concurrency import close_at_exit, close_thread_connections, reset_after_fork
 from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refused
 from hookrow.faults import describe_fault, log_fault
 from hookrow.receiver.batch import BatchWriter, QueueFull
-
-if TYPE_CHECKING:
-    from hookrow.receiver.event_loop import EventLoop
 
 Hook: TypeAlias = Callable[[Arrival, Any], object]
 """Called with an arrival and its outcome; it may be async, or return any awaitable."""
@@ -136,7 +135,53 @@ class Hooks:
     def _await(self, awaitable: Awaitable[object]) -> None:
         """Run an awaitable in the event loop, and wait for it. The first one starts the loop."""
         if self._event_loop is None:
-            from hookrow.receiver.event_loop import EventLoop  # noqa: PLC0415 - loads asyncio
-
             self._event_loop = EventLoop()
         self._event_loop.run(awaitable)
+
+
+class EventLoop:
+    """An event loop that runs in a separate thread until `close`.
+
+    It also runs while no awaitable waits for it: clients keep their connections alive in it, and
+    learn that a server has closed one. Only a hook that needs it loads asyncio.
+    """
+
+    def __init__(self) -> None:
+        from asyncio import new_event_loop  # noqa: PLC0415 - see the class
+
+        self._loop = new_event_loop()
+        self._thread = Thread(target=self._run, name="hookrow-event-loop", daemon=True)
+        self._thread.start()
+
+    def run(self, awaitable: Awaitable[object]) -> None:
+        """Run an awaitable, and wait for its end. Raises any exception that it raises."""
+        from asyncio import run_coroutine_threadsafe  # noqa: PLC0415 - see the class
+
+        error = run_coroutine_threadsafe(_catch(awaitable), self._loop).result()
+        if error is not None:
+            raise error
+
+    def close(self, timeout: float | None = None) -> None:
+        """Cancel all tasks and close the loop, as `asyncio.run` does at its end.
+
+        Waits up to `timeout` seconds for tasks that do not end immediately.
+        """
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        from asyncio import Runner  # noqa: PLC0415 - see the class
+
+        with Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
+        close_thread_connections()
+
+
+async def _catch(awaitable: Awaitable[object]) -> BaseException | None:
+    """Return the exception of an awaitable: a SystemExit of a task would end its loop."""
+    try:
+        await awaitable
+    except BaseException as error:  # noqa: BLE001 - of the host
+        return error
+    return None

@@ -27,8 +27,8 @@ from hookrow.receiver.clock import Clock
 from hookrow.receiver.hooks import Hooks
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.receiver.options import ReceiverKeywords, ReceiverOptions
+from hookrow.receiver.replay import SWEEP_EVERY, ParkedRetry
 from hookrow.receiver.responder import Responder, ResponseCollector, Responses, combine, unavailable
-from hookrow.receiver.retry import SWEEP_EVERY, ParkedRetry
 from hookrow.stores.log import RequestKind
 from hookrow.stores.timeouts import limited_to
 
@@ -250,10 +250,9 @@ class Receiver:
             yield self._create_drain(self._spool)
 
     def _create_drain(self, spool: Spool) -> PeriodicTask:
-        from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - loads sqlite3
-        from hookrow.receiver.spool import SPOOL_ERRORS  # noqa: PLC0415 - loads sqlite3
+        from hookrow.receiver import spool as spools  # noqa: PLC0415 - loads sqlite3
 
-        drain = Drain(
+        drain = spools.Drain(
             spool,
             self.store,
             self._reader.parse,
@@ -262,8 +261,12 @@ class Receiver:
             bodies=self.options.keep_bodies,
             swept=self.options.sweep,
         )
-        name = "draining of the spool"
-        return PeriodicTask(drain, seconds=DRAIN_EVERY, name=name, expected=SPOOL_ERRORS)
+        return PeriodicTask(
+            drain,
+            seconds=spools.DRAIN_EVERY,
+            name="draining of the spool",
+            expected=spools.SPOOL_ERRORS,
+        )
 
     def _start_observer(self) -> None:
         """Pass the gauges to the observer."""
