@@ -19,16 +19,14 @@ from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Refusal
 from hookrow.http import (
     BODY_TIMEOUT,
-    MAX_BODY,
     REQUEST_ID_HEADER,
+    BodyReader,
     Handler,
     LoopHandler,
     Request,
     RequestHead,
     Response,
     check_handler,
-    complete_body,
-    oversized,
     plain,
     request_id,
 )
@@ -110,7 +108,7 @@ class ASGI:
             refusal = handler.admit(head)
         if refusal is not None:
             return refusal
-        body = Refusal.TOO_LARGE if oversized(head) else await _read_body(head, receive)
+        body = await _read_body(head, receive)
         if isinstance(body, Refusal):
             return self.handler.refuse(head, body)
         if extension is not None:
@@ -209,20 +207,19 @@ async def _read_body(head: RequestHead, receive: Receive) -> bytes | Refusal:
     If a middleware has read the body, some servers wait for the client to disconnect, and others
     report a disconnect at once. Therefore, a disconnect gets a response as well.
     """
-    body = bytearray()
+    body = BodyReader(head)
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
-            while True:
+            while body.refusal is None:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return Refusal.TIMED_OUT
-                body += message.get("body", b"")
-                if len(body) > MAX_BODY:
-                    return Refusal.TOO_LARGE
+                body.add(message.get("body", b""))
                 if not message.get("more_body", False):
-                    return complete_body(head, bytes(body))
+                    break
     except TimeoutError:
         return Refusal.TIMED_OUT
+    return body.end()
 
 
 async def _send(response: Response, request_id: str, receive: Receive, send: Send) -> None:

@@ -41,6 +41,7 @@ PROBE_AGENT = b"Postmark (hookrow check)"
 REQUEST_ID_HEADER = "X-Request-Id"
 """The header with the request's id: in requests, if a proxy assigns ids, and in all responses."""
 
+_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -80,13 +81,20 @@ class RequestHead(msgspec.Struct, frozen=True):
         Whitespace around a value is removed. Returns None if there is no such header.
         RFC 9110, sections 5.3 and 5.5.
         """
-        lowered = name.lower().encode()
-        joined: bytes | None = None
-        for key, value in self.headers:
-            if key.lower() == lowered:
-                value = value.strip(b" \t")  # noqa: PLW2901 - without the whitespace
-                joined = value if joined is None else b"%b, %b" % (joined, value)
-        return joined
+        values = header_values(self.headers, name.lower().encode())
+        return b", ".join(values) if values else None
+
+
+def header_values(headers: Sequence[tuple[bytes, bytes]], lowered: bytes) -> Sequence[bytes]:
+    """Return the values of the headers with a name, without whitespace around them.
+
+    The name, in lower case, may be in any case in the headers.
+    """
+    values = []  # not a comprehension, which is a call of its own until Python 3.12
+    for key, value in headers:
+        if key.lower() == lowered:
+            values.append(value.strip(b" \t"))
+    return values
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -202,15 +210,9 @@ def request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
 
     An id is not a secret and does not authenticate the request.
     """
-    id_ = None
-    for name, value in headers:
-        if name.lower() == b"x-request-id":
-            if id_ is not None:
-                break  # the header is repeated
-            id_ = value
-    else:
-        if id_ is not None and _SAFE_ID.fullmatch(id_):
-            return id_.decode()
+    ids = header_values(headers, _REQUEST_ID)
+    if len(ids) == 1 and _SAFE_ID.fullmatch(ids[0]):
+        return ids[0].decode()
     return f"{getrandbits(64):016x}"
 
 
@@ -245,30 +247,58 @@ def declared_length(head: RequestHead) -> int | None:
     return int(digits.lstrip(b"0")[:20] or b"0")
 
 
-def oversized(head: RequestHead) -> bool:
-    """Return whether the head declares a body that is too large."""
-    length = declared_length(head)
-    return length is not None and length > MAX_BODY
+class BodyReader:
+    """A body while a host reads it: decides for all hosts when to stop, and what to refuse.
 
-
-def complete_body(head: RequestHead, body: bytes) -> bytes | Refusal:
-    """Return a body that a host has read to its end, or the reason to refuse it.
-
-    A body that is too large, by its declared length or its own, results in 413. A body that is
-    shorter than declared results in 408, as does an empty chunked body, because no provider sends
-    one: the rest was lost on the way, or a middleware of the host has read it.
-    The provider repeats a notification after a 408, but never after a 422.
-
-    A body may be longer than declared, because a middleware may have decompressed it.
+    A host adds each chunk, until the body ends or there is a `refusal`. It reads nothing if there
+    is one from the beginning, because of the declared length. The host itself limits the time to
+    `BODY_TIMEOUT`, and refuses a body with `Refusal.TIMED_OUT` if the client disconnects.
     """
-    declared = declared_length(head)
-    if max(declared or 0, len(body)) > MAX_BODY:
-        return Refusal.TOO_LARGE
-    if declared is None and not body and head.header("transfer-encoding") is not None:
-        return Refusal.TIMED_OUT
-    if len(body) < (declared or 0):
-        return Refusal.TIMED_OUT
-    return body
+
+    refusal: Refusal | None
+    """Why the body is refused before its end: it is over 1 MiB, as declared or as read."""
+
+    def __init__(self, head: RequestHead) -> None:
+        self._head = head
+        self._read = bytearray()
+        self.declared = declared_length(head)
+        """The declared length in bytes, or None."""
+        too_large = self.declared is not None and self.declared > MAX_BODY
+        self.refusal = Refusal.TOO_LARGE if too_large else None
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the body has no declared length, but a transfer encoding."""
+        return self.declared is None and self._head.header("transfer-encoding") is not None
+
+    @property
+    def left(self) -> int:
+        """The bytes up to the declared length or, without one, up to a size that is refused."""
+        end = MAX_BODY + 1 if self.declared is None else self.declared
+        return end - len(self._read)
+
+    def add(self, chunk: bytes) -> None:
+        """Add a chunk.
+
+        A body may be longer than declared, because a middleware may have decompressed it.
+        """
+        self._read += chunk
+        if len(self._read) > MAX_BODY:
+            self.refusal = Refusal.TOO_LARGE
+
+    def end(self) -> bytes | Refusal:
+        """Return the body, which the host has read to its end, or the reason to refuse it.
+
+        A body that is too large results in 413. A body that is shorter than declared results in
+        408, as does an empty chunked body, because no provider sends one: the rest was lost on the
+        way, or a middleware of the host has read it. The provider repeats a notification after a
+        408, but never after a 422.
+        """
+        if self.refusal is not None:
+            return self.refusal
+        size = len(self._read)
+        is_cut = size < (self.declared or 0) or (not size and self.is_chunked)
+        return Refusal.TIMED_OUT if is_cut else bytes(self._read)
 
 
 def is_loopback(host: str) -> bool:

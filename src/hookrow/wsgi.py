@@ -6,24 +6,23 @@ the notifications of all threads share their commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from time import monotonic
+from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
 from hookrow.http import (
     BODY_TIMEOUT,
-    MAX_BODY,
     REQUEST_ID_HEADER,
+    BodyReader,
     Handler,
     Request,
     RequestHead,
     Response,
     check_handler,
-    complete_body,
-    declared_length,
     request_id,
 )
 
@@ -80,13 +79,18 @@ def request_head(environ: WSGIEnvironment) -> RequestHead:
     question mark.
     """
     root, path = _decode(environ.get("SCRIPT_NAME", "")), _decode(environ.get("PATH_INFO", ""))
-    headers = [
+    headers = request_headers(environ)
+    method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
+    return RequestHead(method, root + path, headers, root, query, request_id(headers))
+
+
+def request_headers(environ: Mapping[str, Any]) -> Sequence[tuple[bytes, bytes]]:
+    """Return the headers of a request from WSGI's environment, or Django's `META`."""
+    return [
         (_bytes(name.removeprefix("HTTP_").replace("_", "-")), _bytes(value))
         for name, value in environ.items()
         if name.startswith(("HTTP_", "CONTENT_"))
     ]
-    method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
-    return RequestHead(method, root + path, headers, root, query, request_id(headers))
 
 
 def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
@@ -95,38 +99,35 @@ def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
     A body without a length is read if the server marks its end (`wsgi.input_terminated`).
     Otherwise it is empty, or refused if it is chunked: 411 (RFC 9110, section 15.5.12).
     """
-    length = declared_length(head)
-    if length is None and not environ.get("wsgi.input_terminated"):
-        chunked = head.header("transfer-encoding") is not None
-        return Refusal.LENGTH_REQUIRED if chunked else b""
-    if length is not None and length > MAX_BODY:
-        return Refusal.TOO_LARGE
-    read = _read(environ, MAX_BODY + 1 if length is None else length)
-    return Refusal.TIMED_OUT if read is None else complete_body(head, read)
+    body = BodyReader(head)
+    if body.declared is None and not environ.get("wsgi.input_terminated"):
+        return Refusal.LENGTH_REQUIRED if body.is_chunked else b""
+    if body.refusal is None and not _read(environ, body):
+        return Refusal.TIMED_OUT
+    return body.end()
 
 
-def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
-    """Read up to `size` bytes; return None if they do not arrive in time or are malformed."""
+def _read(environ: WSGIEnvironment, body: BodyReader) -> bool:
+    """Read a body to its end; return False if it does not arrive in time or is malformed."""
     connection = next((environ[name] for name in _SOCKETS if name in environ), None)
     before = None if connection is None else connection.gettimeout()
     until = monotonic() + BODY_TIMEOUT
-    read = bytearray()
     try:
-        while len(read) < size:
+        while body.left > 0:
             if (seconds := until - monotonic()) <= 0:
-                return None
+                return False
             if connection is not None:
                 connection.settimeout(seconds)
-            chunk = environ["wsgi.input"].read(min(CHUNK_SIZE, size - len(read)))
+            chunk = environ["wsgi.input"].read(min(CHUNK_SIZE, body.left))
             if not chunk:
                 break
-            read += chunk
+            body.add(chunk)
     except Exception:  # noqa: BLE001 - each server raises its own errors
-        return None
+        return False
     finally:
         if connection is not None:
             connection.settimeout(before)
-    return bytes(read)
+    return True
 
 
 def _bytes(text: str) -> bytes:

@@ -7,14 +7,13 @@ from hookrow.core.notification import Recorded, Refusal
 from hookrow.http import (
     BODY_TIMEOUT,
     MAX_BODY,
+    BodyReader,
     Handler,
     Request,
     RequestHead,
     Response,
-    complete_body,
     declared_length,
     endpoint_path,
-    oversized,
     refuse,
     respond,
 )
@@ -74,7 +73,8 @@ def test_header(headers: list[tuple[bytes, bytes]], value: bytes | None, name: s
 def test_a_length_is_ascii_digits_and_may_be_1_mib(value: bytes, length: int | None) -> None:
     head = RequestHead("POST", "/", [(b"content-length", value)])
     assert declared_length(head) == length
-    assert oversized(head) is (length is not None and length > 1024 * 1024)
+    is_too_large = length is not None and length > 1024 * 1024
+    assert BodyReader(head).refusal is (Refusal.TOO_LARGE if is_too_large else None)
     assert declared_length(RequestHead("POST", "/", ())) is None
     assert BODY_TIMEOUT == 15.0
 
@@ -108,7 +108,26 @@ def test_a_body_is_complete_unless_it_is_shorter_than_its_head_declares(
 ) -> None:
     """A size over 1 MiB is refused first. A chunked body declares at least one byte."""
     head = RequestHead("POST", ENDPOINT, headers)
-    assert complete_body(head, body) == (result or body)
+    reader = BodyReader(head)
+    reader.add(body)
+    assert reader.end() == (result or body)
+
+
+@pytest.mark.parametrize(
+    ("headers", "left"), [([LENGTH_5], 5), ([CHUNKED], MAX_BODY + 1), ([], MAX_BODY + 1)]
+)
+def test_a_host_reads_chunks_until_the_body_ends_or_is_too_large(
+    headers: list[tuple[bytes, bytes]], left: int
+) -> None:
+    """The declared length, if any, is all that is left to read."""
+    reader = BodyReader(RequestHead("POST", ENDPOINT, headers))
+    assert reader.left == left
+    reader.add(b"123")
+    assert (reader.left, reader.refusal) == (left - 3, None)
+    reader.add(b"45")
+    assert reader.end() == b"12345"
+    reader.add(b"0" * MAX_BODY)
+    assert reader.refusal is Refusal.TOO_LARGE
 
 
 def _plain(status: int, text: str, **headers: str) -> Response:

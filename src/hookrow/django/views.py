@@ -20,11 +20,10 @@ from hookrow.http import (
     ENDPOINT,
     MAX_BODY,
     REQUEST_ID_HEADER,
+    BodyReader,
     Request,
     RequestHead,
     Response,
-    complete_body,
-    declared_length,
     refuse,
     request_id,
 )
@@ -57,29 +56,28 @@ def django_response(response: Response, head: RequestHead) -> HttpResponse:
 
 def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
     """Return the head of a request; the URLconf has already checked the path."""
-    headers = [
-        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-        for name, value in request.headers.items()
-    ]
+    headers = wsgi.request_headers(request.META)
     query = request.META.get("QUERY_STRING", "")
     return RequestHead(request.method or "", path, headers, root, query, request_id(headers))
 
 
 def read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
     """Read the body, without the project's limits; return it, or the reason to refuse it."""
+    body = BodyReader(head)
     # No public attribute shows whether a middleware has read from the body.
     is_untouched: bool = not request._read_started  # type: ignore[attr-defined] # noqa: SLF001
     # On WSGI, Django reads nothing of a body without a declared length, whoever asks for it.
-    if isinstance(request, WSGIRequest) and (is_untouched or declared_length(head) is None):
+    if isinstance(request, WSGIRequest) and (is_untouched or body.declared is None):
         return wsgi.read_body(head, request.environ)
     try:
         # `request.body` would apply DATA_UPLOAD_MAX_MEMORY_SIZE to a body that it has not read yet.
-        body = request.read(MAX_BODY + 1) if is_untouched else request.body
+        read = request.read(MAX_BODY + 1) if is_untouched else request.body
     except RawPostDataException:
-        body = b""  # the middleware has read from the stream, and Django keeps no copy
+        read = b""  # the middleware has read from the stream, and Django keeps no copy
     except UnreadablePostError:
         return Refusal.TIMED_OUT
-    return complete_body(head, body)
+    body.add(read)
+    return body.end()
 
 
 def _respond(request: HttpRequest, head: RequestHead) -> Response:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from hmac import compare_digest
 
-from hookrow.http import RequestHead
+from hookrow.http import RequestHead, header_values
 
 _LOOKALIKES = {
     name.lower().encode(): name
@@ -109,8 +109,7 @@ def describe_wrong_header(head: RequestHead, name: str, secrets: Sequence[bytes]
 
     Every comparison with a secret takes constant time.
     """
-    lowered = name.lower().encode()
-    values = [value.strip(b" \t") for key, value in head.headers if key.lower() == lowered]
+    values = header_values(head.headers, name.lower().encode())
     if not any(values):
         problem = f"{name} is empty" if values else f"{name} is missing"
         other = next(_lookalikes(head), None)
