@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from http import HTTPMethod
 from typing import Any
 
@@ -12,7 +11,7 @@ from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER, Handler, check_handler
 from hookrow.providers import Provider
-from hookrow.stores.log import KNOWN_TYPES
+from hookrow.providers.postmark import body_schema
 
 try:
     from fastapi import APIRouter, Request
@@ -20,31 +19,6 @@ try:
     from starlette.requests import ClientDisconnect
 except ModuleNotFoundError as error:
     raise ConfigurationError("hookrow.fastapi needs FastAPI: pip install fastapi") from error
-
-_POSTMARK: Mapping[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "description": "One notification, in the provider's format.",
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["RecordType", "Recipient"],
-                    "properties": {
-                        "RecordType": {"enum": sorted(KNOWN_TYPES)},
-                        "Recipient": {"type": "string"},
-                        "MessageID": {"type": ["string", "null"]},
-                        "DeliveredAt": {"type": "string", "format": "date-time"},
-                        "ReceivedAt": {"type": "string", "format": "date-time"},
-                        "ChangedAt": {"type": "string", "format": "date-time"},
-                        "SuppressSending": {"type": "boolean"},
-                        "SuppressionReason": {"type": ["string", "null"]},
-                    },
-                }
-            }
-        },
-    },
-}
 
 
 def router(receiver: Handler) -> APIRouter:
@@ -81,7 +55,13 @@ def _describe_request(provider: Provider | None) -> dict[str, Any]:
 
     Only Postmark's body is described.
     """
-    described = dict(_POSTMARK) if provider is None or provider.name == "postmark" else {}
+    described: dict[str, Any] = {}
+    if provider is None or provider.name == "postmark":
+        described["requestBody"] = {
+            "required": True,
+            "description": "One notification, in the provider's format.",
+            "content": {"application/json": {"schema": body_schema()}},
+        }
     header = SECRET_HEADER if provider is None else provider.header
     if header is not None:
         described["parameters"] = [

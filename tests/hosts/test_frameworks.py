@@ -125,7 +125,8 @@ class TestFastAPI:
         (header,) = operation["parameters"]
         assert (header["name"], header["required"]) == ("X-Provider-Secret", True)
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
-        assert {"RecordType", "MessageID", "Recipient"} <= set(schema["properties"])
+        assert {"RecordType", "MessageID", "Recipient", "BouncedAt"} <= set(schema["properties"])
+        assert {"Delivery", "Click"} <= set(schema["properties"]["RecordType"]["enum"])
         elsewhere = {Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.LENGTH_REQUIRED}
         for refusal in {*Refusal} - elsewhere:
             assert refusal.text in operation["responses"][str(refusal.status)]["description"]

@@ -28,7 +28,7 @@ from hookrow.core.notification import (
 )
 from hookrow.http import PROBE_AGENT
 from hookrow.providers import Part
-from hookrow.providers.postmark import explain
+from hookrow.providers.postmark import body_schema, explain
 
 SECRET = "S3cret-of_the~provider"
 ADA, MESSAGE = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
@@ -44,6 +44,35 @@ REACTIVATION = {**CHANGE, "SuppressSending": False, "SuppressionReason": None}
 PAYLOADS = (DELIVERY, OPEN, SUPPRESSION, REACTIVATION)
 FIELDS = ("SuppressSending", "SuppressionReason", "ReceivedAt", "ChangedAt", "Tag", *DELIVERY)
 TEXT = json.dumps(DELIVERY)
+
+REQUIRED = {"SuppressSending": False, "ReceivedAt": AT, "DeliveredAt": AT, "BouncedAt": AT}
+"""Valid values of required fields; those of the others are texts."""
+
+
+@pytest.mark.parametrize(
+    "kind", body_schema()["oneOf"], ids=lambda kind: kind["properties"]["RecordType"]["const"]
+)
+def test_the_schema_of_bodies_requires_what_the_parser_requires(kind: dict[str, Any]) -> None:
+    """A payload is supported with the required fields only, and not without one of them.
+
+    A payload without its recipient is read, but matches no row.
+    """
+    record_type, required = kind["properties"]["RecordType"]["const"], kind["required"]
+    payload = {name: REQUIRED.get(name, ADA) for name in required} | {"RecordType": record_type}
+    assert explain(json.dumps(payload).encode()) is None
+    for name in {*required} - {"Recipient"}:
+        without = {**payload, name: None}
+        assert explain(json.dumps(without).encode()) == f"{name} is missing or null."
+
+
+def test_the_schema_of_bodies_has_the_types_of_the_fields() -> None:
+    """A time has a format, and every field may be null, except for the record type."""
+    properties = body_schema()["properties"]
+    null = {"type": "null"}
+    assert properties["BouncedAt"] == {"anyOf": [{"type": "string", "format": "date-time"}, null]}
+    assert properties["SuppressSending"] == {"anyOf": [{"type": "boolean"}, null]}
+    assert properties["Type"] == {"anyOf": [{"type": "string"}, null]}
+    assert {*properties} >= {*DELIVERY, *SUPPRESSION} - {"Details"}
 
 
 def _parse(payload: dict[str, Any] | bytes, **fields: object) -> Notification | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hmac import compare_digest
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -38,18 +38,22 @@ MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
 
 
+_Time = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+"""A time of an event. Its schema is that of RFC 3339, although the parser accepts a little more."""
+
+
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
     """The relevant fields of a payload; a field that is missing or has another type is None."""
 
     record_type: str | None = None
     recipient: str | None = None
     message_id: str | None = msgspec.field(name="MessageID", default=None)
-    delivered_at: datetime | None = None
-    received_at: datetime | None = None
+    delivered_at: _Time | None = None
+    received_at: _Time | None = None
     suppress_sending: bool | None = None
     suppression_reason: str | None = None
-    changed_at: datetime | None = None
-    bounced_at: datetime | None = None
+    changed_at: _Time | None = None
+    bounced_at: _Time | None = None
     email: str | None = None
     type: str | None = None
 
@@ -130,6 +134,33 @@ _REQUIRED = {
 }
 """The required fields and their values, by record type; the last one is a time."""
 
+_SUPPRESS = {"SuppressSending": "a boolean"}
+"""The required field of a subscription change."""
+
+
+def body_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the payloads that are parsed, those of optional records included.
+
+    The fields and their types are the parser's. It reads a field of another type as null.
+    """
+    _, components = msgspec.json.schema_components([_Payload])
+    properties = components[_Payload.__name__]["properties"]
+    for each in properties.values():
+        del each["default"]
+    required = {**_REQUIRED, "SubscriptionChange": _SUPPRESS}
+    return {
+        "type": "object",
+        "required": ["RecordType"],
+        "properties": {**properties, "RecordType": {"enum": sorted(required)}},
+        "oneOf": [
+            {
+                "properties": {"RecordType": {"const": type_}},
+                "required": [*fields] if "Email" in fields else ["Recipient", *fields],
+            }
+            for type_, fields in sorted(required.items())
+        ],
+    }
+
 
 def explain(body: bytes) -> str | None:
     """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
@@ -147,7 +178,7 @@ def explain(body: bytes) -> str | None:
         case "SubscriptionChange" if fields["SuppressSending"] is True:
             required = {"SuppressionReason": _TEXT}
         case "SubscriptionChange":
-            required = {"SuppressSending": "a boolean"}
+            required = _SUPPRESS
         case str(type_) if type_.strip():
             return f"RecordType {replace_surrogates(type_)} is not supported."
         case _:
