@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from datetime import datetime
 from os import PathLike
-from typing import TypedDict
 
 from hookrow.arguments import check_counts, check_flags, check_functions, check_seconds, reject
 from hookrow.core.notification import Outcome, Recorded, Refused
@@ -17,68 +16,53 @@ from hookrow.receiver.clock import check_clock
 from hookrow.receiver.hooks import OnRecorded, OnRefused, SomeHooks
 
 
-class ReceiverKeywords(TypedDict, total=False):
-    """The keyword arguments of `Receiver`, for type checkers: the fields of `ReceiverOptions`."""
-
-    mount_path: str
-    group: int
-    backlog: int
-    deadline: float
-    sweep: bool
-    spool: str | PathLike[str] | None
-    keep_bodies: bool
-    acknowledge_tests: bool
-    acknowledge_parked: bool
-    on_recorded: OnRecorded
-    on_refused: OnRefused
-    observer: Observer | Sequence[Observer] | None
-    clock: Callable[[], datetime] | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverOptions:
-    """What a host chooses for a receiver. Raises `ConfigurationError` if an option is invalid."""
+    """What a host chooses for a receiver, whose signature has the defaults.
 
-    mount_path: str = ""
+    Raises `ConfigurationError` if an option is invalid.
+    """
+
+    mount_path: str
     """The path of the host's mount, if the host passes the whole path of a request."""
 
-    group: int = 256
+    group: int
     """The largest number of notifications that share a commit."""
 
-    backlog: int = 4096
+    backlog: int
     """The largest number of notifications that wait for a commit."""
 
-    deadline: float = 5.0
+    deadline: float
     """Seconds after the body was read within which each response is sent."""
 
-    sweep: bool = False
+    sweep: bool
     """Whether parked notifications are retried every minute. Needs a log and `keep_bodies`."""
 
-    spool: str | PathLike[str] | None = None
+    spool: str | PathLike[str] | None
     """The path of the file that keeps notifications while the database is unavailable."""
 
-    keep_bodies: bool = True
+    keep_bodies: bool
     """Whether the log contains the bodies, without which nothing in it can be retried."""
 
-    acknowledge_tests: bool = False
+    acknowledge_tests: bool
     """Whether the provider's tests get a 200 instead of a 404."""
 
-    acknowledge_parked: bool = False
+    acknowledge_parked: bool
     """Whether a notification that the sweep will retry gets a 200. Needs `sweep`."""
 
-    on_recorded: OnRecorded = None
+    on_recorded: OnRecorded
     """The hooks for notifications that were recorded: a function, or a list of functions."""
 
-    on_refused: OnRefused = None
+    on_refused: OnRefused
     """The hooks for notifications that were refused: a function, or a list of functions."""
 
-    observer: Observer | Sequence[Observer] | None = None
+    observer: Observer | Sequence[Observer] | None
     """What collects metrics or traces: an observer, or a list of observers."""
 
-    clock: Callable[[], datetime] | None = None
+    clock: Callable[[], datetime] | None
     """What returns the time, in UTC, in tests that freeze it; None for the process's clock."""
 
-    has_log: InitVar[bool] = True
+    has_log: InitVar[bool]
     """Whether the store has a log, which some options need."""
 
     def __post_init__(self, has_log: bool) -> None:

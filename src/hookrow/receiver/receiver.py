@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Unpack
+from os import PathLike
+from typing import TYPE_CHECKING
 
 from hookrow.arguments import reject, several
 from hookrow.concurrency import PeriodicTask, reset_after_fork
@@ -19,14 +20,14 @@ from hookrow.errors import ConfigurationError
 from hookrow.faults import describe_bug, log_fault
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
 from hookrow.observability.logging import log_refusal, log_unauthentic
-from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observers
+from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
 from hookrow.providers import Part, Provider, Unauthentic, check_provider, limit_to
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.clock import Clock
-from hookrow.receiver.hooks import Hooks
+from hookrow.receiver.hooks import Hooks, OnRecorded, OnRefused
 from hookrow.receiver.hourly import HourlyCount
-from hookrow.receiver.options import ReceiverKeywords, ReceiverOptions
+from hookrow.receiver.options import ReceiverOptions
 from hookrow.receiver.replay import SWEEP_EVERY, ParkedRetry
 from hookrow.receiver.responder import Responder, ResponseCollector, Responses, combine, unavailable
 from hookrow.stores.log import RequestKind
@@ -72,24 +73,55 @@ class Receiver:
     _hourly: HourlyCount | None
     _parked: ParkedRetry | None
 
-    def __init__(
-        self, provider: Provider, store: SQLStore, **options: Unpack[ReceiverKeywords]
+    def __init__(  # noqa: PLR0913 - the options, with the defaults that users see
+        self,
+        provider: Provider,
+        store: SQLStore,
+        *,
+        mount_path: str = "",
+        group: int = 256,
+        backlog: int = 4096,
+        deadline: float = 5.0,
+        sweep: bool = False,
+        spool: str | PathLike[str] | None = None,
+        keep_bodies: bool = True,
+        acknowledge_tests: bool = False,
+        acknowledge_parked: bool = False,
+        on_recorded: OnRecorded = None,
+        on_refused: OnRefused = None,
+        observer: Observer | Sequence[Observer] | None = None,
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
         _check_parts(provider, store)
         self.provider, self.store = provider, store
-        self.options = chosen = ReceiverOptions(has_log=store.log is not None, **options)
-        """The options, with their defaults."""
-        self.endpoint = endpoint_path(chosen.mount_path)
+        self.options = options = ReceiverOptions(
+            mount_path=mount_path,
+            group=group,
+            backlog=backlog,
+            deadline=deadline,
+            sweep=sweep,
+            spool=spool,
+            keep_bodies=keep_bodies,
+            acknowledge_tests=acknowledge_tests,
+            acknowledge_parked=acknowledge_parked,
+            on_recorded=on_recorded,
+            on_refused=on_refused,
+            observer=observer,
+            clock=clock,
+            has_log=store.log is not None,
+        )
+        """What the host has chosen."""
+        self.endpoint = endpoint_path(options.mount_path)
         """The path of the endpoint, below that of the host's mount."""
-        self.clock = Clock(store, chosen.clock)
+        self.clock = Clock(store, options.clock)
         """The time by which arrivals and retries are dated."""
         self._reader = ArrivalReader(
-            provider, store.recorded, acknowledge_tests=chosen.acknowledge_tests
+            provider, store.recorded, acknowledge_tests=options.acknowledge_tests
         )
-        self._hooks = Hooks(chosen.hooks)
-        observers = several(chosen.observer)
+        self._hooks = Hooks(options.hooks)
+        observers = several(options.observer)
         self._observer = Observers(*observers) if observers else None
-        self._spool = _open_spool(chosen, store)
+        self._spool = _open_spool(options, store)
         self._responder = self._create_responder()
         self.results = self._responder.results
         """Whether the database kept the last notifications, for `hookrow serve`."""
