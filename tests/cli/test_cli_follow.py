@@ -1,5 +1,6 @@
 """`hookrow log --follow`: which entries it prints, and when."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ import world
 from command import Command
 from engines import MEMORY
 from hookrow import Refusal, testing
-from hookrow.cli.follow import follow
+from hookrow.cli.log import follow
 from hookrow.core.log_entry import StoredEntry
 from hookrow.stores import SchemaChanged, Unavailable
 from hookrow.stores.log import Query
@@ -41,7 +42,8 @@ def on_sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Callable[[],
                 raise KeyboardInterrupt
             step()
 
-        monkeypatch.setattr("hookrow.cli.follow.sleep", sleep)
+        # In the package, `log` is the command.
+        monkeypatch.setattr(sys.modules[follow.__module__], "sleep", sleep)
 
     return set_steps
 

@@ -27,8 +27,7 @@ from hookrow.cli.check import check
 from hookrow.cli.db import db
 from hookrow.cli.log import log
 from hookrow.cli.options import option
-from hookrow.cli.output import echo
-from hookrow.cli.progress import INTERRUPTED
+from hookrow.cli.output import INTERRUPTED, echo
 from hookrow.cli.provider import provider
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.serve import serve

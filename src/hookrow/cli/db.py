@@ -8,8 +8,7 @@ import click
 
 from hookrow.cli.app import App
 from hookrow.cli.options import DATABASE_URL, JSON
-from hookrow.cli.output import echo, echo_json
-from hookrow.cli.progress import COMMITTED, progress
+from hookrow.cli.output import COMMITTED, echo, echo_json, progress
 
 
 @click.group()

@@ -1,4 +1,4 @@
-"""`hookrow log`: lists, describes and erases notifications in the log."""
+"""`hookrow log`: lists, follows, describes and erases notifications in the log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +14,8 @@ import msgspec
 from click.core import ParameterSource
 
 from hookrow.cli.app import App, require_log
-from hookrow.cli.follow import follow
 from hookrow.cli.options import DATABASE_URL, ID, JSON, F, moment
-from hookrow.cli.output import echo, echo_json
-from hookrow.cli.progress import INTERRUPTED
+from hookrow.cli.output import INTERRUPTED, echo, echo_json
 from hookrow.core.log_entry import StoredEntry, stored_body
 from hookrow.core.result import Result
 from hookrow.describe import (
@@ -36,7 +35,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, dry_run, parser_of
-from hookrow.stores import StoreError, WrongMapping
+from hookrow.stores import Conflict, Locked, SchemaChanged, StoreError, Unavailable, WrongMapping
 from hookrow.stores.log import Forgotten, Query
 from hookrow.stores.log_operations import with_bodies
 
@@ -55,6 +54,17 @@ _NO_UUID = (
     "the column to which provider_message_id is mapped holds UUIDs, and this message ID is not "
     "one, so no dispatch matches it: map a text column if the provider's ids have another form"
 )
+
+FOLLOW_EVERY = 1.0
+"""Seconds between two reads of `follow`."""
+
+FOLLOW_OVERLAP = 1000
+"""Number of ids below the highest one among which `follow` expects new entries.
+
+PostgreSQL assigns an id before the commit, so a lower id may be committed later."""
+
+FOLLOW_PAGE_SIZE = 1000
+"""The largest number of entries that `follow` reads at once, without their bodies."""
 
 
 def filters(command: F) -> F:
@@ -328,3 +338,48 @@ def _describe_replay(store: SQLStore, entry: StoredEntry, parser: BodyParser) ->
 def _as_json(entry: StoredEntry) -> Mapping[str, object]:
     values: Mapping[str, object] = msgspec.to_builtins(entry)
     return {**values, "fingerprint": entry.fingerprint.hex()}
+
+
+def follow(reader: SQLLog, query: Query, *, limit: int, bodies: bool) -> Iterator[StoredEntry]:
+    """Yield the newest `limit` entries, and then new ones every second, oldest first.
+
+    An entry is yielded once, even if it changes later. While the database is unavailable, one line
+    is printed to standard error; entries committed meanwhile follow afterwards. Raises a
+    `StoreError` if the first entries cannot be read, or if the log's table no longer fits.
+    """
+    highest = _highest_id(reader)
+    newest = reader.newest(query, limit=max(limit, FOLLOW_OVERLAP), bodies=False)
+    first = newest[:limit][::-1]
+    yield from with_bodies(reader, first) if bodies else first
+    seen = {each.id for each in newest}
+    responds = True
+    while True:
+        sleep(FOLLOW_EVERY)
+        try:
+            until = _highest_id(reader)
+            for page in _pages(reader, query, after=max(highest - FOLLOW_OVERLAP, 0)):
+                new = [each for each in page if each.id not in seen]
+                for entry in with_bodies(reader, new) if bodies else new:
+                    yield entry
+                    seen.add(entry.id)
+        except SchemaChanged:
+            raise
+        except (Unavailable, Conflict, Locked) as error:
+            if responds:
+                echo(f"The log cannot be read; retrying every second. {error}", err=True)
+            responds = False
+        else:
+            highest, responds = until, True
+            seen = {each for each in seen if each > highest - FOLLOW_OVERLAP}
+
+
+def _pages(reader: SQLLog, query: Query, *, after: int) -> Iterator[Sequence[StoredEntry]]:
+    """Yield all entries of the query after an id, oldest first, without their bodies."""
+    while page := reader.oldest(query, after=after, limit=FOLLOW_PAGE_SIZE, bodies=False):
+        yield page
+        after = page[-1].id
+
+
+def _highest_id(reader: SQLLog) -> int:
+    bounds = reader.bounds()
+    return bounds[1] if bounds else 0

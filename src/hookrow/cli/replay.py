@@ -15,8 +15,7 @@ import msgspec
 from hookrow.cli.app import App, require_log
 from hookrow.cli.log import filters, format_entry
 from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES
-from hookrow.cli.output import echo, echo_json
-from hookrow.cli.progress import COMMITTED, progress
+from hookrow.cli.output import COMMITTED, echo, echo_json, progress
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Outcome, Refusal
 from hookrow.describe import describe_dry_run, pluralize

@@ -9,7 +9,7 @@ import click
 from hookrow.cli import options
 from hookrow.cli.app import WITHOUT_APP, App, HostApp
 from hookrow.cli.options import option
-from hookrow.cli.provider_session import API, TOKEN_FILE, read_token
+from hookrow.cli.provider import PROVIDER_API, PROVIDER_TOKEN_FILE, read_token
 from hookrow.cli.settings import choose_secrets
 from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings
@@ -51,8 +51,8 @@ from hookrow.server.settings import Settings
     metavar="PASSWORD",
     help="The dashboard's password, for the user hookrow; by default, one is generated.",
 )
-@API
-@TOKEN_FILE
+@PROVIDER_API
+@PROVIDER_TOKEN_FILE
 @option("--metrics", is_flag=True, help="Serve Prometheus metrics at /metrics.")
 @option("--workers", type=click.IntRange(1), default=1, help="The number of processes.")
 @option(

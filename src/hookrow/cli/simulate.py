@@ -14,8 +14,7 @@ from click.core import ParameterSource
 
 from hookrow.cli.app import HostApp
 from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option, webhook_url
-from hookrow.cli.output import echo
-from hookrow.cli.progress import progress
+from hookrow.cli.output import echo, progress
 from hookrow.cli.settings import choose_secrets
 from hookrow.http import SECRET_HEADER
 from hookrow.server.settings import endpoint, read_secrets
