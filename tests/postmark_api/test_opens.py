@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from providing import client
 
-from hookrow.postmark_api import opens
+from hookrow.postmark_api import reconcile
 from hookrow.postmark_api.client import PostmarkAPI
 from stand_in import PostmarkStandIn
 
@@ -24,7 +24,7 @@ def read(api: PostmarkStandIn) -> tuple[list[str], bool]:
     """Return the messages of all opens, and whether the list is incomplete."""
     incomplete: list[str] = []
     note = partial(incomplete.append, "incomplete")
-    pages = opens.read_opens(client(api), "outbound", START, api.now, note)
+    pages = reconcile.read_opens(client(api), "outbound", START, api.now, note)
     return [row["MessageID"] for rows in pages for row in rows], bool(incomplete)
 
 
@@ -33,8 +33,8 @@ def test_windows_with_more_rows_than_the_api_returns(
     monkeypatch: pytest.MonkeyPatch, *, ignored: bool
 ) -> None:
     """They are split, unless the API ignores them."""
-    monkeypatch.setattr(opens, "LAST_ROW", 10)
-    monkeypatch.setattr(opens, "MOST_ROWS", 4)
+    monkeypatch.setattr(reconcile, "MAX_OPENS_PER_WINDOW", 10)
+    monkeypatch.setattr(reconcile, "MAX_OPENS_PER_PAGE", 4)
     get = PostmarkAPI.get
 
     def ignore(self: PostmarkAPI, path: str, **query: object) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_windows_with_more_rows_than_the_api_returns(
 
 def test_opens_while_the_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """They shift the older rows to later pages, which are read as well."""
-    monkeypatch.setattr(opens, "MOST_ROWS", 4)
+    monkeypatch.setattr(reconcile, "MAX_OPENS_PER_PAGE", 4)
     get = PostmarkAPI.get
 
     def get_late(self: PostmarkAPI, path: str, **query: object) -> dict[str, Any]:

@@ -14,11 +14,10 @@ from providing import client, endpoint, kill_at_each_request, writes
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Schema
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api import rotate, secret_file
+from hookrow.postmark_api import rotate
 from hookrow.postmark_api.errors import APIError, VerificationFailed
 from hookrow.postmark_api.register import Wanted, register
-from hookrow.postmark_api.rotate import RETRIES_FOR, Rotation
-from hookrow.postmark_api.secret_file import SecretFile, State
+from hookrow.postmark_api.rotate import RETRIES_FOR, Rotation, RotationState, SecretFile
 from hookrow.postmark_api.webhooks import read_streams
 from hookrow.server.settings import read_secrets
 from hookrow.stores.log import RequestKind
@@ -295,7 +294,7 @@ def test_two_runs_at_once(home: Home, hookrow_store: SQLStore) -> None:
 def test_the_time_of_a_rotation(home: Home, text: str, at: datetime | None) -> None:
     """A time without an offset is in UTC."""
     home.file.path.with_name("secret.rotated").write_text(text)
-    assert home.file.state == State(at)
+    assert home.file.state == RotationState(at)
 
 
 def test_an_instance_whose_url_is_not_valid(home: Home) -> None:
@@ -325,7 +324,7 @@ def test_a_killed_run_can_be_repeated(home: Home) -> None:
 
     count = kill_at_each_request(start, lambda home: [*home.rotation().begin()], describe)
     assert count > 3
-    assert describe(home) == ([SECRET], [True], State(home.now))
+    assert describe(home) == ([SECRET], [True], RotationState(home.now))
 
 
 def test_a_killed_end_can_be_repeated(home: Home) -> None:
@@ -359,7 +358,7 @@ def test_a_file_that_cannot_be_replaced(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, os.strerror(13))
 
-    monkeypatch.setattr(f"{secret_file.__name__}.{function}", refuse)
+    monkeypatch.setattr(f"{rotate.__name__}.{function}", refuse)
     with pytest.raises(ConfigurationError, match="cannot be replaced: Permission denied"):
         list(home.rotation().begin())
     assert home.file.read() == [SECRET]

@@ -373,7 +373,7 @@ def reconcile(
     now = datetime.now(UTC)
     if since > now:
         raise click.BadParameter("the day is in the future.", param_hint="--since")
-    api.interval = reconcile.INTERVAL
+    api.interval = reconcile.REQUEST_INTERVAL
     if since < now - reconcile.RETENTION:
         days = reconcile.RETENTION.days
         echo(
@@ -480,8 +480,7 @@ def rotate(
     which removes the old one. If the command is interrupted, run it again: it continues.
     """
     from hookrow.postmark_api.errors import VerificationFailed
-    from hookrow.postmark_api.rotate import Rotation
-    from hookrow.postmark_api.secret_file import SecretFile
+    from hookrow.postmark_api.rotate import Rotation, SecretFile
 
     if session.secret_file is None:
         raise ConfigurationError(

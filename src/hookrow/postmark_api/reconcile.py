@@ -14,16 +14,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from hookrow.core.changes import is_news
 from hookrow.core.notification import Arrival, Recorded, Source
 from hookrow.core.rules import affected_rows, decide, fold, lookup_keys
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api import events
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
-from hookrow.postmark_api.opens import EARLIEST, read_opens
 from hookrow.postmark_api.webhooks import Stream
 from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.clock import Clock, measured_clock
@@ -41,22 +39,42 @@ The provider does not publish how long it defers a message; mail servers should 
 days (RFC 5321, section 4.5.4.1).
 """
 
-INTERVAL = 0.1
-"""In seconds, between two requests; the provider publishes no limit."""
+REQUEST_INTERVAL = 0.1
+"""Seconds between two requests; the provider publishes no limit."""
 
-SETTLED = timedelta(minutes=5)
+SETTLED_AFTER = timedelta(minutes=5)
 """A suppression that changed within this time before the list was read is not lifted."""
 
-PAGE = 500
-"""In rows; the size of pages of suppressions and dispatches."""
+PAGE_SIZE = 500
+"""The number of suppressions and of dispatches that are read at once."""
 
-STEP = 10
-"""The number of messages after whose requests their deliveries are recorded."""
+MESSAGES_PER_STEP = 10
+"""The number of messages whose deliveries are recorded together."""
 
 _MESSAGE_ID = re.compile(r"[\w-]+", re.ASCII)
 """The characters of the provider's message ids, which are GUIDs: all may be part of a path."""
 
 T = TypeVar("T")
+
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+"""Before any message at the provider; near the year 1, a margin cannot be subtracted."""
+
+OPENS_PATH = "/messages/outbound/opens"
+
+MAX_OPENS_PER_PAGE = 500
+"""The largest page of opens."""
+
+MAX_OPENS_PER_WINDOW = 10_000
+"""The number of opens that the API returns for one window of time."""
+
+SHORTEST_WINDOW = timedelta(seconds=2)
+"""A shorter window is not split."""
+
+WINDOW_MARGIN = timedelta(days=1)
+"""More than the offset of any time zone: it replaces the conversion to Eastern time."""
+
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,13 +155,13 @@ class Reconciliation:
         started = self.clock()
         dumps = {each.id: self._dump(each.id) for each in {*self.streams, *every_stream}}
         rows = sorted((row for each in self.streams for row in dumps[each.id]), key=_created)
-        recent = [events.suppression(each) for each in rows if _created(each) >= self.since]
+        recent = [_suppression_payload(each) for each in rows if _created(each) >= self.since]
         for group in _groups(recent, GROUP):
             self.result.suppressions += self._record(group)
             yield 0
         if every_stream:
             listed = {fold(row["EmailAddress"]) for rows in dumps.values() for row in rows}
-            yield from self._lift(listed, started - SETTLED)
+            yield from self._lift(listed, started - SETTLED_AFTER)
         for stream in self.streams:
             yield from self._record_opens(stream, started)
         yield from self._record_deliveries()
@@ -152,9 +170,9 @@ class Reconciliation:
         """Reactivate the suppressed subscribers who are not listed."""
         reader = self.store.suppressions
         selected, span = reader.plan(Filter()), Span(oldest=True)
-        while found := reader.read(span, selected, limit=PAGE):
+        while found := reader.read(span, selected, limit=PAGE_SIZE):
             absent = [each.email for each in found if fold(each.email) not in listed]
-            for group in _groups([events.reactivation(each, at) for each in absent], GROUP):
+            for group in _groups([_reactivation_payload(each, at) for each in absent], GROUP):
                 self.result.lifted += self._record(group)
                 yield 0
             span = span._replace(after=found[-1].position)
@@ -167,15 +185,15 @@ class Reconciliation:
                 self.result.incomplete.append(name)
 
         for page in read_opens(self.api, stream.id, self.since, until, note_incomplete):
-            for group in _groups([events.opening(each) for each in self._recent(page)], GROUP):
+            for group in _groups([_open_payload(each) for each in self._recent(page)], GROUP):
                 self.result.opens += self._record(group)
             yield 0
 
     def _record_deliveries(self) -> Iterator[int]:
         """Ask about the dispatches without a delivery, the oldest first."""
         census, after = self.store.census, None
-        while page := census.list_undelivered(self._sent_since, after=after, limit=PAGE):
-            for some in _groups(page, STEP):
+        while page := census.list_undelivered(self._sent_since, after=after, limit=PAGE_SIZE):
+            for some in _groups(page, MESSAGES_PER_STEP):
                 ids = dict.fromkeys(each.message_id for each in some)  # recipients may share one
                 deliveries = [each for id_ in ids for each in self._deliveries(id_)]
                 self.result.deliveries += self._record(deliveries)
@@ -198,7 +216,7 @@ class Reconciliation:
             return ()
         if self.chosen and found.get("MessageStream") not in {each.id for each in self.streams}:
             return ()
-        deliveries = events.deliveries(message_id, found)
+        deliveries = _delivery_payloads(message_id, found)
         self.result.undelivered += not deliveries
         return self._recent(deliveries, "DeliveredAt")
 
@@ -284,3 +302,113 @@ def _time(text: object) -> datetime | None:
         return at.astimezone(UTC) if at.tzinfo else None
     except (ValueError, OverflowError):
         return None
+
+
+def _suppression_payload(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the payload of a suppression in a stream's list, which names no message."""
+    return {
+        "RecordType": "SubscriptionChange",
+        "MessageStream": row["MessageStream"],
+        "MessageID": None,
+        "Recipient": row["EmailAddress"],
+        "ChangedAt": row["CreatedAt"],
+        "Origin": row.get("Origin"),
+        "SuppressSending": True,
+        "SuppressionReason": row["SuppressionReason"],
+    }
+
+
+def _reactivation_payload(email: str, at: datetime) -> Mapping[str, Any]:
+    """Return the payload of a reactivation at a time."""
+    return {
+        "RecordType": "SubscriptionChange",
+        "MessageID": None,
+        "Recipient": email,
+        "ChangedAt": at.isoformat(),
+        "Origin": "Customer",
+        "SuppressSending": False,
+        "SuppressionReason": None,
+    }
+
+
+def _open_payload(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the payload of an open in the list of opens, which has only first ones."""
+    return {**row, "RecordType": "Open", "FirstOpen": True}
+
+
+def _delivery_payloads(message_id: str, details: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the payloads of the deliveries in a message's details, one for each recipient."""
+    listed = details.get("MessageEvents")
+    return [
+        {
+            "RecordType": "Delivery",
+            "MessageStream": details.get("MessageStream"),
+            "MessageID": message_id,
+            "Recipient": each.get("Recipient"),
+            "DeliveredAt": each.get("ReceivedAt"),
+            "Tag": details.get("Tag"),
+            "Metadata": details.get("Metadata"),
+        }
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, dict) and each.get("Type") == "Delivered"
+    ]
+
+
+def read_opens(
+    api: PostmarkAPI,
+    stream: str,
+    since: datetime,
+    until: datetime,
+    on_incomplete: Callable[[], object],
+) -> Iterator[Rows]:
+    """Yield the first opens of a stream between two times, in portions, the oldest first.
+
+    Some rows may be outside this period, and some may occur twice. `on_incomplete` is called if
+    the API did not return all rows. Raises `APIError`.
+
+    The API (https://postmarkapp.com/developer/api/messages-api) returns the newest rows first, and
+    at most 10,000 for one window of time, so a window with more is split. The limits of windows are
+    local times in the US Eastern zone.
+    """
+
+    def read_page(first: datetime, last: datetime, offset: int) -> tuple[int, Rows]:
+        """Return the number of rows in a window, and the rows after an offset."""
+        found = api.get(
+            OPENS_PATH,
+            count=min(MAX_OPENS_PER_PAGE, MAX_OPENS_PER_WINDOW - offset),
+            offset=offset,
+            messagestream=stream,
+            fromdate=first.isoformat(),
+            todate=last.isoformat(),
+        )
+        total, rows = found.get("TotalCount"), found.get("Opens")
+        if not isinstance(total, int) or not isinstance(rows, list):
+            raise APIError(unexpected(OPENS_PATH))
+        return total, [each for each in rows if isinstance(each, dict)]
+
+    def read(first: datetime, last: datetime, total: int, rows: Rows) -> Iterator[Rows]:
+        """Yield the rows of a window whose first page was read."""
+        if total > MAX_OPENS_PER_WINDOW and last - first > SHORTEST_WINDOW:
+            middle = (first + (last - first) / 2).replace(microsecond=0)
+            older, newer = read_page(first, middle, 0), read_page(middle, last, 0)
+            # Copies of the API's documentation differ in whether all lists have windows.
+            if older[0] + newer[0] < 2 * total:
+                yield from read(first, middle, *older)
+                yield from read(middle, last, *newer)
+                return
+        pages = [rows]
+        done = len(rows)
+        while rows and done < min(total, MAX_OPENS_PER_WINDOW):
+            count, rows = read_page(first, last, done)
+            # Each new row shifts the older ones, so that as many rows are read twice.
+            total = max(total, count)
+            pages.append(rows)
+            done += len(rows)
+        if total > MAX_OPENS_PER_WINDOW:
+            on_incomplete()
+        for page in reversed(pages):
+            yield page[::-1]
+
+    first = (max(since, EARLIEST) - WINDOW_MARGIN).replace(tzinfo=None, microsecond=0)
+    last = (until + WINDOW_MARGIN).replace(tzinfo=None, microsecond=0)
+    yield from read(first, last, *read_page(first, last, 0))

@@ -2,16 +2,22 @@
 
 Each step reads the present state first, so an interrupted rotation can be repeated: the secret
 file has one line before and after a rotation, and two lines in between, and the webhooks have
-either secret. The state beside the secret file is kept until no instance accepts the old secret.
+either secret. The state in a file beside the secret file is kept until no instance accepts the old
+secret.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from secrets import token_urlsafe
+from tempfile import NamedTemporaryFile
 
 from hookrow.describe import format_time, pluralize
 from hookrow.diagnostics.probe import accepts, parse_url
@@ -19,7 +25,6 @@ from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, VerificationFailed
 from hookrow.postmark_api.register import Change, Plan, settle
-from hookrow.postmark_api.secret_file import SecretFile
 from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
 from hookrow.receiver.hourly import COUNT_EVERY
 from hookrow.stores.log import RequestKind
@@ -35,14 +40,14 @@ PROBES = 20
 Several processes may share an address, and each has to read the secret file.
 """
 
-WAIT = 300.0
-"""In seconds; how long a step waits for the instances."""
+INSTANCES_TIMEOUT = 300.0
+"""Seconds for which a step waits for the instances."""
 
 COUNTED_WITHIN = COUNT_EVERY + 15
-"""In seconds; every process writes the number of uses of the old secret within this time."""
+"""Seconds within which every process writes the number of uses of the old secret."""
 
-POLL_EVERY = 2.0
-"""In seconds."""
+PROBE_EVERY = 2.0
+"""Seconds between two rounds of probes while a step waits for the instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,13 +260,13 @@ class Rotation:
                     f"Waiting for {pending} to {verb}: send SIGHUP to each `hookrow serve`, or "
                     "restart the application."
                 )
-            if waited >= WAIT:
+            if waited >= INSTANCES_TIMEOUT:
                 raise ConfigurationError(
-                    f"After {WAIT:.0f} s, {pending} did not {verb}. Let each instance "
+                    f"After {INSTANCES_TIMEOUT:.0f} s, {pending} did not {verb}. Let each instance "
                     "read the secret file, and run the command again: it continues here."
                 )
-            self.sleep(POLL_EVERY)
-            waited += POLL_EVERY
+            self.sleep(PROBE_EVERY)
+            waited += PROBE_EVERY
 
     def _agrees(self, url: str, secret: str, *, accepted: bool) -> bool:
         """Return whether all probes of an instance are accepted, or all are rejected."""
@@ -273,3 +278,107 @@ class Rotation:
 
 def _ids(webhooks: Sequence[Webhook]) -> str:
     return ", ".join(str(each.id) for each in webhooks)
+
+
+@dataclass(frozen=True, slots=True)
+class RotationState:
+    """The state of a rotation in progress.
+
+    `rotated_at` is the time, in UTC, at which all webhooks had the new secret, or None if unknown.
+    `removed` are secrets removed from the file that an instance may still accept.
+    """
+
+    rotated_at: datetime | None = None
+    removed: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFile:
+    """A file with one secret per line, the newest first.
+
+    `read` returns the secrets, or raises `ConfigurationError`.
+    """
+
+    path: Path
+    read: Callable[[], Sequence[str]]
+
+    def write(self, secrets: Sequence[str]) -> None:
+        """Replace the secrets. Raises `ConfigurationError`."""
+        self._replace(self.path, secrets)
+
+    @property
+    def state(self) -> RotationState:
+        """The state of the rotation."""
+        try:
+            first, *removed = self._state.read_text(encoding="utf-8").split()
+            at = datetime.fromisoformat(first)
+            at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+        except (OSError, ValueError, OverflowError):
+            return RotationState()
+        return RotationState(at, tuple(removed))
+
+    def set_state(self, rotated_at: datetime, removed: Sequence[str] = ()) -> None:
+        """Replace the state. Raises `ConfigurationError`."""
+        self._replace(self._state, [rotated_at.isoformat(), *removed])
+
+    def delete_state(self) -> None:
+        """Delete the state, if there is one. Raises `ConfigurationError`."""
+        try:
+            self._state.unlink(missing_ok=True)
+        except OSError as error:
+            raise _not_writable(self._state, error) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Prevent rotations by other processes during the block. Raises `ConfigurationError`.
+
+        The lock is that of the directory, because the files are replaced. It ends with the process.
+        """
+        directory = self.path.resolve().parent
+        try:
+            descriptor = os.open(directory, os.O_RDONLY)
+        except OSError as error:
+            raise _not_writable(self.path, error) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"A rotation of a secret file in {directory} is already running "
+                    f"({error.strerror}): wait until it ends."
+                ) from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _state(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.rotated")
+
+    def _replace(self, path: Path, lines: Sequence[str]) -> None:
+        """Replace a file at once, with the mode and the owner of the secret file."""
+        path = path.resolve()
+        try:
+            found = self.path.stat()
+            with NamedTemporaryFile(
+                "w", dir=path.parent, prefix=f".{path.name}.", delete=False
+            ) as new:
+                try:
+                    os.fchmod(new.fileno(), found.st_mode & 0o7777)
+                    os.fchown(new.fileno(), found.st_uid, found.st_gid)
+                    new.write("".join(f"{each}\n" for each in lines))
+                    new.flush()
+                    os.fsync(new.fileno())
+                    Path(new.name).replace(path)
+                except BaseException:
+                    Path(new.name).unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            raise _not_writable(path, error) from error
+
+
+def _not_writable(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} cannot be replaced: {error.strerror}. Run the command as the owner of the "
+        "secret file, who must be able to write to its directory."
+    )
