@@ -21,7 +21,7 @@ from environment import databases
 from hookrow import Postmark, Receiver, Request, RequestHead
 from hookrow.http import ENDPOINT, Response
 from hookrow.metrics import Metrics
-from hookrow.server.summary import MinuteSummary
+from hookrow.server.app import MinuteSummary
 from hookrow.stores.sql import SQLStore
 from hookrow.tracing import Tracing
 

@@ -1,6 +1,5 @@
 """Prometheus metrics: `Receiver(..., observer=Metrics(registry))`."""
 
-from hookrow.observability.endpoint import MetricsEndpoint
-from hookrow.observability.metrics import Metrics
+from hookrow.observability.metrics import Metrics, MetricsEndpoint
 
 __all__ = ["Metrics", "MetricsEndpoint"]

@@ -21,11 +21,10 @@ import wire
 import world
 from engines import database_user, opened, run
 from hookrow import Schema
-from hookrow.server.app import Server
+from hookrow.server.app import MinuteSummary, Server
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.server.settings import Settings
-from hookrow.server.summary import MinuteSummary
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
 MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")

@@ -31,10 +31,6 @@ PACKAGES = [
     ("dashboard", "jinja2", "The dashboard needs an extra", "'hookrow[dashboard]'"),
     ("cli", "click", "The command needs an extra", "'hookrow[serve]'"),
     ("metrics", "prometheus_client", "hookrow.metrics needs an extra", "'hookrow[metrics]'"),
-    (
-        *("observability.endpoint", "prometheus_client"),
-        *("hookrow.metrics needs an extra", "'hookrow[metrics]'"),
-    ),
     ("tracing", "opentelemetry", "hookrow.tracing needs an extra", "'hookrow[tracing]'"),
     (
         *("stores.tables", "sqlalchemy"),

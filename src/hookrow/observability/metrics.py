@@ -1,21 +1,24 @@
-"""Prometheus metrics of a receiver; every name begins with `hookrow_`.
+"""Prometheus metrics of a receiver, and the endpoint that Prometheus reads.
 
-The values of every label are known in advance: none is taken from a request, so that no
-request can add a time series. The endpoint that Prometheus reads is in `endpoint`.
+Every name begins with `hookrow_`. The values of every label are known in advance: none is taken
+from a request, so that no request can add a time series.
 """
 
 from __future__ import annotations
 
 import collections
+import os
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter, time
 from types import NoneType
 from typing import TYPE_CHECKING
 
+from hookrow.arguments import has_members, reject
 from hookrow.core.notification import (
     Arrival,
     Bounced,
@@ -30,8 +33,7 @@ from hookrow.core.notification import (
     Suppressed,
 )
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
-from hookrow.http import RequestHead
-from hookrow.observability.endpoint import check_registry
+from hookrow.http import Handler, Request, RequestHead, Response, reject_call
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.log import MOST_EXPIRED, Query
@@ -41,9 +43,23 @@ if TYPE_CHECKING:
     from hookrow.stores.sql.log import SQLLog
 
 try:
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import (
+        CONTENT_TYPE_LATEST,
+        CollectorRegistry,
+        Counter,
+        Gauge,
+        Histogram,
+        generate_latest,
+        multiprocess,
+    )
 except ModuleNotFoundError as error:
     raise MissingExtra("hookrow.metrics", "metrics") from error
+
+MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable with the directory in which processes share their metrics.
+
+prometheus_client reads it on import: https://prometheus.github.io/client_python/multiprocess/
+"""
 
 RESPONSE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86400.0, 3 * 86400.0)
@@ -313,3 +329,59 @@ def _result(arrival: Arrival, outcome: Outcome) -> tuple[type, Refusal | None]:
     """Return the type of a notification, and its refusal unless it was recorded."""
     refusal = None if isinstance(outcome, Recorded) else outcome.refusal
     return type(arrival.notification), refusal
+
+
+class MetricsEndpoint(Handler):
+    """A handler that returns the metrics in a registry, in Prometheus' text format.
+
+    If processes share their metrics, the response covers all of them. Raises `ConfigurationError`
+    for an object that is not a registry.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        check_registry("MetricsEndpoint", registry)
+        self._registry = registry
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Admit every request."""
+
+    def __call__(self, request: Request, *others: object) -> Response:
+        """Return the metrics."""
+        if others or not isinstance(request, Request):
+            return reject_call("endpoint", self, request, *others)
+        registry = self._registry
+        if MULTIPROCESS_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # it has no types
+        return Response(200, generate_latest(registry), {"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def create_registry() -> CollectorRegistry:
+    """Return a registry without metrics."""
+    return CollectorRegistry()
+
+
+def check_registry(name: str, registry: object) -> None:
+    """Raise `ConfigurationError` if the argument of `name` is not a registry."""
+    if not has_members(registry, ("register", "collect")):
+        reject(f"The argument of {name}()", "a CollectorRegistry", registry, f"{name}(registry)")
+
+
+@contextmanager
+def shared_counts() -> Iterator[None]:
+    """Let all processes that start in the block share their metrics in a temporary directory.
+
+    A process that has already imported prometheus_client keeps separate metrics.
+    """
+    with TemporaryDirectory(prefix="hookrow-metrics-") as folder:
+        os.environ[MULTIPROCESS_FOLDER] = folder
+        try:
+            yield
+        finally:
+            del os.environ[MULTIPROCESS_FOLDER]
+
+
+def forget_process(pid: int) -> None:
+    """Remove the gauges of a process that has ended, if processes share their metrics."""
+    if MULTIPROCESS_FOLDER in os.environ:
+        multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call] # it has no types

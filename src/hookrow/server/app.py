@@ -9,25 +9,28 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from threading import current_thread, main_thread
+from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING
 
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.concurrency import PeriodicTask
+from hookrow.core.notification import Arrival, Outcome, Refusal
+from hookrow.describe import pluralize
 from hookrow.diagnostics.check import check_database
 from hookrow.errors import ConfigurationError
-from hookrow.observability.logging import rate_limit
-from hookrow.observability.observer import Observer
+from hookrow.http import RequestHead
+from hookrow.observability.logging import outcome_name, rate_limit
+from hookrow.observability.observer import GroupEnd, Observer
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
 from hookrow.server import RECEIVER, release_sighup
 from hookrow.server.health import Liveness, Readiness
 from hookrow.server.preflight import warn_of_secret
 from hookrow.server.settings import Settings
-from hookrow.server.summary import MinuteSummary
 from hookrow.stores.log_operations import DoubtfulClock, Retention
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.log import SQLLog
@@ -147,12 +150,11 @@ class Server:
 
     def _metrics(self) -> Observer:
         """Return an observer that counts, and add the page with its counts."""
-        from hookrow.observability import endpoint  # noqa: PLC0415 - an extra
-        from hookrow.observability.metrics import Metrics  # noqa: PLC0415 - an extra
+        from hookrow.observability import metrics  # noqa: PLC0415 - an extra
 
-        registry = endpoint.create_registry()
-        self._pages["/metrics"] = ASGI(endpoint.MetricsEndpoint(registry))
-        return Metrics(registry)
+        registry = metrics.create_registry()
+        self._pages["/metrics"] = ASGI(metrics.MetricsEndpoint(registry))
+        return metrics.Metrics(registry)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -189,6 +191,47 @@ class Server:
             return
         if count:
             logger.info("Pruned from the log: %d.", count)
+
+
+class MinuteSummary(Observer):
+    """Counts outcomes by group, and requests without a valid secret, until `log_counts`."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()  # for the writer's thread, the event loop and that of the task
+        self._outcomes: Counter[str] = Counter()
+        self._unauthentic = 0
+
+    def refused(self, head: RequestHead, refusal: Refusal) -> None:
+        """Count a request without a valid secret."""
+        del head
+        if refusal is Refusal.UNAUTHENTIC:
+            with self._lock:
+                self._unauthentic += 1
+
+    def begin_group(
+        self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
+    ) -> GroupEnd:
+        """Return the function that counts the outcomes of the group."""
+        del arrivals, contexts
+        return self._count
+
+    def log_counts(self) -> None:
+        """Log the counts since the last call, one minute ago, unless there are none."""
+        with self._lock:
+            outcomes, self._outcomes = self._outcomes, Counter()
+            unauthentic, self._unauthentic = self._unauthentic, 0
+        if not outcomes and not unauthentic:
+            return
+        text = f"Received {pluralize(outcomes.total(), 'notification')} in the last minute"
+        if outcomes:
+            text += ": " + ", ".join(f"{count:,} {name}" for name, count in outcomes.most_common())
+        if unauthentic:
+            text += f"; {pluralize(unauthentic, 'request')} without a valid secret"
+        logger.info("%s.", text)
+
+    def _count(self, outcomes: Sequence[Outcome | None]) -> None:
+        with self._lock:
+            self._outcomes.update(outcome_name(each) for each in outcomes if each is not None)
 
 
 @contextmanager

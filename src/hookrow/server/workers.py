@@ -54,10 +54,10 @@ def run_workers(
     workers = _Workers(config, listeners)
     with ExitStack() as stack:
         if share_counts:
-            from hookrow.observability import endpoint  # noqa: PLC0415 - an extra
+            from hookrow.observability import metrics  # noqa: PLC0415 - an extra
 
-            workers.ended = endpoint.forget_process
-            stack.enter_context(endpoint.shared_counts())
+            workers.ended = metrics.forget_process
+            stack.enter_context(metrics.shared_counts())
         workers.run()
     if any(each.exitcode == STARTUP_FAILURE for each in workers.processes):
         sys.exit(STARTUP_FAILURE)
