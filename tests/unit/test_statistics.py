@@ -30,8 +30,7 @@ from hookrow.statistics import (
     read_present,
     search,
 )
-from hookrow.statistics.overview import RECENT
-from hookrow.statistics.tables import OTHERS, REASONS
+from hookrow.statistics.overview import MAX_REASONS, OTHERS, RECENT
 from hookrow.stores import Locked, StoreError, Unavailable
 from hookrow.stores.census import ListCount
 from hookrow.stores.log import OTHER, Count, Counts, Query
@@ -280,12 +279,12 @@ def test_undelivered(store: SQLStore) -> None:
 
 def test_many_reasons(store: SQLStore) -> None:
     """Only the most frequent reasons are listed; an empty one is none."""
-    reasons = ["", None, *(f"reason {n}" for n in range(REASONS + 2))] * 2
+    reasons = ["", None, *(f"reason {n}" for n in range(MAX_REASONS + 2))] * 2
     for number, reason in enumerate([*reasons, "reason 0"]):
         suppressed: Any = {"suppressed_at": AT, "suppression_reason": reason}
         Tables(store).add_subscriber(f"{number}@x", **suppressed)
     counts = count_tables(store, AT).suppressed
-    assert (len(counts), counts[None], counts["reason 0"], counts[OTHERS]) == (REASONS, 4, 3, 8)
+    assert (len(counts), counts[None], counts["reason 0"], counts[OTHERS]) == (MAX_REASONS, 4, 3, 8)
     assert sum(counts.values()) == len(reasons) + 1
 
 

@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from hookrow.arguments import check_flags, check_function, is_async, kind_of, reject
-from hookrow.dashboard import actions, auth, pages, suppressions
+from hookrow.dashboard import actions, auth, pages
 from hookrow.dashboard.actions import Done
-from hookrow.dashboard.download import download
 from hookrow.dashboard.forms import FILTERS, BadRequest, Fields, Forbidden, NotFound, parse_fields
 from hookrow.dashboard.queries import Context
+from hookrow.dashboard.suppressions import SUPPRESSION_FILTERS, download, suppressions
 from hookrow.dashboard.templating import Redirect, View, render, static_files
 from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
@@ -48,8 +48,8 @@ _HISTORY = ("before", "after", "done")
 PAGES = {
     "": Page(pages.overview, ("period",)),
     "lists": Page(pages.lists),
-    "suppressions": Page(suppressions.suppressions, (*suppressions.FILTERS, "before", "after")),
-    "suppressions.csv": Page(download, suppressions.FILTERS),
+    "suppressions": Page(suppressions, (*SUPPRESSION_FILTERS, "before", "after")),
+    "suppressions.csv": Page(download, SUPPRESSION_FILTERS),
     "notifications": Page(pages.notifications, (*FILTERS, "before", "after", "rows")),
     "notification": Page(pages.notification, ("id", "done"), actions.replay),
     "subscriber": Page(pages.subscriber, ("email", *_HISTORY), actions.change_suppression),

@@ -8,10 +8,11 @@ from hookrow.statistics.overview import (
     Period,
     Present,
     Rate,
+    TableCounts,
+    count_tables,
     read_overview,
     read_present,
 )
-from hookrow.statistics.tables import TableCounts, count_tables
 
 __all__ = [
     "Delays",

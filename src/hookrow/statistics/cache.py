@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hookrow.concurrency import close_thread_connections, reset_after_fork
 from hookrow.faults import EXPECTED, describe_bug, log_fault
-from hookrow.statistics.overview import Overview, Period, Present, read_overview, read_present
-from hookrow.statistics.tables import TableCounts, count_tables
+from hookrow.statistics.overview import (
+    Overview,
+    Period,
+    Present,
+    TableCounts,
+    count_tables,
+    read_overview,
+    read_present,
+)
 from hookrow.stores import StoreError, Unavailable
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left, limited_to
 
