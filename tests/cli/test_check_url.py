@@ -22,7 +22,7 @@ from engines import MEMORY
 from hookrow import Postmark, Receiver
 from hookrow.core.rules import PROBE
 from hookrow.diagnostics import Level
-from hookrow.diagnostics.diagnosis import DIAGNOSES, Reply, Sent, diagnose
+from hookrow.diagnostics.diagnosis import DIAGNOSES, ProbeSecret, Reply, diagnose
 from hookrow.diagnostics.probe import LARGE, check_url
 from hookrow.errors import ConfigurationError
 from hookrow.metrics import Metrics
@@ -35,7 +35,7 @@ from wire import AT, ENDPOINT, PATIENCE, SECRET, free_port
 
 PATH = f"/mail{ENDPOINT}"
 UNAUTHENTIC, UNKNOWN = "Cannot verify webhook", "Engine::Subscriber not found"
-WRONG, NONE, CONFIGURED = Sent
+WRONG, NONE, CONFIGURED = ProbeSecret
 
 
 def faults(url: str, secret: str | None = SECRET, timeout: float = 20.0) -> list[str]:
@@ -63,9 +63,9 @@ class Site:
             on_refused=self.hook,
             observer=Metrics(self.registry),
         )
-        self.responses: dict[Sent, WSGIApplication] = {}
+        self.responses: dict[ProbeSecret, WSGIApplication] = {}
         self.readiness: WSGIApplication = Response("Not Found", 404)
-        self.probes: list[Sent] = []
+        self.probes: list[ProbeSecret] = []
         self.size = 0
 
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
@@ -355,7 +355,7 @@ def test_a_middleware_that_reads_the_body(
     ],
 )
 def test_secret_is_sent_last_and_never_printed(
-    site: Site, url: str, probe: Sent, response: Response
+    site: Site, url: str, probe: ProbeSecret, response: Response
 ) -> None:
     """It is sent only if hookrow rejects the other probes, and is not printed if it is repeated."""
     site.responses[probe] = response

@@ -514,9 +514,9 @@ class TestSuppression:
 
     def test_undated(self, store: SQLStore, visitor: Visitor) -> None:
         """A suppression without a time is found by its arrival, if the log has its address."""
-        undated = testing.suppression(ADA, None, at=AT)
-        del undated["ChangedAt"]
-        receive(store, testing.delivery(ADA, "m-1", at=AT), undated)
+        unguarded = testing.suppression(ADA, None, at=AT)
+        del unguarded["ChangedAt"]
+        receive(store, testing.delivery(ADA, "m-1", at=AT), unguarded)
         assert visitor.shows("/subscriber", email=ADA).count("by notification 2") == 2
         assert store.log is not None
         store.log.forget(ADA)

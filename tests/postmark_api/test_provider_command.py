@@ -16,7 +16,7 @@ import world
 from command import Command
 from hookrow import Postmark, Receiver, Schema, testing
 from hookrow.postmark_api import rotate
-from hookrow.postmark_api.errors import Trial
+from hookrow.postmark_api.errors import TriggerResult
 from hookrow.postmark_api.register import advice
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
@@ -146,7 +146,9 @@ def test_a_failed_verification(run: Run, api: PostmarkStandIn, url: str) -> None
     assert "Turn on acknowledge_tests" in done.stderr
     assert not api.webhooks
     for status, remedy in ((401, "restart it, or send it SIGHUP"), (0, f"hookrow check {url}")):
-        assert remedy in advice(Trial("Open", success=False, status=status, message=""), url)
+        assert remedy in advice(
+            TriggerResult("Open", success=False, status=status, message=""), url
+        )
 
 
 @pytest.mark.parametrize(

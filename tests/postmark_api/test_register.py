@@ -11,7 +11,7 @@ from providing import client, endpoint, kill_at_each_request, writes
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, VerificationFailed
-from hookrow.postmark_api.register import Registered, Wanted, register
+from hookrow.postmark_api.register import ExpectedWebhook, Registered, register
 from hookrow.postmark_api.status import read_status
 from hookrow.postmark_api.webhooks import read_streams
 from stand_in import Fault, PostmarkStandIn, Trigger
@@ -38,7 +38,7 @@ def run(
     api: PostmarkAPI, url: str, *streams: str, dry_run: bool = False, secret: str = SECRET
 ) -> Sequence[Registered]:
     """Register hookrow on the streams, or on all."""
-    wanted, chosen = Wanted(url=url, secrets=[secret]), read_streams(api, streams)
+    wanted, chosen = ExpectedWebhook(url=url, secrets=[secret]), read_streams(api, streams)
     nothing = lambda _: None  # noqa: E731
     return list(register(api, wanted, chosen, dry_run=dry_run, sleep=nothing))
 
@@ -152,7 +152,7 @@ def test_two_webhooks_are_refused(api: PostmarkStandIn, url: str, other: str) ->
     api.requests.clear()
     with pytest.raises(ConfigurationError, match="Delete all but one of") as raised:
         run(client(api), url)
-    drift = read_status(client(api), Wanted(secrets=[SECRET])).drift
+    drift = read_status(client(api), ExpectedWebhook(secrets=[SECRET])).drift
     assert str(raised.value).startswith(drift[0])
     assert "the stream has another hookrow webhook, so each event arrives twice." in drift[0]
     assert not writes(api), "not even for the other stream"
@@ -236,7 +236,7 @@ def test_more_webhooks_than_allowed(api: PostmarkStandIn, url: str) -> None:
 )
 def test_urls_that_are_refused(url: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        Wanted(url=url, secrets=[SECRET])
+        ExpectedWebhook(url=url, secrets=[SECRET])
 
 
 def test_a_webhook_that_keeps_changing(

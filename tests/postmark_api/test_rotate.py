@@ -16,7 +16,7 @@ from hookrow import Postmark, Receiver, Schema
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import rotate
 from hookrow.postmark_api.errors import APIError, VerificationFailed
-from hookrow.postmark_api.register import Wanted, register
+from hookrow.postmark_api.register import ExpectedWebhook, register
 from hookrow.postmark_api.rotate import RETRIES_FOR, Rotation, RotationState, SecretFile
 from hookrow.postmark_api.webhooks import read_streams
 from hookrow.server.settings import read_secrets
@@ -86,7 +86,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     ):
         url = f"http://127.0.0.1:{port}{ENDPOINT}"
         used = client(api)
-        assert list(register(used, Wanted(url=url, secrets=[SECRET]), read_streams(used)))
+        assert list(register(used, ExpectedWebhook(url=url, secrets=[SECRET]), read_streams(used)))
         api.requests.clear()
         yield Home(api, SecretFile(path, partial(read_secrets, (), str(path))), postmark, url)
 

@@ -15,7 +15,7 @@ from hookrow.core.result import Result
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.errors import APIError
 from hookrow.postmark_api.reconcile import Reconciliation
-from hookrow.postmark_api.register import TRIGGERS, Wanted, register
+from hookrow.postmark_api.register import TRIGGERS, ExpectedWebhook, register
 from hookrow.postmark_api.status import ProviderStatus, read_status
 from hookrow.postmark_api.webhooks import read_streams, read_webhooks
 from hookrow.receiver.manual import change_suppression
@@ -49,13 +49,16 @@ def api(store: SQLStore) -> Iterator[PostmarkStandIn]:
 
 
 def register_on(api: PostmarkStandIn, url: str, stream: str) -> None:
-    wanted, streams = Wanted(url=url, secrets=[SECRET]), read_streams(client(api), [stream])
+    wanted, streams = (
+        ExpectedWebhook(url=url, secrets=[SECRET]),
+        read_streams(client(api), [stream]),
+    )
     assert list(register(client(api), wanted, streams))
     api.requests.clear()
 
 
 def read(api: PostmarkStandIn, *streams: str, **options: Any) -> ProviderStatus:  # noqa: ANN401
-    return read_status(client(api), Wanted(secrets=[SECRET, OLD]), streams, **options)
+    return read_status(client(api), ExpectedWebhook(secrets=[SECRET, OLD]), streams, **options)
 
 
 def test_without_drift(api: PostmarkStandIn, store: SQLStore) -> None:
@@ -131,7 +134,7 @@ def test_drift(
 
 
 def test_without_a_secret_each_header_is_drift(api: PostmarkStandIn) -> None:
-    [drift] = read_status(client(api), Wanted(secrets=[])).drift
+    [drift] = read_status(client(api), ExpectedWebhook(secrets=[])).drift
     assert "the header X-Provider-Secret is not one of hookrow's secrets" in drift
 
 
@@ -209,7 +212,7 @@ def test_only_our_url_or_secret_proves_that_another_server_is_ours(
         testing.post(live, delivery, secret=SECRET)
         headers = [{"Name": "X-Provider-Secret", "Value": secret}]
         other.state.webhooks[1] = Webhook(1, url, "outbound", headers)
-        wanted = Wanted(url="https://example.com/provider/webhooks", secrets=[SECRET, OLD])
+        wanted = ExpectedWebhook(url="https://example.com/provider/webhooks", secrets=[SECRET, OLD])
         with nullcontext() if accepted else pytest.raises(ConfigurationError, match=r"\(5\)"):
             read_status(client(other), wanted, store=store)
 
@@ -241,7 +244,7 @@ def test_a_url_with_a_password(api: PostmarkStandIn) -> None:
     webhook.url = "https://user:password@example.com/provider/webhooks?key=password"
     expected = "https://***@example.com/provider/webhooks?***"
     assert read(api).webhooks[0].url == expected
-    wanted = Wanted(url="https://example.com/provider/webhooks", secrets=[SECRET])
+    wanted = ExpectedWebhook(url="https://example.com/provider/webhooks", secrets=[SECRET])
     [found] = register(client(api), wanted, read_streams(client(api), ["outbound"]), dry_run=True)
     assert found.changes[0].reasons == [f"Its URL is {expected}."]
 

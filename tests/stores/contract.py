@@ -45,10 +45,10 @@ from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import GroupRecorder, keep_failed, record
 from hookrow.receiver.replay import ParkedRetry, dry_run
 from hookrow.receiver.spool import Drain, Spool
-from hookrow.stores.census import ListCount, Undelivered
+from hookrow.stores.row_counts import ListCount, Undelivered
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.suppressions import find_causes
-from hookrow.stores.suppressions import Filter, Position, Span
+from hookrow.stores.suppressions import Filter, SuppressionCursor, SuppressionRange
 from hookrow.testing import suppression
 from times import SECOND
 from wire import SECRET
@@ -616,11 +616,11 @@ class CensusContract:
     def test_lists(self, home: Home) -> None:
         """Rows without a list come first."""
         home.fill()
-        assert [each for each in home.store.census.lists() if each.sent] == []
+        assert [each for each in home.store.row_counts.lists() if each.sent] == []
         fill(home)
         given = (opens(ADA, "m-ada"), Delivered(BEA, "m-bea", NOON), Delivered(ADA, "m-none", NOON))
         assert respond(home, *given, Suppressed(ADA, "m-ada", NOON, "HardBounce")) == [200] * 4
-        found = home.store.census.lists()
+        found = home.store.row_counts.lists()
         if not has_lists(home):
             assert found == [ListCount(list=None, sent=3, delivered=2, opened=1)]
             return
@@ -635,29 +635,29 @@ class CensusContract:
     def test_suppressed(self, home: Home) -> None:
         """Suppressed subscribers are counted by reason, as the table stores it, if it does."""
         fill(home)
-        assert home.store.census.suppressed() == {}
+        assert home.store.row_counts.suppressed() == {}
         reasons = {ADA: "HardBounce", BEA: "SpamComplaint", ZOE: "HardBounce"}
         respond(home, *(Suppressed(email, None, NOON, word) for email, word in reasons.items()))
         expected: dict[str | None, int] = {None: 3}
         if "suppression_reason" in home.schema.columns("subscribers"):
             words = ((word, reasons[BEA] == word) for word in ("HardBounce", "SpamComplaint"))
             expected = {str(home.schema.reason(word)): 1 if one else 2 for word, one in words}
-        assert home.store.census.suppressed() == expected
+        assert home.store.row_counts.suppressed() == expected
 
     def test_sent(self, home: Home) -> None:
         """The time of sending is read if a column has it: `created_at` of hookrow's tables."""
         fill(home)
         begin = datetime.now(UTC) - timedelta(minutes=1)
-        sent = home.store.census.sent(["m-ada", "m-bea", "m-nowhere"])
+        sent = home.store.row_counts.sent(["m-ada", "m-bea", "m-nowhere"])
         assert set(sent) == ({"m-ada", "m-bea"} if has_times_of_creation(home) else set())
         assert all(begin < at <= datetime.now(UTC) for at in sent.values())
-        assert home.store.census.sent([]) == {}
+        assert home.store.row_counts.sent([]) == {}
 
     def test_undelivered(self, home: Home) -> None:
         """Dispatches that were sent and not delivered are counted by the time of sending."""
         fill(home)
         now, day = datetime.now(UTC), timedelta(days=1)
-        undelivered = home.store.census.undelivered
+        undelivered = home.store.row_counts.undelivered
         if not has_times_of_creation(home):
             assert undelivered(now - day, now + day) is None
             return
@@ -669,25 +669,25 @@ class CensusContract:
     def test_list_undelivered(self, home: Home) -> None:
         """The order is that of the keys if the times are equal or not known; pages continue it."""
         fill(home)
-        census, long_ago = home.store.census, NOON - timedelta(days=9999)
-        whole = census.list_undelivered(long_ago, limit=99)
-        assert len(whole) == census.undelivered()
+        row_counts, long_ago = home.store.row_counts, NOON - timedelta(days=9999)
+        whole = row_counts.list_undelivered(long_ago, limit=99)
+        assert len(whole) == row_counts.undelivered()
         assert len(whole) > 2
         assert len({each.message_id for each in whole}) == len(whole)
         pages: list[Undelivered] = []
         after = None
-        while page := census.list_undelivered(long_ago, after=after, limit=2):
+        while page := row_counts.list_undelivered(long_ago, after=after, limit=2):
             pages += page
-            after = page[-1].place
+            after = page[-1].cursor
         assert pages == whole
         assert respond(home, Delivered(ADA, "m-ada", NOON)) == [200]
         left = [each.message_id for each in whole if each.message_id != "m-ada"]
-        assert [each.message_id for each in census.list_undelivered(long_ago, limit=99)] == left
+        assert [each.message_id for each in row_counts.list_undelivered(long_ago, limit=99)] == left
         if has_times_of_creation(home):
             times = [each.sent_at for each in whole]
             assert times == sorted(times)
             future = datetime.now(UTC) + timedelta(days=1)
-            assert census.list_undelivered(future, limit=99) == []
+            assert row_counts.list_undelivered(future, limit=99) == []
 
 
 class ReadSuppressionsContract:
@@ -697,20 +697,20 @@ class ReadSuppressionsContract:
         """The order is that of time and key, in both directions, and continues after any row."""
         reader = suppressed(home).store.suppressions
         for oldest in (False, True):
-            whole = reader.read(Span(oldest=oldest), Filter(), limit=9)
+            whole = reader.read(SuppressionRange(oldest=oldest), Filter(), limit=9)
             emails = [each.email.lower() for each in whole]
             assert sorted(emails[:2] if oldest else emails[1:]) == [ADA, BEA]
             assert emails[2 if oldest else 0] == ZOE
             assert {each.suppressed_at for each in whole} == {NOON, NOON + TICK}
-            span = Span(oldest=oldest)
+            span = SuppressionRange(oldest=oldest)
             for number, each in enumerate(whole, 1):
                 assert reader.read(span, Filter(), limit=1) == [each]
-                assert reader.step(span, 1, None) == each.position
-                assert reader.step(Span(oldest=oldest), number, None) == each.position
-                until = span._replace(end=each.position)
+                assert reader.step(span, 1, None) == each.cursor
+                assert reader.step(SuppressionRange(oldest=oldest), number, None) == each.cursor
+                until = span._replace(end=each.cursor)
                 assert reader.read(until, Filter(), limit=9) == [each]
-                span = span._replace(after=Position.parse(str(each.position)))
-            assert reader.step(span, 1, None) is reader.step(Span(), 4, None) is None
+                span = span._replace(after=SuppressionCursor.parse(str(each.cursor)))
+            assert reader.step(span, 1, None) is reader.step(SuppressionRange(), 4, None) is None
             assert reader.read(span, Filter(), limit=9) == []
 
     def test_filters(self, home: Home) -> None:
@@ -736,23 +736,25 @@ class ReadSuppressionsContract:
                 (both, [ADA] if has_reasons else [ADA, BEA]),
             ]
         for selected, emails in expected:
-            found = reader.read(Span(), selected, limit=9)
+            found = reader.read(SuppressionRange(), selected, limit=9)
             assert sorted(each.email.lower() for each in found) == emails
-            assert reader.count(Span(), selected, limit=9) == len(emails)
-            assert reader.count(Span(), selected, limit=1) == min(len(emails), 1)
-        reasons = {each.email: each.reason for each in reader.read(Span(), Filter(), limit=9)}
+            assert reader.count(SuppressionRange(), selected, limit=9) == len(emails)
+            assert reader.count(SuppressionRange(), selected, limit=1) == min(len(emails), 1)
+        reasons = {
+            each.email: each.reason for each in reader.read(SuppressionRange(), Filter(), limit=9)
+        }
         assert reasons[ADA] == ("HardBounce" if has_reasons else "")
 
     def test_causes(self, home: Home) -> None:
         """The log has the notification that suppressed a subscriber."""
         reader = suppressed(home).store.suppressions
-        found = reader.read(Span(oldest=True), Filter(), limit=9)
+        found = reader.read(SuppressionRange(oldest=True), Filter(), limit=9)
         causes = find_causes(reader, found)
         if home.schema.log is None:
             assert causes == {}
             return
         logged = {row["recipient"]: row["id"] for row in home.logged()}
-        assert [causes[each.position].id for each in found] == [
+        assert [causes[each.cursor].id for each in found] == [
             logged[fold(each.email)] for each in found
         ]
         assert {each.message_id for each in causes.values()} == {"m-ada", None}

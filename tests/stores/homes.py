@@ -106,7 +106,7 @@ class Home:
         ours = attached(schema).tables
         self._log = ours[schema.log] if schema.log else None
         beside = ("hookrow_hours", "hookrow_meta", "hookrow_suppression_changes")
-        self._beside = [ours[schema.beside_log(name)] for name in beside] if schema.log else []
+        self._beside = [ours[schema.side_table(name)] for name in beside] if schema.log else []
         if not self._ours:
             tables.create_all(self._engine)
         if not needed(schema) and schema.log:

@@ -15,11 +15,11 @@ from hookrow import Arrival, Outcome, Schema
 from hookrow.core.log_entry import LogEntry, entries, merge_entries
 from hookrow.core.notification import (
     Change,
-    Dispatch,
     EventTime,
+    FoundDispatch,
+    FoundSubscriber,
     RowId,
     SetTime,
-    Subscriber,
 )
 from hookrow.core.notification import Rows as Found
 from hookrow.core.rules import decide, fold, merge
@@ -75,18 +75,18 @@ class Model:
         people, sent = self._tables["subscribers"], self._tables["dispatches"]
         subscribers, dispatches = defaultdict(list), defaultdict(list)
         for id_, row in people.items():
-            subscribers[fold(row["email"])].append(Subscriber(id_, row["email"]))
+            subscribers[fold(row["email"])].append(FoundSubscriber(id_, row["email"]))
         for id_, row in sent.items():
             owner = row["subscriber_id"]
             email = people[owner]["email"]
             dispatches[row["provider_message_id"]].append(
-                Dispatch(id_, owner, email, row.get("list_id"))
+                FoundDispatch(id_, owner, email, row.get("list_id"))
             )
         return Found(
             subscribers,
             dispatches,
             self._tables.get("subscriptions", ()),
-            self._schema.undated,
+            self._schema.unguarded,
             first_opens="first_opened_at" in columns_of(self._schema, "dispatches"),
         )
 

@@ -46,9 +46,9 @@ class TestTransactions:
         record(pg.store, [OPENED])
         postgres.terminate(pg.url)
         assert statuses(record(pg.store, [OPENED])) == [200]
-        census, log = pg.store.census, reader(pg)
+        row_counts, log = pg.store.row_counts, reader(pg)
         first_id = partial(log.first_id_since, NOON)
-        for read in (census.lists, census.suppressed, log.bounds, first_id):
+        for read in (row_counts.lists, row_counts.suppressed, log.bounds, first_id):
             read()
             postgres.terminate(pg.url)
             with pytest.raises(Unavailable):

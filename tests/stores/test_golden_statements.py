@@ -21,15 +21,15 @@ from engines import MEMORY
 from hookrow import Schema
 from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.result import Result
-from hookrow.stores import census, suppressions
+from hookrow.stores import row_counts, suppressions
 from hookrow.stores.log import OTHER, START, DueKind, Query, RequestKind
-from hookrow.stores.log import Place as LogPlace
+from hookrow.stores.log import RetryCursor as LogPlace
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Connection, Database, Row
 from hookrow.stores.sql.dialects import DIALECTS, Dialect
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.role_tables import RoleTables
+from hookrow.stores.sql.row_counts import SQLRowCounts
 from hookrow.stores.sql.statements import STATEMENTS, Statement, Statements
 from hookrow.stores.sql.suppressions import SQLSuppressions
 from hookrow.stores.sql.urls import open_database
@@ -149,7 +149,7 @@ def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
                 yield f"lock {kind.value}{title}", lock.text
     changes = dict(on_changes(statements))
     yield from ((title, each.text) for title, each in changes.items())
-    for kind in tables.dated_beside_log:
+    for kind in tables.dated_in_side_table:
         yield f"read the dates of {kind.value}", statements.dates(kind)
     if statements.add_entries is not None:
         yield "add entries to the log", statements.add_entries.text
@@ -198,7 +198,7 @@ def combined(statements: Statements, changes: dict[str, Statement]) -> Iterator[
 def of_figures(tables: RoleTables) -> Iterator[tuple[str, str]]:
     """Yield the statements that count rows, and list undelivered dispatches."""
     database = NotedDatabase(tables.dialect)
-    counts = SQLCensus(database, lambda: tables)
+    counts = SQLRowCounts(database, lambda: tables)
     listed = partial(counts.list_undelivered, NOON, limit=10)
     return database.titled(
         {
@@ -208,8 +208,10 @@ def of_figures(tables: RoleTables) -> Iterator[tuple[str, str]]:
             "count undelivered dispatches": counts.undelivered,
             "count undelivered dispatches of a period": lambda: counts.undelivered(NOON, NOON),
             "list undelivered dispatches": listed,
-            "list more of them": lambda: listed(after=census.Place("2026-03-04", 7)),
-            "list more of them without a time": lambda: listed(after=census.Place(None, 7)),
+            "list more of them": lambda: listed(after=row_counts.DispatchCursor("2026-03-04", 7)),
+            "list more of them without a time": lambda: listed(
+                after=row_counts.DispatchCursor(None, 7)
+            ),
         }
     )
 
@@ -218,8 +220,11 @@ def of_suppressions(tables: RoleTables) -> Iterator[tuple[str, str]]:
     """Yield the statements that read suppressed subscribers."""
     database = NotedDatabase(tables.dialect)
     reader = SQLSuppressions(database, tables.schema, lambda: tables)
-    place = suppressions.Position("2026-03-04", 7)
-    span, whole = suppressions.Span(place, place, oldest=True), suppressions.Span()
+    place = suppressions.SuppressionCursor("2026-03-04", 7)
+    span, whole = (
+        suppressions.SuppressionRange(place, place, oldest=True),
+        suppressions.SuppressionRange(),
+    )
     by_reason = suppressions.Filter(reason="HardBounce", since=NOON)
     by_list = suppressions.Filter(list=3)
     steps: dict[str, Callable[[], object]] = {

@@ -161,15 +161,15 @@ def test_contract_of_a_mapping(host: Host) -> None:
 def test_times_of_sending(host: Host) -> None:
     """Times are returned by the requested spelling of each id."""
     sent = NOON.replace(microsecond=0)
-    assert dict(host.store.census.sent([GUID, OTHER, "m-ada"])) == {GUID: sent}
-    assert host.store.census.undelivered(sent, sent + SECOND) == 1
-    assert host.store.census.undelivered(sent - SECOND, sent) == 0
-    listed = host.store.census.list_undelivered(sent, limit=9)
+    assert dict(host.store.row_counts.sent([GUID, OTHER, "m-ada"])) == {GUID: sent}
+    assert host.store.row_counts.undelivered(sent, sent + SECOND) == 1
+    assert host.store.row_counts.undelivered(sent - SECOND, sent) == 0
+    listed = host.store.row_counts.list_undelivered(sent, limit=9)
     assert [each.sent_at for each in listed if each.message_id == GUID.lower()] == [sent]
     assert listed == [
         each
-        for after in (None, *(each.place for each in listed[:-1]))
-        for each in host.store.census.list_undelivered(sent, after=after, limit=1)
+        for after in (None, *(each.cursor for each in listed[:-1]))
+        for each in host.store.row_counts.list_undelivered(sent, after=after, limit=1)
     ]
 
 
@@ -190,8 +190,8 @@ def test_no_reason(host: Host) -> None:
     check(None, "")
     host.send(Suppressed(ADA, GUID, NOON, "HardBounce"))
     check("HardBounce", "HardBounce")
-    assert host.store.census.suppressed() == {"HardBounce": 1}
+    assert host.store.row_counts.suppressed() == {"HardBounce": 1}
     host.send(Reactivated(ADA, GUID, NOON))
     check(None, "")
     run(host.engine, "UPDATE guests SET suppressed_at = '2026-03-04 12:00:00.000000'")
-    assert host.store.census.suppressed() == {None: 2}
+    assert host.store.row_counts.suppressed() == {None: 2}

@@ -185,15 +185,17 @@ def test_sent_at(engine: Engine) -> None:
     for name, error in (("mode", "Did you mean 'made'"), ("state", "which cannot hold a date")):
         with pytest.raises(SchemaMismatch, match=error):
             SQLStore(engine, schema(name), verify=True)
-    census = SQLStore(engine, schema("made")).census
-    assert census.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
-    assert census.undelivered(NOON, NOON + SECOND) == 1
-    assert census.undelivered(NOON - SECOND, NOON) == 0
-    listed = list(census.list_undelivered(NOON, limit=9))
+    row_counts = SQLStore(engine, schema("made")).row_counts
+    assert row_counts.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
+    assert row_counts.undelivered(NOON, NOON + SECOND) == 1
+    assert row_counts.undelivered(NOON - SECOND, NOON) == 0
+    listed = list(row_counts.list_undelivered(NOON, limit=9))
     assert [(each.message_id, each.sent_at) for each in listed] == [("m-2", None), ("m-1", NOON)]
     for first, *rest in (listed, listed[1:]):
-        assert census.list_undelivered(NOON, after=first.place, limit=9) == rest
-    assert census.list_undelivered(NOON + SECOND, limit=9) == listed[:1], "its time is not known"
+        assert row_counts.list_undelivered(NOON, after=first.cursor, limit=9) == rest
+    assert row_counts.list_undelivered(NOON + SECOND, limit=9) == listed[:1], (
+        "its time is not known"
+    )
 
 
 @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)

@@ -53,7 +53,7 @@ from hookrow.core.notification import Notification, Source
 from hookrow.core.rules import decide, fail, lookup_keys
 from hookrow.receiver.clock import EVENTS, Clock
 from hookrow.receiver.recorder import record
-from hookrow.stores.log import START, Place
+from hookrow.stores.log import START, RetryCursor
 from hookrow.stores.sql import SQLStore
 from times import DAY, SECOND
 
@@ -439,7 +439,7 @@ def test_hopeful(home: Home, schema: str) -> None:
         keep(home, *entries(sent, fail(sent, Refusal.DISPATCH_NOT_FOUND), NOON))
         assert home.store.log is not None
         found: list[int] = []
-        place: Place | None = START
+        place: RetryCursor | None = START
         while place is not None:
             ids, place = home.store.log.hopeful(NOON + DAY, providers=[], after=place, limit=2)
             found += ids

@@ -88,10 +88,10 @@ class TestTables:
 
     def test_tables_of_a_host(self) -> None:
         """A host creates its own tables with `store.database`; hookrow creates only the log."""
-        undated = {"suppression_changed_at": None}
+        unguarded = {"suppression_changed_at": None}
         schema = Schema(
-            subscribers=Role("people", undated),
-            dispatches=Role("sends", undated),
+            subscribers=Role("people", unguarded),
+            dispatches=Role("sends", unguarded),
             subscriptions=None,
         )
         with closing(SQLStore("sqlite://", schema)) as store:

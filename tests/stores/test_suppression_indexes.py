@@ -7,7 +7,7 @@ from locations import own_home
 
 from databases import NAMES
 from hookrow.stores.sql import suppressions
-from hookrow.stores.suppressions import Filter, Span
+from hookrow.stores.suppressions import Filter, SuppressionRange
 from times import SECOND
 
 home = pytest.fixture(own_home, params=NAMES)
@@ -43,10 +43,12 @@ def large(home: Home) -> Home:
 def found(home: Home, selected: Filter) -> list[str]:
     """Return the newest rows of a filter, with and without its plan."""
     reader = home.store.suppressions
-    rows = reader.read(Span(), selected, limit=3)
+    rows = reader.read(SuppressionRange(), selected, limit=3)
     planned = reader.plan(selected)
-    assert reader.read(Span(), planned, limit=3) == rows
-    assert reader.count(Span(), planned, limit=MANY) == reader.count(Span(), selected, limit=MANY)
+    assert reader.read(SuppressionRange(), planned, limit=3) == rows
+    assert reader.count(SuppressionRange(), planned, limit=MANY) == reader.count(
+        SuppressionRange(), selected, limit=MANY
+    )
     return [each.email.partition("@")[0] for each in rows]
 
 
@@ -65,7 +67,7 @@ def test_reasons(large: Home) -> None:
         assert (found(large, selected), reader.plan(selected).direct) == (rows, direct)
         since = Filter(reason=reason, since=NOON + 2 * SECOND)
         assert found(large, since) == [each for each in rows if each != "s1"]
-        oldest = reader.read(Span(oldest=True), reader.plan(selected), limit=MANY)
+        oldest = reader.read(SuppressionRange(oldest=True), reader.plan(selected), limit=MANY)
         assert [each.email for each in oldest[-3:][::-1]] == [
             f"{each}@example.com" for each in rows
         ]

@@ -226,8 +226,8 @@ def test_events_show_a_slow_clock_if_the_database_has_none() -> None:
     clock = Clock(STORE)
     group = arrivals(EVENTS, NOON + 3 * DAY)
     assert dated(clock, *group) == [*[NOON] * (EVENTS - 1), NOON + 3 * DAY]
-    undated = arrival(Suppressed("0@x", "m", None, "HardBounce"))
-    assert dated(clock, undated, arrival()) == [NOON + 3 * DAY] * 2
+    unguarded = arrival(Suppressed("0@x", "m", None, "HardBounce"))
+    assert dated(clock, unguarded, arrival()) == [NOON + 3 * DAY] * 2
 
 
 @pytest.mark.parametrize("size", [1, 7, 60])

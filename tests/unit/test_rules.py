@@ -13,8 +13,9 @@ from hookrow.core.notification import (
     Arrival,
     Change,
     Delivered,
-    Dispatch,
     EventTime,
+    FoundDispatch,
+    FoundSubscriber,
     Key,
     LookupKeys,
     Notification,
@@ -29,7 +30,6 @@ from hookrow.core.notification import (
     SetSuppression,
     SetTime,
     Source,
-    Subscriber,
     Suppressed,
     Suppressible,
     Unsupported,
@@ -45,11 +45,11 @@ ADA, BEA = "ada@example.com", "bea+news@example.org"
 
 # Ada has id 1 and Bea 2; the dispatches m-1 and m-2 are theirs and went to list 7.
 ROWS = Rows(
-    subscribers={ADA: [Subscriber(1, ADA)], BEA: [Subscriber(2, BEA)]},
+    subscribers={ADA: [FoundSubscriber(1, ADA)], BEA: [FoundSubscriber(2, BEA)]},
     dispatches={
-        "m-1": [Dispatch(11, 1, ADA, 7)],
-        "m-2": [Dispatch(12, 2, BEA, 7)],
-        "no-list": [Dispatch(13, 1, ADA, None)],
+        "m-1": [FoundDispatch(11, 1, ADA, 7)],
+        "m-2": [FoundDispatch(12, 2, BEA, 7)],
+        "no-list": [FoundDispatch(13, 1, ADA, None)],
     },
     subscriptions={(7, 1)},
 )
@@ -163,7 +163,7 @@ def test_an_unknown_recipient_is_refused_first(
     recipient: str | None, message_id: str | None
 ) -> None:
     """A probe has no subscriber, even if one has its address."""
-    rows = replace(ROWS, subscribers={**ROWS.subscribers, PROBE: [Subscriber(9, PROBE)]})
+    rows = replace(ROWS, subscribers={**ROWS.subscribers, PROBE: [FoundSubscriber(9, PROBE)]})
     outcomes = [_decide(each, rows) for each in _each(recipient, message_id)]
     assert outcomes == [NO_SUBSCRIBER] * 4
     assert _decide(None, rows) == _decide(None, Rows({}, {})) == UNSUPPORTED
@@ -187,8 +187,8 @@ def test_deliveries_and_opens_need_their_dispatch(message_id: str | None) -> Non
 def test_a_dispatch_of_another_subscriber(
     kind: type[Delivered | Opened], owner: str, id_: Key | None, recipient: str
 ) -> None:
-    people = {rules.fold(recipient): [Subscriber(1, "Ada@example.com")]}
-    rows = Rows(people, {"m": [Dispatch(5, id_, owner, None)]})
+    people = {rules.fold(recipient): [FoundSubscriber(1, "Ada@example.com")]}
+    rows = Rows(people, {"m": [FoundDispatch(5, id_, owner, None)]})
     text = "Dispatch subscriber " + owner + " does not match payload recipient " + recipient
     assert _decide(kind(recipient, "m", NOW), rows) == Refused(Refusal.RECIPIENT_MISMATCH, text)
 
@@ -203,13 +203,13 @@ def test_a_dispatch_of_another_subscriber(
 def test_emails_that_differ_by_case(recipient: str, loose: Key, exact: Key) -> None:
     emails = ((9, "Ada@x"), (2, "adA@x"), (4, "ADA@x"), (8, "ada@x"), (7, "ada@x"))
     # Copies: equal texts need not be the same object.
-    found = [Subscriber(id_, pickle.loads(pickle.dumps(email))) for id_, email in emails]
+    found = [FoundSubscriber(id_, pickle.loads(pickle.dumps(email))) for id_, email in emails]
     reactivated = Reactivated(recipient, None, NOW)
     for subscribers in (found, found[::-1]):
         for kind, id_ in ((False, loose), (True, exact)):
             rows = Rows({"ada@x": subscribers}, {}, exact=kind)
             assert _changed(reactivated, rows) == [(Suppressible.SUBSCRIBER, id_)]
-    rows = Rows({"ada@x": [Subscriber(9, "AdA@x")]}, {}, exact=True)  # another subscriber's
+    rows = Rows({"ada@x": [FoundSubscriber(9, "AdA@x")]}, {}, exact=True)  # another subscriber's
     assert _decide(reactivated, rows) == NO_SUBSCRIBER
 
 
@@ -220,10 +220,10 @@ def test_dispatches_with_one_message_id(
 ) -> None:
     """Keys are compared by value, because a driver creates a new object for each row."""
     owners = {ADA: 1, BEA: 2, "carl@x": 3}
-    subscribers = {each: [Subscriber(key(number), each)] for each, number in owners.items()}
+    subscribers = {each: [FoundSubscriber(key(number), each)] for each, number in owners.items()}
     found = [
-        *(Dispatch(24, key(1), ADA, None), Dispatch(22, key(1), ADA, None)),
-        *(Dispatch(21, key(9), "eve@x", None), Dispatch(25, key(2), BEA, None)),
+        *(FoundDispatch(24, key(1), ADA, None), FoundDispatch(22, key(1), ADA, None)),
+        *(FoundDispatch(21, key(9), "eve@x", None), FoundDispatch(25, key(2), BEA, None)),
     ]
     delivered, reactivated = Delivered(email, "m", NOW), Reactivated(email, "m", NOW)
     for dispatches in (found, found[::-1]):
@@ -238,10 +238,12 @@ def test_dispatches_with_one_message_id(
 
 def _two_tenants(*, hidden: bool = False) -> Rows:
     """Return the rows of two people with Ada's email, each with a dispatch; `hidden`: of one."""
-    people = [Subscriber(1, ADA)] if hidden else [Subscriber(1, ADA), Subscriber(2, ADA)]
+    people = (
+        [FoundSubscriber(1, ADA)] if hidden else [FoundSubscriber(1, ADA), FoundSubscriber(2, ADA)]
+    )
     return Rows(
         {ADA: people},
-        {"t1": [Dispatch(11, 1, ADA, 7)], "t2": [Dispatch(12, 2, ADA, 7)]},
+        {"t1": [FoundDispatch(11, 1, ADA, 7)], "t2": [FoundDispatch(12, 2, ADA, 7)]},
         {(7, 1), (7, 2)},
     )
 
@@ -274,9 +276,11 @@ def test_of_equal_emails_without_a_dispatch_the_lowest_id_counts(message_id: str
 
 def test_of_several_owners_the_exact_spelling_and_then_the_lowest_id_count() -> None:
     """A message to several people, as To and Cc, has one id."""
-    people = [Subscriber(id_, email) for id_, email in ((3, "ADA@x"), (2, "Ada@x"), (5, "Ada@x"))]
-    people = [Subscriber(1, "ada@x"), *people]
-    sent = [Dispatch(10 + owner, owner, "", None) for owner in (5, 2, 3)]
+    people = [
+        FoundSubscriber(id_, email) for id_, email in ((3, "ADA@x"), (2, "Ada@x"), (5, "Ada@x"))
+    ]
+    people = [FoundSubscriber(1, "ada@x"), *people]
+    sent = [FoundDispatch(10 + owner, owner, "", None) for owner in (5, 2, 3)]
     for subscribers, dispatches in ((people, sent), (people[::-1], sent[::-1])):
         rows = Rows({"ada@x": subscribers}, {"m": dispatches})
         for recipient, owner in (("Ada@x", 2), ("ADA@x", 3), ("ada@x", 2), ("aDa@x", 2)):
@@ -314,17 +318,17 @@ def test_times_are_guarded_from_a_replay(*, live: bool) -> None:
         (BEA, "m-2", [(Suppressible.SUBSCRIBER, 2), (Suppressible.DISPATCH, 12)]),  # not subscribed
     ],
 )
-@pytest.mark.parametrize("undated", [(), (Suppressible.SUBSCRIBER, Suppressible.SUBSCRIPTION)])
+@pytest.mark.parametrize("unguarded", [(), (Suppressible.SUBSCRIBER, Suppressible.SUBSCRIPTION)])
 def test_suppressions_change_all_rows_found_and_are_guarded_by_their_dates(
-    email: str, message_id: str | None, rows: list[RowId], undated: Sequence[Suppressible]
+    email: str, message_id: str | None, rows: list[RowId], unguarded: Sequence[Suppressible]
 ) -> None:
-    found = Rows(ROWS.subscribers, ROWS.dispatches, ROWS.subscriptions, undated)
+    found = Rows(ROWS.subscribers, ROWS.dispatches, ROWS.subscriptions, unguarded)
     for notification, reason in (
         (Suppressed(email, message_id, EARLIER, "HardBounce"), "HardBounce"),
         (Reactivated(email, message_id, EARLIER), None),
     ):
         changes = [
-            SetSuppression(kind, key, EARLIER, reason, guarded=kind not in undated)
+            SetSuppression(kind, key, EARLIER, reason, guarded=kind not in unguarded)
             for kind, key in rows
         ]
         for live in (True, False):

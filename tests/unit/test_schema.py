@@ -28,8 +28,8 @@ def test_tables_of_hookrow() -> None:
     assert schema.columns("subscriptions") == _same("list_id", "subscriber_id", *SUPPRESSION)
     columns = _same(*DISPATCHES, "list_id", *SUPPRESSION, sent_at="created_at")
     assert schema.columns("dispatches") == columns
-    assert not schema.dated_beside_log
-    assert not schema.undated
+    assert not schema.dated_in_side_table
+    assert not schema.unguarded
     assert schema.ours
 
 
@@ -82,8 +82,8 @@ def test_a_role_without_the_date_of_its_last_change(kind: Suppressible) -> None:
     """The date is stored beside the log, or nowhere without a log."""
     roles: dict[str, Any] = {kind.value: Role("t", {"suppression_changed_at": None})}
     with_log, without = Schema(**roles), Schema(**roles, log=None)
-    assert (with_log.dated_beside_log, with_log.undated) == ({kind}, ())
-    assert (without.dated_beside_log, without.undated) == ((), {kind})
+    assert (with_log.dated_in_side_table, with_log.unguarded) == ({kind}, ())
+    assert (without.dated_in_side_table, without.unguarded) == ((), {kind})
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_a_role_without_suppression_columns_needs_no_dates(
     role: Role | None, log: str | None
 ) -> None:
     schema = Schema(subscriptions=role, log=log)
-    assert not schema.dated_beside_log
-    assert not schema.undated
+    assert not schema.dated_in_side_table
+    assert not schema.unguarded
 
 
 @pytest.mark.parametrize(
     ("log", "expected"), [("hookrow_notifications", "dates"), ("crm.kept", "crm.dates")]
 )
 def test_tables_beside_the_log(log: str, expected: str) -> None:
-    assert Schema(log=log).beside_log("dates") == expected
+    assert Schema(log=log).side_table("dates") == expected
 
 
 REQUIRED = {
@@ -235,5 +235,5 @@ def test_what_follows_from_the_roles_is_computed_once(monkeypatch: pytest.Monkey
         assert schema.columns("dispatches").keys().isdisjoint({"list_id"})
         assert schema.roles.keys() == {"subscribers", "dispatches", "subscriptions"}
         assert not schema.ours
-        assert not schema.undated
+        assert not schema.unguarded
     column.assert_not_called()

@@ -32,8 +32,8 @@ from hookrow.statistics import (
 )
 from hookrow.statistics.overview import MAX_REASONS, OTHERS, RECENT
 from hookrow.stores import Locked, StoreError, Unavailable
-from hookrow.stores.census import ListCount
 from hookrow.stores.log import OTHER, Count, Counts, Query
+from hookrow.stores.row_counts import ListCount
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from hookrow.postmark_api.client import PostmarkAPI
     from hookrow.postmark_api.errors import VerificationFailed
     from hookrow.postmark_api.reconcile import Reconciled
-    from hookrow.postmark_api.register import Registered, Wanted
+    from hookrow.postmark_api.register import ExpectedWebhook, Registered
     from hookrow.postmark_api.status import ProviderStatus
-    from hookrow.postmark_api.webhooks import Server, Stream
+    from hookrow.postmark_api.webhooks import PostmarkServer, Stream
     from hookrow.stores.sql import SQLStore
 
 PROVIDER_API = option(
@@ -61,7 +61,7 @@ DRY_RUN = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ProviderSession:
     """The API, and the secrets and the store that hookrow uses.
 
     `secret_file` is None if the secrets are not from a file.
@@ -81,16 +81,16 @@ class Session:
                 "the secret that hookrow accepts."
             )
 
-    def wanted(self, url: str | None = None) -> Wanted:
+    def wanted(self, url: str | None = None) -> ExpectedWebhook:
         """Return the settings of a correct webhook. Raises `ConfigurationError` for a wrong URL."""
-        from hookrow.postmark_api.register import Wanted, triggers_of
+        from hookrow.postmark_api.register import ExpectedWebhook, triggers_of
 
         triggers = triggers_of(self.app.recorded)
-        return Wanted(url=url, secrets=self.secrets, triggers=triggers)
+        return ExpectedWebhook(url=url, secrets=self.secrets, triggers=triggers)
 
     def connect(
         self, store: SQLStore | None, streams: Sequence[str], url: str | None = None
-    ) -> tuple[Server, Sequence[Stream]]:
+    ) -> tuple[PostmarkServer, Sequence[Stream]]:
         """Return the token's server, and the streams with these names, or all of its streams.
 
         Raises `APIError`, and `ConfigurationError` if the URL is not valid, if there is no such
@@ -120,7 +120,7 @@ class Session:
 
 
 def with_session(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the common options to a command, whose first argument becomes a `Session`."""
+    """Add the common options to a command, whose first argument becomes a `ProviderSession`."""
 
     @options.SECRET
     @options.PREVIOUS_SECRET
@@ -171,7 +171,7 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
                 "server, on its page API Tokens at the provider."
             )
         api = PostmarkAPI(token, provider_api, hidden=secrets)
-        command(Session(api, secrets, file, app, database_url), **rest)
+        command(ProviderSession(api, secrets, file, app, database_url), **rest)
 
     return wrapped
 
@@ -228,7 +228,7 @@ def provider() -> None:
 @DRY_RUN
 @with_session
 def register(
-    session: Session, *, url: str, dry_run: bool, streams: Sequence[str], as_json: bool
+    session: ProviderSession, *, url: str, dry_run: bool, streams: Sequence[str], as_json: bool
 ) -> None:
     """Create a webhook for each message stream, or correct the existing one.
 
@@ -278,7 +278,7 @@ def _print_registered(found: Registered, *, dry_run: bool, as_json: bool) -> Non
 
 @provider.command(short_help="Compare the webhooks with hookrow.")
 @with_session
-def status(session: Session, *, streams: Sequence[str], as_json: bool) -> None:
+def status(session: ProviderSession, *, streams: Sequence[str], as_json: bool) -> None:
     """Compare the webhooks at the provider with hookrow's settings and its log.
 
     A webhook is hookrow's if its URL ends in /provider/webhooks. The exit status is 1 if there is
@@ -352,7 +352,7 @@ def _status_as_json(found: ProviderStatus) -> Mapping[str, Any]:
 @DRY_RUN
 @with_session
 def reconcile(
-    session: Session,
+    session: ProviderSession,
     *,
     since: datetime,
     lift: bool,
@@ -464,7 +464,7 @@ def _describe_result(result: Reconciled, *, dry_run: bool) -> str:
 @DRY_RUN
 @with_session
 def rotate(
-    session: Session,
+    session: ProviderSession,
     *,
     finish: bool,
     instances: Sequence[str],

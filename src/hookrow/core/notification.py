@@ -165,14 +165,14 @@ class LookupKeys(msgspec.Struct, frozen=True):
     recipients: Collection[str] = ()
 
 
-class Subscriber(msgspec.Struct, frozen=True, gc=False):
+class FoundSubscriber(msgspec.Struct, frozen=True, gc=False):
     """A subscriber that was found, with its email as the table stores it."""
 
     id: Key
     email: str
 
 
-class Dispatch(msgspec.Struct, frozen=True, gc=False):
+class FoundDispatch(msgspec.Struct, frozen=True, gc=False):
     """A dispatch that was found, with the subscriber it belongs to and its list."""
 
     id: Key
@@ -199,15 +199,15 @@ class Rows(msgspec.Struct, frozen=True):
     """The rows that were found for a group: identities, never the state that a decision writes.
 
     `subscribers` maps ASCII-lowered emails, and `dispatches` message ids, to all matching rows;
-    `subscriptions` contains the existing (list, subscriber) pairs. `undated` are the kinds of row
+    `subscriptions` contains the existing (list, subscriber) pairs. `unguarded` are the kinds of row
     for which no date of the last change is stored. With `exact`, an email matches only rows with
     the same spelling or with the lower-case one. `first_opens`: first opens are recorded.
     """
 
-    subscribers: Mapping[str, Sequence[Subscriber]]
-    dispatches: Mapping[str, Sequence[Dispatch]]
+    subscribers: Mapping[str, Sequence[FoundSubscriber]]
+    dispatches: Mapping[str, Sequence[FoundDispatch]]
     subscriptions: Collection[tuple[Key, Key]] = ()
-    undated: Collection[Suppressible] = ()
+    unguarded: Collection[Suppressible] = ()
     exact: bool = False
     first_opens: bool = False
 

@@ -20,8 +20,9 @@ from hookrow.core.notification import (
     Arrival,
     Bounced,
     Change,
-    Dispatch,
     DispatchEvent,
+    FoundDispatch,
+    FoundSubscriber,
     Key,
     LookupKeys,
     Notification,
@@ -35,7 +36,6 @@ from hookrow.core.notification import (
     SetSuppression,
     SetTime,
     Source,
-    Subscriber,
     Suppressed,
     Suppressible,
 )
@@ -149,8 +149,8 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
 
 def subscription_keys(
     group: LookupKeys,
-    subscribers: Mapping[str, Sequence[Subscriber]],
-    dispatches: Mapping[str, Sequence[Dispatch]],
+    subscribers: Mapping[str, Sequence[FoundSubscriber]],
+    dispatches: Mapping[str, Sequence[FoundDispatch]],
 ) -> Collection[tuple[Key, Key]]:
     """Collect the (list, subscriber) pairs whose subscriptions a store must find.
 
@@ -256,7 +256,7 @@ def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list
     ]
 
 
-def _subscriber(notification: Notification, rows: Rows) -> Subscriber | None:
+def _subscriber(notification: Notification, rows: Rows) -> FoundSubscriber | None:
     """Return the subscriber whom a notification concerns.
 
     If several subscribers have the email, such as the people of several tenants, those who own a
@@ -285,7 +285,9 @@ def _subscriber(notification: Notification, rows: Rows) -> Subscriber | None:
             )
 
 
-def _dispatch(message_id: str | None, subscriber: Subscriber, rows: Rows) -> Dispatch | None:
+def _dispatch(
+    message_id: str | None, subscriber: FoundSubscriber, rows: Rows
+) -> FoundDispatch | None:
     """Return the dispatch with this id: the subscriber's own if possible, then the lowest id."""
     if message_id is None:
         return None
@@ -300,8 +302,8 @@ def _dispatch(message_id: str | None, subscriber: Subscriber, rows: Rows) -> Dis
 
 def _suppression(
     notification: Suppressed | Reactivated,
-    dispatch: Dispatch | None,
-    subscriber: Subscriber,
+    dispatch: FoundDispatch | None,
+    subscriber: FoundSubscriber,
     arrival: Arrival,
     rows: Rows,
 ) -> Sequence[Change]:
@@ -310,12 +312,14 @@ def _suppression(
     reason = notification.reason if isinstance(notification, Suppressed) else None
     return [
         # Without a stored date of the last change, a row accepts every change, even a late one.
-        SetSuppression(kind, key, at, reason, guarded=kind not in rows.undated)
+        SetSuppression(kind, key, at, reason, guarded=kind not in rows.unguarded)
         for kind, key in _suppressible(dispatch, subscriber, rows)
     ]
 
 
-def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows) -> Iterator[RowId]:
+def _suppressible(
+    dispatch: FoundDispatch | None, subscriber: FoundSubscriber, rows: Rows
+) -> Iterator[RowId]:
     """Yield the existing rows whose suppression changes."""
     yield Suppressible.SUBSCRIBER, subscriber.id
     if dispatch is None:

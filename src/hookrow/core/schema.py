@@ -192,16 +192,16 @@ class Schema:
         return self.roles == OWN_ROLES
 
     @property
-    def dated_beside_log(self) -> Collection[Suppressible]:
+    def dated_in_side_table(self) -> Collection[Suppressible]:
         """The kinds of row whose last change hookrow dates itself, because no column does."""
         return self._without_date if self.log else ()
 
     @property
-    def undated(self) -> Collection[Suppressible]:
+    def unguarded(self) -> Collection[Suppressible]:
         """The same kinds of row if there is no log, in which case nothing stores the date."""
         return () if self.log else self._without_date
 
-    def beside_log(self, table: str) -> str:
+    def side_table(self, table: str) -> str:
         """Return the name of a table that accompanies the log, in the log's database schema."""
         namespace, dot, _ = (self.log or "").rpartition(".")
         return f"{namespace}{dot}{table}"

@@ -171,7 +171,7 @@ def search(context: Context, fields: Fields) -> View | Redirect:
     return View("search.html", {"title": "Search", "q": text, "found": found})
 
 
-def _history(context: Context, fields: Fields, listing: queries.Listing) -> Mapping[str, object]:
+def _history(context: Context, fields: Fields, listing: queries.LogPage) -> Mapping[str, object]:
     """Return the values that the pages of a subscriber and of a dispatch have in common."""
     return {
         "listing": listing,

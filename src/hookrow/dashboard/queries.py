@@ -12,9 +12,9 @@ import msgspec
 from hookrow.core.changes import new_values
 from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import (
-    Dispatch,
     DispatchEvent,
     EventTime,
+    FoundDispatch,
     LookupKeys,
     Opened,
     Reactivated,
@@ -71,7 +71,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class LogPage:
     """A page of log entries without bodies, newest first.
 
     Other entries may follow after the id `newer` and before the id `older`. A long log is searched
@@ -99,7 +99,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowHistory:
     """A row and the columns that notifications set; for a dispatch, also its owner and list.
 
     `causes` maps each time to the id of the notification that set it, or to None if the log does
@@ -109,7 +109,7 @@ class Row:
     id: RowId
     state: State
     causes: Mapping[str, int | None]
-    dispatch: Dispatch | None = None
+    dispatch: FoundDispatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,25 +134,25 @@ def find_entry(context: Context, fields: Fields) -> StoredEntry:
     return entries[0]
 
 
-def list_entries(context: Context, query: Query, fields: Fields) -> Listing:
+def list_entries(context: Context, query: Query, fields: Fields) -> LogPage:
     """List the newest entries, or those before or after the id in `before` or `after`.
 
     Without a log, the listing is empty. Raises `BadRequest`.
     """
     before, after = parse(fields, "before"), parse(fields, "after")
     if context.store.log is None:
-        return Listing()
+        return LogPage()
     log = context.store.log
     if after is None:
         page = search(log, query, before=before, limit=PAGE_SIZE)
         newer = None if before is None else max(before - 1, 0)
-        return Listing(page.entries, newer, page.before)
+        return LogPage(page.entries, newer, page.before)
     last = last_id(log)
     end = min(last, after + MAX_RANGE)
     in_range = replace(query, ids=range(after + 1, end + 1))
     entries = log.oldest(in_range, limit=PAGE_SIZE, bodies=False)
     reached = entries[-1].id if len(entries) == PAGE_SIZE else end
-    return Listing(entries[::-1], reached if reached < last else None, after + 1)
+    return LogPage(entries[::-1], reached if reached < last else None, after + 1)
 
 
 def list_newer(log: SQLLog, query: Query, after: int, last: int) -> Sequence[StoredEntry]:
@@ -176,17 +176,17 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
     return next(with_bodies(context.log, [newer]), None) if newer else None
 
 
-def find_subscriber(context: Context, email: str) -> Row | None:
+def find_subscriber(context: Context, email: str) -> RowHistory | None:
     """Find the subscriber to whom a notification for the address would apply; without causes."""
     with context.store.reading() as reading:
         id_ = manual.find_subscriber(reading, email)
         if id_ is None:
             return None
         state = reading.read([id_]).get(id_, {})
-    return Row(id_, state, {})
+    return RowHistory(id_, state, {})
 
 
-def find_dispatches(context: Context, message_id: str) -> Sequence[Row]:
+def find_dispatches(context: Context, message_id: str) -> Sequence[RowHistory]:
     """Find the dispatches with the message id, without causes.
 
     There is one for each recipient of the message.
@@ -198,7 +198,7 @@ def find_dispatches(context: Context, message_id: str) -> Sequence[Row]:
         dispatches = reading.find(keys).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
-    return [Row(id_, states.get(id_, {}), {}, dispatch) for id_, dispatch in rows.items()]
+    return [RowHistory(id_, states.get(id_, {}), {}, dispatch) for id_, dispatch in rows.items()]
 
 
 def find_effects(
@@ -259,7 +259,7 @@ def _author(entry: StoredEntry) -> str:
     return f", by {fields.changed_by}{f': {fields.note}' if fields.note else ''}"
 
 
-def with_causes(context: Context, listing: Listing, row: Row) -> Row:
+def with_causes(context: Context, listing: LogPage, row: RowHistory) -> RowHistory:
     """Add the causes of a row's times. The row was read before its entries, which are listed."""
     if context.store.log is None:
         return row

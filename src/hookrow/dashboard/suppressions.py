@@ -24,7 +24,13 @@ from hookrow.statistics import ResultCount
 from hookrow.statistics.overview import OTHERS
 from hookrow.stores import Rejected, StoreError
 from hookrow.stores.sql.suppressions import SQLSuppressions, find_causes
-from hookrow.stores.suppressions import Filter, LoggedChange, Position, Span, Suppression
+from hookrow.stores.suppressions import (
+    Filter,
+    LoggedChange,
+    Suppression,
+    SuppressionCursor,
+    SuppressionRange,
+)
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 SUPPRESSION_FILTERS = ("reason", "list", "since")
@@ -97,8 +103,8 @@ class SuppressionPage:
     """
 
     rows: Sequence[SuppressionRow]
-    newer: Position | None
-    older: Position | None
+    newer: SuppressionCursor | None
+    older: SuppressionCursor | None
 
     @property
     def full(self) -> bool:
@@ -172,7 +178,11 @@ def _reasons(context: Context) -> Mapping[str, str]:
 def _list(reader: SQLSuppressions, selected: Filter, fields: Fields) -> SuppressionPage:
     """Return the newest page, or the one next to the position `before` or `after`."""
     before, after = (_position(fields, name) for name in ("before", "after"))
-    start = Span(before, oldest=False) if after is None else Span(after, oldest=True)
+    start = (
+        SuppressionRange(before, oldest=False)
+        if after is None
+        else SuppressionRange(after, oldest=True)
+    )
     try:
         found, more = _search(reader, start, selected)
     except Rejected as error:
@@ -184,45 +194,47 @@ def _list(reader: SQLSuppressions, selected: Filter, fields: Fields) -> Suppress
     rows = with_causes(reader, found)
     back = start.after
     if start.oldest:
-        return SuppressionPage(rows, more, found[-1].position if found else back)
-    return SuppressionPage(rows, found[0].position if found and back else back, more)
+        return SuppressionPage(rows, more, found[-1].cursor if found else back)
+    return SuppressionPage(rows, found[0].cursor if found and back else back, more)
 
 
-def _position(fields: Fields, name: str) -> Position | None:
+def _position(fields: Fields, name: str) -> SuppressionCursor | None:
     try:
-        return Position.parse(fields[name]) if name in fields else None
+        return SuppressionCursor.parse(fields[name]) if name in fields else None
     except ValueError as error:
         raise BadRequest(f"{name} must be the position of a row.") from error
 
 
 def _search(
-    reader: SQLSuppressions, start: Span, selected: Filter
-) -> tuple[Sequence[Suppression], Position | None]:
-    """Return the first rows of a span, and the position after which more may follow."""
+    reader: SQLSuppressions, start: SuppressionRange, selected: Filter
+) -> tuple[Sequence[Suppression], SuppressionCursor | None]:
+    """Return the first rows of a range, and the position after which more may follow."""
     until, found = monotonic() + SEARCH_TIMEOUT, list[Suppression]()
-    for span in divide(reader, start, selected):
-        found += reader.read(span, selected, limit=PAGE_SIZE + 1 - len(found))
+    for part in divide(reader, start, selected):
+        found += reader.read(part, selected, limit=PAGE_SIZE + 1 - len(found))
         if len(found) > PAGE_SIZE:
-            return found[:PAGE_SIZE], found[PAGE_SIZE - 1].position
+            return found[:PAGE_SIZE], found[PAGE_SIZE - 1].cursor
         if monotonic() >= until:
-            return found, span.end
+            return found, part.end
     return found, None
 
 
 def _count(reader: SQLSuppressions, selected: Filter) -> ResultCount:
     """Count the results up to `MAX_COUNT`, or as far as the time allows."""
     until, number = monotonic() + COUNT_TIMEOUT, 0
-    for span in divide(reader, Span(), selected):
-        number += reader.count(span, selected, limit=MAX_COUNT + 1 - number)
+    for part in divide(reader, SuppressionRange(), selected):
+        number += reader.count(part, selected, limit=MAX_COUNT + 1 - number)
         if number > MAX_COUNT:
             return ResultCount(MAX_COUNT, exact=False)
         if monotonic() >= until:
-            return ResultCount(number, exact=span.end is None)
+            return ResultCount(number, exact=part.end is None)
     return ResultCount(number, exact=True)
 
 
-def divide(reader: SQLSuppressions, start: Span, selected: Filter) -> Iterator[Span]:
-    """Divide a span into parts, each of which the database searches in a short time."""
+def divide(
+    reader: SQLSuppressions, start: SuppressionRange, selected: Filter
+) -> Iterator[SuppressionRange]:
+    """Divide a range into parts, each of which the database searches in a short time."""
     if selected.direct:
         yield start
         return
@@ -241,7 +253,7 @@ def divide(reader: SQLSuppressions, start: Span, selected: Filter) -> Iterator[S
 def with_causes(reader: SQLSuppressions, found: Sequence[Suppression]) -> Sequence[SuppressionRow]:
     """Return suppressions with the notifications that the log has."""
     causes = find_causes(reader, found)
-    return [SuppressionRow(each, causes.get(each.position)) for each in found]
+    return [SuppressionRow(each, causes.get(each.cursor)) for each in found]
 
 
 def download(context: Context, fields: Fields) -> Response:
@@ -274,14 +286,14 @@ def _chunks(reader: SQLSuppressions, selected: Filter) -> Iterator[bytes]:
 
 
 def _batches(reader: SQLSuppressions, selected: Filter) -> Iterator[Sequence[SuppressionRow]]:
-    parts = divide(reader, Span(oldest=True), selected)
+    parts = divide(reader, SuppressionRange(oldest=True), selected)
     while (part := _in_time(lambda: next(parts, None))) is not None:
-        rest: Span | None = part
+        rest: SuppressionRange | None = part
         while rest is not None:
             rows = _in_time(partial(_read, reader, rest, selected))
             yield rows
             more = len(rows) == DOWNLOAD_BATCH
-            rest = rest._replace(after=rows[-1].suppression.position) if more else None
+            rest = rest._replace(after=rows[-1].suppression.cursor) if more else None
 
 
 def _in_time(query: Callable[[], T]) -> T:
@@ -293,8 +305,10 @@ def _in_time(query: Callable[[], T]) -> T:
     return result
 
 
-def _read(reader: SQLSuppressions, span: Span, selected: Filter) -> Sequence[SuppressionRow]:
-    return with_causes(reader, reader.read(span, selected, limit=DOWNLOAD_BATCH))
+def _read(
+    reader: SQLSuppressions, part: SuppressionRange, selected: Filter
+) -> Sequence[SuppressionRow]:
+    return with_causes(reader, reader.read(part, selected, limit=DOWNLOAD_BATCH))
 
 
 def _cells(row: SuppressionRow) -> Sequence[str]:

@@ -19,7 +19,7 @@ from hookrow.stores.log import MOST_EXPIRED, Query
 from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Database, server_time
 from hookrow.stores.sql.dialects import NAIVE
-from hookrow.stores.sql.hours import Hours
+from hookrow.stores.sql.hours import HourlyCounts
 from hookrow.stores.sql.keys import described, effect, keys, undeclarable_keys
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord
@@ -206,7 +206,7 @@ def _uncounted(database: Database, tables: RoleTables) -> Iterator[str]:
     log = tables.schema.log
     if log is None:
         return
-    hours = Hours(tables.dialect, tables.schema)
+    hours = HourlyCounts(tables.dialect, tables.schema)
     with database.reading() as connection:
         usable = hours.are_usable(connection)
     if not usable:

@@ -15,7 +15,7 @@ from hookrow.diagnostics import CheckResult, Level
 from hookrow.http import SECRET_HEADER
 
 
-class Sent(Enum):
+class ProbeSecret(Enum):
     """The secret that a probe contains."""
 
     WRONG = "with a wrong secret"
@@ -31,7 +31,7 @@ class Reply:
     """
 
     url: str
-    sent: Sent
+    sent: ProbeSecret
     status: int
     text: str
     header: str = ""
@@ -40,8 +40,8 @@ class Reply:
 class Diagnosis(NamedTuple):
     """The cause of replies that match a pattern, and whose header contains `header`.
 
-    The pattern is a regular expression for the status, the name of `Sent`, and the text. If the
-    level is OK, the meaning is the text of the result.
+    The pattern is a regular expression for the status, the name of `ProbeSecret`, and the text. If
+    the level is OK, the meaning is the text of the result.
     """
 
     subject: str
@@ -224,7 +224,7 @@ def diagnose(reply: Reply) -> CheckResult:
     )
     words, location = _start(reply.text), _start(reply.header)
     end = f'returned {reply.status} "{words}"' if reply.status else f"failed: {words}"
-    if reply.sent is Sent.CONFIGURED:
+    if reply.sent is ProbeSecret.CONFIGURED:
         # The server may repeat the secret, in any encoding.
         end, location = f"returned {reply.status or 'no response'}", "another URL"
     meaning = cause.meaning.format(url=reply.url, location=location)

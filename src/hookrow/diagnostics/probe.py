@@ -24,7 +24,7 @@ from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from hookrow.core.notification import Refusal
 from hookrow.core.rules import PROBE
 from hookrow.diagnostics import CheckResult, Level
-from hookrow.diagnostics.diagnosis import Reply, Sent, diagnose, diagnose_readiness
+from hookrow.diagnostics.diagnosis import ProbeSecret, Reply, diagnose, diagnose_readiness
 from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER
 from hookrow.providers.postmark import Postmark
@@ -80,7 +80,7 @@ def accepts(url: str, secret: str) -> bool | None:
         return None
     if target.scheme == "http" and _are_public(addresses):
         raise ConfigurationError(f"Plain http would expose the secret to {url}: set up https.")
-    reply = _send(target, Sent.CONFIGURED, secret, TIMEOUT)
+    reply = _send(target, ProbeSecret.CONFIGURED, secret, TIMEOUT)
     known = {Refusal.SUBSCRIBER_NOT_FOUND: True, Refusal.UNAUTHENTIC: False}
     for refusal, accepted in known.items():
         if (reply.status, reply.text) == (refusal.status, refusal.text):
@@ -104,23 +104,23 @@ def parse_url(url: str) -> SplitResult:
 
 
 def _check(
-    url: SplitResult, secret: str | None, send: Callable[[Sent], Reply]
+    url: SplitResult, secret: str | None, send: Callable[[ProbeSecret], Reply]
 ) -> Iterator[CheckResult]:
     """Yield all results; each requires that there was no error before."""
     try:
         addresses = _resolve(url)
     except (OSError, UnicodeError) as error:
-        yield diagnose(Reply(url.geturl(), Sent.WRONG, 0, f"cannot resolve: {error}"))
+        yield diagnose(Reply(url.geturl(), ProbeSecret.WRONG, 0, f"cannot resolve: {error}"))
         return
-    yield diagnose(send(Sent.WRONG))
-    yield diagnose(send(Sent.NONE))
+    yield diagnose(send(ProbeSecret.WRONG))
+    yield diagnose(send(ProbeSecret.NONE))
     if secret is None:
         yield CheckResult(Level.WARNING, "secret", "No secret was sent: set HOOKROW_SECRET.")
     elif url.scheme == "http" and _are_public(addresses):
         text = "The secret was not sent, because plain http would expose it: set up https."
         yield CheckResult(Level.ERROR, "tls", text)
     else:
-        yield diagnose(send(Sent.CONFIGURED))
+        yield diagnose(send(ProbeSecret.CONFIGURED))
 
 
 def _resolve(url: SplitResult) -> Sequence[str]:
@@ -141,22 +141,22 @@ class _Message(NamedTuple):
     body: bytes | None = None
 
 
-def _send(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
-    """Send a probe. Only `Sent.CONFIGURED` sends the secret."""
+def _send(url: SplitResult, sent: ProbeSecret, secret: str | None, timeout: float) -> Reply:
+    """Send a probe. Only `ProbeSecret.CONFIGURED` sends the secret."""
     headers = {"Content-Type": "application/json", "User-Agent": PROBE_AGENT.decode()}
-    if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
+    if value := {ProbeSecret.WRONG: token_urlsafe(), ProbeSecret.CONFIGURED: secret}.get(sent):
         headers[SECRET_HEADER] = value
-    body = BODY.ljust(LARGE) if sent is Sent.CONFIGURED else BODY
+    body = BODY.ljust(LARGE) if sent is ProbeSecret.CONFIGURED else BODY
     return _exchange(url, sent, _Message("POST", headers, body), timeout)
 
 
 def _ask_readiness(url: SplitResult, timeout: float) -> Reply:
     """Request /readyz of the server, which is at the root, whatever the path of the webhook."""
     message = _Message("GET", {"User-Agent": PROBE_AGENT.decode()})
-    return _exchange(url._replace(path="/readyz", query=""), Sent.NONE, message, timeout)
+    return _exchange(url._replace(path="/readyz", query=""), ProbeSecret.NONE, message, timeout)
 
 
-def _exchange(url: SplitResult, sent: Sent, message: _Message, timeout: float) -> Reply:
+def _exchange(url: SplitResult, sent: ProbeSecret, message: _Message, timeout: float) -> Reply:
     """Send a request on a new connection; wait at most `timeout` seconds for the reply."""
     replies: SimpleQueue[Reply] = SimpleQueue()
     # In a thread, because the timeout of a socket limits each read, but not all of them together.
@@ -167,7 +167,7 @@ def _exchange(url: SplitResult, sent: Sent, message: _Message, timeout: float) -
         return Reply(url.geturl(), sent, 0, f"no complete response within {timeout:g} s")
 
 
-def _request(url: SplitResult, sent: Sent, message: _Message, timeout: float) -> Reply:
+def _request(url: SplitResult, sent: ProbeSecret, message: _Message, timeout: float) -> Reply:
     """Send a request without following redirects; return the reply."""
     method, headers, body = message
     with closing(_connection(url, timeout)) as connection:

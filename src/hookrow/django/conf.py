@@ -24,7 +24,7 @@ from hookrow.providers.postmark import Postmark
 T = TypeVar("T")
 
 
-class Settings:
+class ProjectSettings:
     """The settings. Each property raises `ConfigurationError` if its value cannot be used.
 
     `provider` parses the bodies in the log.
@@ -150,10 +150,12 @@ class Settings:
         return self._get(name, default, bool, "True or False")
 
 
-NAMES = tuple(name.upper() for name, each in vars(Settings).items() if isinstance(each, property))
+NAMES = tuple(
+    name.upper() for name, each in vars(ProjectSettings).items() if isinstance(each, property)
+)
 """The names of all settings."""
 
-conf = Settings()
+conf = ProjectSettings()
 
 
 def _schema(tables: object) -> Schema:

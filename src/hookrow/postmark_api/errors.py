@@ -54,7 +54,7 @@ class Unconfirmed(APIError):
     """The provider may or may not have carried out a change."""
 
 
-class Trial(msgspec.Struct, frozen=True):
+class TriggerResult(msgspec.Struct, frozen=True):
     """The result of the provider's test of one trigger; `status` is that of our response, or 0."""
 
     trigger: str = msgspec.field(name="TriggerType", default="")
@@ -68,7 +68,7 @@ class Verification(msgspec.Struct, frozen=True):
 
     success: bool = msgspec.field(name="Success", default=False)
     message: str = msgspec.field(name="Message", default="no message")
-    trials: Sequence[Trial] = msgspec.field(name="Results", default=())
+    trials: Sequence[TriggerResult] = msgspec.field(name="Results", default=())
 
 
 class VerificationFailed(APIError):
@@ -79,7 +79,7 @@ class VerificationFailed(APIError):
 
     url = ""
 
-    def __init__(self, message: str, trials: Sequence[Trial]) -> None:
+    def __init__(self, message: str, trials: Sequence[TriggerResult]) -> None:
         super().__init__(message, VERIFICATION_FAILED)
         self.trials = trials
 

@@ -27,7 +27,7 @@ from hookrow.providers import BodyParser, limit_to
 from hookrow.receiver.clock import Clock, measured_clock
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.suppressions import Filter, Span
+from hookrow.stores.suppressions import Filter, SuppressionRange
 
 RETENTION = timedelta(days=45)
 """How long the provider keeps messages by default; suppressions are kept."""
@@ -135,10 +135,10 @@ class Reconciliation:
 
         A dispatch whose time is null, in a column of times, is not counted, but is asked about.
         """
-        recent = self.store.census.undelivered(self._sent_since)
+        recent = self.store.row_counts.undelivered(self._sent_since)
         if recent is not None:
             return recent, True
-        return self.store.census.undelivered() or 0, False
+        return self.store.row_counts.undelivered() or 0, False
 
     def steps(self, every_stream: Sequence[Stream] = ()) -> Iterator[int]:
         """Record suppressions, opens, then deliveries; yield the number of messages asked about.
@@ -169,13 +169,13 @@ class Reconciliation:
     def _lift(self, listed: set[str], at: datetime) -> Iterator[int]:
         """Reactivate the suppressed subscribers who are not listed."""
         reader = self.store.suppressions
-        selected, span = reader.plan(Filter()), Span(oldest=True)
-        while found := reader.read(span, selected, limit=PAGE_SIZE):
+        selected, bounds = reader.plan(Filter()), SuppressionRange(oldest=True)
+        while found := reader.read(bounds, selected, limit=PAGE_SIZE):
             absent = [each.email for each in found if fold(each.email) not in listed]
             for group in _groups([_reactivation_payload(each, at) for each in absent], GROUP):
                 self.result.lifted += self._record(group)
                 yield 0
-            span = span._replace(after=found[-1].position)
+            bounds = bounds._replace(after=found[-1].cursor)
 
     def _record_opens(self, stream: Stream, until: datetime) -> Iterator[int]:
         name = f"Opens of {stream.id}"
@@ -191,14 +191,14 @@ class Reconciliation:
 
     def _record_deliveries(self) -> Iterator[int]:
         """Ask about the dispatches without a delivery, the oldest first."""
-        census, after = self.store.census, None
-        while page := census.list_undelivered(self._sent_since, after=after, limit=PAGE_SIZE):
+        row_counts, after = self.store.row_counts, None
+        while page := row_counts.list_undelivered(self._sent_since, after=after, limit=PAGE_SIZE):
             for some in _groups(page, MESSAGES_PER_STEP):
                 ids = dict.fromkeys(each.message_id for each in some)  # recipients may share one
                 deliveries = [each for id_ in ids for each in self._deliveries(id_)]
                 self.result.deliveries += self._record(deliveries)
                 yield len(some)
-            after = page[-1].place
+            after = page[-1].cursor
 
     def _dump(self, stream: str) -> Sequence[Mapping[str, Any]]:
         """Return all suppressions of a stream."""

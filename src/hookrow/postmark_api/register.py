@@ -20,7 +20,7 @@ from hookrow.http import ENDPOINT, SECRET_HEADER, is_loopback
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import (
     APIError,
-    Trial,
+    TriggerResult,
     Unconfirmed,
     VerificationFailed,
     verification_of,
@@ -45,12 +45,12 @@ def triggers_of(recorded: Kinds) -> Collection[str]:
 ATTEMPTS = 3
 """The largest number of changes of one webhook in a run."""
 
-SETTLE = 5.0
+REREAD_DELAY = 5.0
 """In seconds; the wait after a change without a response, before the webhooks are read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ExpectedWebhook:
     """The settings of a correct webhook: one of the secrets, and these triggers.
 
     The newest secret is the first. Without a `url`, that of any hookrow is correct. Raises
@@ -99,7 +99,7 @@ class Registered:
 
 def register(
     api: PostmarkAPI,
-    wanted: Wanted,
+    wanted: ExpectedWebhook,
     streams: Sequence[Stream],
     *,
     dry_run: bool = False,
@@ -118,11 +118,11 @@ def register(
         webhook, change = planned[stream.id]
         changes: Sequence[Change] = [change] if change else []
         if change and not dry_run:
-            webhook, changes = settle(api, partial(plan, api, wanted, stream), sleep)
+            webhook, changes = apply_changes(api, partial(plan, api, wanted, stream), sleep)
         yield Registered(stream, webhook.id if webhook else None, changes)
 
 
-def settle(
+def apply_changes(
     api: PostmarkAPI, find: Callable[[], Plan], sleep: Callable[[float], object]
 ) -> tuple[Webhook | None, Sequence[Change]]:
     """Change a webhook until it needs no change; return it, and the changes made.
@@ -149,11 +149,11 @@ def settle(
         except Unconfirmed:
             if attempts == ATTEMPTS:
                 raise
-            sleep(SETTLE)
+            sleep(REREAD_DELAY)
         tried = change
 
 
-def plan(api: PostmarkAPI, wanted: Wanted, stream: Stream) -> Plan:
+def plan(api: PostmarkAPI, wanted: ExpectedWebhook, stream: Stream) -> Plan:
     """Return our webhook of a stream, and the necessary change. Raises as `register` does."""
     webhook = _find(read_webhooks(api, stream), stream)
     triggers = stream.available(wanted.triggers)
@@ -208,7 +208,7 @@ def _apply(api: PostmarkAPI, change: Change) -> None:
             raise VerificationFailed(f"The verification failed ({found.message}).", found.trials)
 
 
-def advice(trial: Trial, url: str) -> str:
+def advice(trial: TriggerResult, url: str) -> str:
     """Return the remedy for a failed test of a trigger."""
     match trial.status:
         case 200:
@@ -231,7 +231,7 @@ def advice(trial: Trial, url: str) -> str:
 
 def _find(webhooks: Sequence[Webhook], stream: Stream) -> Webhook | None:
     """Return the webhook of hookrow, or None. Raises `ConfigurationError` if there are several."""
-    found = [each for each in webhooks if each.is_ours]
+    found = [each for each in webhooks if each.is_hookrow]
     if len(found) > 1:
         ids = ", ".join(str(each.id) for each in found)
         raise ConfigurationError(

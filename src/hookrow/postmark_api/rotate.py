@@ -24,7 +24,7 @@ from hookrow.diagnostics.probe import accepts, parse_url
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import APIError, VerificationFailed
-from hookrow.postmark_api.register import Change, Plan, settle
+from hookrow.postmark_api.register import Change, Plan, apply_changes
 from hookrow.postmark_api.webhooks import Stream, Webhook, read_webhooks, without_secrets
 from hookrow.receiver.hourly import COUNT_EVERY
 from hookrow.stores.log import RequestKind
@@ -217,7 +217,7 @@ class Rotation:
             each
             for stream in self.streams
             for each in read_webhooks(self.api, stream)
-            if each.is_ours and any(value in secrets for value in each.secrets)
+            if each.is_hookrow and any(value in secrets for value in each.secrets)
         ]
 
     def _without(self, secret: str) -> Sequence[Webhook]:
@@ -240,7 +240,7 @@ class Rotation:
             return found, Change(found.stream, found.id, ["It has an old secret."], body)
 
         try:
-            _, made = settle(self.api, find, self.sleep)
+            _, made = apply_changes(self.api, find, self.sleep)
         except VerificationFailed as error:
             error.url = webhook.address
             raise

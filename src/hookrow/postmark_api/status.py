@@ -16,11 +16,11 @@ from hookrow.describe import pluralize
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.http import SECRET_HEADER
 from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.register import Wanted, triggers_of
+from hookrow.postmark_api.register import ExpectedWebhook, triggers_of
 from hookrow.postmark_api.webhooks import (
     ANOTHER,
     VERIFIED,
-    Server,
+    PostmarkServer,
     Stream,
     Webhook,
     read_server,
@@ -84,7 +84,7 @@ class ProviderStatus:
     is disabled. `complete` is whether all streams are chosen.
     """
 
-    server: Server
+    server: PostmarkServer
     streams: Sequence[Stream]
     webhooks: Sequence[WebhookStatus]
     logged: Mapping[str, int]
@@ -143,7 +143,9 @@ class ProviderWatch(PeriodicTask):
         super().__init__(self._ask, seconds=ASK_EVERY, name="status of the provider")
 
     def _ask(self) -> None:
-        wanted = Wanted(secrets=self._secrets(), triggers=triggers_of(self._store.recorded))
+        wanted = ExpectedWebhook(
+            secrets=self._secrets(), triggers=triggers_of(self._store.recorded)
+        )
         self._api.hide(*wanted.secrets)
         try:
             self.line = read_status(self._api, wanted, store=self._store).summary
@@ -153,7 +155,7 @@ class ProviderWatch(PeriodicTask):
 
 def read_status(
     api: PostmarkAPI,
-    wanted: Wanted,
+    wanted: ExpectedWebhook,
     chosen: Sequence[str] = (),
     *,
     store: SQLStore | None = None,
@@ -174,14 +176,14 @@ def read_status(
     statuses = [
         _compare(api, each, wanted, stream, ours)
         for stream, webhooks in found.items()
-        for ours in [[each for each in webhooks if each.is_ours]]
+        for ours in [[each for each in webhooks if each.is_hookrow]]
         for each in ours
     ]
     return ProviderStatus(server, streams, statuses, logged, complete=not chosen)
 
 
 def check_server(
-    server: Server, store: SQLStore, webhooks: Iterable[Webhook], wanted: Wanted
+    server: PostmarkServer, store: SQLStore, webhooks: Iterable[Webhook], wanted: ExpectedWebhook
 ) -> None:
     """Raise `ConfigurationError` if the newest notifications in the log are from other servers.
 
@@ -215,7 +217,7 @@ def _server(body: bytes) -> int | None:
 def _compare(
     api: PostmarkAPI,
     webhook: Webhook,
-    wanted: Wanted,
+    wanted: ExpectedWebhook,
     stream: Stream,
     ours: Sequence[Webhook],
 ) -> WebhookStatus:

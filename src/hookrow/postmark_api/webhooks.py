@@ -28,7 +28,7 @@ ANOTHER = "the stream has another hookrow webhook, so each event arrives twice"
 """A difference of each webhook of hookrow, if a stream has several."""
 
 
-class Server(msgspec.Struct, frozen=True):
+class PostmarkServer(msgspec.Struct, frozen=True):
     """A server at the provider."""
 
     id: int = msgspec.field(name="ID")
@@ -68,7 +68,7 @@ class Webhook(msgspec.Struct, frozen=True):
             raise ValueError("the URL cannot be printed")
 
     @property
-    def is_ours(self) -> bool:
+    def is_hookrow(self) -> bool:
         """Whether the URL is that of a hookrow, whoever runs it."""
         with suppress(ValueError):
             return urlsplit(self.url).path.rstrip("/").endswith(ENDPOINT)
@@ -108,17 +108,19 @@ class Webhook(msgspec.Struct, frozen=True):
         ]
 
 
-class Metrics(msgspec.Struct, frozen=True):
+class TriggerMetrics(msgspec.Struct, frozen=True):
     """The numbers of notifications of a trigger."""
 
     requests: int = msgspec.field(name="TotalRequests", default=0)
     failures: int = msgspec.field(name="FailureCount", default=0)
 
 
-class Statistics(msgspec.Struct, frozen=True):
+class WebhookStatistics(msgspec.Struct, frozen=True):
     """The statistics of a webhook's last 24 hours, and the present statuses, by trigger."""
 
-    metrics: Mapping[str, Metrics] = msgspec.field(name="MetricsByTrigger", default_factory=dict)
+    metrics: Mapping[str, TriggerMetrics] = msgspec.field(
+        name="MetricsByTrigger", default_factory=dict
+    )
     statuses: Mapping[str, object] = msgspec.field(name="Statuses", default_factory=dict)
 
     def unverified(self, webhook: Webhook) -> Collection[str]:
@@ -139,9 +141,9 @@ class _Webhooks(msgspec.Struct):
     webhooks: Sequence[Webhook] = msgspec.field(name="Webhooks")
 
 
-def read_server(api: PostmarkAPI) -> Server:
+def read_server(api: PostmarkAPI) -> PostmarkServer:
     """Return the server of the token. Raises `APIError`."""
-    return api.read("/server", Server)
+    return api.read("/server", PostmarkServer)
 
 
 def read_streams(
@@ -179,9 +181,9 @@ def read_webhooks(api: PostmarkAPI, stream: Stream) -> Sequence[Webhook]:
     return [each for each in found if each.stream in {"", stream.id}]
 
 
-def read_statistics(api: PostmarkAPI, webhook: Webhook) -> Statistics:
+def read_statistics(api: PostmarkAPI, webhook: Webhook) -> WebhookStatistics:
     """Return the statistics of a webhook. Raises `APIError`."""
-    return api.read(f"/webhooks/{webhook.id}/statistics", Statistics)
+    return api.read(f"/webhooks/{webhook.id}/statistics", WebhookStatistics)
 
 
 def without_secrets(url: str) -> str:

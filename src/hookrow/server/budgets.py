@@ -39,7 +39,7 @@ SWEEP_EVERY = 1.0
 logger = logging.getLogger("hookrow")
 
 
-class Connection(Protocol):
+class LimitedConnection(Protocol):
     """What a connection shares with the others of its server."""
 
     unfinished: int
@@ -78,29 +78,29 @@ class Budgets:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = min(MAX_CONNECTIONS, max(files - RESERVED_FILES, files // 2))
         # The keys are the connections, from the one that is closed first to the last.
-        self._strangers: OrderedDict[Connection, None] = OrderedDict()
-        self._known: OrderedDict[Connection, None] = OrderedDict()
+        self._strangers: OrderedDict[LimitedConnection, None] = OrderedDict()
+        self._known: OrderedDict[LimitedConnection, None] = OrderedDict()
         self._unfinished = 0
         # A new connection does not wait for all those that send one request after the other.
-        self._new: deque[Connection] = deque()
-        self._others: deque[Connection] = deque()
+        self._new: deque[LimitedConnection] = deque()
+        self._others: deque[LimitedConnection] = deque()
         self._turn_ends = 0.0
         self._is_scheduled = False
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: LimitedConnection) -> None:
         """Add a new connection."""
         self._strangers[connection] = None
         if len(self._strangers) + len(self._known) > self._most:
             self._make_room_for(connection)
         self._schedule()
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: LimitedConnection) -> None:
         """Forget a connection that is closed."""
         self.hold(connection, 0)
         self._strangers.pop(connection, None)
         self._known.pop(connection, None)
 
-    def admit(self, connection: Connection) -> None:
+    def admit(self, connection: LimitedConnection) -> None:
         """Record that an authenticated request of a connection is complete."""
         if connection in self._known:
             self._known.move_to_end(connection)
@@ -108,7 +108,7 @@ class Budgets:
             del self._strangers[connection]
             self._known[connection] = None
 
-    def hold(self, connection: Connection, size: int) -> None:
+    def hold(self, connection: LimitedConnection, size: int) -> None:
         """Record how many bytes of unfinished requests a connection holds."""
         if connection in self._strangers or connection in self._known:
             self._unfinished += size - connection.unfinished
@@ -128,7 +128,7 @@ class Budgets:
         """Return whether a connection may parse another piece: others do not wait for theirs."""
         return not self._new and not self._others and self.has_time()
 
-    def defer(self, connection: Connection) -> None:
+    def defer(self, connection: LimitedConnection) -> None:
         """Let a connection proceed in one of the next turns, after those that already wait."""
         if not connection.is_deferred:
             connection.is_deferred = True
@@ -144,11 +144,11 @@ class Budgets:
                     connection.is_deferred = False
                     connection.proceed()
 
-    def _candidates(self) -> Iterator[Connection]:
+    def _candidates(self) -> Iterator[LimitedConnection]:
         """Yield the connections that may be closed, in this order."""
         return (each for each in chain(self._strangers, self._known) if not each.is_admitted)
 
-    def _make_room_for(self, new: Connection) -> None:
+    def _make_room_for(self, new: LimitedConnection) -> None:
         for connection in self._candidates():
             if connection is not new:
                 self._close(connection)
@@ -178,7 +178,7 @@ class Budgets:
                 closed,
             )
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: LimitedConnection) -> None:
         self.discard(connection)
         connection.abort()
 

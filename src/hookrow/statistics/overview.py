@@ -18,13 +18,13 @@ from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Delivered, Suppressed
 from hookrow.core.result import Result
 from hookrow.describe import format_duration
-from hookrow.stores.census import ListCount
 from hookrow.stores.log import MOST_COUNTED, Count, RequestKind, Requests
+from hookrow.stores.row_counts import ListCount
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
-    from hookrow.stores.sql.census import SQLCensus
     from hookrow.stores.sql.log import SQLLog
+    from hookrow.stores.sql.row_counts import SQLRowCounts
 
 K = TypeVar("K")
 
@@ -231,7 +231,7 @@ def read_overview(store: SQLStore, period: Period, now: datetime) -> Overview:
         },
         recovered=sum(count.recovered for count in counts),
         complete_since=complete_since,
-        delays=_delays(store.census, log, starts[0]),
+        delays=_delays(store.row_counts, log, starts[0]),
     )
 
 
@@ -258,10 +258,10 @@ def _rate(counts: Sequence[Count], reason: str) -> float | None:
     return recorded[RECORD_TYPES[Suppressed], reason] / deliveries if deliveries else None
 
 
-def _delays(census: SQLCensus, log: SQLLog, since: datetime) -> Delays | None:
+def _delays(row_counts: SQLRowCounts, log: SQLLog, since: datetime) -> Delays | None:
     """Return the delays of the newest deliveries; those sent after they arrived count as zero."""
     delivered = log.deliveries(since, limit=DELIVERIES)
-    sent = census.sent(delivered.keys())
+    sent = row_counts.sent(delivered.keys())
     seconds = [max((delivered[id_] - at).total_seconds(), 0) for id_, at in sent.items()]
     if not seconds:
         return None
@@ -324,12 +324,12 @@ class TableCounts:
 
 def count_tables(store: SQLStore, now: datetime) -> TableCounts:
     """Count all rows, which may take a long time. Raises a `StoreError`."""
-    census = store.census
+    row_counts = store.row_counts
     return TableCounts(
         as_of=now,
-        lists=census.lists(),
-        suppressed=_frequent(census.suppressed()),
-        undelivered=census.undelivered(now - DUE_WITHIN, now - DUE_AFTER),
+        lists=row_counts.lists(),
+        suppressed=_frequent(row_counts.suppressed()),
+        undelivered=row_counts.undelivered(now - DUE_WITHIN, now - DUE_AFTER),
     )
 
 

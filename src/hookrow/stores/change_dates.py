@@ -32,7 +32,7 @@ def key_text(parts: Sequence[object]) -> str:
     return texts[0] if len(texts) == 1 else msgspec.json.encode(texts).decode()
 
 
-def warn_of_undated(kinds: Collection[Suppressible]) -> None:
+def warn_of_unguarded(kinds: Collection[Suppressible]) -> None:
     """Log a warning if there are kinds of row for which no date of the last change is kept."""
     if kinds:
         names = ", ".join(kind.value for kind in Suppressible if kind in kinds)

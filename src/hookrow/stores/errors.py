@@ -56,7 +56,7 @@ class _Family(ABC):
         return False
 
 
-class _PostgreSQL(_Family):
+class _PostgreSQLErrors(_Family):
     """The errors of psycopg and psycopg2, by SQLSTATE or its first characters.
 
     PostgreSQL's manual lists them in appendix A. An error with any other SQLSTATE concerns one
@@ -170,7 +170,7 @@ class _PostgreSQL(_Family):
         ]
 
 
-class _SQLite(_Family):
+class _SQLiteErrors(_Family):
     """The errors of the standard library's module, by SQLite's primary result code.
 
     https://sqlite.org/rescode.html lists them. An error with any other code concerns one statement
@@ -233,7 +233,7 @@ class _SQLite(_Family):
         return " ".join(filter(None, parts))
 
 
-_FAMILIES: tuple[_Family, ...] = (_PostgreSQL(), _SQLite())
+_FAMILIES: tuple[_Family, ...] = (_PostgreSQLErrors(), _SQLiteErrors())
 
 
 def store_error(error: BaseException) -> StoreError:

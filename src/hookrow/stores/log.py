@@ -104,22 +104,22 @@ class DueKind(Enum):
     """A row was missing: youngest first."""
 
 
-class Place(NamedTuple):
-    """A place among the parked entries, which are in the order of their next retry."""
+class RetryCursor(NamedTuple):
+    """A position among the parked entries, which are in the order of their next retry."""
 
     retry_at: datetime
     id: int
 
 
-START = Place(datetime.fromtimestamp(0, UTC), 0)
-"""The place before all entries."""
+START = RetryCursor(datetime.fromtimestamp(0, UTC), 0)
+"""The position before all entries."""
 
 
 class Slice(NamedTuple):
     """The ids of entries found in a part of the log, and its end; None at the end of the log."""
 
     ids: Sequence[int]
-    end: Place | None
+    end: RetryCursor | None
 
 
 class Forgotten(NamedTuple):

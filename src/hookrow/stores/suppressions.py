@@ -12,8 +12,8 @@ MAX_REASON_LENGTH = 1000
 """In characters; the rest of a longer reason is not read."""
 
 
-class Position(NamedTuple):
-    """A place in the order of suppressions: a time as the table stores it, and a key.
+class SuppressionCursor(NamedTuple):
+    """A position in the order of suppressions: a time as the table stores it, and a key.
 
     As text, a time is exact, and in the order of the column, in whatever format a host writes its
     times to SQLite.
@@ -34,7 +34,7 @@ class Position(NamedTuple):
         return f"{self.suppressed_at}/{key}"
 
     @classmethod
-    def parse(cls, text: str) -> Position:
+    def parse(cls, text: str) -> SuppressionCursor:
         """Return the position. Raises `ValueError` if the text is not one."""
         at, _, key = text.partition("/")
         match key[:1], key[1:]:
@@ -47,14 +47,14 @@ class Position(NamedTuple):
         raise ValueError(text)
 
 
-class Span(NamedTuple):
+class SuppressionRange(NamedTuple):
     """A range in the order: from after one position to the end position, which is included.
 
     None leaves that side open. The order is newest first, or oldest first if `oldest` is set.
     """
 
-    after: Position | None = None
-    end: Position | None = None
+    after: SuppressionCursor | None = None
+    end: SuppressionCursor | None = None
     oldest: bool = False
 
 
@@ -79,7 +79,7 @@ class Suppression(NamedTuple):
     email: str
     reason: str
     suppressed_at: datetime
-    position: Position
+    cursor: SuppressionCursor
 
 
 class LoggedChange(NamedTuple):

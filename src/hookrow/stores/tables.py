@@ -235,7 +235,7 @@ _ROWS: _Definitions = {
     "hookrow_subscriptions": _subscriptions,
     "hookrow_dispatches": _dispatches,
 }
-_BESIDE_LOG: _Definitions = {
+_SIDE_TABLES: _Definitions = {
     "hookrow_hours": _hours,
     "hookrow_meta": _meta,
     "hookrow_suppression_changes": _suppression_changes,
@@ -280,7 +280,7 @@ def _definitions(schema: Schema) -> _Definitions:
     definitions = dict(_ROWS) if schema.ours else {}
     if schema.log is not None:
         definitions[schema.log] = _notifications
-        definitions |= {schema.beside_log(name): items for name, items in _BESIDE_LOG.items()}
+        definitions |= {schema.side_table(name): items for name, items in _SIDE_TABLES.items()}
     return definitions
 
 

@@ -158,8 +158,8 @@ class StoreContract:
         The suppression is dated an hour before NOON, and the reactivation at NOON.
         """
         with self.store.reading() as reading:
-            undated = reading.find(LookupKeys((), (), ())).undated
-        rows = [row for row in mail.rows if row[0] in undated]
+            unguarded = reading.find(LookupKeys((), (), ())).unguarded
+        rows = [row for row in mail.rows if row[0] in unguarded]
         return self._suppressed(rows, NOON - HOUR, "HardBounce")
 
     def _save_mails(self) -> Mail:

@@ -29,7 +29,7 @@ class Created(models.Model):
         abstract = True
 
 
-class Suppressible(models.Model):
+class SuppressibleModel(models.Model):
     """A row that notifications may suppress, with the time of its last such change."""
 
     suppressed_at = UTCDateTimeField(null=True, blank=True)
@@ -44,7 +44,7 @@ class Suppressible(models.Model):
         abstract = True
 
 
-class Subscriber(Suppressible, Created):
+class Subscriber(SuppressibleModel, Created):
     """A recipient of mail; the address is unique ignoring ASCII case."""
 
     email: _Text = models.CharField(max_length=320)
@@ -92,7 +92,7 @@ class List(Created):
         return self.name
 
 
-class Subscription(Suppressible, Created):
+class Subscription(SuppressibleModel, Created):
     """A subscriber's membership in a list."""
 
     list: models.ForeignKey[List, List] = models.ForeignKey(
@@ -116,7 +116,7 @@ class Subscription(Suppressible, Created):
         return f"{self.subscriber} on {self.list}"
 
 
-class Dispatch(Suppressible, Created):
+class Dispatch(SuppressibleModel, Created):
     """A message to a subscriber; it has no provider's message id until it is sent."""
 
     provider_message_id: _OptionalText = models.CharField(

@@ -573,7 +573,7 @@ def utc(time: datetime | str | None) -> datetime | None:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-def known(time: datetime | str) -> datetime:
+def as_utc(time: datetime | str) -> datetime:
     """Return a time that is never null, in UTC."""
     at = utc(time)
     assert at is not None  # noqa: S101 - for mypy

@@ -65,12 +65,12 @@ KEYS = (
 """The keys of the counts apart from the time; each has a bounded set of values."""
 
 
-class Hours:
+class HourlyCounts:
     """The hourly counts of a schema's log, as SQL that runs on a connection in a transaction."""
 
     def __init__(self, dialect: Dialect, schema: Schema) -> None:
         self.dialect, self._log = dialect, schema.log or ""
-        self._tables = [schema.beside_log(name) for name in ("hookrow_hours", "hookrow_meta")]
+        self._tables = [schema.side_table(name) for name in ("hookrow_hours", "hookrow_meta")]
         self.table, self._meta = map(dialect.table, self._tables)
         self._columns = {
             self._tables[0]: {*COLUMNS, "entries", "recovered"},

@@ -26,12 +26,12 @@ from hookrow.stores.log import (
     Counts,
     DueKind,
     Forgotten,
-    Place,
     Prunable,
     Query,
     Recent,
     RequestKind,
     Requests,
+    RetryCursor,
     Slice,
     id_range,
     within_size,
@@ -39,8 +39,8 @@ from hookrow.stores.log import (
 from hookrow.stores.sql import log_counts
 from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Database, retried
-from hookrow.stores.sql.dialects import known, utc
-from hookrow.stores.sql.hours import RECOVERED, Hours
+from hookrow.stores.sql.dialects import as_utc, utc
+from hookrow.stores.sql.hours import RECOVERED, HourlyCounts
 from hookrow.stores.sql.log_rows import (
     ALL,
     BODILESS,
@@ -75,7 +75,10 @@ class SQLLog:
     ) -> None:
         self._database, self._dialect = database, database.dialect
         self._name, self._verified = schema.log or "", verified
-        self._table, self._hours = self._dialect.table(self._name), Hours(self._dialect, schema)
+        self._table, self._hours = (
+            self._dialect.table(self._name),
+            HourlyCounts(self._dialect, schema),
+        )
 
     @property
     def _erase(self) -> str:
@@ -114,7 +117,7 @@ class SQLLog:
         return self._read(where, [*map(stored_message_id, message_ids), after])
 
     def hopeful(
-        self, now: datetime, *, providers: Collection[str], after: Place, limit: int
+        self, now: datetime, *, providers: Collection[str], after: RetryCursor, limit: int
     ) -> Slice:
         """Find due entries that could be recorded now, among the next `limit` after a place.
 
@@ -137,7 +140,7 @@ class SQLLog:
             if self._dialect.plan_for_values is not None:  # a range of any size looks large
                 connection.fetch(self._dialect.plan_for_values)
             rows = connection.fetch(last, start)
-            end = Place(known(rows[0][0]), rows[0][1]) if rows else None
+            end = RetryCursor(as_utc(rows[0][0]), rows[0][1]) if rows else None
             within, until = "", []
             if end is not None:
                 within, until = f" AND {compare('<=')}", [write(end[0]), end[1]]
@@ -377,7 +380,7 @@ class SQLLog:
 
         def written_by(id_: int) -> datetime:
             rows = connection.fetch(sql, [id_])
-            return max(map(known, rows[0])) if rows else datetime.max.replace(tzinfo=UTC)
+            return max(map(as_utc, rows[0])) if rows else datetime.max.replace(tzinfo=UTC)
 
         with self._database.reading() as connection:
             return first + bisect_left(range(first, last + 1), at, key=written_by)

@@ -15,8 +15,8 @@ from hookrow.core.notification import Delivered
 from hookrow.core.result import Result
 from hookrow.stores.log import MOST_COUNTED, Count, Counts, Recent, RequestKind, Requests
 from hookrow.stores.sql.connections import Connection, Database
-from hookrow.stores.sql.dialects import Dialect, known, utc
-from hookrow.stores.sql.hours import HAS_RECOVERED, HOUR, KEYS, RECOVERED, Hours
+from hookrow.stores.sql.dialects import Dialect, as_utc, utc
+from hookrow.stores.sql.hours import HAS_RECOVERED, HOUR, KEYS, RECOVERED, HourlyCounts
 
 MOST_RECOVERED = 10_000
 """The largest number of recovered entries not in the hourly counts that are read.
@@ -32,7 +32,7 @@ _REQUESTS = ", ".join(f"'{kind.value}'" for kind in RequestKind)
 
 def read_counts(
     database: Database,
-    hours: Hours,
+    hours: HourlyCounts,
     since: datetime,
     bucket: timedelta,
     first_id_since: Callable[[datetime], int],
@@ -71,7 +71,7 @@ def read_recent(database: Database, table: str, limit: int) -> Recent:
     )
     with database.reading() as connection:
         rows = connection.fetch(sql)
-    last = max((known(received) for *_, received in rows), default=None)
+    last = max((as_utc(received) for *_, received in rows), default=None)
     outcomes: Counter[Result] = Counter()
     for outcome, _, number, _ in rows:
         outcomes[Result(outcome)] += number
@@ -91,11 +91,11 @@ def read_deliveries(
     )
     with database.reading() as connection:
         rows = connection.fetch(sql, [database.dialect.write(since)])
-    return {message_id: known(occurred_at) for message_id, occurred_at in rows}
+    return {message_id: as_utc(occurred_at) for message_id, occurred_at in rows}
 
 
 def add_requests(
-    connection: Connection, hours: Hours, counts: Mapping[tuple[RequestKind, datetime], int]
+    connection: Connection, hours: HourlyCounts, counts: Mapping[tuple[RequestKind, datetime], int]
 ) -> None:
     """Add requests by kind and hour, unless the tables do not allow it."""
     if not hours.are_usable(connection):
@@ -106,7 +106,9 @@ def add_requests(
     connection.execute_many(sql, [(hours.dialect.write(hour), *rest) for hour, *rest in rows])
 
 
-def read_requests(database: Database, hours: Hours, kind: RequestKind, since: datetime) -> Requests:
+def read_requests(
+    database: Database, hours: HourlyCounts, kind: RequestKind, since: datetime
+) -> Requests:
     """Return the result of `SQLLog.requests`."""
     number = hours.dialect.as_integer("coalesce(sum(entries), 0)")
     sql = (
@@ -120,7 +122,7 @@ def read_requests(database: Database, hours: Hours, kind: RequestKind, since: da
     return Requests(number, utc(first), utc(last))
 
 
-def _of_hours(hours: Hours, length: int) -> str:
+def _of_hours(hours: HourlyCounts, length: int) -> str:
     """Return the SELECT of the hourly counts, newer entries, and recoveries not yet counted."""
     entries, recoveries = map(hours.dialect.as_integer, ("sum(entries)", "sum(recovered)"))
     counted = (
@@ -134,7 +136,7 @@ def _of_hours(hours: Hours, length: int) -> str:
     return " UNION ALL ".join([_newest(hours, length, hours.watermark), counted, recovered])
 
 
-def _newest(hours: Hours, length: int, after: str) -> str:
+def _newest(hours: HourlyCounts, length: int, after: str) -> str:
     """Return the SELECT that counts the newest entries after an id.
 
     The last column is when the oldest was written.
@@ -144,7 +146,7 @@ def _newest(hours: Hours, length: int, after: str) -> str:
     return _grouped(hours, length, figures, f"id > {after}", MOST_COUNTED)
 
 
-def _grouped(hours: Hours, length: int, figures: str, where: str, most: int) -> str:
+def _grouped(hours: HourlyCounts, length: int, figures: str, where: str, most: int) -> str:
     """Return the SELECT that counts the newest entries that meet a condition.
 
     Those that are too old have no bucket.

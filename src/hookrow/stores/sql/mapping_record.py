@@ -73,7 +73,7 @@ class MappingRecord:
     def __init__(self, database: Database, tables: RoleTables) -> None:
         self._database, self._tables = database, tables
         self._schema = tables.schema
-        self._table = database.dialect.table(self._schema.beside_log(TABLE))
+        self._table = database.dialect.table(self._schema.side_table(TABLE))
 
     def claim(self) -> bool:
         """Add the present mapping, and log a warning if the record has others.
@@ -93,7 +93,7 @@ class MappingRecord:
         except SchemaChanged as error:
             logger.warning(
                 "The mapping is not recorded in %s: %s",
-                self._schema.beside_log(TABLE),
+                self._schema.side_table(TABLE),
                 error,
             )
             return True

@@ -99,7 +99,7 @@ class Rehearsal(ABC):
         """Yield the mistakes of the comparisons for which the database has no operator."""
 
 
-class _PostgreSQL(Rehearsal):
+class _PostgreSQLRehearsal(Rehearsal):
     """Lets the server convert values to the type of a column, and plan comparisons.
 
     If it can answer all questions at once, that is one round trip; else each is asked by itself.
@@ -348,7 +348,7 @@ def _check(text: str) -> Obstacle:
     return Obstacle(f"has the constraint {one_line}, which rejects", "change the constraint")
 
 
-class _SQLite(Rehearsal):
+class _SQLiteRehearsal(Rehearsal):
     """Reads the declared types, and writes to copies of the tables in memory.
 
     Any column holds values of any kind, except in a STRICT table, so there is no type to ask. A
@@ -533,5 +533,8 @@ def _names_in_checks(definition: str) -> Sequence[set[str]]:
     return found
 
 
-REHEARSALS: Mapping[str, Rehearsal] = {"postgresql": _PostgreSQL(), "sqlite": _SQLite()}
+REHEARSALS: Mapping[str, Rehearsal] = {
+    "postgresql": _PostgreSQLRehearsal(),
+    "sqlite": _SQLiteRehearsal(),
+}
 """By the name of the dialect."""

@@ -54,7 +54,7 @@ class RoleTables:
         """Whether the message ids of dispatches are UUIDs; see `conversions`."""
         self.first_opens = self.has("dispatches", EventTime.FIRST_OPENED.value)
         """Whether the first open of a dispatch is recorded."""
-        self.undated, self.dated_beside_log = schema.undated, schema.dated_beside_log
+        self.unguarded, self.dated_in_side_table = schema.unguarded, schema.dated_in_side_table
         self.conversions = Conversions(self._columns, self.written)
 
     def has(self, role: str, column: str | None = None) -> bool:

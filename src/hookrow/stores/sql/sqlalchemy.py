@@ -248,7 +248,7 @@ class _Backend(ABC):
         """Roll back."""
 
 
-class _PostgreSQL(_Backend):
+class _PostgreSQLBackend(_Backend):
     """Sets the limits with the statement that begins the transaction."""
 
     limits_readings = True
@@ -291,7 +291,7 @@ class _PostgreSQL(_Backend):
         connection.exec_driver_sql(limits)
 
 
-class _SQLite(_Backend):
+class _SQLiteBackend(_Backend):
     """Waits for the write lock at the beginning.
 
     The driver would begin a transaction only at the first write, and then fail if another
@@ -327,5 +327,5 @@ class _SQLite(_Backend):
             connection.exec_driver_sql(command)
 
 
-_BACKENDS: Mapping[str, _Backend] = {"postgresql": _PostgreSQL(), "sqlite": _SQLite()}
+_BACKENDS: Mapping[str, _Backend] = {"postgresql": _PostgreSQLBackend(), "sqlite": _SQLiteBackend()}
 """By the name of SQLAlchemy's dialect, which is that of hookrow's."""

@@ -137,7 +137,7 @@ class Statements(ABC):
         self.hopeful = self._hopeful()
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
-        self._dates = self.dialect.table(tables.schema.beside_log(change_dates.TABLE))
+        self._dates = self.dialect.table(tables.schema.side_table(change_dates.TABLE))
         self.lock = cache(self._lock)
         self.select = cache(self._select)
         self.state = cache(self._state)
@@ -302,7 +302,7 @@ class Statements(ABC):
         write = WRITES[kind]
         if not any(self.tables.has(kind.value, name) for name in write.columns):
             return ()
-        if kind in self.tables.dated_beside_log:
+        if kind in self.tables.dated_in_side_table:
             update = self._update(kind, write, guarded=False, dated=True)
             return self._set_date(kind), update
         return (self._update(kind, write, guarded=guarded),)

@@ -15,12 +15,12 @@ from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, Unavailable, WrongMapping
-from hookrow.stores.change_dates import warn_of_undated
-from hookrow.stores.sql.census import SQLCensus
+from hookrow.stores.change_dates import warn_of_unguarded
 from hookrow.stores.sql.connections import Connection, Database, server_time
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, conditions_key
 from hookrow.stores.sql.role_tables import RoleTables
+from hookrow.stores.sql.row_counts import SQLRowCounts
 from hookrow.stores.sql.sqlite import SQLiteMemory
 from hookrow.stores.sql.statements import Statements
 from hookrow.stores.sql.suppressions import SQLSuppressions
@@ -64,7 +64,7 @@ class SQLStore:
     recorded: Kinds
     """The kinds of notification that the schema has columns for; see `core.optional`."""
 
-    census: SQLCensus
+    row_counts: SQLRowCounts
     """Counts the rows, which may take a long time."""
 
     suppressions: SQLSuppressions
@@ -181,13 +181,13 @@ class SQLStore:
         if isinstance(database, SQLiteMemory):
             database.create_tables(schema)
         self.recorded = recorded_kinds(schema.columns("dispatches"))
-        warn_of_undated(schema.undated)
+        warn_of_unguarded(schema.unguarded)
         self._statements = None
         self._mismatch, self._refused_at = "", float("-inf")
         self.mapping_key = conditions_key(schema)
         self._claim_at = inf if schema.log is None else 0.0
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
-        self.census = SQLCensus(database, lambda: self.role_tables)
+        self.row_counts = SQLRowCounts(database, lambda: self.role_tables)
         self.suppressions = SQLSuppressions(database, schema, lambda: self.role_tables)
 
     @contextmanager

@@ -19,9 +19,9 @@ from hookrow.stores.suppressions import (
     MAX_REASON_LENGTH,
     Filter,
     LoggedChange,
-    Position,
-    Span,
     Suppression,
+    SuppressionCursor,
+    SuppressionRange,
 )
 
 _SMALL_LIST = 10_000
@@ -37,7 +37,7 @@ class SQLSuppressions:
     """Reads the suppressed subscribers that the schema does not hide. Raises a `StoreError`.
 
     Each call is its own transaction. The order is that of `suppressed_at` and the key, which an
-    index supports: `step` takes about 1 ms for 5,000 rows, but a filter reads every row of a span
+    index supports: `step` takes about 1 ms for 5,000 rows, but a filter reads every row of a range
     unless it is direct.
 
     hookrow's own table has an index for the order, and one for the order of each reason, on the
@@ -53,7 +53,7 @@ class SQLSuppressions:
     def plan(self, selected: Filter) -> Filter:
         """Return the filter for the other methods, which is `direct` if it reads no other rows.
 
-        It then takes a short time to read the first rows of any span.
+        It then takes a short time to read the first rows of any range.
         """
         if selected.list is not None:
             direct = self._is_small(selected)
@@ -62,46 +62,50 @@ class SQLSuppressions:
             direct = self._schema.ours and 0 < length <= MAX_INDEXED
         return replace(selected, direct=direct)
 
-    def step(self, span: Span, rows: int, since: datetime | None) -> Position | None:
-        """Return the position `rows` rows after the start of a span; None if the span is shorter.
+    def step(
+        self, bounds: SuppressionRange, rows: int, since: datetime | None
+    ) -> SuppressionCursor | None:
+        """Return the position `rows` rows after the start of a range; None if the range is shorter.
 
         Hidden rows are counted, too, because it reads only the index.
         """
         tables = self._tables()
-        where, values = _where(tables, span, Filter(since=since))
+        where, values = _where(tables, bounds, Filter(since=since))
         alias, columns = ALIASES["subscribers"], ", ".join(_columns(tables))
         # PostgreSQL would compute the text of each row that it skips.
         last = (
             f"SELECT {columns} FROM {tables.table('subscribers')} WHERE {where} "
-            f"ORDER BY {_order(tables, span)} LIMIT 1 OFFSET {rows - 1}"
+            f"ORDER BY {_order(tables, bounds)} LIMIT 1 OFFSET {rows - 1}"
         )
         sql = f"SELECT {_position(tables)} FROM ({last}) AS {alias}"
         with self._database.reading() as connection:
             found = connection.fetch(sql, values)
-        return Position(*found[0]) if found else None
+        return SuppressionCursor(*found[0]) if found else None
 
-    def read(self, span: Span, selected: Filter, *, limit: int) -> Sequence[Suppression]:
-        """Return the first suppressions of a span."""
+    def read(
+        self, bounds: SuppressionRange, selected: Filter, *, limit: int
+    ) -> Sequence[Suppression]:
+        """Return the first suppressions of a range."""
         tables = self._tables()
-        sql, values = _select(tables, span, selected, limit)
+        sql, values = _select(tables, bounds, selected, limit)
         with self._database.reading() as connection:
             rows = connection.fetch(sql, values)
         if read := tables.conversions.read("subscribers", "suppressed_at"):
             rows = converted(rows, {0: read})
         return [
-            Suppression(email or "", self.reason_name(reason), at, Position(*position))
+            Suppression(email or "", self.reason_name(reason), at, SuppressionCursor(*position))
             for time, email, reason, *position in rows
             if (at := utc(time))
         ]
 
-    def count(self, span: Span, selected: Filter, *, limit: int) -> int:
-        """Count the suppressions of a span, up to a limit."""
+    def count(self, bounds: SuppressionRange, selected: Filter, *, limit: int) -> int:
+        """Count the suppressions of a range, up to a limit."""
         tables = self._tables()
-        where, values = _where(tables, span, selected)
+        where, values = _where(tables, bounds, selected)
         rows = (
             f"SELECT 1 FROM {tables.table('subscribers')} "
             f"WHERE {where}{tables.visible('subscribers')} "
-            f"ORDER BY {_order(tables, span)} LIMIT {limit}"  # so that it reads the index
+            f"ORDER BY {_order(tables, bounds)} LIMIT {limit}"  # so that it reads the index
         )
         with self._database.reading() as connection:
             ((count,),) = connection.fetch(f"SELECT count(*) FROM ({rows}) AS found", values)
@@ -159,23 +163,23 @@ class SQLSuppressions:
 
 def find_causes(
     reader: SQLSuppressions, found: Sequence[Suppression]
-) -> Mapping[Position, LoggedChange]:
+) -> Mapping[SuppressionCursor, LoggedChange]:
     """Find the notifications that suppressed these subscribers, if the log has them.
 
     A suppression has the time of its event or, if the event has none, of its arrival.
     """
     by_recipient: dict[str, list[LoggedChange]] = {}
-    recipients = {each.position: stored_recipient(each.email) or "" for each in found}
+    recipients = {each.cursor: stored_recipient(each.email) or "" for each in found}
     for change in reader.changes({*recipients.values()}, limit=_MOST_CHANGES * len(found)):
         by_recipient.setdefault(change.recipient, []).append(change)
     causes = {}
     for each in found:
-        changes = sorted(by_recipient.get(recipients[each.position], ()))
+        changes = sorted(by_recipient.get(recipients[each.cursor], ()))
         cause = next((c for c in changes if c.occurred_at == each.suppressed_at), None) or next(
             (c for c in changes if each.suppressed_at in {c.received_at, c.last_received_at}), None
         )
         if cause is not None:
-            causes[each.position] = cause
+            causes[each.cursor] = cause
     return causes
 
 
@@ -185,31 +189,33 @@ _MOST_CHANGES = 20
 
 def newest(tables: RoleTables) -> tuple[str, Sequence[Any]]:
     """Return the statement that reads the newest suppression, and its parameters."""
-    return _select(tables, Span(), Filter(), 1)
+    return _select(tables, SuppressionRange(), Filter(), 1)
 
 
 def _select(
-    tables: RoleTables, span: Span, selected: Filter, limit: int
+    tables: RoleTables, bounds: SuppressionRange, selected: Filter, limit: int
 ) -> tuple[str, Sequence[Any]]:
     """Return the SELECT of the columns of suppressions."""
-    where, values = _where(tables, span, selected)
+    where, values = _where(tables, bounds, selected)
     sql = (
         f"SELECT {tables.column('subscribers', 'suppressed_at')}, "
         f"{tables.text('subscribers', 'email')}, "
         f"substr({tables.reason()}, 1, {MAX_REASON_LENGTH}), {_position(tables)} "
         f"FROM {tables.table('subscribers')} WHERE {where}{tables.visible('subscribers')} "
-        f"ORDER BY {_order(tables, span)} LIMIT {limit}"
+        f"ORDER BY {_order(tables, bounds)} LIMIT {limit}"
     )
     return sql, values
 
 
-def _where(tables: RoleTables, span: Span, selected: Filter) -> tuple[str, Sequence[Any]]:
+def _where(
+    tables: RoleTables, bounds: SuppressionRange, selected: Filter
+) -> tuple[str, Sequence[Any]]:
     """Return the conditions that select rows, except that they are visible."""
     at, key = _columns(tables)
     place = [tables.parameter("subscribers", name) for name in _ORDER]
-    forward, back = (">", "<=") if span.oldest else ("<", ">=")
+    forward, back = (">", "<=") if bounds.oldest else ("<", ">=")
     conditions, values = [f"{at} IS NOT NULL"], list[Any]()
-    for operator, position in ((forward, span.after), (back, span.end)):
+    for operator, position in ((forward, bounds.after), (back, bounds.end)):
         if position is not None:
             conditions.append(tables.dialect.compare([at, key], operator, place))
             values += position
@@ -233,12 +239,12 @@ def _columns(tables: RoleTables) -> Sequence[str]:
     return [tables.column("subscribers", name) for name in _ORDER]
 
 
-def _order(tables: RoleTables, span: Span) -> str:
-    return ", ".join(f"{each} {'ASC' if span.oldest else 'DESC'}" for each in _columns(tables))
+def _order(tables: RoleTables, bounds: SuppressionRange) -> str:
+    return ", ".join(f"{each} {'ASC' if bounds.oldest else 'DESC'}" for each in _columns(tables))
 
 
 def _position(tables: RoleTables) -> str:
-    """Return the columns of a `Position`."""
+    """Return the columns of a `SuppressionCursor`."""
     at = tables.text("subscribers", "suppressed_at")
     return f"{at}, {tables.key('subscribers', 'id')}"
 

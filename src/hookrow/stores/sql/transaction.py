@@ -14,14 +14,14 @@ from hookrow.core.changes import is_ignored, new_values
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import (
     Change,
-    Dispatch,
+    FoundDispatch,
+    FoundSubscriber,
     Key,
     LookupKeys,
     RowId,
     Rows,
     SetSuppression,
     SetTime,
-    Subscriber,
     Suppressible,
 )
 from hookrow.core.rules import fold, subscription_keys
@@ -31,7 +31,7 @@ from hookrow.stores.change_dates import key_text
 from hookrow.stores.errors import failed_check, refuses_one_statement
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import by_message_id, converted, message_ids_as_stored
-from hookrow.stores.sql.dialects import Dialect, known, utc
+from hookrow.stores.sql.dialects import Dialect, as_utc, utc
 from hookrow.stores.sql.statements import Combined, Statement, Statements
 
 
@@ -48,15 +48,15 @@ class SQLReading:
     def find(self, lookup: LookupKeys) -> Rows:
         """Find every row whose key `lookup` contains."""
         tables = self._statements.tables
-        subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
-        sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
+        subscribers: defaultdict[str, list[FoundSubscriber]] = defaultdict(list)
+        sent: defaultdict[str, list[FoundDispatch]] = defaultdict(list)
         subscriptions: set[tuple[Key, Key]] = set()
         for person, email, message_id, id_, list_ in self._found(lookup):
             if message_id is not None:
-                sent[message_id].append(Dispatch(id_, person, email or "", list_))
+                sent[message_id].append(FoundDispatch(id_, person, email or "", list_))
             elif email is not None:
                 folded = email if email in lookup.emails else fold(email)
-                subscribers[folded].append(Subscriber(person, email))
+                subscribers[folded].append(FoundSubscriber(person, email))
             else:
                 subscriptions.add((list_, person))
         dispatches = by_message_id(lookup.message_ids, sent) if tables.has_uuids else sent
@@ -66,7 +66,7 @@ class SQLReading:
             subscribers,
             dispatches,
             subscriptions,
-            tables.undated,
+            tables.unguarded,
             exact=tables.schema.subscribers.fold == "exact",
             first_opens=tables.first_opens,
         )
@@ -114,8 +114,8 @@ class SQLReading:
     def _find_pairs(
         self,
         lookup: LookupKeys,
-        subscribers: Mapping[str, Sequence[Subscriber]],
-        dispatches: Mapping[str, Sequence[Dispatch]],
+        subscribers: Mapping[str, Sequence[FoundSubscriber]],
+        dispatches: Mapping[str, Sequence[FoundDispatch]],
     ) -> set[tuple[Key, Key]]:
         """Find the subscriptions that `Statements.find` does not return, as pairs of keys."""
         statements, kind = self._statements, Suppressible.SUBSCRIPTION
@@ -200,7 +200,7 @@ class _Writing(SQLReading):
             values["key_0"] = change.key
         if tables.conversions.are_needed:
             values = tables.conversions.stored(kind, values)
-        if kind in tables.dated_beside_log:
+        if kind in tables.dated_in_side_table:
             values["row_key"] = key_text([values[f"key_{n}"] for n in range(len(KEYS[kind]))])
         return values
 
@@ -363,7 +363,7 @@ class SQLTransaction(_Writing):
     def _read_dates(self, changes: Sequence[Change]) -> Mapping[RowId, datetime]:
         """Read the dates of suppressions that are kept beside the log."""
         statements, dates = self._statements, {}
-        for kind in statements.tables.dated_beside_log:
+        for kind in statements.tables.dated_in_side_table:
             texts = {
                 self._suppression_values(each)["row_key"]: each.row
                 for each in changes
@@ -372,7 +372,7 @@ class SQLTransaction(_Writing):
             if texts:
                 encoded = statements.dialect.encode(texts)
                 rows = self._connection.fetch(statements.dates(kind), [encoded])
-                dates.update({texts[text]: known(at) for text, at in rows})
+                dates.update({texts[text]: as_utc(at) for text, at in rows})
         return dates
 
 
@@ -390,7 +390,7 @@ def begun(connection: Connection, dialect: Dialect) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
+def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[FoundDispatch]]) -> set[Any]:
     """Return the pairs whose subscriptions `Statements.find` returns with the dispatches."""
     return {
         (dispatch.list, dispatch.owner)

@@ -132,7 +132,7 @@ def _plan(catalogue: Catalogue, statements: Statements) -> None:
 def _writes(statements: Statements, kind: Suppressible) -> Iterator[str]:
     """Yield the statements that lock and change rows of a kind."""
     lock = statements.lock(kind, skip_locked=False)
-    updates = [*statements.set_suppression(kind, guarded=kind not in statements.tables.undated)]
+    updates = [*statements.set_suppression(kind, guarded=kind not in statements.tables.unguarded)]
     if kind is Suppressible.DISPATCH:
         for time in EventTime:
             if statements.tables.has("dispatches", time.value):
@@ -192,7 +192,7 @@ _DATES = _OwnTable(
     change_dates.COLUMNS[:2],
     lambda *_: (),
     date_needs,
-    "It dates the changes of the {undated}, which have no suppression_changed_at.",
+    "It dates the changes of the {unguarded}, which have no suppression_changed_at.",
 )
 
 
@@ -228,12 +228,12 @@ class _Verification:
         schema = self._schema
         if schema.log is not None:
             yield self._own_table(schema.log, _LOG)
-            record = schema.beside_log(MAPPING_RECORD)
+            record = schema.side_table(MAPPING_RECORD)
             if self._catalogue.columns(record):  # a host's may lack it
                 self._catalogue.check_privileges(record, _WRITING)
             self._catalogue.check_sequence(schema.log)
-        if schema.dated_beside_log:
-            yield self._own_table(schema.beside_log(_DATES.name), _DATES)
+        if schema.dated_in_side_table:
+            yield self._own_table(schema.side_table(_DATES.name), _DATES)
 
     def _own_table(self, table: str, own: _OwnTable) -> _FoundTable:
         hint = f"Create it like {own.name} in the output of `hookrow db sql`."
@@ -256,8 +256,10 @@ class _Verification:
         try:
             return self._existing(own.purpose, table)
         except SchemaMismatch as error:
-            kinds = [kind.value for kind in Suppressible if kind in self._schema.dated_beside_log]
-            advice = own.advice.format(undated=", ".join(kinds))
+            kinds = [
+                kind.value for kind in Suppressible if kind in self._schema.dated_in_side_table
+            ]
+            advice = own.advice.format(unguarded=", ".join(kinds))
             raise SchemaMismatch(f"{error} {hint} {advice}") from None
 
     def _existing(self, name: str, table: str) -> Columns:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from hookrow.stores.census import ListCount, Place, Undelivered, by_list
+from hookrow.stores.row_counts import DispatchCursor, ListCount, Undelivered, by_list
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.conversions import (
     LIST,
@@ -22,7 +22,7 @@ from hookrow.stores.sql.dialects import utc
 from hookrow.stores.sql.role_tables import RoleTables
 
 
-class SQLCensus:
+class SQLRowCounts:
     """Counts and lists the rows that the schema of a store does not hide. Raises a `StoreError`.
 
     `tables` returns the SQL for the tables.
@@ -96,7 +96,7 @@ class SQLCensus:
             return int(connection.fetch(sql, values)[0][0])
 
     def list_undelivered(
-        self, since: datetime, *, after: Place | None = None, limit: int
+        self, since: datetime, *, after: DispatchCursor | None = None, limit: int
     ) -> Sequence[Undelivered]:
         """Return the first dispatches after a place that are not delivered, the oldest first.
 
@@ -119,7 +119,7 @@ class SQLCensus:
             rows = converted(rows, {1: read})
         spelled = guid if tables.has_uuids else str
         return [
-            Undelivered(spelled(message_id), utc(time), Place(*place))
+            Undelivered(spelled(message_id), utc(time), DispatchCursor(*place))
             for message_id, time, *place in rows
         ]
 
@@ -136,7 +136,9 @@ def _undelivered(tables: RoleTables) -> str:
     )
 
 
-def _since(tables: RoleTables, since: datetime, after: Place | None) -> tuple[str, Sequence[Any]]:
+def _since(
+    tables: RoleTables, since: datetime, after: DispatchCursor | None
+) -> tuple[str, Sequence[Any]]:
     """Return the condition that a dispatch was sent since a time, or at an unknown one."""
     at, key = tables.column(*_SENT_AT), tables.column(*_ID)
     recent, values = f"{at} >= {tables.time(*_SENT_AT)}", [tables.stored(*_SENT_AT, since)]
@@ -150,7 +152,9 @@ def _since(tables: RoleTables, since: datetime, after: Place | None) -> tuple[st
     return f" AND {recent} AND {later}", [*values, *after]
 
 
-def _any_time(tables: RoleTables, _: datetime, after: Place | None) -> tuple[str, Sequence[Any]]:
+def _any_time(
+    tables: RoleTables, _: datetime, after: DispatchCursor | None
+) -> tuple[str, Sequence[Any]]:
     """Return the condition that a dispatch comes after a place, if dispatches have no times."""
     if after is None:
         return "", ()

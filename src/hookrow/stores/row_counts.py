@@ -1,4 +1,4 @@
-"""Values of the counts and lists of the host's rows, which `sql.census.SQLCensus` reads."""
+"""Values of the counts and lists of the host's rows, which `sql.row_counts.SQLRowCounts` reads."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ListCount:
     suppressed: int | None = None
 
 
-class Place(NamedTuple):
-    """A place in the order of `SQLCensus.list_undelivered`.
+class DispatchCursor(NamedTuple):
+    """A position in the order of `SQLRowCounts.list_undelivered`.
 
     It consists of a time as the table stores it, or None if it is not known, and a key.
     """
@@ -42,7 +42,7 @@ class Undelivered(NamedTuple):
 
     message_id: str
     sent_at: datetime | None
-    place: Place
+    cursor: DispatchCursor
 
 
 def by_list(
