@@ -11,8 +11,8 @@ from threading import Event, Thread
 from hookrow.errors import MissingExtra
 from hookrow.server import hold_sighup
 
-EXIT_TIMEOUT = 3.0
-"""In seconds; how long a finished command waits for the threads of an application."""
+THREADS_TIMEOUT = 3.0
+"""Seconds that a finished command waits for the threads of an application."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def _limit_exit(status: int) -> None:
     atexit.register(threads_ended.set)
 
     def wait() -> None:
-        if not threads_ended.wait(EXIT_TIMEOUT):
+        if not threads_ended.wait(THREADS_TIMEOUT):
             try:
                 sys.stdout.flush()  # which fails if it is closed
             finally:

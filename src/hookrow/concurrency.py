@@ -21,16 +21,16 @@ AT_THREAD_END: set[Callable[[], object]] = set()
 pauses."""
 
 EXIT_TIMEOUT = 10.0
-"""In seconds; how long the exit of the interpreter waits for all objects of `close_at_exit`."""
+"""Seconds that the exit of the interpreter waits for all objects of `close_at_exit`."""
 
 LONG_PAUSE = 10.0
-"""In seconds; before a longer pause, a thread closes its connections."""
+"""Seconds of a pause; before a longer one, a thread closes its connections."""
 
 RETRY_AFTER = 60.0
-"""In seconds; the longest pause after a failure."""
+"""Seconds of the longest pause after a failure."""
 
-PAUSE = 0.05
-"""In seconds; the pause before a task continues unfinished work, so that other work can run."""
+TASK_PAUSE = 0.05
+"""Seconds before a task continues unfinished work, so that other work can run."""
 
 
 class PeriodicTask:
@@ -102,7 +102,7 @@ class PeriodicTask:
         began = monotonic()
         try:
             if work() is True:
-                return min(self._seconds, PAUSE)
+                return min(self._seconds, TASK_PAUSE)
             return max(self._seconds - (monotonic() - began), self._seconds / 2)
         except self._expected as error:
             logger.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)

@@ -28,7 +28,7 @@ from hookrow.server.settings import Settings
 
 ADA, BEA, CARL = "ada@example.com", "bea@example.com", "carl@example.com"
 
-_ROWS = """
+_INSERT_ROWS = """
 INSERT INTO hookrow_lists (name) VALUES ('news'), ('offers');
 INSERT INTO hookrow_subscribers (email)
     VALUES ('ada@example.com'), ('bea@example.com'), ('carl@example.com'), ('dora@example.com');
@@ -40,7 +40,7 @@ INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id, list_id)
 
 _LATE_ROW = "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m-5', 1)"
 
-_COLUMNS = (
+_SHOWN_COLUMNS = (
     ("subscriber", "hookrow_subscribers", "suppressed_at"),
     ("subscription", "hookrow_subscriptions", "suppressed_at"),
     ("dispatch", "hookrow_dispatches", "suppressed_at"),
@@ -51,7 +51,7 @@ _COLUMNS = (
 _VALUES = " UNION ALL ".join(
     f"SELECT '{row} ' || id || ': {column} ' || coalesce(substr({column}, 1, 19), 'null') "  # noqa: S608 - constant names
     f"FROM {table}"
-    for row, table, column in _COLUMNS
+    for row, table, column in _SHOWN_COLUMNS
 )
 """Selects a line for each value that a notification may change."""
 
@@ -140,7 +140,7 @@ class _Rows:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self.save(_ROWS)
+        self.save(_INSERT_ROWS)
 
     def save(self, script: str) -> None:
         """Insert rows."""

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
 
 MAX_BODY_LENGTH = 20_000
-"""In characters; a longer body is truncated."""
+"""Characters to which a longer body is truncated."""
 
 _CHANGE = RECORD_TYPES[Suppressed]
-_KINDS: Mapping[type[object], str] = {Suppressed: "a suppression", Reactivated: "a reactivation"}
+_CHANGE_NAMES: Mapping[type[object], str] = {
+    Suppressed: "a suppression",
+    Reactivated: "a reactivation",
+}
 
 _REASONS = {
     Result.RECORDED: "",
@@ -105,7 +108,8 @@ def describe_change(entry: StoredEntry, parser: BodyParser) -> str:
     """
     part = parse_entry(entry, parser)
     kind = Suppressed if entry.reason else type(part and part.notification)
-    return f"entry {entry.id}, {_KINDS.get(kind, 'a change')} of {format_time(_changed_at(entry))}"
+    change = _CHANGE_NAMES.get(kind, "a change")
+    return f"entry {entry.id}, {change} of {format_time(_changed_at(entry))}"
 
 
 def find_problem(entry: StoredEntry, parser: BodyParser, recorded: Kinds) -> str | None:

@@ -24,7 +24,7 @@ from traffic import spooled
 import world
 from command import Command, Serving, Terminal, patched
 from hookrow.server.app import DRAIN_TIMEOUT, RECORD_TIMEOUT, TASK_TIMEOUT
-from hookrow.server.budgets import SWEEP_EVERY
+from hookrow.server.budgets import CHECK_BUDGETS_EVERY
 from hookrow.server.limits import GRACE_PERIOD
 from hookrow.server.workers import STOP_TIMEOUT
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
@@ -304,7 +304,7 @@ def test_longest_stop(command: Command, filled: str) -> None:
 
     The database is locked, one client does not read its responses, and another never ends its body.
     """
-    assert GRACE_PERIOD + DEADLINE + SWEEP_EVERY <= DRAIN_TIMEOUT
+    assert GRACE_PERIOD + DEADLINE + CHECK_BUDGETS_EVERY <= DRAIN_TIMEOUT
     longest = DRAIN_TIMEOUT + RECORD_TIMEOUT + 4 * TASK_TIMEOUT
     (until_killed,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)  # by systemd
     assert longest <= LONGEST_STOP < STOP_TIMEOUT < int(until_killed)

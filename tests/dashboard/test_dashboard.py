@@ -648,7 +648,7 @@ def test_lists(
     store: SQLStore, tables: Tables, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page shows the counts of all rows, the largest lists, and the reasons."""
-    monkeypatch.setattr("hookrow.dashboard.pages.MAX_LISTS", 1)
+    monkeypatch.setattr("hookrow.dashboard.pages.MAX_LISTED", 1)
     ada, second, third = tables.subscriber(ADA).id, tables.add_list("2"), tables.add_list("3")
     for message_id, list_ in (("m-2", second), ("m-3", second), ("m-4", third)):
         tables.add_dispatch(message_id, ada, list_)

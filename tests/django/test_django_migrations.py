@@ -20,7 +20,7 @@ from django_project.site import post
 from engines import opened, run
 from hookrow import ConfigurationError, Schema
 from hookrow.django.store import DjangoStore
-from hookrow.migrations import TABLE, upgrade
+from hookrow.migrations import MIGRATIONS_TABLE, upgrade
 from structure import structure, without_names
 from wire import STRANGER, eventually
 
@@ -59,7 +59,7 @@ def scripted_tables(url: str) -> Mapping[str, Any]:
     """
     with opened(url) as engine:
         own_tables.metadata.drop_all(engine)
-        run(engine, f"DROP TABLE IF EXISTS {TABLE}")
+        run(engine, f"DROP TABLE IF EXISTS {MIGRATIONS_TABLE}")
         upgrade(engine, Schema())
     tables = own_tables_of(url)
     assert len(tables) == len(NAMES)

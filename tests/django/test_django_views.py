@@ -26,7 +26,7 @@ import django_host
 import world
 from django_project.site import post
 from hookrow import Arrival, testing
-from hookrow.diagnostics.probe import BODY as PROBE
+from hookrow.diagnostics.probe import PROBE_BODY as PROBE
 from hookrow.django import receiver
 from hookrow.django.signals import notification_recorded, notification_refused
 from hookrow.django.views import webhooks

@@ -22,7 +22,7 @@ from hookrow.server import budgets, limits
 from hookrow.server.limits import (
     CLIENT_TIMEOUT,
     GRACE_PERIOD,
-    MAX_DISCARDED,
+    MAX_DISCARDED_BODY,
     MAX_HEAD,
 )
 from hookrow.server.protocol import NotificationProtocol
@@ -85,7 +85,7 @@ def running(store: GatedStore) -> Iterator[int]:
         pytest.MonkeyPatch.context() as patch,
         wire.uvicorn_serving(Webhook(receiver), http=NotificationProtocol) as port,
     ):
-        patch.setattr(budgets, "SWEEP_EVERY", 0.01)
+        patch.setattr(budgets, "CHECK_BUDGETS_EVERY", 0.01)
         yield port
     receiver.close(PATIENCE)
 
@@ -245,7 +245,7 @@ class TestRest:
 
     @pytest.mark.parametrize(
         ("secret", "length", "status"),
-        [("wrong", MAX_DISCARDED - 1, 401), (SECRET, MAX_BODY + 1, 413)],
+        [("wrong", MAX_DISCARDED_BODY - 1, 401), (SECRET, MAX_BODY + 1, 413)],
     )
     def test_response_is_read_late(self, port: int, secret: str, length: int, status: int) -> None:
         """A client that reads only after it has sent everything gets its response."""
@@ -257,7 +257,7 @@ class TestRest:
 
     def test_next_request(self, port: int) -> None:
         """After the rest, the connection serves the next request, even if a read ends within it."""
-        body = wire.request(b"x" * (MAX_DISCARDED // 2), secret="wrong")
+        body = wire.request(b"x" * (MAX_DISCARDED_BODY // 2), secret="wrong")
         after = wire.request(BOUNCE)
         with Connection(port) as connection:
             for _ in range(3):
@@ -271,7 +271,7 @@ class TestRest:
             connection.send(wire.head(secret="wrong", extra=[CHUNKED]))
             assert connection.answer().status == 401
             with suppress(ConnectionError):
-                connection.send(wire.chunk(b"x" * (MAX_DISCARDED + 1)))
+                connection.send(wire.chunk(b"x" * (MAX_DISCARDED_BODY + 1)))
             assert connection.is_over()
 
 

@@ -88,7 +88,7 @@ def test_summary(
 def test_the_summary_is_logged_each_minute(
     sqlite_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow.server.app.MINUTE", 0.1)
+    monkeypatch.setattr("hookrow.server.app.MINUTE_SECONDS", 0.1)
     world.fill(sqlite_url)
     with serving(sqlite_url) as server:
         server.post()

@@ -17,7 +17,7 @@ from providing import client
 from hookrow.errors import ConfigurationError
 from hookrow.postmark_api import ADDRESS
 from hookrow.postmark_api import client as api_client
-from hookrow.postmark_api.client import WAITS, PostmarkAPI
+from hookrow.postmark_api.client import RETRY_PAUSES, PostmarkAPI
 from hookrow.postmark_api.errors import APIError, Unconfirmed
 from hookrow.postmark_api.webhooks import read_server
 from loopback import loopback
@@ -72,13 +72,13 @@ def test_a_wrong_token() -> None:
 def test_a_request_that_was_not_carried_out_is_repeated(fault: Fault) -> None:
     waits: list[float] = []
     with PostmarkStandIn() as api:
-        api.inject(fault, len(WAITS))
+        api.inject(fault, len(RETRY_PAUSES))
         assert client(api, sleep=waits.append).get("/server")["ID"] == 4711
-        assert waits == list(WAITS)
-        api.inject(fault, len(WAITS) + 1)
+        assert waits == list(RETRY_PAUSES)
+        api.inject(fault, len(RETRY_PAUSES) + 1)
         with pytest.raises(APIError, match="later"):
             client(api).post("/message-streams/outbound/suppressions", {"Suppressions": []})
-        assert len(api.requests) == 2 * (len(WAITS) + 1)
+        assert len(api.requests) == 2 * (len(RETRY_PAUSES) + 1)
 
 
 @pytest.mark.parametrize("fault", [Fault.RESET, Fault.ERROR_AFTER_CHANGE])
@@ -102,7 +102,7 @@ def test_a_timeout() -> None:
 @pytest.mark.parametrize("rest", ["Content-Length: 1000\r\n\r\n", "\r\n", "X: "])
 def test_a_response_that_never_ends(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte arrives before the timeout, but the whole response has a limit, too."""
-    monkeypatch.setattr(api_client, "LONGEST", 0.3)
+    monkeypatch.setattr(api_client, "RESPONSE_TIMEOUT", 0.3)
     listener = create_server(("127.0.0.1", 0))
 
     def drip() -> None:
@@ -123,7 +123,7 @@ def test_a_response_that_never_ends(rest: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_limit_that_the_reading_thread_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is the same as if its caller had noticed the limit first."""
-    clock = Mock(monotonic=count(step=api_client.LONGEST + 1).__next__)
+    clock = Mock(monotonic=count(step=api_client.RESPONSE_TIMEOUT + 1).__next__)
     monkeypatch.setattr(api_client, "time", clock)
 
     def app(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
@@ -138,7 +138,7 @@ def test_a_limit_that_the_reading_thread_notices(monkeypatch: pytest.MonkeyPatch
 def test_a_response_that_is_too_large(
     headers: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_client, "LARGEST", 2**20)
+    monkeypatch.setattr(api_client, "MAX_RESPONSE_BYTES", 2**20)
 
     def app(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         start("200 OK", headers)
@@ -200,7 +200,7 @@ def test_an_address_that_becomes_unreachable() -> None:
     assert not waits
     with pytest.raises(APIError, match="cannot be reached"):
         used.get("/server")
-    assert waits == list(WAITS)
+    assert waits == list(RETRY_PAUSES)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def run(
     api: PostmarkAPI, url: str, *streams: str, dry_run: bool = False, secret: str = SECRET
 ) -> Sequence[Registered]:
     """Register hookrow on the streams, or on all."""
-    wanted, chosen = ExpectedWebhook(url=url, secrets=[secret]), read_streams(api, streams)
+    expected, chosen = ExpectedWebhook(url=url, secrets=[secret]), read_streams(api, streams)
     nothing = lambda _: None  # noqa: E731
-    return list(register(api, wanted, chosen, dry_run=dry_run, sleep=nothing))
+    return list(register(api, expected, chosen, dry_run=dry_run, sleep=nothing))
 
 
 def described(api: PostmarkStandIn) -> object:
@@ -134,13 +134,13 @@ def test_a_failed_verification_names_each_trigger_and_saves_nothing(api: Postmar
         pytest.raises(VerificationFailed, match="0/3 triggers") as raised,
     ):
         run(client(api), url)
-    assert {(each.trigger, each.status) for each in raised.value.trials} == {
+    assert {(each.trigger, each.status) for each in raised.value.results} == {
         (each, 404) for each in ALL
     }
     assert not api.webhooks
     with pytest.raises(VerificationFailed) as raised:
         run(client(api), url)
-    assert {each.status for each in raised.value.trials} == {0}, "nothing listens any more"
+    assert {each.status for each in raised.value.results} == {0}, "nothing listens any more"
 
 
 @pytest.mark.parametrize("other", ["{}", "https://staging.example.com/provider/webhooks"])
@@ -260,4 +260,4 @@ def test_the_verification_after_a_pause_may_fail(api: PostmarkStandIn, url: str)
         webhook.url = other
         with pytest.raises(VerificationFailed) as raised:
             run(client(api), other, "outbound")
-    assert {each.status for each in raised.value.trials} == {401}
+    assert {each.status for each in raised.value.results} == {401}

@@ -49,11 +49,11 @@ def api(store: SQLStore) -> Iterator[PostmarkStandIn]:
 
 
 def register_on(api: PostmarkStandIn, url: str, stream: str) -> None:
-    wanted, streams = (
+    expected, streams = (
         ExpectedWebhook(url=url, secrets=[SECRET]),
         read_streams(client(api), [stream]),
     )
-    assert list(register(client(api), wanted, streams))
+    assert list(register(client(api), expected, streams))
     api.requests.clear()
 
 
@@ -212,9 +212,11 @@ def test_only_our_url_or_secret_proves_that_another_server_is_ours(
         testing.post(live, delivery, secret=SECRET)
         headers = [{"Name": "X-Provider-Secret", "Value": secret}]
         other.state.webhooks[1] = Webhook(1, url, "outbound", headers)
-        wanted = ExpectedWebhook(url="https://example.com/provider/webhooks", secrets=[SECRET, OLD])
+        expected = ExpectedWebhook(
+            url="https://example.com/provider/webhooks", secrets=[SECRET, OLD]
+        )
         with nullcontext() if accepted else pytest.raises(ConfigurationError, match=r"\(5\)"):
-            read_status(client(other), wanted, store=store)
+            read_status(client(other), expected, store=store)
 
 
 def test_tests_of_the_provider_name_no_server(store: SQLStore) -> None:
@@ -244,8 +246,8 @@ def test_a_url_with_a_password(api: PostmarkStandIn) -> None:
     webhook.url = "https://user:password@example.com/provider/webhooks?key=password"
     expected = "https://***@example.com/provider/webhooks?***"
     assert read(api).webhooks[0].url == expected
-    wanted = ExpectedWebhook(url="https://example.com/provider/webhooks", secrets=[SECRET])
-    [found] = register(client(api), wanted, read_streams(client(api), ["outbound"]), dry_run=True)
+    correct = ExpectedWebhook(url="https://example.com/provider/webhooks", secrets=[SECRET])
+    [found] = register(client(api), correct, read_streams(client(api), ["outbound"]), dry_run=True)
     assert found.changes[0].reasons == [f"Its URL is {expected}."]
 
 

@@ -96,8 +96,8 @@ def other(home: Home) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count a few entries in each transaction, without pauses."""
-    monkeypatch.setattr("hookrow.stores.sql.hours.CHUNK", 4)
-    monkeypatch.setattr("hookrow.stores.sql.log.PAUSE", 0)
+    monkeypatch.setattr("hookrow.stores.sql.hours.IDS_PER_TRANSACTION", 4)
+    monkeypatch.setattr("hookrow.stores.sql.log.TASK_PAUSE", 0)
 
 
 @ON_POSTGRES

@@ -18,7 +18,7 @@ from copying import replace
 from databases import kind_of
 from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
-from hookrow.migrations import TABLE, current, needed, sql, upgrade
+from hookrow.migrations import MIGRATIONS_TABLE, current, needed, sql, upgrade
 from hookrow.stores import Unavailable
 from structure import structure
 
@@ -41,7 +41,7 @@ engine = pytest.fixture(empty_engine)
 
 
 def _names(engine: Engine) -> set[str]:
-    return set(inspect(engine).get_table_names()) - {TABLE}
+    return set(inspect(engine).get_table_names()) - {MIGRATIONS_TABLE}
 
 
 class TestUpgrade:
@@ -112,7 +112,7 @@ class TestUpgrade:
     def test_newer_database(self, engine: Engine) -> None:
         """An older hookrow names the unknown revision and what to do, and changes nothing."""
         upgrade(engine, OURS)
-        run(engine, f"UPDATE {TABLE} SET revision = '9999' WHERE revision = '0001'")
+        run(engine, f"UPDATE {MIGRATIONS_TABLE} SET revision = '9999' WHERE revision = '0001'")
         with pytest.raises(ConfigurationError, match=r"9999, .* create the database anew"):
             upgrade(engine, OURS)
         assert current(engine) == [*REVISIONS[1:], "9999"]
@@ -146,9 +146,11 @@ class TestUpgrade:
             upgrade(nowhere, OURS)
 
     def test_foreign_table_of_revisions(self, engine: Engine) -> None:
-        run(engine, f"CREATE TABLE {TABLE} (id INTEGER PRIMARY KEY)")
+        run(engine, f"CREATE TABLE {MIGRATIONS_TABLE} (id INTEGER PRIMARY KEY)")
         for work in (current, partial(upgrade, schema=OURS)):
-            with pytest.raises(SchemaMismatch, match=f"{TABLE}' has no column 'revision'"):
+            with pytest.raises(
+                SchemaMismatch, match=f"{MIGRATIONS_TABLE}' has no column 'revision'"
+            ):
                 work(engine)
 
     def test_unreachable_database(self, tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ def test_sql_of_a_schema(schema: Schema, made: set[str]) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(sql("sqlite", schema))
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        assert {name for (name,) in names} - {TABLE} == made
+        assert {name for (name,) in names} - {MIGRATIONS_TABLE} == made
 
 
 def _by_hand(engine: Engine) -> None:
@@ -197,7 +199,7 @@ def test_all_migrations_equal_the_tables(engine: Engine) -> None:
             now = "SELECT CAST(created_at AS TEXT) FROM hookrow_lists"
             assert SIX_DIGITS.fullmatch(run(engine, now)[0][0])
         own_tables.metadata.drop_all(engine)
-        run(engine, f"DROP TABLE IF EXISTS {TABLE}")
+        run(engine, f"DROP TABLE IF EXISTS {MIGRATIONS_TABLE}")
         assert not _names(engine)
     assert made[0] == made[1] == made[2]
     assert {*made[0]} == NAMES

@@ -13,7 +13,7 @@ from test_partitions import partition
 
 from engines import database_user, run
 from hookrow import migrations
-from hookrow.migrations import TABLE, current, needed, upgrade
+from hookrow.migrations import MIGRATIONS_TABLE, current, needed, upgrade
 from hookrow.stores import Unavailable, watchdog
 from wire import eventually
 
@@ -63,7 +63,7 @@ def test_waiting_for_another_upgrade(
     monkeypatch.setattr(migrations, "LOCK_WAIT", 0.0)
     with ThreadPoolExecutor(1) as thread:
         with psycopg.connect(old) as other:
-            other.execute(f"SELECT pg_advisory_xact_lock({migrations.LOCK})")
+            other.execute(f"SELECT pg_advisory_xact_lock({migrations.MIGRATION_LOCK})")
             added = thread.submit(upgrade, old, OURS)
             eventually(lambda: "Waiting for another upgrade of this database" in caplog.text)
             assert not added.done()
@@ -101,7 +101,7 @@ def test_invalid_index(old: str) -> None:
     run(
         old,
         f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{INDEX}'::regclass",
-        f"DELETE FROM {TABLE} WHERE revision = '9002'",
+        f"DELETE FROM {MIGRATIONS_TABLE} WHERE revision = '9002'",
     )
     assert upgrade(old, OURS) == ["9002"]
     assert run(old, INDEXES) == [(INDEX, True)]
@@ -110,7 +110,7 @@ def test_invalid_index(old: str) -> None:
 @ON_POSTGRES
 def test_tables_of_another_user(old: str) -> None:
     """The error names the table that only its owner can change, and nothing is changed."""
-    grants = ("GRANT CREATE ON SCHEMA public TO {}", f"GRANT SELECT ON {TABLE} TO {{}}")
+    grants = ("GRANT CREATE ON SCHEMA public TO {}", f"GRANT SELECT ON {MIGRATIONS_TABLE} TO {{}}")
     error = "must be owner of table hookrow_dispatches"
     with database_user(old, *grants) as url, pytest.raises(Unavailable, match=error):
         upgrade(url, OURS)

@@ -41,7 +41,7 @@ WITHOUT_APP = "omit --app, HOOKROW_APP or app in the settings file"
 """How to use a command without the application."""
 
 LONGEST_ERROR = 500
-"""In characters; the longest text of an exception of the application."""
+"""Characters of the longest text of an exception of the application."""
 
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 

@@ -13,8 +13,8 @@ from hookrow.cli.options import (
     DATABASE_URL,
     JSON,
     PREVIOUS_SECRET,
-    SECRET,
     SECRET_FILE,
+    SECRET_OPTION,
     webhook_url,
 )
 from hookrow.cli.output import echo, echo_json
@@ -29,7 +29,7 @@ from hookrow.server.settings import Settings, read_secrets
 
 @click.command(short_help="Check the configuration, the database or the webhook.")
 @click.argument("url", required=False, type=webhook_url)
-@SECRET
+@SECRET_OPTION
 @PREVIOUS_SECRET
 @SECRET_FILE
 @DATABASE_URL

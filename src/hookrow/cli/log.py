@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql.log import SQLLog
 
-_COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
-_HEADER = _COLUMNS.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
+_ROW_FORMAT = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
+_TABLE_HEADER = _ROW_FORMAT.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
 
 _CHANGES = 1000
 """How many of the subscriber's latest changes `show` searches for one that supersedes an entry."""
@@ -239,7 +239,7 @@ def format_entry(entry: StoredEntry) -> str:
     """Return the line for an entry in the table of notifications."""
     tries = f", {count_tries(entry)}" if entry.attempts > 1 or entry.retries else ""
     retry = f", next retry {format_time(entry.retry_at)}" if entry.retry_at else ""
-    return _COLUMNS.format(
+    return _ROW_FORMAT.format(
         entry.id,
         format_time(entry.received_at),
         printable(entry.record_type or "-"),
@@ -259,7 +259,7 @@ def _reject_options(context: click.Context, command: str) -> None:
 def _print_until_interrupted(entries: Iterable[StoredEntry], *, as_json: bool) -> None:
     """Print entries as a table or as JSON until Ctrl-C."""
     if not as_json:
-        echo(_HEADER)
+        echo(_TABLE_HEADER)
     with suppress(KeyboardInterrupt):
         for entry in entries:
             if as_json:
@@ -272,7 +272,7 @@ def _print_table(entries: Sequence[StoredEntry]) -> None:
     if not entries:
         echo("No notifications found.")
         return
-    echo(_HEADER)
+    echo(_TABLE_HEADER)
     for entry in entries:
         echo(format_entry(entry))
 

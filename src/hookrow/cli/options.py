@@ -17,7 +17,7 @@ ID = click.IntRange(1, 2**63 - 1)
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_LONGEST = timedelta(days=365_000)
+_LONGEST_DURATION = timedelta(days=365_000)
 """The longest duration; the current date minus a longer one might not exist."""
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -28,7 +28,7 @@ def duration(value: object) -> timedelta | None:
     if value == "forever":
         return None
     parsed = _parse_duration(str(value))
-    if not parsed or parsed > _LONGEST:
+    if not parsed or parsed > _LONGEST_DURATION:
         raise click.BadParameter(f"{value!r} is not a duration: use 90d, 12h or forever.")
     return parsed
 
@@ -109,7 +109,7 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - 
     return click.option(name, **(usual | attributes))
 
 
-SECRET = option(
+SECRET_OPTION = option(
     "--secret", metavar="SECRET", help="The secret that X-Provider-Secret must contain."
 )
 PREVIOUS_SECRET = option(

@@ -81,7 +81,7 @@ class ProviderSession:
                 "the secret that hookrow accepts."
             )
 
-    def wanted(self, url: str | None = None) -> ExpectedWebhook:
+    def expected(self, url: str | None = None) -> ExpectedWebhook:
         """Return the settings of a correct webhook. Raises `ConfigurationError` for a wrong URL."""
         from hookrow.postmark_api.register import ExpectedWebhook, triggers_of
 
@@ -99,12 +99,12 @@ class ProviderSession:
         from hookrow.postmark_api import webhooks
         from hookrow.postmark_api.status import check_server
 
-        wanted = self.wanted(url)
+        expected = self.expected(url)
         server = webhooks.read_server(self.api)
         chosen = webhooks.read_streams(self.api, streams)
         if store is not None:
             found = (each for one in chosen for each in webhooks.read_webhooks(self.api, one))
-            check_server(server, store, found, wanted)
+            check_server(server, store, found, expected)
         return server, chosen
 
     @contextmanager
@@ -122,7 +122,7 @@ class ProviderSession:
 def with_session(command: Callable[..., object]) -> Callable[..., object]:
     """Add the common options to a command, whose first argument becomes a `ProviderSession`."""
 
-    @options.SECRET
+    @options.SECRET_OPTION
     @options.PREVIOUS_SECRET
     @options.SECRET_FILE
     @options.DATABASE_URL
@@ -182,9 +182,9 @@ def describe_failure(error: VerificationFailed, url: str) -> HookrowError:
 
     results = [
         f"    {each.trigger}: {each.status or 'no response'}. {each.message}".rstrip()
-        for each in error.trials
+        for each in error.results
     ]
-    remedies = dict.fromkeys(advice(each, url) for each in error.trials if not each.success)
+    remedies = dict.fromkeys(advice(each, url) for each in error.results if not each.success)
     lines = [str(error), *results, "The webhook was not changed.", *remedies]
     return HookrowError("\n".join(map(printable, lines)))
 
@@ -247,7 +247,7 @@ def register(
     if not as_json:
         echo(f"Server {server.name} ({server.id})")
     try:
-        for each in register.register(session.api, session.wanted(url), chosen, dry_run=dry_run):
+        for each in register.register(session.api, session.expected(url), chosen, dry_run=dry_run):
             _print_registered(each, dry_run=dry_run, as_json=as_json)
     except VerificationFailed as error:
         raise describe_failure(error, url) from error
@@ -290,7 +290,7 @@ def status(session: ProviderSession, *, streams: Sequence[str], as_json: bool) -
 
     session.require_secret()
     with session.open_log() as store:
-        found = read_status(session.api, session.wanted(), streams, store=store)
+        found = read_status(session.api, session.expected(), streams, store=store)
     if as_json:
         echo_json(_status_as_json(found))
     else:

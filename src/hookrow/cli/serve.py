@@ -16,7 +16,7 @@ from hookrow.server.settings import Settings
 
 
 @click.command()
-@options.SECRET
+@options.SECRET_OPTION
 @options.PREVIOUS_SECRET
 @options.SECRET_FILE
 @options.DATABASE_URL

@@ -13,31 +13,39 @@ import click
 from click.core import ParameterSource
 
 from hookrow.cli.app import HostApp
-from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option, webhook_url
+from hookrow.cli.options import (
+    HOST,
+    MOUNT_PATH,
+    PORT,
+    SECRET_FILE,
+    SECRET_OPTION,
+    option,
+    webhook_url,
+)
 from hookrow.cli.output import echo, progress
 from hookrow.cli.settings import choose_secrets
 from hookrow.http import SECRET_HEADER
 from hookrow.server.settings import endpoint, read_secrets
 
 START_TIMEOUT = 3.0
-"""In seconds; how long a refused connection is retried, because the server may be starting."""
+"""Seconds for which a refused connection is retried, because the server may be starting."""
 
 NOT_RUNNING = "Is `hookrow serve`, or the server of your application, running there?"
 
 RETRY_EVERY = 0.1
-"""In seconds."""
+"""Seconds between two attempts to connect."""
 
-KINDS = (
+SIMULATED = (
     *("delivery", "open", "suppression", "reactivation"),
     *("bounce", "complaint", "click", "inbound", "test"),
 )
 
 
 @click.command(short_help="Post notifications as the provider would.")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice(SIMULATED))
 @click.argument("email", required=False)
 @click.argument("message_id", required=False)
-@SECRET
+@SECRET_OPTION
 @SECRET_FILE
 @option("--reason", default="HardBounce", show_default=True, help="The reason for a suppression.")
 @option(

@@ -13,7 +13,14 @@ from urllib.parse import quote
 from hookrow.arguments import check_flags, check_function, is_async, kind_of, reject
 from hookrow.dashboard import actions, auth, pages
 from hookrow.dashboard.actions import Done
-from hookrow.dashboard.forms import FILTERS, BadRequest, Fields, Forbidden, NotFound, parse_fields
+from hookrow.dashboard.forms import (
+    LOG_FILTERS,
+    BadRequest,
+    Fields,
+    Forbidden,
+    NotFound,
+    parse_fields,
+)
 from hookrow.dashboard.queries import Context
 from hookrow.dashboard.suppressions import SUPPRESSION_FILTERS, download, suppressions
 from hookrow.dashboard.templating import Redirect, View, render, static_files
@@ -50,7 +57,7 @@ PAGES = {
     "lists": Page(pages.lists),
     "suppressions": Page(suppressions, (*SUPPRESSION_FILTERS, "before", "after")),
     "suppressions.csv": Page(download, SUPPRESSION_FILTERS),
-    "notifications": Page(pages.notifications, (*FILTERS, "before", "after", "rows")),
+    "notifications": Page(pages.notifications, (*LOG_FILTERS, "before", "after", "rows")),
     "notification": Page(pages.notification, ("id", "done"), actions.replay),
     "subscriber": Page(pages.subscriber, ("email", *_HISTORY), actions.change_suppression),
     "search": Page(pages.search, ("q",)),
@@ -74,8 +81,8 @@ SECURITY = {
     "Cache-Control": "no-store",
 }
 
-TIMEOUT = 4.0
-"""In seconds; how long a page may wait for the database, apart from reconnecting.
+PAGE_TIMEOUT = 4.0
+"""Seconds that a page may wait for the database, apart from reconnecting.
 
 It is shorter than the time that `asgi` waits for a handler, so that the page can report the error.
 """
@@ -163,7 +170,7 @@ class Dashboard(Handler):
         user = request.head.context.pop(self, None) or self._authenticate(request.head)
         return user if isinstance(user, Response) else self.respond(request, user)
 
-    @limited_to(TIMEOUT)
+    @limited_to(PAGE_TIMEOUT)
     def respond(
         self, request: Request, user: str, *, allowed: Collection[str] = ACTIONS
     ) -> Response:

@@ -24,7 +24,7 @@ USER = "hookrow"
 """The user name that `hookrow serve` requires."""
 
 MIN_PASSWORD_LENGTH = 12
-"""In characters; `hookrow serve` warns about a shorter password."""
+"""Characters; `hookrow serve` warns about a password with fewer."""
 
 _UNAUTHORIZED = plain(
     401,

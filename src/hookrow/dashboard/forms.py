@@ -13,15 +13,15 @@ from hookrow.core.result import Result
 from hookrow.statistics import Period
 from hookrow.stores.log import Query
 
-FILTERS = (
+LOG_FILTERS = (
     *("type", "outcome", "first_outcome", "reason"),
     *("since", "until", "recipient", "message_id", "parked"),
 )
 
 MAX_FIELDS = 100
 
-MAX_LENGTH = 1000
-"""In characters; the maximum length of a value."""
+MAX_FIELD_LENGTH = 1000
+"""Characters of the longest value."""
 
 _SAFE = "".join({*punctuation} - {"%"})
 """The characters that stay readable in an encoded value."""
@@ -69,8 +69,8 @@ def parse_fields(text: str, known: Collection[str]) -> Fields:
     for name, value in fields.items():
         if name not in known:
             raise BadRequest(f"Unknown field {name[:50]!r}. Known fields: {', '.join(known)}.")
-        if len(value) > MAX_LENGTH or "\0" in value:
-            raise BadRequest(f"{name} contains NUL or more than {MAX_LENGTH} characters.")
+        if len(value) > MAX_FIELD_LENGTH or "\0" in value:
+            raise BadRequest(f"{name} contains NUL or more than {MAX_FIELD_LENGTH} characters.")
     return fields
 
 
@@ -92,7 +92,7 @@ def encode_value(value: str) -> str:
 
 
 def parse_query(fields: Fields) -> Query:
-    """Return the query for the fields in `FILTERS`. Raises `BadRequest`."""
+    """Return the query for the fields in `LOG_FILTERS`. Raises `BadRequest`."""
     return Query(
         record_type=fields.get("type"),
         outcome=parse(fields, "outcome"),
@@ -135,14 +135,14 @@ def _parse_flag(text: str) -> bool:
     return True
 
 
-_ID = (_parse_id, "the ID of a notification")
-_OUTCOME = (Result, f"one of {', '.join(each.value for each in Result)}")
-_TIME = (_parse_time, "a time such as 2026-03-04T05:06")
+_ID_FIELD = (_parse_id, "the ID of a notification")
+_OUTCOME_FIELD = (Result, f"one of {', '.join(each.value for each in Result)}")
+_TIME_FIELD = (_parse_time, "a time such as 2026-03-04T05:06")
 
 _PARSERS: Mapping[str, tuple[Callable[[str], object], str]] = {
-    **dict.fromkeys(("id", "before", "after", "rows"), _ID),
-    **dict.fromkeys(("since", "until"), _TIME),
-    **dict.fromkeys(("outcome", "first_outcome"), _OUTCOME),
+    **dict.fromkeys(("id", "before", "after", "rows"), _ID_FIELD),
+    **dict.fromkeys(("since", "until"), _TIME_FIELD),
+    **dict.fromkeys(("outcome", "first_outcome"), _OUTCOME_FIELD),
     "parked": (_parse_flag, "1 or absent"),
     "period": (Period, f"one of {', '.join(each.value for each in Period)}"),
 }

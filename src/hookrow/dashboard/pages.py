@@ -15,7 +15,7 @@ from hookrow.core.result import Result
 from hookrow.dashboard import queries
 from hookrow.dashboard.actions import RESULTS
 from hookrow.dashboard.forms import (
-    FILTERS,
+    LOG_FILTERS,
     BadRequest,
     Fields,
     NotFound,
@@ -35,11 +35,11 @@ from hookrow.stores import StoreError
 from hookrow.stores.log import KNOWN_TYPES, OTHER, Query
 from hookrow.stores.log_operations import with_bodies
 
-MAX_LISTS = 500
+MAX_LISTED = 500
 """The maximum number of lists on a page: those with the most dispatches are shown."""
 
 
-RANGES = {
+LOG_PERIODS = {
     "Hour": timedelta(hours=1),
     "Day": timedelta(days=1),
     "Week": timedelta(days=7),
@@ -68,8 +68,8 @@ def lists(context: Context, _: Fields) -> View:
     """Show the counts of all dispatches, subscriptions and suppressions, by list and reason."""
     counts = context.statistics.table_counts()
     all_lists = counts.lists if counts else ()
-    too_many = len(all_lists) > MAX_LISTS
-    lists = nlargest(MAX_LISTS, all_lists, attrgetter("sent")) if too_many else all_lists
+    too_many = len(all_lists) > MAX_LISTED
+    lists = nlargest(MAX_LISTED, all_lists, attrgetter("sent")) if too_many else all_lists
     values = {
         "title": "Totals",
         "counts": counts,
@@ -98,11 +98,11 @@ def notifications(context: Context, fields: Fields) -> View:
         "listing": listing,
         "entries": listing.entries,
         "last": max([last, *(each.id for each in listing.entries[:1])]),
-        "filters": {name: value for name, value in fields.items() if name in FILTERS},
-        "fields": {name: fields.get(name, "") for name in FILTERS},
+        "filters": {name: value for name, value in fields.items() if name in LOG_FILTERS},
+        "fields": {name: fields.get(name, "") for name in LOG_FILTERS},
         "types": {each: each for each in [*sorted(KNOWN_TYPES.union(types) - {OTHER}), OTHER]},
         "count": count(context.log, query) if newest else None,
-        "ranges": {name: f"{now - ago:%Y-%m-%dT%H:%M}" for name, ago in RANGES.items()},
+        "ranges": {name: f"{now - ago:%Y-%m-%dT%H:%M}" for name, ago in LOG_PERIODS.items()},
         "outcomes": {each.value: words(each) for each in Result},
         "reasons": {each: each for each in sorted(KNOWN_REASONS)},
         "live": newest,

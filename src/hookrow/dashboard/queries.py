@@ -42,9 +42,9 @@ PAGE_SIZE = 50
 """The number of entries on a page."""
 
 MAX_RANGE = 50_000
-"""In ids; the largest range that a page of newer entries reads."""
+"""The number of ids in the largest range that a page of newer entries reads."""
 
-_TYPES = {
+_TYPE_OF_COLUMN = {
     **{kind.column.value: RECORD_TYPES[kind] for kind in DispatchEvent.__subclasses__()},
     EventTime.FIRST_OPENED.value: RECORD_TYPES[Opened],
     **dict.fromkeys(("suppressed_at", "suppression_changed_at"), RECORD_TYPES[Suppressed]),
@@ -265,7 +265,7 @@ def with_causes(context: Context, listing: LogPage, row: RowHistory) -> RowHisto
         return row
     found = {
         column: _find_cause(listing.entries, type_, time)
-        for column, type_ in _TYPES.items()
+        for column, type_ in _TYPE_OF_COLUMN.items()
         if isinstance(time := row.state.get(column), datetime)
     }
     causes = {column: id_ for column, id_ in found.items() if id_ is not None or listing.whole}

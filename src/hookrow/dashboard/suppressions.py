@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from unicodedata import normalize
 
 from hookrow.core.notification import Key
-from hookrow.dashboard.forms import MAX_LENGTH, BadRequest, Fields, parse
+from hookrow.dashboard.forms import MAX_FIELD_LENGTH, BadRequest, Fields, parse
 from hookrow.dashboard.queries import PAGE_SIZE, Context
 from hookrow.dashboard.templating import View, format_text
 from hookrow.http import Response
@@ -171,7 +171,7 @@ def _reasons(context: Context) -> Mapping[str, str]:
     return {
         reason or NO_REASON: f"{format_text(name(reason), 64) if reason else 'no reason'} ({n:,})"
         for reason, n in (counts.suppressed.items() if counts else ())
-        if reason != OTHERS and len(reason or "") <= MAX_LENGTH
+        if reason != OTHERS and len(reason or "") <= MAX_FIELD_LENGTH
     }
 
 

@@ -29,8 +29,8 @@ from hookrow.describe import (
 from hookrow.http import Response
 from hookrow.statistics import Overview, Period
 
-MAX_LENGTH = 400
-"""In characters; longer values are shortened."""
+MAX_SHOWN_LENGTH = 400
+"""Characters to which longer values are shortened."""
 
 _FILE_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -121,7 +121,7 @@ def make_printable(value: object) -> object:
     return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
 
 
-def format_text(value: object, max_length: int = MAX_LENGTH) -> str:
+def format_text(value: object, max_length: int = MAX_SHOWN_LENGTH) -> str:
     """Format a value as one line, escaped, and shortened if it is long."""
     if isinstance(value, datetime):
         return format_time(value)

@@ -52,9 +52,9 @@ class Diagnosis(NamedTuple):
     level: Level = Level.ERROR
 
 
-_UNAUTHENTIC = rf"{Refusal.UNAUTHENTIC.text}\Z"
-_UNSUPPORTED = rf"{Refusal.UNSUPPORTED.text}\Z"
-_UNKNOWN = rf"{Refusal.SUBSCRIBER_NOT_FOUND.text}\Z"
+_UNAUTHENTIC_PATTERN = rf"{Refusal.UNAUTHENTIC.text}\Z"
+_UNSUPPORTED_PATTERN = rf"{Refusal.UNSUPPORTED.text}\Z"
+_UNKNOWN_PATTERN = rf"{Refusal.SUBSCRIBER_NOT_FOUND.text}\Z"
 
 _FORWARD = (
     "Exempt this path from middlewares that read or log bodies, or let them pass the body on "
@@ -101,28 +101,30 @@ DIAGNOSES = (
     # -- responses of hookrow ----------------------------------------------------------
     Diagnosis(
         "secret",
-        f"401 WRONG {_UNAUTHENTIC}",
+        f"401 WRONG {_UNAUTHENTIC_PATTERN}",
         f"A proxy removes the header {SECRET_HEADER}.",
         "Configure the proxy to forward it (nginx: remove any proxy_set_header that empties it).",
         header="missing",
     ),
-    Diagnosis("path", f"401 WRONG {_UNAUTHENTIC}", "hookrow responds at {url}.", level=Level.OK),
+    Diagnosis(
+        "path", f"401 WRONG {_UNAUTHENTIC_PATTERN}", "hookrow responds at {url}.", level=Level.OK
+    ),
     Diagnosis(
         "secret",
-        f"401 NONE {_UNAUTHENTIC}",
+        f"401 NONE {_UNAUTHENTIC_PATTERN}",
         f"A proxy sets the header {SECRET_HEADER}, perhaps also in the provider's requests.",
         "Configure the proxy to forward the provider's header, and not to set its own.",
         header="wrong",
     ),
     Diagnosis(
         "secret",
-        f"401 NONE {_UNAUTHENTIC}",
+        f"401 NONE {_UNAUTHENTIC_PATTERN}",
         "A wrong secret and a missing one are rejected with 401.",
         level=Level.OK,
     ),
     Diagnosis(
         "secret",
-        f"401 CONFIGURED {_UNAUTHENTIC}",
+        f"401 CONFIGURED {_UNAUTHENTIC_PATTERN}",
         "The secret arrives, but the server has a different one; its log states if the two differ "
         "only by quotes or spaces around them.",
         "Use the same secret here, in the server (restart it after a change) and at the provider.",
@@ -130,13 +132,13 @@ DIAGNOSES = (
     ),
     Diagnosis(
         "secret",
-        f"401 CONFIGURED {_UNAUTHENTIC}",
+        f"401 CONFIGURED {_UNAUTHENTIC_PATTERN}",
         f"The server has a different secret, or a proxy removes the header {SECRET_HEADER}.",
         "Use the same secret here, in the server (restart it after a change) and at the provider.",
     ),
     Diagnosis(
         "secret",
-        f"404 CONFIGURED {_UNKNOWN}",
+        f"404 CONFIGURED {_UNKNOWN_PATTERN}",
         "The configured secret is accepted, and a body of 64 KiB arrives.",
         level=Level.OK,
     ),
@@ -149,7 +151,7 @@ DIAGNOSES = (
     ),
     Diagnosis(
         "body",
-        f"422 CONFIGURED {_UNSUPPORTED}",
+        f"422 CONFIGURED {_UNSUPPORTED_PATTERN}",
         "A middleware of the application, or a proxy, changes bodies or drops them. The provider "
         "drops such notifications.",
         _FORWARD,
@@ -163,7 +165,7 @@ DIAGNOSES = (
     ),
     Diagnosis(
         "secret",
-        rf"404 \w+ {_UNKNOWN}|422 \w+ {_UNSUPPORTED}",
+        rf"404 \w+ {_UNKNOWN_PATTERN}|422 \w+ {_UNSUPPORTED_PATTERN}",
         "The request was accepted: anybody can suppress or reactivate your subscribers.",
         f"Find the proxy that adds the header {SECRET_HEADER} to requests, and remove the header "
         "there.",

@@ -12,7 +12,7 @@ from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.sql.suppressions import newest
 
-_STEPS = {
+_STEPS_TO_CREATE = {
     Relation.PARTITIONED: (
         "The table is partitioned: create the index ON ONLY the table, then create one "
         "CONCURRENTLY on each partition and attach it; or, which blocks all writers, run"
@@ -34,7 +34,7 @@ _SINGLE = (
 
 
 MANY = 100_000
-"""In rows; the size from which a table of subscribers needs indexes for the dashboard."""
+"""The number of rows from which a table of subscribers needs indexes for the dashboard."""
 
 _SORTS = re.compile(r"(?<!Incremental )Sort  |TEMP B-TREE FOR ORDER BY")
 """In a plan: the sorting of all suppressed subscribers."""
@@ -154,7 +154,7 @@ def _create(
     relation = catalogue.relation(table)
     create = dialect.create_index if relation is Relation.TABLE else "CREATE INDEX"
     on = f"{catalogue.statement_name(table)} ({', '.join(columns)})"
-    return _STEPS.get(relation, "Run"), f"{create} {index} ON {on}"
+    return _STEPS_TO_CREATE.get(relation, "Run"), f"{create} {index} ON {on}"
 
 
 def _other_fold(catalogue: Catalogue, tables: RoleTables, fold: Fold) -> Fold | None:

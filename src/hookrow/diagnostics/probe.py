@@ -29,23 +29,24 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER
 from hookrow.providers.postmark import Postmark
 
-TIMEOUT = 30.0
-"""In seconds, for each response; the provider does not publish its own timeout."""
+PROBE_TIMEOUT = 30.0
+"""Seconds to wait for each response; the provider does not publish its own timeout."""
 
 READINESS_TIMEOUT = 10.0
-"""In seconds, for the response of /readyz; hookrow responds sooner, even if its database does not.
-"""
+"""Seconds to wait for the response of /readyz; hookrow responds sooner, even without a database."""
 
 LARGE = 64 * 1024
-"""In bytes; most notifications are smaller. The rest of a longer response is not read."""
+"""Bytes; most notifications have fewer. The rest of a longer response is not read."""
 
-BODY = json.dumps(
+PROBE_BODY = json.dumps(
     {"RecordType": "SubscriptionChange", "Recipient": PROBE, "SuppressSending": False}
 ).encode()
 """A notification that changes nothing, and that the log does not keep: see `rules.is_probe`."""
 
 
-def check_url(url: str, secret: str | None, *, timeout: float = TIMEOUT) -> Iterator[CheckResult]:
+def check_url(
+    url: str, secret: str | None, *, timeout: float = PROBE_TIMEOUT
+) -> Iterator[CheckResult]:
     """Check a webhook with the provider's URL and secret; an error ends the checks.
 
     If the secret is None, everything else is checked. The last result, or the reason if hookrow
@@ -80,7 +81,7 @@ def accepts(url: str, secret: str) -> bool | None:
         return None
     if target.scheme == "http" and _are_public(addresses):
         raise ConfigurationError(f"Plain http would expose the secret to {url}: set up https.")
-    reply = _send(target, ProbeSecret.CONFIGURED, secret, TIMEOUT)
+    reply = _send(target, ProbeSecret.CONFIGURED, secret, PROBE_TIMEOUT)
     known = {Refusal.SUBSCRIBER_NOT_FOUND: True, Refusal.UNAUTHENTIC: False}
     for refusal, accepted in known.items():
         if (reply.status, reply.text) == (refusal.status, refusal.text):
@@ -146,7 +147,7 @@ def _send(url: SplitResult, sent: ProbeSecret, secret: str | None, timeout: floa
     headers = {"Content-Type": "application/json", "User-Agent": PROBE_AGENT.decode()}
     if value := {ProbeSecret.WRONG: token_urlsafe(), ProbeSecret.CONFIGURED: secret}.get(sent):
         headers[SECRET_HEADER] = value
-    body = BODY.ljust(LARGE) if sent is ProbeSecret.CONFIGURED else BODY
+    body = PROBE_BODY.ljust(LARGE) if sent is ProbeSecret.CONFIGURED else PROBE_BODY
     return _exchange(url, sent, _Message("POST", headers, body), timeout)
 
 

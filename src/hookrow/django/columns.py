@@ -58,7 +58,7 @@ def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
         column_name(field),
         type_,
         type(target).__name__,
-        next((kind for each, kind in _KINDS.items() if isinstance(target, each)), ""),
+        next((kind for each, kind in _KIND_OF_FIELD.items() if isinstance(target, each)), ""),
         nullable=field.null or not field.model._meta.managed,  # its table may differ from the model
         generated=getattr(field, "generated", False),
         default=False,
@@ -167,7 +167,7 @@ def _check_range(field: AnyField, value: object, connection: BaseDatabaseWrapper
             raise ValueError(value)
 
 
-_KINDS: Mapping[type[AnyField], str] = {
+_KIND_OF_FIELD: Mapping[type[AnyField], str] = {
     BooleanField: "boolean",
     DateTimeField: "datetime",
     DecimalField: "number",

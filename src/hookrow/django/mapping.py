@@ -39,7 +39,7 @@ from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.keys import effect, keys
 from hookrow.stores.sql.needs import REFERENCES, cannot_compare, role_needs
 
-LOG = "hookrow.Notification"
+LOG_MODEL = "hookrow.Notification"
 
 _OURS = {
     "hookrow_subscribers": "hookrow_tables.Subscriber",
@@ -103,7 +103,7 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
         columns[name] = {
             column_name(field): column(field, connection) for field in (*mapped.values(), *where)
         }
-    log = find_model(LOG) if schema.log else None
+    log = find_model(LOG_MODEL) if schema.log else None
     table = log._meta.db_table if log else None
     reasons = _plain_values(schema.reasons or {}) or None
     changed: dict[str, Any] = {**roles, "log": table, "reasons": reasons}

@@ -24,7 +24,7 @@ from hookrow.receiver.receiver import Receiver
 _lock = RLock()
 
 _CLOSE_TIMEOUT = 5.0
-"""In seconds; the time limit for a replaced receiver to record the queued notifications."""
+"""Seconds for a replaced receiver to record the queued notifications."""
 
 
 def receiver() -> Receiver:

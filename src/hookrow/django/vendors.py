@@ -378,7 +378,7 @@ _PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z
 """PostgreSQL's predefined collations, all of which are case-sensitive."""
 
 _LEAST_TIMEOUT = 2
-"""In seconds; the shortest `connect_timeout`: libpq and psycopg read 1 as 2."""
+"""Seconds of the shortest `connect_timeout`: libpq and psycopg read 1 as 2."""
 
 _POOL_TIMEOUT = 30.0
-"""In seconds; how long psycopg's pool lets a thread wait for a connection by default."""
+"""Seconds that psycopg's pool lets a thread wait for a connection by default."""

@@ -30,8 +30,8 @@ from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Database, Upgradable
 from hookrow.stores.sql.dialects import DIALECTS, Dialect
 from hookrow.stores.sql.scripts import (
-    LOG,
-    TABLE,
+    LOG_TABLE,
+    MIGRATIONS_TABLE,
     Script,
     is_known,
     needed,
@@ -43,7 +43,16 @@ from hookrow.stores.sql.urls import missing_file, open_database, refuse_memory
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-__all__ = ["LOG", "TABLE", "current", "is_known", "listed", "needed", "sql", "upgrade"]
+__all__ = [
+    "LOG_TABLE",
+    "MIGRATIONS_TABLE",
+    "current",
+    "is_known",
+    "listed",
+    "needed",
+    "sql",
+    "upgrade",
+]
 
 logger = logging.getLogger("hookrow")
 
@@ -54,11 +63,11 @@ UNKNOWN = (
     "the version that upgraded them or, if it was never released, create the database anew."
 )
 
-LOCK = 0x686F6F6B726F77
+MIGRATION_LOCK = 0x686F6F6B726F77
 """The lock that an upgrade holds: "hookrow" in ASCII."""
 
 LOCK_WAIT = 10.0
-"""In seconds; how long an upgrade tries to lock a table, for a second at a time.
+"""Seconds for which an upgrade tries to lock a table, for a second at a time.
 
 Writers wait behind each attempt.
 """
@@ -172,7 +181,7 @@ class _Upgrade:
         while True:
             # In a transaction, because a pooler may run each transaction in another session.
             with self._database.upgrading() as connection:
-                if catalogue_of(connection, self._dialect).try_lock(LOCK):
+                if catalogue_of(connection, self._dialect).try_lock(MIGRATION_LOCK):
                     # CREATE INDEX CONCURRENTLY waits for older snapshots. A driver may keep that
                     # of the lock's SELECT until the next statement.
                     connection.execute(self._dialect.stay_idle)
@@ -212,7 +221,7 @@ class _Upgrade:
         if self._dialect.wait_briefly:
             connection.execute(self._dialect.wait_briefly)
         # The table may be in any schema of the search path.
-        if not catalogue_of(connection, self._dialect).columns(TABLE):
+        if not catalogue_of(connection, self._dialect).columns(MIGRATIONS_TABLE):
             create = table_of_revisions(self._dialect.name)
             connection.execute(create.replace("%", "%%"))
         for statement in script.statements():
@@ -233,22 +242,22 @@ def _retry_while_locked(work: Callable[[], T]) -> T:
 
 def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
     catalogue = catalogue_of(connection, dialect)
-    found = catalogue.columns(TABLE)
+    found = catalogue.columns(MIGRATIONS_TABLE)
     if not found:
         return []
     if "revision" not in found:
         raise SchemaMismatch(
-            f"The table {TABLE!r} has no column 'revision': it is not hookrow's, or was changed. "
-            "Restore it, or rename it."
+            f"The table {MIGRATIONS_TABLE!r} has no column 'revision': it is not hookrow's, or was "
+            "changed. Restore it, or rename it."
         )
     if "SELECT" in found["revision"].denied:
-        raise catalogue.denied_error(TABLE, ["SELECT"])
-    rows = connection.fetch(f"SELECT revision FROM {TABLE}")  # noqa: S608 - the name is ours
+        raise catalogue.denied_error(MIGRATIONS_TABLE, ["SELECT"])
+    rows = connection.fetch(f"SELECT revision FROM {MIGRATIONS_TABLE}")  # noqa: S608 - the name is ours
     return sorted(str(revision) for (revision,) in rows)
 
 
 def _insert(revision: str) -> str:
-    return f"INSERT INTO {TABLE} (revision) VALUES ('{revision}')"  # noqa: S608 - of a file's name
+    return f"INSERT INTO {MIGRATIONS_TABLE} (revision) VALUES ('{revision}')"  # noqa: S608 - of a file's name
 
 
 def _check_names(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:

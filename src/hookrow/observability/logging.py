@@ -19,8 +19,8 @@ from hookrow.http import RequestHead
 
 logger = logging.getLogger("hookrow")
 
-INTERVAL = 10.0
-"""In seconds; each warning or error is logged at most once in this interval."""
+REPEAT_AFTER = 10.0
+"""Seconds in which each warning or error is logged at most once."""
 
 
 class RateLimitFilter(logging.Filter):
@@ -50,7 +50,7 @@ class RateLimitFilter(logging.Filter):
         if now < self._limited_until.get(key, 0.0):
             self._dropped[key] += 1
             return False
-        self._limited_until[key] = now + INTERVAL
+        self._limited_until[key] = now + REPEAT_AFTER
         if dropped := self._dropped.pop(key, 0):
             record.msg = f"{record.msg} ({dropped} more since the last one)"
         return True

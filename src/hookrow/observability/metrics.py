@@ -83,7 +83,7 @@ BEFORE_PARSING = (
 )
 """Refusals of a request. All other refusals are outcomes of a notification."""
 
-ATTEMPTS = {
+ATTEMPT_LABELS = {
     NoneType: "committed",
     Conflict: "conflict",
     Locked: "locked",
@@ -95,7 +95,7 @@ ATTEMPTS = {
 _FAULT = "fault"
 
 TOTALS_EVERY = 60.0
-"""In seconds; how often the totals of the log, which are the slowest gauges, are read."""
+"""Seconds between two reads of the totals of the log, which are the slowest gauges."""
 
 _UNREADABLE = (HookrowError, OSError, sqlite3.Error)
 """Raised if the database or the spool cannot be read; the gauge then keeps its last value."""
@@ -164,7 +164,7 @@ class Metrics(Observer):
         """Count the attempt; if it was committed, observe the size of the group."""
         if error is None:
             self._group_size.observe(len(arrivals))
-        self._attempts[ATTEMPTS.get(type(error), _FAULT)].inc()
+        self._attempts[ATTEMPT_LABELS.get(type(error), _FAULT)].inc()
 
     def late(self) -> None:
         """Count the response."""
@@ -250,7 +250,7 @@ class Metrics(Observer):
             "Attempts to record a group in one transaction, by result.",
             ("result",),
         )
-        results = (*ATTEMPTS.values(), _FAULT)
+        results = (*ATTEMPT_LABELS.values(), _FAULT)
         self._attempts = {result: attempts.labels(result) for result in results}
         self._late = counter(
             "hookrow_late_answers",

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 COLLECT_EVERY = 15.0
-"""In seconds; how often a receiver calls `Observer.collect`."""
+"""Seconds between two calls of `Observer.collect` by a receiver."""
 
 GroupEnd: TypeAlias = Callable[[Sequence[Outcome | None]], object]
 """Called with the outcomes of a group, in the order of its arrivals.

@@ -26,17 +26,17 @@ from hookrow.http import is_loopback
 from hookrow.postmark_api import ADDRESS
 from hookrow.postmark_api.errors import APIError, Unconfirmed, error_of, unexpected
 
-TIMEOUT = 30.0
-"""In seconds, for each read and write."""
+IO_TIMEOUT = 30.0
+"""Seconds that each read and write may take."""
 
-WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""In seconds, before each repetition after a temporary error that states no other wait."""
+RETRY_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Seconds before each repetition after a temporary error that states no other wait."""
 
-LONGEST = 120.0
-"""In seconds; the limit for a whole response, each part of which may arrive before a timeout."""
+RESPONSE_TIMEOUT = 120.0
+"""Seconds that a whole response may take, each part of which may arrive before a timeout."""
 
-LARGEST = 64 * 2**20
-"""In bytes; the limit for a body. A page of 500 messages has a few MiB, but all suppressions of a
+MAX_RESPONSE_BYTES = 64 * 2**20
+"""Bytes of the largest body. A page of 500 messages has a few MiB, but all suppressions of a
 stream are in one response, with about 150 bytes each."""
 
 MAX_SKEW = timedelta(minutes=5)
@@ -45,8 +45,8 @@ MAX_SKEW = timedelta(minutes=5)
 _NEVER_PRINTED = {"Url", "HttpHeaders"}
 """The fields of webhooks that are compared and sent back, so they must not be cleaned."""
 
-LONGEST_MESSAGE = 500
-"""In characters; a longer text of the provider is truncated."""
+MAX_MESSAGE_LENGTH = 500
+"""Characters to which a longer text of the provider is truncated."""
 
 _PASSING = (ConnectionRefusedError, gaierror)
 _UNREACHABLE = (*_PASSING, ssl.SSLCertVerificationError, UnicodeError)
@@ -69,7 +69,8 @@ class PostmarkAPI:
 
     `hidden` are texts besides the token, such as secrets, that no message of an error may contain.
     `timeout` is in seconds, for each read and write. Requests are repeated after temporary
-    errors, as `WAITS` states. A request that exceeds `LONGEST` is abandoned, not cancelled.
+    errors, as `RETRY_PAUSES` states. A request that exceeds `RESPONSE_TIMEOUT` is abandoned, not
+    cancelled.
 
     Raises `ConfigurationError` if the token cannot be sent, or if the address is not an https URL;
     on this machine's loopback interface, http is accepted.
@@ -81,7 +82,7 @@ class PostmarkAPI:
         address: str,
         *,
         hidden: Sequence[str] = (),
-        timeout: float = TIMEOUT,
+        timeout: float = IO_TIMEOUT,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not token or not all("!" <= letter <= "~" for letter in token):
@@ -131,7 +132,7 @@ class PostmarkAPI:
         if (pause := self._next - time.monotonic()) > 0:
             self._sleep(pause)
         self._next = time.monotonic() + self.interval
-        for wait in WAITS:
+        for wait in RETRY_PAUSES:
             try:
                 return self._send(method, path, body)
             except APIError as error:
@@ -166,7 +167,7 @@ class PostmarkAPI:
         raise error_of(status, fields, found, changes=data is not None)
 
     def _receive(self, request: Request) -> tuple[int, HTTPMessage, bytes]:
-        """Return the status, the head and the body of the response within `LONGEST`."""
+        """Return the status, the head and the body of the response within `RESPONSE_TIMEOUT`."""
         done: Future[tuple[int, HTTPMessage, bytes]] = Future()
 
         def receive() -> None:
@@ -185,7 +186,7 @@ class PostmarkAPI:
         # The timeout of a socket limits each read, but not all of them together.
         Thread(target=receive, daemon=True).start()
         try:
-            return done.result(LONGEST)
+            return done.result(RESPONSE_TIMEOUT)
         except TimeoutError:
             if done.done():  # it is that of a read
                 raise
@@ -228,22 +229,22 @@ class PostmarkAPI:
                 for hidden in self._hidden:
                     value = value.replace(hidden, "***")
                 printable = (each if each.isprintable() else " " for each in value)
-                return "".join(printable)[:LONGEST_MESSAGE]
+                return "".join(printable)[:MAX_MESSAGE_LENGTH]
             case _:
                 return value
 
 
 def _incomplete() -> _Excessive:
-    return _Excessive(f"is not complete after {LONGEST:g} s")
+    return _Excessive(f"is not complete after {RESPONSE_TIMEOUT:g} s")
 
 
 def _read(response: HTTPResponse) -> bytes:
     """Return the body. Raises `_Excessive`, and `IncompleteRead` if the connection was closed."""
-    body, expected, until = bytearray(), response.length, time.monotonic() + LONGEST
+    body, expected, until = bytearray(), response.length, time.monotonic() + RESPONSE_TIMEOUT
     while (expected is None or len(body) < expected) and (part := response.read1(2**16)):
         body += part
-        if len(body) > LARGEST:
-            raise _Excessive(f"is larger than {LARGEST >> 20} MiB")
+        if len(body) > MAX_RESPONSE_BYTES:
+            raise _Excessive(f"is larger than {MAX_RESPONSE_BYTES >> 20} MiB")
         if time.monotonic() > until:  # so that the thread ends
             raise _incomplete()
     if expected is not None and len(body) < expected:

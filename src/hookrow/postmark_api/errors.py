@@ -17,8 +17,8 @@ UNKNOWN_STREAM = 1226
 VERIFICATION_FAILED = 1364
 """Codes of the API."""
 
-LONGEST_WAIT = 60
-"""In seconds; a longer `Retry-After` is shortened to this."""
+MAX_RETRY_AFTER = 60
+"""Seconds to which a longer `Retry-After` is shortened."""
 
 _MEANINGS = {
     WRONG_TOKEN: "The provider rejected the token: set HOOKROW_PROVIDER_TOKEN or the token file to "
@@ -68,7 +68,7 @@ class Verification(msgspec.Struct, frozen=True):
 
     success: bool = msgspec.field(name="Success", default=False)
     message: str = msgspec.field(name="Message", default="no message")
-    trials: Sequence[TriggerResult] = msgspec.field(name="Results", default=())
+    results: Sequence[TriggerResult] = msgspec.field(name="Results", default=())
 
 
 class VerificationFailed(APIError):
@@ -79,9 +79,9 @@ class VerificationFailed(APIError):
 
     url = ""
 
-    def __init__(self, message: str, trials: Sequence[TriggerResult]) -> None:
+    def __init__(self, message: str, results: Sequence[TriggerResult]) -> None:
         super().__init__(message, VERIFICATION_FAILED)
-        self.trials = trials
+        self.results = results
 
 
 def error_of(status: int, fields: Mapping[str, str], body: object, *, changes: bool) -> APIError:
@@ -95,8 +95,8 @@ def error_of(status: int, fields: Mapping[str, str], body: object, *, changes: b
         code = WRONG_TOKEN if status == HTTPStatus.UNAUTHORIZED else _code(fields, body)
         described = f"status {status}, code {code}: {body.get('Message') or 'no message'}"
         if code == VERIFICATION_FAILED:
-            trials = verification_of(body).trials
-            return VerificationFailed(f"The verification failed ({described}).", trials)
+            results = verification_of(body).results
+            return VerificationFailed(f"The verification failed ({described}).", results)
         text = f"{_MEANINGS.get(code, 'The provider returned an error')} ({described})."
     else:
         code = 0
@@ -106,7 +106,9 @@ def error_of(status: int, fields: Mapping[str, str], body: object, *, changes: b
             "find out which proxy responded."
         )
     after = fields.get("retry-after") or ""
-    wait = min(int(after), LONGEST_WAIT) if after.isdecimal() and len(after) <= len("86400") else 0
+    wait = (
+        min(int(after), MAX_RETRY_AFTER) if after.isdecimal() and len(after) <= len("86400") else 0
+    )
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         text = f"The provider is limiting requests: run the command again later. {text}"
         return APIError(text, code, temporary=True, wait=wait)

@@ -42,11 +42,11 @@ def triggers_of(recorded: Kinds) -> Collection[str]:
     return sorted({RECORD_TYPES[kind] for kind in recorded})
 
 
-ATTEMPTS = 3
+MAX_CHANGES = 3
 """The largest number of changes of one webhook in a run."""
 
 REREAD_DELAY = 5.0
-"""In seconds; the wait after a change without a response, before the webhooks are read again."""
+"""Seconds between a change without a response and the next reading of the webhooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,8 @@ class ExpectedWebhook:
 class Change:
     """A change of the webhook of a stream; `id` is None if it is to be created.
 
-    `reasons` has a sentence for each difference. Without `body`, the webhook is as wanted, but its
-    triggers must be verified.
+    `reasons` has a sentence for each difference. Without `body`, the webhook is as expected, but
+    its triggers must be verified.
     """
 
     stream: str
@@ -99,7 +99,7 @@ class Registered:
 
 def register(
     api: PostmarkAPI,
-    wanted: ExpectedWebhook,
+    expected: ExpectedWebhook,
     streams: Sequence[Stream],
     *,
     dry_run: bool = False,
@@ -113,12 +113,12 @@ def register(
     Raises `ConfigurationError` if it is unclear which webhook is ours, and `APIError`; see
     `VerificationFailed`.
     """
-    planned = {stream.id: plan(api, wanted, stream) for stream in streams}
+    planned = {stream.id: plan(api, expected, stream) for stream in streams}
     for stream in streams:
         webhook, change = planned[stream.id]
         changes: Sequence[Change] = [change] if change else []
         if change and not dry_run:
-            webhook, changes = apply_changes(api, partial(plan, api, wanted, stream), sleep)
+            webhook, changes = apply_changes(api, partial(plan, api, expected, stream), sleep)
         yield Registered(stream, webhook.id if webhook else None, changes)
 
 
@@ -138,29 +138,29 @@ def apply_changes(
             made.append(tried)
         if change is None:
             return webhook, made
-        if attempts == ATTEMPTS:
+        if attempts == MAX_CHANGES:
             raise APIError(
-                f"The webhook of the stream {change.stream} still differs after {ATTEMPTS} "
+                f"The webhook of the stream {change.stream} still differs after {MAX_CHANGES} "
                 f"changes: {' '.join(change.reasons)} Does something else change it?"
             )
         attempts += 1
         try:
             _apply(api, change)
         except Unconfirmed:
-            if attempts == ATTEMPTS:
+            if attempts == MAX_CHANGES:
                 raise
             sleep(REREAD_DELAY)
         tried = change
 
 
-def plan(api: PostmarkAPI, wanted: ExpectedWebhook, stream: Stream) -> Plan:
+def plan(api: PostmarkAPI, expected: ExpectedWebhook, stream: Stream) -> Plan:
     """Return our webhook of a stream, and the necessary change. Raises as `register` does."""
     webhook = _find(read_webhooks(api, stream), stream)
-    triggers = stream.available(wanted.triggers)
-    secret = wanted.secrets[0]
+    triggers = stream.available(expected.triggers)
+    secret = expected.secrets[0]
     if webhook is None:
         body: dict[str, object] = {
-            "Url": wanted.url,
+            "Url": expected.url,
             "MessageStream": stream.id,
             "Verify": True,
             "HttpHeaders": [{"Name": SECRET_HEADER, "Value": secret}],
@@ -169,9 +169,9 @@ def plan(api: PostmarkAPI, wanted: ExpectedWebhook, stream: Stream) -> Plan:
         return None, Change(stream.id, None, ["The stream has no webhook."], body)
     reasons: list[str] = []
     body = {}
-    if webhook.url != wanted.url:
+    if webhook.url != expected.url:
         reasons.append(f"Its URL is {api.clean(webhook.address)}.")
-        body["Url"] = wanted.url
+        body["Url"] = expected.url
     if webhook.secrets != [secret]:
         reasons.append(
             f"Its header {SECRET_HEADER} does not have the newest secret as its only value."
@@ -205,7 +205,7 @@ def _apply(api: PostmarkAPI, change: Change) -> None:
     else:
         found = verification_of(api.clean(api.post(f"/webhooks/{change.id}/verify", {})))
         if not found.success:
-            raise VerificationFailed(f"The verification failed ({found.message}).", found.trials)
+            raise VerificationFailed(f"The verification failed ({found.message}).", found.results)
 
 
 def advice(trial: TriggerResult, url: str) -> str:

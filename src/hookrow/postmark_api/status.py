@@ -35,11 +35,11 @@ from hookrow.stores.sql import SQLStore
 PERIOD = timedelta(days=1)
 """The period of the provider's statistics."""
 
-MOST_COUNTED = 100_000
+MAX_COMPARED = 100_000
 """The number of entries of a type at which counting the log stops, and nothing is compared."""
 
 ASK_EVERY = 300.0
-"""In seconds; the interval between two statuses of a `ProviderWatch`."""
+"""Seconds between two statuses of a `ProviderWatch`."""
 
 SAMPLE = 100
 """The number of the newest entries that are searched for the id of their server."""
@@ -143,19 +143,19 @@ class ProviderWatch(PeriodicTask):
         super().__init__(self._ask, seconds=ASK_EVERY, name="status of the provider")
 
     def _ask(self) -> None:
-        wanted = ExpectedWebhook(
+        expected = ExpectedWebhook(
             secrets=self._secrets(), triggers=triggers_of(self._store.recorded)
         )
-        self._api.hide(*wanted.secrets)
+        self._api.hide(*expected.secrets)
         try:
-            self.line = read_status(self._api, wanted, store=self._store).summary
+            self.line = read_status(self._api, expected, store=self._store).summary
         except HookrowError as error:
             self.line = f"Unknown. {error}"
 
 
 def read_status(
     api: PostmarkAPI,
-    wanted: ExpectedWebhook,
+    expected: ExpectedWebhook,
     chosen: Sequence[str] = (),
     *,
     store: SQLStore | None = None,
@@ -171,10 +171,10 @@ def read_status(
     found = {each: read_webhooks(api, each) for each in streams}
     logged: Mapping[str, int] = {}
     if store is not None:
-        check_server(server, store, chain.from_iterable(found.values()), wanted)
-        logged = _count(store, wanted.triggers, now or datetime.now(UTC))
+        check_server(server, store, chain.from_iterable(found.values()), expected)
+        logged = _count(store, expected.triggers, now or datetime.now(UTC))
     statuses = [
-        _compare(api, each, wanted, stream, ours)
+        _compare(api, each, expected, stream, ours)
         for stream, webhooks in found.items()
         for ours in [[each for each in webhooks if each.is_hookrow]]
         for each in ours
@@ -183,14 +183,14 @@ def read_status(
 
 
 def check_server(
-    server: PostmarkServer, store: SQLStore, webhooks: Iterable[Webhook], wanted: ExpectedWebhook
+    server: PostmarkServer, store: SQLStore, webhooks: Iterable[Webhook], expected: ExpectedWebhook
 ) -> None:
     """Raise `ConfigurationError` if the newest notifications in the log are from other servers.
 
-    A server is accepted nevertheless if one of its webhooks has the wanted URL or a secret: the log
-    may have those of an earlier server. Any other webhook may be that of another hookrow.
+    A server is accepted nevertheless if one of its webhooks has the expected URL or a secret: the
+    log may have those of an earlier server. Any other webhook may be that of another hookrow.
     """
-    if store.log is None or any(map(wanted.is_proven_by, webhooks)):
+    if store.log is None or any(map(expected.is_proven_by, webhooks)):
         return
     newest = store.log.newest(Query(), limit=SAMPLE)
     origins = {_server(each.body.encode()) for each in newest if each.body}
@@ -217,16 +217,16 @@ def _server(body: bytes) -> int | None:
 def _compare(
     api: PostmarkAPI,
     webhook: Webhook,
-    wanted: ExpectedWebhook,
+    expected: ExpectedWebhook,
     stream: Stream,
     ours: Sequence[Webhook],
 ) -> WebhookStatus:
     """Return the status of one of our webhooks on a stream."""
     statistics = read_statistics(api, webhook)
-    triggers, paused = stream.available(wanted.triggers), statistics.unverified(webhook)
+    triggers, paused = stream.available(expected.triggers), statistics.unverified(webhook)
     position = None
-    if len(webhook.secrets) == 1 and webhook.secrets[0] in wanted.secrets:
-        position = list(wanted.secrets).index(webhook.secrets[0])
+    if len(webhook.secrets) == 1 and webhook.secrets[0] in expected.secrets:
+        position = list(expected.secrets).index(webhook.secrets[0])
     drift = [*webhook.differences(triggers, paused)]
     if position is None:
         wrong = "is not one of hookrow's secrets" if webhook.secrets else "is missing"
@@ -252,10 +252,10 @@ def _count(store: SQLStore, triggers: Collection[str], now: datetime) -> Mapping
     """
     if store.log is None:
         return {}
-    count = partial(store.log.count, limit=MOST_COUNTED)
+    count = partial(store.log.count, limit=MAX_COMPARED)
     logged = {}
     for name in sorted(triggers):
         query = Query(record_type=name, since=now - PERIOD, posted=True)
-        if (total := count(query)) < MOST_COUNTED:
+        if (total := count(query)) < MAX_COMPARED:
             logged[name] = total - count(replace(query, outcome=Result.TEST))
     return logged

@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hookrow")
 
-MINUTE = 60.0
-HOUR = 60 * MINUTE
-DAY = 24 * HOUR
+MINUTE_SECONDS = 60.0
+HOUR_SECONDS = 60 * MINUTE_SECONDS
+DAY_SECONDS = 24 * HOUR_SECONDS
 
 DRAIN_TIMEOUT = 11
-"""In seconds; how long a stopping server waits for requests in progress: 5 for the rest of a body,
+"""Seconds that a stopping server waits for requests in progress: 5 for the rest of a body,
 5 for the response to it, and 1 until the sweep closes the other connections."""
 
 RECORD_TIMEOUT = 7.0
-"""In seconds; how long a stopping server records queued notifications before it spools the rest.
+"""Seconds that a stopping server records queued notifications before it spools the rest.
 The group in progress is spooled, too, because the database has probably stopped responding."""
 
 TASK_TIMEOUT = 0.5
-"""In seconds; how long a stopping server waits for a task that the next start can continue."""
+"""Seconds that a stopping server waits for a task that the next start can continue."""
 
 
 class Server:
@@ -86,12 +86,12 @@ class Server:
         )
         self._pages["/readyz"] = ASGI(self._readiness)
         self._tasks = [
-            PeriodicTask(self._log_secret_use, seconds=HOUR, name="count of secrets"),
-            PeriodicTask(summary.log_counts, seconds=MINUTE, name="summary", later=True),
+            PeriodicTask(self._log_secret_use, seconds=HOUR_SECONDS, name="count of secrets"),
+            PeriodicTask(summary.log_counts, seconds=MINUTE_SECONDS, name="summary", later=True),
         ]
         if store.log is not None:
             prune = partial(self._prune, store.log)
-            self._tasks.append(PeriodicTask(prune, seconds=DAY, name="pruning of the log"))
+            self._tasks.append(PeriodicTask(prune, seconds=DAY_SECONDS, name="pruning of the log"))
         self._webhook = ASGI(self.receiver)
         watch = self._watch() if settings.dashboard and settings.provider_token else None
         self._dashboard = _dashboard(settings, store, watch) if settings.dashboard else None

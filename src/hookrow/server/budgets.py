@@ -33,7 +33,7 @@ TURN = 0.001
 """Seconds for which data is parsed in one turn of the event loop. Then, the responses that are due
 and all other work have their turn, before the rest of the data is parsed."""
 
-SWEEP_EVERY = 1.0
+CHECK_BUDGETS_EVERY = 1.0
 """Seconds between two searches for connections that are too slow."""
 
 logger = logging.getLogger("hookrow")
@@ -185,7 +185,7 @@ class Budgets:
     def _schedule(self) -> None:
         if not self._is_scheduled and (self._strangers or self._known):
             self._is_scheduled = True
-            self._loop.call_later(SWEEP_EVERY, self._sweep)
+            self._loop.call_later(CHECK_BUDGETS_EVERY, self._sweep)
 
     def _sweep(self) -> None:
         self._is_scheduled = False

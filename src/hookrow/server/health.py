@@ -15,10 +15,10 @@ from hookrow.http import Handler, Request, RequestHead, Response, plain
 from hookrow.receiver.results import RecentResults
 
 VALID_FOR = 1.0
-"""In seconds; how long the result of a check is valid."""
+"""Seconds for which the result of a check is valid."""
 
 DEADLINE = 4.0
-"""In seconds; how long a request waits for a check. It is shorter than the limit of all calls
+"""Seconds that a request waits for a check. They are fewer than the limit of all calls
 (`asgi.CALL_TIMEOUT`), because the response at that limit does not mention the database."""
 
 _ALIVE = plain(200, "ok\n")

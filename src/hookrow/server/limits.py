@@ -30,8 +30,8 @@ MAX_HEADERS = 100
 HEADER_SIZE = 150
 """Bytes of memory that a header takes, besides its own."""
 
-MAX_DISCARDED = 1024 * 1024
-"""In bytes; how much of a body is read after its response, so that the client can read the
+MAX_DISCARDED_BODY = 1024 * 1024
+"""Bytes of a body that are read after its response, so that the client can read the
 response."""
 
 PIECE = 4096
@@ -48,12 +48,12 @@ _BLANK = re.compile(rb"[\r\n]*")
 """The empty lines before a head."""
 
 CLIENT_TIMEOUT = 15.0
-"""In seconds; a connection is closed if a head, or the rest of a body after its response, takes
-longer, or if the client reads none of its responses for that long."""
+"""Seconds after which a connection is closed if a head, or the rest of a body after its response,
+is not complete, or if the client has read none of its responses."""
 
 GRACE_PERIOD = 5.0
-"""In seconds; how long a stopping server waits for the rest of a request, and for clients that
-have not read their responses. A response that is still being generated is then cut off."""
+"""Seconds that a stopping server waits for the rest of a request, and for clients that have not
+read their responses. A response that is still being generated is then cut off."""
 
 _BUDGETS = "hookrow.budgets"
 _TOO_LONG = (
@@ -352,7 +352,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _limit_rest(self) -> None:
         """Limit the rest of a body after its response; otherwise, limit the next request head."""
         if self._in_body:
-            self._bytes_allowed = MAX_DISCARDED
+            self._bytes_allowed = MAX_DISCARDED_BODY
         if self._in_body or self._in_head:
             self._expire_in(CLIENT_TIMEOUT)
         else:

@@ -66,7 +66,7 @@ MAX_DIRECT = 64 * 1024
 
 _ENDPOINT = "hookrow.endpoint"
 _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
-_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
+_REFUSE_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
 
 def check_uvicorn() -> None:
@@ -275,4 +275,4 @@ def _failed(error: Exception, id_: str) -> Response:
         describe_bug(error),
         extra={"request_id": id_},
     )
-    return _UNAVAILABLE
+    return _REFUSE_UNAVAILABLE

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hookrow")
 
 STOP_TIMEOUT = 25.0
-"""In seconds; how long the parent waits for its workers to stop before it kills them: longer than
+"""Seconds that the parent waits for its workers to stop before it kills them: longer than
 they need (`DRAIN_TIMEOUT` and `RECORD_TIMEOUT` in `app`), but shorter than its own stop timeout
 (deploy/hookrow@.service)."""
 

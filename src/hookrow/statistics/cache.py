@@ -33,14 +33,13 @@ T = TypeVar("T")
 logger = logging.getLogger("hookrow")
 
 FRESH = 4.0
-"""In seconds; the minimum time for which figures are cached. Open pages request them every five
-seconds."""
+"""Seconds for which figures are cached, at least. Open pages request them every five seconds."""
 
 STALE = 30.0
-"""In seconds; how much longer a result is returned while another thread reads a new one."""
+"""Seconds for which an old result is returned while another thread reads a new one."""
 
 RECOUNT_AFTER = 300.0
-"""In seconds; the shortest time between two counts of the tables."""
+"""Seconds between two counts of the tables, at least."""
 
 SHARE = 1 / 100
 """The largest share of the time for reading overviews, of all periods together."""
@@ -52,7 +51,7 @@ RECOUNT_SHARE = 1 / 20
 """The largest share of the time for counting the tables."""
 
 FIRST_WAIT = 0.5
-"""In seconds; how long a caller waits for the first count of the tables."""
+"""Seconds that a caller waits for the first count of the tables."""
 
 
 class Statistics:

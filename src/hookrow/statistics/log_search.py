@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from hookrow.stores.sql.log import SQLLog
 
 BUDGET = 0.25
-"""In seconds; a search begins no statement after this time."""
+"""Seconds after which a search begins no statement."""
 
 COUNT_BUDGET = 0.08
-"""In seconds; counting begins no statement after this time."""
+"""Seconds after which counting begins no statement."""
 
 MOST_RESULTS = 10_000
 """The number up to which entries are counted."""
 
 NARROWEST = 5000
-"""In ids; the range of the first statement. It doubles after each one that took a quarter of the
-budget or less."""
+"""The number of ids in the range of the first statement. It doubles after each one that took a
+quarter of the budget or less."""
 
 
 @dataclass(frozen=True, slots=True)

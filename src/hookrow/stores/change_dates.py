@@ -16,9 +16,9 @@ from hookrow.core.notification import Suppressible
 
 logger = logging.getLogger("hookrow")
 
-TABLE = "hookrow_suppression_changes"
+CHANGE_DATES_TABLE = "hookrow_suppression_changes"
 
-COLUMNS = ("role", "row_key", "changed_at")
+CHANGE_DATE_COLUMNS = ("role", "row_key", "changed_at")
 """The table's columns; the first two are its primary key."""
 
 

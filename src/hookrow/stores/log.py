@@ -23,7 +23,7 @@ HIGHEST = 2**63 - 1
 
 
 BATCH = 1000
-"""In ids; the widest range that one statement changes."""
+"""The number of ids in the widest range that one statement changes."""
 
 LATE = timedelta(days=1)
 """The longest delay in a spool after which an entry is still found by its time of arrival."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from hookrow.core.notification import Key
 
-MAX_REASON_LENGTH = 1000
-"""In characters; the rest of a longer reason is not read."""
+MAX_READ_REASON = 1000
+"""Characters of a reason that are read; the rest of a longer one is not."""
 
 
 class SuppressionCursor(NamedTuple):

@@ -27,7 +27,7 @@ _Item: TypeAlias = sa.Column[Any] | sa.Index | sa.UniqueConstraint
 _Definitions: TypeAlias = Mapping[str, Callable[[], Sequence[_Item]]]
 """The columns, constraints and indexes of tables, by name."""
 
-_TIME = sa.DateTime(timezone=True)
+_TIMESTAMP = sa.DateTime(timezone=True)
 
 # Leaves free space in each page, so that an update of a time changes no index. SQLAlchemy 2.0
 # has no such option for tables.
@@ -58,7 +58,7 @@ def _lower_ascii(element: folded, compiler: SQLCompiler, **options: Any) -> str:
 
 class _now(GenericFunction[datetime]):  # noqa: N801 - as above
     name, package = "now", "hookrow"
-    type = _TIME
+    type = _TIMESTAMP
     inherit_cache = True
 
 
@@ -75,14 +75,14 @@ def _id() -> sa.Column[int]:
 
 def _suppression() -> Sequence[sa.Column[Any]]:
     return (
-        sa.Column("suppressed_at", _TIME),
+        sa.Column("suppressed_at", _TIMESTAMP),
         sa.Column("suppression_reason", sa.Text),
-        sa.Column("suppression_changed_at", _TIME),
+        sa.Column("suppression_changed_at", _TIMESTAMP),
     )
 
 
 def _created_at() -> sa.Column[datetime]:
-    return sa.Column("created_at", _TIME, nullable=False, server_default=_now())
+    return sa.Column("created_at", _TIMESTAMP, nullable=False, server_default=_now())
 
 
 def _reference(table: str, name: str, to: str, *, nullable: bool = False) -> sa.Column[int]:
@@ -145,14 +145,14 @@ def _dispatches() -> Sequence[_Item]:
         sa.Column("provider_message_id", sa.String(255)),
         _reference("hookrow_dispatches", "subscriber_id", "hookrow_subscribers"),
         _reference("hookrow_dispatches", "list_id", "hookrow_lists", nullable=True),
-        sa.Column("delivered_at", _TIME),
-        sa.Column("opened_at", _TIME),
+        sa.Column("delivered_at", _TIMESTAMP),
+        sa.Column("opened_at", _TIMESTAMP),
         *_suppression(),
-        sa.Column("first_opened_at", _TIME),
-        sa.Column("clicked_at", _TIME),
-        sa.Column("bounced_at", _TIME),
+        sa.Column("first_opened_at", _TIMESTAMP),
+        sa.Column("clicked_at", _TIMESTAMP),
+        sa.Column("bounced_at", _TIMESTAMP),
         sa.Column("bounce_type", sa.String(64)),
-        sa.Column("complained_at", _TIME),
+        sa.Column("complained_at", _TIMESTAMP),
         _created_at(),
         _unique("hookrow_dispatches_message_id", "provider_message_id", "subscriber_id"),
         _index("hookrow_dispatches_subscriber_id", "subscriber_id"),
@@ -167,16 +167,16 @@ def _notifications() -> Sequence[_Item]:
         sa.Column("record_type", sa.String(64)),
         sa.Column("message_id", sa.String(255)),
         sa.Column("recipient", sa.String(320)),
-        sa.Column("occurred_at", _TIME),
+        sa.Column("occurred_at", _TIMESTAMP),
         sa.Column("outcome", sa.String(32), nullable=False),
         sa.Column("first_outcome", sa.String(32), nullable=False),
         sa.Column("status", sa.SmallInteger, nullable=False),
         sa.Column("attempts", sa.BigInteger, nullable=False),
         sa.Column("retries", sa.BigInteger, nullable=False, server_default="0"),
-        sa.Column("received_at", _TIME, nullable=False),
-        sa.Column("last_received_at", _TIME, nullable=False),
-        sa.Column("ended_at", _TIME, nullable=False),
-        sa.Column("retry_at", _TIME),
+        sa.Column("received_at", _TIMESTAMP, nullable=False),
+        sa.Column("last_received_at", _TIMESTAMP, nullable=False),
+        sa.Column("ended_at", _TIMESTAMP, nullable=False),
+        sa.Column("retry_at", _TIMESTAMP),
         sa.Column("reason", sa.String(64)),
         sa.Column("trace_id", sa.String(255)),
         sa.Column("provider", sa.String(32)),
@@ -205,7 +205,7 @@ def _notifications() -> Sequence[_Item]:
 
 def _hours() -> Sequence[_Item]:
     return (
-        sa.Column("hour", _TIME, primary_key=True),
+        sa.Column("hour", _TIMESTAMP, primary_key=True),
         sa.Column("record_type", sa.String(64), primary_key=True),
         sa.Column("reason", sa.String(64), primary_key=True),
         sa.Column("first_outcome", sa.String(32), primary_key=True),
@@ -225,11 +225,11 @@ def _suppression_changes() -> Sequence[_Item]:
     return (
         sa.Column("role", sa.String(32), primary_key=True),
         sa.Column("row_key", sa.Text, primary_key=True),
-        sa.Column("changed_at", _TIME, nullable=False),
+        sa.Column("changed_at", _TIMESTAMP, nullable=False),
     )
 
 
-_ROWS: _Definitions = {
+_ROLE_TABLES: _Definitions = {
     "hookrow_subscribers": _subscribers,
     "hookrow_lists": _lists,
     "hookrow_subscriptions": _subscriptions,
@@ -277,7 +277,7 @@ def attach(to: sa.MetaData, schema: Schema = Schema()) -> Sequence[sa.Table]:  #
 
 def _definitions(schema: Schema) -> _Definitions:
     """Return the tables that a schema needs, by the names that they have there."""
-    definitions = dict(_ROWS) if schema.ours else {}
+    definitions = dict(_ROLE_TABLES) if schema.ours else {}
     if schema.log is not None:
         definitions[schema.log] = _notifications
         definitions |= {schema.side_table(name): items for name, items in _SIDE_TABLES.items()}

@@ -9,19 +9,19 @@ from math import inf
 from time import monotonic
 
 ROW_LOCK_TIMEOUT = 0.1
-"""In seconds; how long a transaction that records notifications waits for the lock of a row.
+"""Seconds that a transaction that records notifications waits for the lock of a row.
 
 A transaction that has waited for `deadlock_timeout`, a second, looks for a deadlock, and PostgreSQL
 aborts it if there is one. hookrow's wait ends earlier, so the host's transaction is never the one
 that is aborted."""
 
 LOCK_TIMEOUT = 2
-"""In seconds; how long other transactions wait for the lock of a row: those that maintain hookrow's
+"""Seconds that other transactions wait for the lock of a row: those that maintain hookrow's
 own tables, which no host locks, and those inside a transaction of the host. On SQLite, how long
 each transaction waits for the file, or for the connection to a database in memory."""
 
 STATEMENT_TIMEOUT = 4
-"""In seconds; how long one statement may take."""
+"""Seconds that one statement may take."""
 
 STORE_DEADLINE: ContextVar[float] = ContextVar("STORE_DEADLINE", default=inf)
 """When the calls of a store must end, on the clock of `monotonic`; set by `limited_to`."""

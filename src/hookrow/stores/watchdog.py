@@ -13,13 +13,13 @@ from hookrow.concurrency import PeriodicTask, reset_after_fork
 from hookrow.stores.timeouts import left
 
 TRANSACTION_TIMEOUT = 10.0
-"""In seconds; the longest time that a transaction may take, including its commit."""
+"""Seconds that a transaction may take, including its commit."""
 
 GRACE = 0.1
-"""In seconds; a grace period, so that the server's own timeout takes effect first."""
+"""Seconds of grace, so that the server's own timeout takes effect first."""
 
 CHECK_INTERVAL = 1.0
-"""In seconds; the longest interval between two checks."""
+"""Seconds between two checks, at most."""
 
 
 class Socket(Protocol):

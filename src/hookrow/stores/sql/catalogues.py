@@ -192,7 +192,7 @@ class PostgresCatalogue(Catalogue):
 
     def tables(self) -> Collection[str]:
         """Return the names, with the schema of those that the search path does not find."""
-        rows = self._connection.fetch(_TABLES)
+        rows = self._connection.fetch(_POSTGRES_TABLES)
         return [f"{schema}.{name}" if schema else name for schema, name in rows]
 
     def own_name(self, table: str) -> str | None:
@@ -212,7 +212,7 @@ class PostgresCatalogue(Catalogue):
 
     def columns(self, table: str) -> Mapping[str, Column]:
         """Return the columns with their types, and the privileges that the user lacks."""
-        rows = self._connection.fetch(_COLUMNS, [self.statement_name(table)])
+        rows = self._connection.fetch(_POSTGRES_COLUMNS, [self.statement_name(table)])
         return {row[0]: _postgres_column(row) for row in rows}
 
     def is_unique(self, table: str, *names: str) -> bool:
@@ -353,7 +353,7 @@ class PostgresCatalogue(Catalogue):
 
     def last_id(self, table: str) -> int | None:
         """Return the last value of the sequence; None if there is none."""
-        ((last,),) = self._connection.fetch(_LAST_ID, [self.statement_name(table)])
+        ((last,),) = self._connection.fetch(_POSTGRES_LAST_ID, [self.statement_name(table)])
         return last if last is None else int(last)
 
     def caching_sequence(self, table: str) -> str | None:
@@ -366,14 +366,14 @@ class PostgresCatalogue(Catalogue):
         return str(user)
 
 
-_TABLES = """
+_POSTGRES_TABLES = """
 SELECT CASE WHEN NOT pg_table_is_visible(c.oid) THEN nspname END, relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
 WHERE relkind IN ('r', 'p', 'v', 'm', 'f')
 AND nspname <> 'information_schema' AND nspname NOT LIKE 'pg\\_%%'
 """
 
-_COLUMNS = """
+_POSTGRES_COLUMNS = """
 WITH RECURSIVE found AS (
     SELECT attnum, attname, atttypid AS type, atttypmod AS mod, attnotnull AS filled,
         attgenerated <> '' AS generated,
@@ -548,7 +548,7 @@ SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text),
 The table may have partitions. Prepared transactions have no pid.
 """
 
-_LAST_ID = """
+_POSTGRES_LAST_ID = """
 SELECT CASE WHEN name <> '' THEN coalesce(pg_sequence_last_value(name::regclass), 0) END
 FROM pg_get_serial_sequence(%s, 'id') AS name
 """
@@ -561,17 +561,17 @@ WHERE seqrelid = pg_get_serial_sequence(%s, 'id')::regclass AND seqcache > 1
 _SET_EXCLUSION = "SELECT set_config('constraint_exclusion', %s, true)"
 """Sets the planner's option until the end of the transaction, which may be the host's."""
 
-_KINDS = {"S": "text", "N": "number", "B": "boolean", "E": "enum"}
+_TYPE_CATEGORIES = {"S": "text", "N": "number", "B": "boolean", "E": "enum"}
 """By PostgreSQL's category of a type."""
 
-_HEADER = 4
+_VARLENA_HEADER = 4
 """PostgreSQL adds this to the length in the type modifier of a text column."""
 
 
 def _postgres_column(row: Row) -> Column:
     name, type_, type_name, category, nullable, generated, default, modifier, labels, *rest = row
     declared, is_lenient, *may = rest
-    kind = _KINDS.get(category, "datetime" if type_.startswith("timestamp") else type_)
+    kind = _TYPE_CATEGORIES.get(category, "datetime" if type_.startswith("timestamp") else type_)
     return Column(
         name,
         "bpchar" if type_ == "character" else type_.replace("%", "%%"),
@@ -582,7 +582,7 @@ def _postgres_column(row: Row) -> Column:
         default=default,
         holds_uuids=type_ == "uuid",
         ignores_case=type_ == "citext" or is_lenient,
-        length=max(modifier - _HEADER, 0) or None if kind == "text" else None,
+        length=max(modifier - _VARLENA_HEADER, 0) or None if kind == "text" else None,
         labels=labels,
         denied=[each for each, has in zip(("SELECT", "UPDATE"), may, strict=True) if not has],
         sized=type_name.replace("%", "%%"),

@@ -19,7 +19,7 @@ from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.timeouts import STORE_DEADLINE
 
 CONNECT_TIMEOUT = 3
-"""In seconds; how long to wait for a new connection, or for one to become free."""
+"""Seconds to wait for a new connection, or for one to become free."""
 
 SESSIONS = 8
 """The largest number of connections that hookrow opens to one database."""

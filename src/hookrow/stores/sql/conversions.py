@@ -25,7 +25,7 @@ Converters: TypeAlias = Mapping[int, Convert]
 LIST = 4
 """The index of a list's key in the rows of `Statements.find`."""
 
-_GUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_GUID_FORMAT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 """The canonical form, in upper or lower case: the provider sends no other."""
 
 
@@ -101,7 +101,7 @@ def _present(converters: Iterable[tuple[K, Convert | None]]) -> dict[K, Convert]
 
 def message_ids_as_stored(message_ids: Iterable[str]) -> Collection[str]:
     """Return the GUIDs among the ids, unchanged and as 32 digits: SQLite may store either."""
-    guids = {each for each in message_ids if _GUID.fullmatch(each)}
+    guids = {each for each in message_ids if _GUID_FORMAT.fullmatch(each)}
     return guids | {_digits(each) for each in guids}
 
 
@@ -111,7 +111,7 @@ def by_message_id(message_ids: Iterable[str], values: Mapping[str, T]) -> dict[s
     return {
         message_id: by_digits[_digits(message_id)]
         for message_id in message_ids
-        if _GUID.fullmatch(message_id) and _digits(message_id) in by_digits
+        if _GUID_FORMAT.fullmatch(message_id) and _digits(message_id) in by_digits
     }
 
 

@@ -25,13 +25,13 @@ from hookrow.stores.sql.dialects import Dialect
 
 logger = logging.getLogger("hookrow")
 
-CHUNK = 5000
-"""In ids; how many one transaction counts. On SQLite, the transaction locks the whole file."""
+IDS_PER_TRANSACTION = 5000
+"""Ids that one transaction counts. On SQLite, the transaction locks the whole file."""
 
-LOCK = 0x686F6F6B68
+COUNTING_LOCK = 0x686F6F6B68
 """The lock that a process holds while it counts a chunk: "hookh"."""
 
-HOUR = timedelta(hours=1)
+ONE_HOUR = timedelta(hours=1)
 
 WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
 """Names in `hookrow_meta`: the watermark, the ceiling, and the fingerprint of the entry with id 1.
@@ -47,7 +47,7 @@ HAS_RECOVERED = (
 RECOVERED = f"{HAS_RECOVERED} AND recovery_counted IS NULL"
 """The condition of those of them that are not yet counted as recovered."""
 
-COLUMNS = ("hour", "record_type", "reason", "first_outcome")
+HOURLY_COLUMNS = ("hour", "record_type", "reason", "first_outcome")
 """The key of a row of counts."""
 
 
@@ -57,7 +57,7 @@ def _is_any(column: str, words: Collection[str]) -> str:
     return f"WHEN {column} IN ({listed}) THEN {column}"
 
 
-KEYS = (
+HOURLY_KEYS = (
     f"CASE {_is_any('record_type', KNOWN_TYPES)} ELSE '{OTHER}' END",
     f"CASE WHEN reason IS NULL THEN '' {_is_any('reason', KNOWN_REASONS)} ELSE '{OTHER}' END",
     "first_outcome",
@@ -73,7 +73,7 @@ class HourlyCounts:
         self._tables = [schema.side_table(name) for name in ("hookrow_hours", "hookrow_meta")]
         self.table, self._meta = map(dialect.table, self._tables)
         self._columns = {
-            self._tables[0]: {*COLUMNS, "entries", "recovered"},
+            self._tables[0]: {*HOURLY_COLUMNS, "entries", "recovered"},
             self._tables[1]: {"name", "value"},
             self._log: {"recovery_counted"},
         }
@@ -103,7 +103,7 @@ class HourlyCounts:
             logger.warning(f"Notifications are not counted by hour. {obstacle}")
         self._obstacle = obstacle
         catalogue = catalogue_of(connection, self.dialect)
-        if obstacle is not None or not catalogue.try_lock(LOCK):
+        if obstacle is not None or not catalogue.try_lock(COUNTING_LOCK):
             return False
         more = self._count_new(connection, catalogue)
         return self._count_recovered(connection) or more
@@ -165,7 +165,7 @@ class HourlyCounts:
         within = "id > %s AND id <= %s"
         first = f"SELECT min(id) FROM {self.log} WHERE {within}"
         ((low,),) = connection.fetch(first, [watermark, ceiling])  # there may be a wide gap
-        end = ceiling if low is None else min(low + CHUNK - 1, ceiling)
+        end = ceiling if low is None else min(low + IDS_PER_TRANSACTION - 1, ceiling)
         if low is not None:
             connection.execute(self._add("count(*)", "0", within), [watermark, end])
         return end
@@ -177,7 +177,7 @@ class HourlyCounts:
         """
         rows = connection.fetch(
             f"SELECT id FROM {self.log} WHERE {RECOVERED} AND id <= {self.watermark} "
-            f"ORDER BY id LIMIT {CHUNK} {self.dialect.skip_locked}"
+            f"ORDER BY id LIMIT {IDS_PER_TRANSACTION} {self.dialect.skip_locked}"
         )
         if rows:
             is_any = self.dialect.any_of("id", "bigint")
@@ -185,13 +185,14 @@ class HourlyCounts:
             connection.execute(self._add("0", "count(*)", is_any), ids)
             mark = f"UPDATE {self.log} SET recovery_counted = true WHERE {is_any}"
             connection.execute(mark, ids)
-        return len(rows) == CHUNK
+        return len(rows) == IDS_PER_TRANSACTION
 
     def _add(self, number: str, recovered: str, where: str) -> str:
         """Return the statement that adds the entries which meet a condition to the counts."""
         hour = self.dialect.hour("received_at")
         return self.insert(
-            f"SELECT {self.dialect.hour_as_time(hour)}, {', '.join(KEYS)}, {number}, {recovered} "
+            f"SELECT {self.dialect.hour_as_time(hour)}, {', '.join(HOURLY_KEYS)}, "
+            f"{number}, {recovered} "
             f"FROM {self.log} WHERE {where} GROUP BY {hour}, 2, 3, 4"
         )
 
@@ -199,7 +200,7 @@ class HourlyCounts:
         """Return the statement that adds rows of counts to those with the same key."""
         old, new = partial(self.dialect.old, self.table), self.dialect.new
         sums = {name: f"{old(name)} + {new(name)}" for name in ("entries", "recovered")}
-        return self.dialect.insert(self.table, [*COLUMNS, *sums], rows, COLUMNS, sums)
+        return self.dialect.insert(self.table, [*HOURLY_COLUMNS, *sums], rows, HOURLY_COLUMNS, sums)
 
     def _locked(self, connection: Connection) -> dict[str, str]:
         """Return the values by name; the watermark is locked until the end of the transaction."""

@@ -13,7 +13,7 @@ from functools import partial
 from time import sleep
 from typing import Any
 
-from hookrow.concurrency import PAUSE
+from hookrow.concurrency import TASK_PAUSE
 from hookrow.core.erasure import ESCAPING, Occurrence, address_finder, is_searchable
 from hookrow.core.log_entry import StoredEntry, stored_message_id, stored_recipient
 from hookrow.core.result import IMPLAUSIBLE, MISSING, ended_before
@@ -437,7 +437,7 @@ class SQLLog:
     def _is_counted(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
         while self.count_hours():
-            sleep(PAUSE)
+            sleep(TASK_PAUSE)
         with self._database.transaction() as connection:
             return self._hours.find_obstacle(connection) is None
 

@@ -16,7 +16,7 @@ from hookrow.core.result import Result
 from hookrow.stores.log import MOST_COUNTED, Count, Counts, Recent, RequestKind, Requests
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect, as_utc, utc
-from hookrow.stores.sql.hours import HAS_RECOVERED, HOUR, KEYS, RECOVERED, HourlyCounts
+from hookrow.stores.sql.hours import HAS_RECOVERED, HOURLY_KEYS, ONE_HOUR, RECOVERED, HourlyCounts
 
 MOST_RECOVERED = 10_000
 """The largest number of recovered entries not in the hourly counts that are read.
@@ -25,7 +25,7 @@ If PostgreSQL expected many more, it would compile the statement, which would ta
 running it.
 """
 
-_COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome"
+_COUNTED_COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome"
 
 _REQUESTS = ", ".join(f"'{kind.value}'" for kind in RequestKind)
 
@@ -43,7 +43,7 @@ def read_counts(
     """
     length, start = bucket // timedelta(seconds=1), database.dialect.write(since)
     with database.reading() as connection:
-        has_hours = not bucket % HOUR and hours.can_be_read(connection)
+        has_hours = not bucket % ONE_HOUR and hours.can_be_read(connection)
     if has_hours:
         sql, values = _of_hours(hours, length), [start] * 3
     else:
@@ -153,9 +153,9 @@ def _grouped(hours: HourlyCounts, length: int, figures: str, where: str, most: i
     """
     number = _bucket(hours.dialect, "received_at", length)
     return (
-        f"SELECT CASE WHEN received_at >= %s THEN {number} END, {', '.join(KEYS)}, {figures} "
-        f"FROM (SELECT {_COLUMNS} FROM {hours.log} WHERE {where} ORDER BY id DESC LIMIT {most}) "
-        "AS entries GROUP BY 1, 2, 3, 4"
+        f"SELECT CASE WHEN received_at >= %s THEN {number} END, {', '.join(HOURLY_KEYS)}, "
+        f"{figures} FROM (SELECT {_COUNTED_COLUMNS} FROM {hours.log} WHERE {where} "
+        f"ORDER BY id DESC LIMIT {most}) AS entries GROUP BY 1, 2, 3, 4"
     )
 
 

@@ -25,7 +25,7 @@ from hookrow.stores.timeouts import limited_to
 
 logger = logging.getLogger("hookrow")
 
-TABLE = "hookrow_meta"
+MAPPING_RECORD = "hookrow_meta"
 """The table of the record, in the database schema of the log."""
 
 NAME = "mapping"
@@ -73,7 +73,7 @@ class MappingRecord:
     def __init__(self, database: Database, tables: RoleTables) -> None:
         self._database, self._tables = database, tables
         self._schema = tables.schema
-        self._table = database.dialect.table(self._schema.side_table(TABLE))
+        self._table = database.dialect.table(self._schema.side_table(MAPPING_RECORD))
 
     def claim(self) -> bool:
         """Add the present mapping, and log a warning if the record has others.
@@ -93,7 +93,7 @@ class MappingRecord:
         except SchemaChanged as error:
             logger.warning(
                 "The mapping is not recorded in %s: %s",
-                self._schema.side_table(TABLE),
+                self._schema.side_table(MAPPING_RECORD),
                 error,
             )
             return True

@@ -91,12 +91,12 @@ _TIMES = tuple(datetime(year, 3, 4, 12, 34, 56, 123456, tzinfo=UTC) for year in 
 """The first and the last year, because the provider determines the times of events."""
 
 _EMAIL = "ada@example.com"
-_GUID = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
+_EXAMPLE_GUID = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
 _NO_GUID = "m-ada"
 
 _SAMPLES: Mapping[str, tuple[Use, Sequence[Any]]] = {
     "email": (Use.COMPARED, [_EMAIL]),
-    "provider_message_id": (Use.COMPARED, [_GUID, _NO_GUID]),
+    "provider_message_id": (Use.COMPARED, [_EXAMPLE_GUID, _NO_GUID]),
     **dict.fromkeys(TIMES, (Use.WRITTEN, _TIMES)),
     "bounce_type": (Use.WRITTEN, ["x" * LONGEST_BOUNCE_TYPE]),
 }
@@ -211,7 +211,7 @@ def _of_type(table: str, column: Column) -> str:
     return f"The column {column.name!r} of {table!r} is of the type {column.type_name}"
 
 
-_LONGEST = {
+_LONGEST_TEXTS = {
     "record_type": LONGEST_RECORD_TYPE,
     "message_id": LONGEST_MESSAGE_ID,
     "recipient": LONGEST_EMAIL,
@@ -222,12 +222,12 @@ _LONGEST = {
     "source": max(len(each.value) for each in Source),
     **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Result)),
 }
-"""In characters; the longest value of each text of the log, except the body."""
+"""Characters of the longest value of each text of the log, except the body."""
 
 _LOG_SAMPLES: Mapping[str, Sequence[Any]] = {
     **{name: _TIMES for name in REQUIRED_COLUMNS if name.endswith("_at")},
     **dict.fromkeys(("id", "status", "attempts", "retries"), (2**15 - 1,)),
-    **{name: ["x", "x" * longest] for name, longest in _LONGEST.items()},
+    **{name: ["x", "x" * longest] for name, longest in _LONGEST_TEXTS.items()},
     "body": ["x"],
     "fingerprint": [bytes(range(FINGERPRINT_SIZE))],
 }

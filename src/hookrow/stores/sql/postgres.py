@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import psycopg
 
 IDLE = 1.0
-"""In seconds; a session that has been idle for longer is checked before it is used again."""
+"""Seconds after which an idle session is checked before it is used again."""
 
 PREPARED_AFTER = 5
 """How many times a statement runs before psycopg has the server prepare it: psycopg's default."""

@@ -400,12 +400,12 @@ def _is_unexpected(need: Need, value: object) -> bool:
     column = need.column
     if need.use is Use.COMPARED or column.write:
         return False
-    if need.use is Use.CONDITION and column.kind in _DATES:
+    if need.use is Use.CONDITION and column.kind in _DATE_TYPES:
         return False  # its texts are dates
     return isinstance(value, _UNEXPECTED.get(column.kind, ()))
 
 
-_DATES = {"date", "time", "datetime"}
+_DATE_TYPES = {"date", "time", "datetime"}
 
 
 def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -> Sequence[Row]:
@@ -509,7 +509,7 @@ def _errors(
 _ROW_IDS = ("rowid", "_rowid_", "oid")
 """The names by which SQLite's tables have a key, unless a column has the name."""
 
-_PART = re.compile(
+_SQL_TOKEN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'[^']*'|("[^"]*"|`[^`]*`|\[[^\]]*\]|[\w$]+|[()])""", re.DOTALL
 )
 """A comment, a string or, in the group, a name, a keyword or a parenthesis."""
@@ -519,7 +519,7 @@ def _names_in_checks(definition: str) -> Sequence[set[str]]:
     """Return the names, in lower case, in each CHECK of a table's definition."""
     found: list[set[str]] = []
     depth, outer = 0, None
-    for part in filter(None, _PART.findall(definition)):
+    for part in filter(None, _SQL_TOKEN.findall(definition)):
         if part == "(":
             depth += 1
         elif part == ")":

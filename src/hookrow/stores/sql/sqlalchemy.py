@@ -29,7 +29,7 @@ _IN_TRANSACTION = 2
 """libpq's PQTRANS_INTRANS: a transaction in which no statement has failed."""
 
 _QUICK = 1.0
-"""In seconds; the driver notices a closed connection in less time than this."""
+"""Seconds within which the driver notices that a connection was closed."""
 
 _SHARED_POOLS = (SingletonThreadPool, StaticPool)
 """Pools whose connection is an in-memory database, or is in use by the host."""

@@ -32,7 +32,7 @@ from hookrow.stores.sql.dialects import SQLITE, question_marks
 from hookrow.stores.sql.scripts import Script, scripts_of
 from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left, milliseconds
 
-_STEPS = 10_000
+_STEPS_BETWEEN_CHECKS = 10_000
 """How many instructions SQLite executes between two checks of the time limit."""
 
 
@@ -303,7 +303,7 @@ def _interrupted(connection: SQLiteConnection) -> Iterator[None]:
         yield
         return
     sqlite = connection.connection
-    sqlite.set_progress_handler(lambda: monotonic() > until, _STEPS)
+    sqlite.set_progress_handler(lambda: monotonic() > until, _STEPS_BETWEEN_CHECKS)
     try:
         yield
     finally:

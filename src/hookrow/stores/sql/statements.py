@@ -137,7 +137,7 @@ class Statements(ABC):
         self.hopeful = self._hopeful()
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
-        self._dates = self.dialect.table(tables.schema.side_table(change_dates.TABLE))
+        self._dates = self.dialect.table(tables.schema.side_table(change_dates.CHANGE_DATES_TABLE))
         self.lock = cache(self._lock)
         self.select = cache(self._select)
         self.state = cache(self._state)
@@ -352,7 +352,7 @@ last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
 A column is set after those that depend on it, because some databases assign from left to right.
 """
 
-_FIELDS = LogEntry.__struct_fields__
+_ENTRY_FIELDS = LogEntry.__struct_fields__
 
 
 _POSTGRES_LOCK = Template("""\
@@ -584,13 +584,15 @@ class PostgresStatements(Statements):
         )
 
     def _add_entries(self, log: str) -> Statement:
-        types = {name: _POSTGRES_JSON_TYPES.get(name, "text") for name in _FIELDS}
+        types = {name: _POSTGRES_JSON_TYPES.get(name, "text") for name in _ENTRY_FIELDS}
 
         def text(_: str, after: str) -> str:
             return _POSTGRES_ADD_ENTRIES.substitute(
                 log=log,
-                fields=", ".join(_FIELDS),
-                values=", ".join(_FIELDS).replace("fingerprint", "decode(fingerprint, 'base64')"),
+                fields=", ".join(_ENTRY_FIELDS),
+                values=", ".join(_ENTRY_FIELDS).replace(
+                    "fingerprint", "decode(fingerprint, 'base64')"
+                ),
                 types=", ".join(f"{name} {type_}" for name, type_ in types.items()),
                 after=after,
                 merge=_MERGE,
@@ -779,8 +781,8 @@ class SQLiteStatements(Statements):
     def _add_entries(self, log: str) -> Statement:
         template = _SQLITE_ADD_ENTRIES.substitute(
             log=log,
-            fields=", ".join(_FIELDS),
-            values=", ".join(["%s"] * (len(_FIELDS) + 1)),
+            fields=", ".join(_ENTRY_FIELDS),
+            values=", ".join(["%s"] * (len(_ENTRY_FIELDS) + 1)),
             merge=_MERGE,
         )
         return Statement(template)

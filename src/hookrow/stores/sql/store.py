@@ -37,7 +37,7 @@ CLAIM_EVERY = 60.0
 """Seconds between two comparisons with the log's record, which a user may have replaced."""
 
 VERIFY_EVERY = 1.0
-"""In seconds; the shortest interval between two verifications of tables that do not fit."""
+"""Seconds between two verifications of tables that do not fit, at least."""
 
 
 class SQLStore:

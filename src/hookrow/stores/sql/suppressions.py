@@ -16,7 +16,7 @@ from hookrow.stores.sql.conversions import converted
 from hookrow.stores.sql.dialects import utc
 from hookrow.stores.sql.role_tables import ALIASES, RoleTables
 from hookrow.stores.suppressions import (
-    MAX_REASON_LENGTH,
+    MAX_READ_REASON,
     Filter,
     LoggedChange,
     Suppression,
@@ -28,9 +28,9 @@ _SMALL_LIST = 10_000
 """In subscriptions; how long a list may be so that its subscribers are looked up one by one."""
 
 MAX_INDEXED = 64
-"""In characters; a longer reason is not in the index, because PostgreSQL limits its rows."""
+"""Characters of the longest reason in the index, because PostgreSQL limits the rows of an index."""
 
-_RECORDED = f"record_type = '{RECORD_TYPES[Suppressed]}' AND outcome = '{Result.RECORDED.value}'"
+_SUPPRESSING = f"record_type = '{RECORD_TYPES[Suppressed]}' AND outcome = '{Result.RECORDED.value}'"
 
 
 class SQLSuppressions:
@@ -137,7 +137,7 @@ class SQLSuppressions:
         dialect = self._database.dialect
         sql = (
             f"SELECT {', '.join(LoggedChange._fields)} FROM {dialect.table(self._schema.log)} "
-            f"WHERE {_RECORDED} AND {dialect.any_of('recipient', 'text')} LIMIT {limit}"
+            f"WHERE {_SUPPRESSING} AND {dialect.any_of('recipient', 'text')} LIMIT {limit}"
         )
         with self._database.reading() as connection:
             rows = connection.fetch(sql, [dialect.encode(recipients)])
@@ -200,7 +200,7 @@ def _select(
     sql = (
         f"SELECT {tables.column('subscribers', 'suppressed_at')}, "
         f"{tables.text('subscribers', 'email')}, "
-        f"substr({tables.reason()}, 1, {MAX_REASON_LENGTH}), {_position(tables)} "
+        f"substr({tables.reason()}, 1, {MAX_READ_REASON}), {_position(tables)} "
         f"FROM {tables.table('subscribers')} WHERE {where}{tables.visible('subscribers')} "
         f"ORDER BY {_order(tables, bounds)} LIMIT {limit}"
     )

@@ -20,7 +20,7 @@ from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import count_parameters
 from hookrow.stores.sql.keys import key_mistakes
 from hookrow.stores.sql.log_rows import REQUIRED_COLUMNS
-from hookrow.stores.sql.mapping_record import TABLE as MAPPING_RECORD
+from hookrow.stores.sql.mapping_record import MAPPING_RECORD
 from hookrow.stores.sql.needs import (
     Columns,
     Mistake,
@@ -185,11 +185,11 @@ _LOG = _OwnTable(
     log_needs,
     "To use no log, set Schema(log=None), or `log = false` in hookrow.toml.",
 )
-_DATES = _OwnTable(
-    change_dates.TABLE,
+_CHANGE_DATES = _OwnTable(
+    change_dates.CHANGE_DATES_TABLE,
     "dates of changes",
-    change_dates.COLUMNS,
-    change_dates.COLUMNS[:2],
+    change_dates.CHANGE_DATE_COLUMNS,
+    change_dates.CHANGE_DATE_COLUMNS[:2],
     lambda *_: (),
     date_needs,
     "It dates the changes of the {unguarded}, which have no suppression_changed_at.",
@@ -233,7 +233,7 @@ class _Verification:
                 self._catalogue.check_privileges(record, _WRITING)
             self._catalogue.check_sequence(schema.log)
         if schema.dated_in_side_table:
-            yield self._own_table(schema.side_table(_DATES.name), _DATES)
+            yield self._own_table(schema.side_table(_CHANGE_DATES.name), _CHANGE_DATES)
 
     def _own_table(self, table: str, own: _OwnTable) -> _FoundTable:
         hint = f"Create it like {own.name} in the output of `hookrow db sql`."

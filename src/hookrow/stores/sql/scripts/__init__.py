@@ -10,28 +10,28 @@ from functools import cache
 from hookrow.core.schema import Schema
 from hookrow.stores.sql.connections import Connection
 
-TABLE = "hookrow_migrations"
+MIGRATIONS_TABLE = "hookrow_migrations"
 """The table of the revisions of hookrow's tables."""
 
-LOG = "hookrow_notifications"
+LOG_TABLE = "hookrow_notifications"
 """The table of the log that the scripts create; a host may create one with a different name."""
 
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
     "tables": lambda schema: schema.ours,
-    "log": lambda schema: schema.log == LOG,
+    "log": lambda schema: schema.log == LOG_TABLE,
 }
 """By branch: whether a schema needs its tables."""
 
 _ANY = "sqlite"
 """A dialect: the scripts of all have the same revisions."""
 
-_TABLE = re.compile(r"CREATE (?:TABLE|(?:UNIQUE )?INDEX \w+\s+ON) (\w+)")
+_CREATED_TABLE = re.compile(r"CREATE (?:TABLE|(?:UNIQUE )?INDEX \w+\s+ON) (\w+)")
 """The table that a statement creates, or that of the index that it creates."""
 
 _CONCURRENTLY = re.compile(r"CREATE INDEX CONCURRENTLY (\w+)\s+ON (\w+) (.*)", re.DOTALL)
 
 _LONGEST_NAME = 63
-"""In bytes; PostgreSQL truncates longer names."""
+"""Bytes of the longest name: PostgreSQL truncates longer ones."""
 
 _PARTITIONS = """
 SELECT relid::regclass::text, quote_ident(name),
@@ -105,7 +105,7 @@ class Script:
     def statements_of(self, table: str) -> Iterator[str]:
         """Yield the statements that create a table and its indexes."""
         for statement in self.statements():
-            match = _TABLE.match(statement)
+            match = _CREATED_TABLE.match(statement)
             if match and match[1] == table:
                 yield statement
 
@@ -134,7 +134,7 @@ def scripts(backend: str) -> Sequence[Script]:
 
 def table_of_revisions(backend: str) -> str:
     """Return the statement that creates the table of revisions, unless it exists."""
-    return _files(backend)[f"{TABLE}.sql"].strip()
+    return _files(backend)[f"{MIGRATIONS_TABLE}.sql"].strip()
 
 
 @cache
