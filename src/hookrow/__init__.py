@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hookrow.core.schema import Role, Schema
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
     from hookrow.http import Handler, Request, RequestHead, Response
-    from hookrow.providers import Part
+    from hookrow.providers import Event
     from hookrow.providers.postmark import Postmark
     from hookrow.receiver.receiver import Receiver
 
@@ -44,13 +44,13 @@ __all__ = [
     "ConfigurationError",
     "Delivered",
     "DispatchEvent",
+    "Event",
     "Handler",
     "HookrowError",
     "MissingExtra",
     "Notification",
     "Opened",
     "Outcome",
-    "Part",
     "Postmark",
     "Reactivated",
     "Receiver",
@@ -78,7 +78,7 @@ _MODULES = {
         "core.schema": ("Role", "Schema"),
         "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),
         "http": ("Handler", "Request", "RequestHead", "Response"),
-        "providers": ("Part",),
+        "providers": ("Event",),
         "providers.postmark": ("Postmark",),
         "receiver.receiver": ("Receiver",),
     }.items()

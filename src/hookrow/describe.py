@@ -14,7 +14,7 @@ from hookrow.core.notification import Reactivated, Recorded, Refused, RowId, Sou
 from hookrow.core.optional import Kinds
 from hookrow.core.result import MISSING, PARKED, Result
 from hookrow.core.rules import effective_time, why_no_email, why_no_message_id
-from hookrow.providers import BodyParser, Part, explain
+from hookrow.providers import BodyParser, Event, explain
 from hookrow.receiver.replay import DryRun, parse_entry, parser_of
 from hookrow.stores.log import Query
 
@@ -106,8 +106,8 @@ def describe_change(entry: StoredEntry, parser: BodyParser) -> str:
 
     Without a reason and a body, it is unknown whether it was a suppression.
     """
-    part = parse_entry(entry, parser)
-    kind = Suppressed if entry.reason else type(part and part.notification)
+    event = parse_entry(entry, parser)
+    kind = Suppressed if entry.reason else type(event and event.notification)
     change = _CHANGE_NAMES.get(kind, "a change")
     return f"entry {entry.id}, {change} of {format_time(_changed_at(entry))}"
 
@@ -121,8 +121,8 @@ def find_problem(entry: StoredEntry, parser: BodyParser, recorded: Kinds) -> str
     if own is None or entry.body is None:
         return None
     # Only a body that is no JSON is ambiguous, so its parts that look like escapes do not matter.
-    part = parse_entry(entry, parser) or Part(None, unescaped(entry.body))
-    return explain(own, part, recorded)
+    event = parse_entry(entry, parser) or Event(None, unescaped(entry.body))
+    return explain(own, event, recorded)
 
 
 def describe_refusal(outcome: Refused, entry: StoredEntry, parser: BodyParser) -> str:
@@ -176,14 +176,14 @@ def _why_no_row(result: Result, entry: StoredEntry, parser: BodyParser) -> str |
 
     Returns None if the row can exist, or if the body is unknown.
     """
-    part, own = parse_entry(entry, parser), parser_of(entry, parser)
-    if part is None or part.notification is None or own is None:
+    event, own = parse_entry(entry, parser), parser_of(entry, parser)
+    if event is None or event.notification is None or own is None:
         return None
-    recipient_name, id_name = own.field_names(part.notification)
+    recipient_name, id_name = own.field_names(event.notification)
     if result is Result.SUBSCRIBER_NOT_FOUND:
-        name, value, why = recipient_name, part.notification.recipient, why_no_email
+        name, value, why = recipient_name, event.notification.recipient, why_no_email
     else:
-        name, value, why = id_name, part.notification.message_id, why_no_message_id
+        name, value, why = id_name, event.notification.message_id, why_no_message_id
     if value is None:
         return f"the payload has no {name} that is a string"
     fault = why(value)

@@ -240,7 +240,7 @@ HOST = """
     import msgspec
     from engines import open_engine
 
-    from hookrow import Delivered, Part, Postmark, Receiver, Role, Schema
+    from hookrow import Delivered, Event, Postmark, Receiver, Role, Schema
     from hookrow.providers import Provider
     from hookrow.stores.sql import SQLStore
 
@@ -256,7 +256,7 @@ HOST = """
 
         def parse(self, body):
             fields = msgspec.json.decode(body, type=tuple[str, str, datetime])
-            return Part(Delivered(*fields), body)
+            return Event(Delivered(*fields), body)
 
 
     schema = Schema(

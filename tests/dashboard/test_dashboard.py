@@ -18,7 +18,7 @@ from engines import MEMORY
 from hookrow import Arrival, RequestHead, Schema, testing
 from hookrow.core.result import Result
 from hookrow.dashboard import Dashboard
-from hookrow.providers import Part, postmark
+from hookrow.providers import Event, postmark
 from hookrow.providers.resend import Resend
 from hookrow.receiver.recorder import record
 from hookrow.statistics import Delays, Period, Statistics
@@ -371,7 +371,7 @@ def test_unsupported(store: SQLStore, visitor: Visitor) -> None:
         assert html.escape(problem) in page
         assert "this payload cannot be recorded or replayed" in page
         assert 'method="post"' not in page
-    silent = {"parse": lambda body: Part(None, body), "explain": lambda _: None}
+    silent = {"parse": lambda body: Event(None, body), "explain": lambda _: None}
     provider = SimpleNamespace(name="postmark", **silent)
     visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=provider)
     page = visitor.shows("/notification", id=2)
@@ -382,8 +382,8 @@ def test_unsupported(store: SQLStore, visitor: Visitor) -> None:
 def test_the_parser_of_another_provider(store: SQLStore, visitor: Visitor) -> None:
     """The provider's parser reads its bodies, also for a replay."""
 
-    def parse(body: bytes) -> Part:
-        return Part(postmark.parse(body[::-1]), body)
+    def parse(body: bytes) -> Event:
+        return Event(postmark.parse(body[::-1]), body)
 
     provider = SimpleNamespace(name="mirror", parse=parse)
     visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=provider)

@@ -32,7 +32,7 @@ from hookrow.core.notification import (
 from hookrow.core.result import PARKED_FOR, Result
 from hookrow.core.rules import fail
 from hookrow.core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
-from hookrow.providers import Part
+from hookrow.providers import Event
 from hookrow.providers.postmark import Postmark, parse
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import (
@@ -920,10 +920,10 @@ class ReplayContract:
         keep(home, *entries([given], fail([given]), NOON))
         erased: list[int] = []
 
-        def parse(body: bytes) -> Part:
+        def parse(body: bytes) -> Event:
             """Forget the person after the sweep has read the entry and before it records it."""
             erased.append(reader(home).forget(ADA).entries)
-            return Part(opens(ADA, "m-ada"), body)
+            return Event(opens(ADA, "m-ada"), body)
 
         def refuse(*_: object, **__: object) -> None:
             raise Rejected("CheckViolation 23514")

@@ -27,7 +27,7 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.http import PROBE_AGENT
-from hookrow.providers import Part
+from hookrow.providers import Event
 from hookrow.providers.postmark import body_schema, explain
 
 SECRET = "S3cret-of_the~provider"
@@ -397,10 +397,10 @@ def test_unpaired_surrogates_in_unsupported_bodies(
 ) -> None:
     """The body is read, so the explanation names the field, and the log has the other fields."""
     body = _encode(payload | fields)
-    part = Postmark.parse(body)
-    assert part.notification is None
+    event = Postmark.parse(body)
+    assert event.notification is None
     assert (explain(body) or "").startswith(problem)
-    assert (part.unsupported.recipient or ADA, part.unsupported.message_id) == (ADA, MESSAGE)
+    assert (event.unsupported.recipient or ADA, event.unsupported.message_id) == (ADA, MESSAGE)
 
 
 def test_an_unpaired_surrogate_is_no_time_of_a_change() -> None:
@@ -495,9 +495,9 @@ VALUES = (*OTHERS, "", "\0", HALF, "é", AT, ADA, "Open")
 
 def _check(body: bytes) -> None:
     """Parse a body, and check the properties that all users of a notification rely on."""
-    part = Postmark.parse(body)
-    notification = part.notification
-    assert part == Part(notification, body, part.unsupported)
+    event = Postmark.parse(body)
+    notification = event.notification
+    assert event == Event(notification, body, event.unsupported)
     problem = explain(body)
     assert (problem is None) is (notification is not None)
     assert problem is None or problem.encode()  # it can be printed

@@ -14,7 +14,7 @@ from engines import MEMORY
 from hookrow import (
     ConfigurationError,
     Delivered,
-    Part,
+    Event,
     Postmark,
     Receiver,
     Refusal,
@@ -44,17 +44,17 @@ class Courier(Provider):
     def admit(self, _: object) -> None:
         return None
 
-    def read(self, request: Request) -> Sequence[Part]:
+    def read(self, request: Request) -> Sequence[Event]:
         if not request.body.endswith(b"!"):
             raise Unauthentic("Signature")
         return [self.parse(encode(event)) for event in json.loads(request.body[:-1])]
 
-    def parse(self, body: bytes) -> Part:
+    def parse(self, body: bytes) -> Event:
         event = json.loads(body)
         if "to" not in event:
-            return Part(None, body, Unsupported(event["type"]), event_id=event["id"])
+            return Event(None, body, Unsupported(event["type"]), event_id=event["id"])
         delivered = Delivered(event["to"], event["message"], NOON)
-        return Part(delivered, body, event_id=event["id"], record_type="mail.delivered")
+        return Event(delivered, body, event_id=event["id"], record_type="mail.delivered")
 
 
 def event(name: str, **more: object) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from hookrow import (
     Suppressed,
     Unsupported,
 )
-from hookrow.providers import Part, Unauthentic
+from hookrow.providers import Event, Unauthentic
 from hookrow.providers.resend import MOST_RECIPIENTS, Resend
 from hookrow.providers.standard_webhooks import TOLERANCE
 from wire import ENDPOINT
@@ -70,7 +70,7 @@ def provider(*secrets: str) -> Resend:
     return Resend(*(secrets or (SECRET,)), clock=NOW.timestamp)
 
 
-def read(request: Request) -> Sequence[Part]:
+def read(request: Request) -> Sequence[Event]:
     """Authenticate a request as a receiver does, and return its events."""
     resend = provider()
     if challenge := resend.admit(request.head):
@@ -84,9 +84,13 @@ def read(request: Request) -> Sequence[Part]:
 @pytest.mark.parametrize("prefix", ["svix", "webhook", "Svix"])
 def test_a_signature_of_the_reference_library(prefix: str) -> None:
     body = json.dumps(event()).encode()
-    [part] = read(signed(body, SECRET, prefix=prefix))
-    assert part.notification == Delivered(*ADAS, AT)
-    assert (part.event_id, part.trace_id, part.record_type) == (ID, ID, "email.delivered")
+    [read_event] = read(signed(body, SECRET, prefix=prefix))
+    assert read_event.notification == Delivered(*ADAS, AT)
+    assert (read_event.event_id, read_event.trace_id, read_event.record_type) == (
+        ID,
+        ID,
+        "email.delivered",
+    )
 
 
 def test_the_reference_library_accepts_and_rejects_the_same(
@@ -231,7 +235,7 @@ def test_events(payload: dict[str, Any], notification: Notification) -> None:
     """The readable fields are for the log of a receiver that does not record the type."""
     body = json.dumps(payload).encode()
     readable = Unsupported(payload["type"], notification.recipient, "m-ada")
-    expected = Part(notification, body, readable, record_type=payload["type"])
+    expected = Event(notification, body, readable, record_type=payload["type"])
     assert Resend.parse(body) == expected
 
 
@@ -252,27 +256,27 @@ def test_events(payload: dict[str, Any], notification: Notification) -> None:
 )
 def test_unsupported_events(body: object, unsupported: Unsupported) -> None:
     encoded = json.dumps(body).encode()
-    assert Resend.parse(encoded) == Part(None, encoded, unsupported)
+    assert Resend.parse(encoded) == Event(None, encoded, unsupported)
     assert Resend.explain(encoded)
 
 
 @settings(deadline=None)
 @given(st.binary() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps).map(str.encode))
 def test_no_body_raises(body: bytes) -> None:
-    part = Resend.parse(body)
-    assert (part.notification is None) is (Resend.explain(body) is not None)
+    event = Resend.parse(body)
+    assert (event.notification is None) is (Resend.explain(body) is not None)
 
 
 def test_each_recipient_is_an_event() -> None:
     body = json.dumps(event(to=["a@x", "B <b@x>"])).encode()
-    parts = read(signed(body, SECRET))
-    assert [each.notification for each in parts] == [
+    events = read(signed(body, SECRET))
+    assert [each.notification for each in events] == [
         Delivered("a@x", "m-ada", AT),
         Delivered("b@x", "m-ada", AT),
     ]
-    assert [each.event_id for each in parts] == ["msg_1 0", "msg_1 1"]
-    for part in parts:  # the body in the log has one recipient
-        assert Resend.parse(part.body).notification == part.notification
+    assert [each.event_id for each in events] == ["msg_1 0", "msg_1 1"]
+    for each in events:  # the body in the log has one recipient
+        assert Resend.parse(each.body).notification == each.notification
 
 
 @pytest.mark.parametrize(
@@ -283,8 +287,8 @@ def test_each_recipient_is_an_event() -> None:
     ],
 )
 def test_events_that_cannot_be_split(body: bytes) -> None:
-    [part] = read(signed(body, SECRET))
-    assert (part.notification, part.body) == (None, body)
+    [event] = read(signed(body, SECRET))
+    assert (event.notification, event.body) == (None, body)
 
 
 # -- unpaired surrogates ---------------------------------------------------------------
@@ -343,16 +347,16 @@ def test_unsupported_events_are_explained(payload: dict[str, Any], problem: str)
 
 
 def test_the_recipients_of_an_event_with_an_unpaired_surrogate() -> None:
-    """Each part keeps the other fields, and its body can be read again."""
+    """Each event keeps the other fields, and its body can be read again."""
     payload = event(to=["a@x", f"B {HALF} <b@x>"], subject=HALF, size=5) | {HALF: "é"}
-    parts = read(signed(json.dumps(payload).encode(), SECRET))
-    assert [each.notification for each in parts] == [
+    events = read(signed(json.dumps(payload).encode(), SECRET))
+    assert [each.notification for each in events] == [
         Delivered("a@x", "m-ada", AT),
         Delivered("b@x", "m-ada", AT),
     ]
-    for part in parts:
-        assert Resend.parse(part.body).notification == part.notification
-        fields = json.loads(part.body)
+    for each in events:
+        assert Resend.parse(each.body).notification == each.notification
+        fields = json.loads(each.body)
         assert (fields["data"]["subject"], fields["data"]["size"]) == (HALF, 5)
         assert "é" in fields.values()
 
@@ -361,12 +365,12 @@ def test_the_recipients_of_an_event_with_an_unpaired_surrogate() -> None:
 def test_a_number_of_any_size_is_valid(number: str) -> None:
     """The body of each recipient contains the largest number instead."""
     text = json.dumps(event(to=["a@x", "b@x"], size="@")).replace('"@"', number)
-    parts = read(signed(text.encode(), SECRET))
-    assert [each.notification for each in parts] == [
+    events = read(signed(text.encode(), SECRET))
+    assert [each.notification for each in events] == [
         Delivered("a@x", "m-ada", AT),
         Delivered("b@x", "m-ada", AT),
     ]
-    assert {json.loads(each.body)["data"]["size"] for each in parts} == {sys.float_info.max}
+    assert {json.loads(each.body)["data"]["size"] for each in events} == {sys.float_info.max}
     assert Resend.parse(text.replace('["a@x", "b@x"]', number).encode()).notification == (
         Delivered(None, "m-ada", AT)
     )

@@ -35,7 +35,7 @@ from hookrow.asgi import ASGI
 from hookrow.core.notification import Unsupported
 from hookrow.core.optional import ALWAYS
 from hookrow.http import refuse
-from hookrow.providers import Part, limit_to
+from hookrow.providers import Event, mask
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import SECRET, NoResponse, Payload, Tables, post
 from loopback import loopback
@@ -75,14 +75,14 @@ def test_supported_payloads(payload: Payload, notification: Notification, names:
 def test_optional_payloads(payload: Payload, notification: Notification) -> None:
     """The address, which has two names, is logged even if the type is not recorded."""
     body = json.dumps(payload).encode()
-    part = Part(notification, body, Unsupported(payload["RecordType"], ADA, "m-1"))
-    assert limit_to(Postmark.parse(body), [type(notification)]) == part
-    assert limit_to(part, ALWAYS) == replace(part, notification=None)
+    event = Event(notification, body, Unsupported(payload["RecordType"], ADA, "m-1"))
+    assert mask(Postmark.parse(body), [type(notification)]) == event
+    assert mask(event, ALWAYS) == replace(event, notification=None)
 
 
 def test_an_unsupported_payload() -> None:
     body = json.dumps(testing.inbound(ADA, "m-1", at=AT)).encode()
-    assert Postmark.parse(body) == Part(None, body, Unsupported(None, None, "m-1"))
+    assert Postmark.parse(body) == Event(None, body, Unsupported(None, None, "m-1"))
 
 
 def test_the_test_of_the_provider() -> None:

@@ -130,7 +130,7 @@ class Arrival(msgspec.Struct, frozen=True):
     if the source is not live, or if its rows were locked. `request_id` identifies the request in
     log lines, and is empty if there is no request; `context` is the value that the observer
     attached. `is_test` is True for a test of the provider's that is acknowledged. The other fields
-    are those of `Part`.
+    are those of `Event`.
     """
 
     notification: Notification | None

@@ -28,7 +28,7 @@ from hookrow.dashboard.queries import Context
 from hookrow.dashboard.suppressions import find_lists
 from hookrow.dashboard.templating import Redirect, View, format_text, render_figures, words
 from hookrow.describe import describe_change, describe_outcome, find_problem
-from hookrow.providers import limit_to
+from hookrow.providers import mask
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
 from hookrow.stores import StoreError
@@ -114,12 +114,12 @@ def notification(context: Context, fields: Fields) -> View:
     """Show a notification: its results, its effects and its body."""
     entry = queries.find_entry(context, fields)
     newer = queries.find_superseding(context, entry)
-    part, recorded = parse_entry(entry, context.provider), context.store.recorded
+    event, recorded = parse_entry(entry, context.provider), context.store.recorded
     values = {
         "title": f"Notification {entry.id}",
         "entry": entry,
         "outcome": describe_outcome(entry, context.store, context.provider),
-        "supported": part is None or limit_to(part, recorded).notification is not None,
+        "supported": event is None or mask(event, recorded).notification is not None,
         "provider": context.provider.name,
         "problem": find_problem(entry, context.provider, recorded),
         "change": queries.describe_suppression(entry, context.provider),

@@ -239,8 +239,8 @@ def describe_suppression(entry: StoredEntry, parser: BodyParser) -> str | None:
     """Describe a change of suppression and, if it was manual, its author; None for other types."""
     if entry.record_type != RECORD_TYPES[Suppressed]:
         return None
-    part = parse_entry(entry, parser)
-    match part and part.notification:
+    event = parse_entry(entry, parser)
+    match event and event.notification:
         case Suppressed(reason=reason):
             return f"suppressed for {reason}{_author(entry)}"
         case Reactivated():

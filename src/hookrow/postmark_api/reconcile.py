@@ -23,7 +23,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
 from hookrow.postmark_api.webhooks import Stream
-from hookrow.providers import BodyParser, limit_to
+from hookrow.providers import BodyParser, mask
 from hookrow.receiver.clock import Clock, measured_clock
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores.sql import SQLStore
@@ -245,14 +245,14 @@ class Reconciliation:
 
     def _arrival(self, payload: Mapping[str, Any]) -> Arrival:
         body = json.dumps({**payload, "ServerID": self.server}).encode()
-        part = limit_to(self.parser.parse(body), self.store.recorded)
+        event = mask(self.parser.parse(body), self.store.recorded)
         now = self.clock()
         return Arrival(
-            part.notification,
+            event.notification,
             body,
             now,
             source=Source.RECONCILE,
-            unsupported=part.unsupported,
+            unsupported=event.unsupported,
             attempts=0,
             provider=self.parser.name,
         )

@@ -21,7 +21,7 @@ LONGEST_TEXT = 1000
 """In characters; a longer address or message id, which no row can contain, is truncated."""
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One event in a request, as its provider read it.
 
     `notification` is None if the event is not supported. If its kind is optional, `unsupported` has
@@ -58,8 +58,8 @@ class BodyParser(Protocol):
         """The provider's name in the log, at most 32 characters."""
 
     @abstractmethod
-    def parse(self, body: bytes) -> Part:
-        """Return the event in the body of a `Part`, whether or not it is supported. Never raises.
+    def parse(self, body: bytes) -> Event:
+        """Return the event in the body of an `Event`, whether or not it is supported. Never raises.
 
         Its `event_id` and `trace_id` may be None, because only the request may contain them.
         """
@@ -120,7 +120,7 @@ class Provider(BodyParser):
         return "it has no valid secret"
 
     @abstractmethod
-    def read(self, request: Request) -> Sequence[Part]:
+    def read(self, request: Request) -> Sequence[Event]:
         """Return the events in an admitted request, in order.
 
         Raises `Unauthentic` if the signature of the body is not valid, and nothing else.
@@ -149,27 +149,27 @@ def check_secrets(provider: Provider, secrets: Sequence[object]) -> None:
             reject_secret("A secret", each, line)
 
 
-def explain(parser: BodyParser, part: Part, recorded: Kinds) -> str | None:
+def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
     """Return why an event is not recorded by a store that records these kinds; None if it is.
 
     Also returns None if the provider does not explain why it does not support the event.
     """
     for name, (column, *_) in RECORDS.items():
         kind = OPTIONAL_KINDS.get(column)
-        types = type(part.notification), part.unsupported.record_type
+        types = type(event.notification), event.unsupported.record_type
         if kind and kind not in recorded and (kind is types[0] or RECORD_TYPES[kind] == types[1]):
             return (
                 f"The mapping does not record this type: map the column {column!r}, or add "
                 f"{name!r} to `record`."
             )
-    return parser.explain(part.body) if part.notification is None else None
+    return parser.explain(event.body) if event.notification is None else None
 
 
-def limit_to(part: Part, recorded: Kinds) -> Part:
+def mask(event: Event, recorded: Kinds) -> Event:
     """Return the event unchanged, or as an unsupported one if its kind is not recorded."""
-    if part.notification is None or type(part.notification) in recorded:
-        return part
-    return msgspec.structs.replace(part, notification=None, record_type=None)
+    if event.notification is None or type(event.notification) in recorded:
+        return event
+    return msgspec.structs.replace(event, notification=None, record_type=None)
 
 
 def text_of(value: object) -> str | None:

@@ -29,7 +29,7 @@ from hookrow.core.notification import (
 from hookrow.core.optional import ALWAYS
 from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
-from hookrow.providers import LONGEST_TEXT, Part, Provider, check_secrets, text_of, utc
+from hookrow.providers import LONGEST_TEXT, Event, Provider, check_secrets, text_of, utc
 from hookrow.providers._json import decode, replace_surrogates
 from hookrow.providers._secrets import NO_HEADER, describe_wrong_header, why_no_header
 from hookrow.providers._unreadable import explain_unreadable
@@ -276,21 +276,21 @@ class Postmark(Provider):
         """Return whether the secret is missing, empty, repeated or wrong; see `Provider`."""
         return describe_wrong_header(head, self.header, self._encoded)
 
-    def read(self, request: Request) -> Sequence[Part]:
+    def read(self, request: Request) -> Sequence[Event]:
         """Return the only event in a request, with Postmark's trace id."""
         trace_id = request.head.header("x-pm-webhook-trace-id")
         text = trace_id.decode("latin-1") if trace_id else None
         notification = parse(request.body)
         needs_none = type(notification) in ALWAYS
         unsupported = _NO_SUMMARY if needs_none else _summarize(request.body)
-        return (Part(notification, request.body, unsupported, trace_id=text),)
+        return (Event(notification, request.body, unsupported, trace_id=text),)
 
     @staticmethod
-    def parse(body: bytes) -> Part:
+    def parse(body: bytes) -> Event:
         """Return the event in a body, whether or not it is supported. Never raises."""
         notification = parse(body)
         needs_none = type(notification) in ALWAYS
-        return Part(notification, body, _NO_SUMMARY if needs_none else _summarize(body))
+        return Event(notification, body, _NO_SUMMARY if needs_none else _summarize(body))
 
     explain = staticmethod(explain)
 

@@ -27,7 +27,7 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.http import Request, plain
-from hookrow.providers import Part, text_of, utc
+from hookrow.providers import Event, text_of, utc
 from hookrow.providers._json import decode, encode, replace_surrogates
 from hookrow.providers._unreadable import explain_unreadable
 from hookrow.providers.standard_webhooks import StandardWebhooks
@@ -50,7 +50,7 @@ class _Data(msgspec.Struct, gc=False):
     bounce: object = None
 
 
-class _Event(msgspec.Struct, gc=False):
+class _Envelope(msgspec.Struct, gc=False):
     """The relevant fields of an event."""
 
     type: object = None
@@ -58,7 +58,7 @@ class _Event(msgspec.Struct, gc=False):
     data: _Data | None = None
 
 
-_event_decoder = msgspec.json.Decoder(_Event)
+_decoder = msgspec.json.Decoder(_Envelope)
 _fields_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -76,7 +76,7 @@ class Resend(StandardWebhooks):
     name = "resend"
     responses = MappingProxyType({Refusal.UNSUPPORTED: _IGNORED})
 
-    def read(self, request: Request) -> Sequence[Part]:
+    def read(self, request: Request) -> Sequence[Event]:
         """Return the event, once for each recipient of an email. Raises `Unauthentic`."""
         id_ = self.verify(request)
         bodies = _split(request.body)
@@ -89,15 +89,15 @@ class Resend(StandardWebhooks):
         ]
 
     @staticmethod
-    def parse(body: bytes) -> Part:
+    def parse(body: bytes) -> Event:
         """Return the event in a body with at most one recipient. Never raises."""
         event = _read(body)
         if event is None:
-            return Part(None, body)
+            return Event(None, body)
         notification, type_ = _notification(event), text_of(event.type)
         data = event.data or _Data()
         unsupported = Unsupported(type_, _recipient(data), text_of(data.email_id))
-        return Part(notification, body, unsupported, record_type=type_ if notification else None)
+        return Event(notification, body, unsupported, record_type=type_ if notification else None)
 
     @staticmethod
     def explain(body: bytes) -> str | None:
@@ -122,15 +122,15 @@ class Resend(StandardWebhooks):
         return "data.email" if has_email else "data.to", "data.email_id"
 
 
-def _read(body: bytes) -> _Event | None:
+def _read(body: bytes) -> _Envelope | None:
     try:
         body.decode()  # msgspec does not check strings that it skips
-        return decode(body, _event_decoder)
+        return decode(body, _decoder)
     except (ValueError, RecursionError):
         return None
 
 
-def _notification(event: _Event) -> Notification | None:
+def _notification(event: _Envelope) -> Notification | None:
     """Return the notification of an event, which has at most one recipient."""
     data, at = event.data or _Data(), _time(event.created_at)
     recipient, message_id = _recipient(data), text_of(data.email_id)

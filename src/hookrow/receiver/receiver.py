@@ -21,7 +21,7 @@ from hookrow.faults import describe_bug, log_fault
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
 from hookrow.observability.logging import log_refusal, log_unauthentic
 from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
-from hookrow.providers import Part, Provider, Unauthentic, check_provider, limit_to
+from hookrow.providers import Event, Provider, Unauthentic, check_provider, mask
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.clock import Clock
@@ -388,12 +388,12 @@ class ArrivalReader:
 
     def arrivals(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[Event],
         received_at: datetime,
         request_id: str = "",
         context: object | None = None,
     ) -> list[Arrival]:
-        """Return the arrivals of events, supported or not. Most need no call of `limit_to`."""
+        """Return the arrivals of events, supported or not. Most need no call of `mask`."""
         recorded = self._recorded
         return [
             Arrival(
@@ -410,5 +410,5 @@ class ArrivalReader:
                 is_test=self._acknowledge_tests and is_provider_test(part.notification),
             )
             for each in parts
-            for part in [each if type(each.notification) in ALWAYS else limit_to(each, recorded)]
+            for part in [each if type(each.notification) in ALWAYS else mask(each, recorded)]
         ]

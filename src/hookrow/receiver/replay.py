@@ -28,7 +28,7 @@ from hookrow.core.rules import affected_rows, decide, fail, is_message_id, looku
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.faults import describe_bug, without_values
 from hookrow.observability.logging import describe_arrival
-from hookrow.providers import BodyParser, Part, limit_to
+from hookrow.providers import BodyParser, Event, mask
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.receiver.clock import Clock, measured_clock, utc_now
@@ -104,7 +104,7 @@ def parser_of(entry: StoredEntry, parser: BodyParser) -> BodyParser | None:
     return known.get(entry.provider)
 
 
-def parse_entry(entry: StoredEntry, parser: BodyParser) -> Part | None:
+def parse_entry(entry: StoredEntry, parser: BodyParser) -> Event | None:
     """Return the event of an entry, or None if its body is missing or another provider's."""
     body, parser_ = body_of(entry), parser_of(entry, parser)
     return None if body is None or parser_ is None else parser_.parse(body)
@@ -143,7 +143,7 @@ def arrivals_of(
         )
         for entry in entries
         if (read := parse_entry(entry, parser)) is not None
-        for part in [limit_to(read, store.recorded)]
+        for part in [mask(read, store.recorded)]
     ]
 
 
