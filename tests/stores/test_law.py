@@ -356,7 +356,7 @@ def test_corrected_times(schema: Schema, hookrow_store: SQLStore) -> None:
         return _expected(schema, world, dated, size=size)
 
     @settings(max_examples=RULES, deadline=None, database=None)
-    @given(worlds(twins=not schema.ours), live_groups, st.integers(2, 9))
+    @given(worlds(twins=not schema.is_own), live_groups, st.integers(2, 9))
     def claim(world: World, group: Group, size: int) -> None:
         assert results(world, group, size) == results(world, group, 1)
 
@@ -376,7 +376,7 @@ def home(place: str, schema: str, new_database: Callable[[str], str]) -> Iterato
 
 def _search(claim: Callable[..., None], schema: Schema, examples: int, *, records: bool) -> None:
     """Search for a counterexample to a claim about a world, a group, its parts and checks."""
-    twins = not schema.ours  # hookrow's own emails are unique
+    twins = not schema.is_own  # hookrow's own emails are unique
     drawn = groups_with_optional if records else groups
     tried = given(
         world=worlds(records=records, twins=twins),
@@ -452,7 +452,7 @@ def test_hopeful(home: Home, schema: str) -> None:
     records = schema == "recording"
     drawn = groups_with_optional if records else groups
     tried = given(
-        world=worlds(records=records, twins=not home.schema.ours),
+        world=worlds(records=records, twins=not home.schema.is_own),
         group=drawn,
     )(claim)
     settings(

@@ -122,7 +122,7 @@ def test_hookrows_own_tables_have_the_columns() -> None:
     assert {*schema.columns("dispatches")} & {*OPTIONAL_COLUMNS} == {
         *("clicked_at", "bounced_at", "bounce_type")
     }
-    assert schema.ours
+    assert schema.is_own
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_tables_of_hookrow() -> None:
     assert schema.columns("dispatches") == columns
     assert not schema.dated_in_side_table
     assert not schema.unguarded
-    assert schema.ours
+    assert schema.is_own
 
 
 def sends(columns: Mapping[str, str | None] | None = None, **others: Any) -> dict[str, Any]:  # noqa: ANN401 - roles
@@ -73,7 +73,7 @@ def test_columns_of_a_host(
 ) -> None:
     schema = Schema(**given)
     assert schema.columns(next(iter(given))) == {**_same(*names), **others}
-    assert not schema.ours
+    assert not schema.is_own
     assert ("subscriptions" in schema.roles) is (schema.subscriptions is not None)
 
 
@@ -234,6 +234,6 @@ def test_what_follows_from_the_roles_is_computed_once(monkeypatch: pytest.Monkey
     for _ in range(2):
         assert schema.columns("dispatches").keys().isdisjoint({"list_id"})
         assert schema.roles.keys() == {"subscribers", "dispatches", "subscriptions"}
-        assert not schema.ours
+        assert not schema.is_own
         assert not schema.unguarded
     column.assert_not_called()

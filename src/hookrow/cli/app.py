@@ -98,7 +98,7 @@ class App:
         from hookrow.stores.sql.urls import missing_file
 
         with self.open_database(database_url) as database:
-            if self.schema.ours and (missing := missing_file(database)):
+            if self.schema.is_own and (missing := missing_file(database)):
                 raise ConfigurationError(f"{missing} {OWN_TABLES}")
             verify_tables(database, self.schema)
             yield SQLStore(database, self.schema)

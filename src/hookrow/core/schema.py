@@ -118,10 +118,10 @@ class Role:
             reject("The table of a role", "the name of a table", self.table, line)
         _check_names("columns", self.columns, '{"email": "address"}')
         _check_names("where", self.where, '{"deleted_at": None}')
-        for ours, theirs in self.columns.items():
-            if not isinstance(theirs, str | None):
-                line = f'{{"{ours}": "{getattr(theirs, "name", None) or ours}"}}'
-                reject(f"The column for {ours!r}", "the name of a column, or None", theirs, line)
+        for name, column in self.columns.items():
+            if not isinstance(column, str | None):
+                line = f'{{"{name}": "{getattr(column, "name", None) or name}"}}'
+                reject(f"The column for {name!r}", "the name of a column, or None", column, line)
 
     def column(self, name: str) -> str | None:
         """Return a column's name in the table by hookrow's name, or None if the table lacks it.
@@ -187,7 +187,7 @@ class Schema:
         return {name: role for name, role in roles.items() if role is not None}
 
     @cached_property
-    def ours(self) -> bool:
+    def is_own(self) -> bool:
         """Whether the tables of all roles are hookrow's own."""
         return self.roles == OWN_ROLES
 
@@ -231,14 +231,14 @@ class Schema:
         return {name: self._columns_of(name, role) for name, role in self.roles.items()}
 
     def _columns_of(self, name: str, role: Role) -> Mapping[str, str]:
-        named = {ours: role.column(ours) for ours in (*_REQUIRED[name], *_OPTIONAL[name])}
+        named = {field: role.column(field) for field in (*_REQUIRED[name], *_OPTIONAL[name])}
         if name == "dispatches":
             wanted = requested(self.record, role.table)
-            named = {ours: theirs or wanted.get(ours) for ours, theirs in named.items()}
+            named = {field: column or wanted.get(field) for field, column in named.items()}
         return {
-            ours: theirs
-            for ours, theirs in named.items()
-            if theirs is not None and ours not in self._unused(name)
+            field: column
+            for field, column in named.items()
+            if column is not None and field not in self._unused(name)
         }
 
     @cached_property
@@ -305,8 +305,8 @@ def _check(name: str, role: Role) -> None:
                 f"The role {name!r} has no column {column!r}.{nearest(column, known)}"
             )
     for column in known:
-        theirs = role.column(column)
-        if not theirs and (column in _REQUIRED[name] or theirs is not None):
+        column_name = role.column(column)
+        if not column_name and (column in _REQUIRED[name] or column_name is not None):
             raise ConfigurationError(f"The role {name!r} needs the column {column!r}: map it.")
     if role.fold not in get_args(Fold):
         raise ConfigurationError(
@@ -320,13 +320,13 @@ def _check(name: str, role: Role) -> None:
 def _check_twice(name: str, columns: Mapping[str, str]) -> None:
     """Reject two uses of one column; `columns` are those that the host uses."""
     users: dict[str, str] = {}
-    for ours, theirs in columns.items():
-        if theirs in users:
+    for each, column in columns.items():
+        if column in users:
             raise ConfigurationError(
-                f"The role {name!r} uses the column {theirs!r} for both {users[theirs]} and "
-                f"{ours}: map one of the two to another column."
+                f"The role {name!r} uses the column {column!r} for both {users[column]} and "
+                f"{each}: map one of the two to another column."
             )
-        users[theirs] = ours
+        users[column] = each
 
 
 def _check_where(name: str, role: Role) -> None:
@@ -337,10 +337,10 @@ def _check_where(name: str, role: Role) -> None:
                 f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
                 "set: use another column in `where`."
             )
-    for theirs, value in role.where.items():
+    for column_name, value in role.where.items():
         if not isinstance(value, str | int | None):
             raise ConfigurationError(
-                f"The role {name!r} has {value!r} for {theirs!r} in `where`: use a string, an "
+                f"The role {name!r} has {value!r} for {column_name!r} in `where`: use a string, an "
                 "integer, True, False or None."
             )
 

@@ -212,6 +212,6 @@ def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str
         return CheckResult(Level.OK, "migrations", text)
     state = f"at {', '.join(current)}, not at {', '.join(needed)}" if current else "not created yet"
     text = f"hookrow's tables are {state}. Run {UPGRADE}."
-    if not current and schema.ours:
+    if not current and schema.is_own:
         text += f" {OWN_TABLES}"
     return CheckResult(Level.ERROR, "migrations", text)

@@ -63,19 +63,19 @@ def missing_indexes(database: Database, tables: RoleTables) -> Iterator[str]:
             if not _is_served(catalogue, tables, lookup):
                 yield _missing(catalogue, tables, lookup)
         many = f"SELECT 1 FROM {tables.table('subscribers')} LIMIT 1 OFFSET {MANY - 1}"
-        if not tables.schema.ours and connection.fetch(many):
+        if not tables.schema.is_own and connection.fetch(many):
             yield from _missing_for_suppressions(catalogue, tables)
 
 
 def _lookups(tables: RoleTables) -> Iterator[_Lookup]:
     yield _email(tables, tables.schema.subscribers.fold)
-    for role, ours in _SINGLE:
+    for role, name in _SINGLE:
         if tables.has(role):
-            pattern = rf"{_pattern(tables, role, ours)}|rowid"  # SQLite's name of an integer key
-            yield _Lookup(role, [ours], _equals(tables, role, ours), pattern)
+            pattern = rf"{_pattern(tables, role, name)}|rowid"  # SQLite's name of an integer key
+            yield _Lookup(role, [name], _equals(tables, role, name), pattern)
     if tables.has("subscriptions"):
         pair = ["list_id", "subscriber_id"]
-        condition = " AND ".join(_equals(tables, "subscriptions", ours) for ours in pair)
+        condition = " AND ".join(_equals(tables, "subscriptions", name) for name in pair)
         # An index on the list alone is not enough: a list may have many subscribers.
         pattern = _pattern(tables, "subscriptions", "subscriber_id")
         yield _Lookup("subscriptions", pair, condition, pattern)
@@ -89,15 +89,15 @@ def _email(tables: RoleTables, fold: Fold) -> _Lookup:
     return _Lookup("subscribers", ["email"], condition, pattern, parameters, fold)
 
 
-def _equals(tables: RoleTables, role: str, ours: str) -> str:
+def _equals(tables: RoleTables, role: str, name: str) -> str:
     """Return a condition that compares a column with an unknown value of its type."""
-    null = tables.dialect.cast("NULL", tables.columns(role)[ours].type)
-    return f"{tables.column(role, ours)} = (SELECT {null})"
+    null = tables.dialect.cast("NULL", tables.columns(role)[name].type)
+    return f"{tables.column(role, name)} = (SELECT {null})"
 
 
-def _pattern(tables: RoleTables, role: str, ours: str) -> str:
+def _pattern(tables: RoleTables, role: str, field: str) -> str:
     # In plans, PostgreSQL doubles the quotes in a name; SQLite does not.
-    name = re.escape(tables.columns(role)[ours].name).replace('"', '""?')
+    name = re.escape(tables.columns(role)[field].name).replace('"', '""?')
     return rf"(?<!\w){name}(?!\w)"
 
 
@@ -122,7 +122,7 @@ def _is_served(catalogue: Catalogue, tables: RoleTables, lookup: _Lookup) -> boo
 
 def _missing(catalogue: Catalogue, tables: RoleTables, lookup: _Lookup) -> str:
     """Return the warning. On PostgreSQL, its statement avoids blocking writers if possible."""
-    names = [tables.columns(lookup.role)[ours].name for ours in lookup.columns]
+    names = [tables.columns(lookup.role)[field].name for field in lookup.columns]
     columns = [quoted(tables, name) for name in names]
     if lookup.fold:
         columns = [tables.dialect.fold(lookup.fold, *columns)]
@@ -136,7 +136,7 @@ def _missing_for_suppressions(catalogue: Catalogue, tables: RoleTables) -> Itera
     """Yield a warning if the dashboard's page of suppressions has no index for its order."""
     if any(map(_SORTS.search, catalogue.plan(*newest(tables)))):
         columns = tables.columns("subscribers")
-        at, key = (columns[ours].name for ours in ("suppressed_at", "id"))
+        at, key = (columns[name].name for name in ("suppressed_at", "id"))
         order = [quoted(tables, at), quoted(tables, key)]
         advice, statement = _create(catalogue, tables, "subscribers", order, at)
         yield (

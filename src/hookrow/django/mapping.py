@@ -41,7 +41,7 @@ from hookrow.stores.sql.needs import REFERENCES, cannot_compare, role_needs
 
 LOG_MODEL = "hookrow.Notification"
 
-_OURS = {
+_OWN_MODELS = {
     "hookrow_subscribers": "hookrow_tables.Subscriber",
     "hookrow_dispatches": "hookrow_tables.Dispatch",
     "hookrow_subscriptions": "hookrow_tables.Subscription",
@@ -76,7 +76,7 @@ class ModelMapping:
         """Whether no two models share rows, as models of views may."""
         written = [
             self.models[role]._meta
-            for role in {role for role, ours in self.fields if ours in WRITTEN}
+            for role in {role for role, name in self.fields if name in WRITTEN}
         ]
         tables = {each.db_table for each in written}
         return all(each.managed for each in written) and len(tables) == len(written)
@@ -94,10 +94,10 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
         model = models[name]
         _check_table_name(model, connection)
         mapped = {
-            ours: _mapped_field(model, role, ours, path)
-            for ours, path in schema.columns(name).items()
+            own_name: _mapped_field(model, role, own_name, path)
+            for own_name, path in schema.columns(name).items()
         }
-        fields |= {(name, ours): field for ours, field in mapped.items()}
+        fields |= {(name, own_name): field for own_name, field in mapped.items()}
         where = hiding[name] = _where(model, role, mapped, connection)
         roles[name] = _database_role(role, model, mapped, where)
         columns[name] = {
@@ -110,7 +110,7 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     mapping = ModelMapping(replace(schema, **changed), columns, models, fields, log)
     _check_fields(mapping, connection)
     for name, key in keys(schema).items():
-        fields_of_key = [fields[name, ours] for ours in key]
+        fields_of_key = [fields[name, own_name] for own_name in key]
         _check_key(name, models[name], fields_of_key, hiding[name], connection)
     return mapping
 
@@ -134,11 +134,11 @@ def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> Non
         field = fields[need.table, need.column.name]
         if refused := [each for each in need.values if not holds(field, need, each)]:
             found.append(need.refusal(refused))
-    for (name, ours), (other, key) in REFERENCES:
-        if (name, ours) in mapping.fields and (other, key) in mapping.fields:
+    for (name, own_name), (other, key) in REFERENCES:
+        if (name, own_name) in mapping.fields and (other, key) in mapping.fields:
             columns = [
                 mapping.columns[role][column_name(mapping.fields[role, each])]
-                for role, each in ((name, ours), (other, key))
+                for role, each in ((name, own_name), (other, key))
             ]
             if len({each.kind for each in columns} - {""}) > 1:
                 found.append(
@@ -146,8 +146,8 @@ def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> Non
                 )
     if found:
         raise SchemaMismatch(" ".join(each.text for each in first_of_each(found)))
-    for (_, ours), field in mapping.fields.items():
-        if ours == "suppression_reason":
+    for (_, own_name), field in mapping.fields.items():
+        if own_name == "suppression_reason":
             for reason in (mapping.schema.reasons or {}).values():
                 check_value(field, reason, connection)  # a number may be out of the field's range
     check_references(mapping.fields)
@@ -181,7 +181,7 @@ def _plain_values(reasons: Mapping[str, str | int]) -> Mapping[str, str | int]:
 
 
 def _model_of(role: Role) -> type[Model]:
-    return find_model(_OURS.get(role.table, role.table))
+    return find_model(_OWN_MODELS.get(role.table, role.table))
 
 
 def _with_messages(schema: Schema) -> Schema:
@@ -197,7 +197,7 @@ def _with_messages(schema: Schema) -> Schema:
         )
     key = _field(_model_of(role), step)
     message = _related_model(key)
-    columns = {ours: theirs for ours, theirs in role.columns.items() if ours != "list_id"}
+    columns = {name: column for name, column in role.columns.items() if name != "list_id"}
     return replace(
         schema,
         dispatches=replace(role, columns={**columns, "message_id": key.attname}),
@@ -208,12 +208,12 @@ def _with_messages(schema: Schema) -> Schema:
     )
 
 
-def _mapped_field(model: type[Model], role: Role, ours: str, path: str) -> AnyField:
-    if ours == "id" and "id" not in role.columns:
+def _mapped_field(model: type[Model], role: Role, name: str, path: str) -> AnyField:
+    if name == "id" and "id" not in role.columns:
         path = "pk"
     if LOOKUP_SEP in path:
         raise SchemaMismatch(
-            f"{role.table}: {ours} must be a field of this model; "
+            f"{role.table}: {name} must be a field of this model; "
             f"{path!r} belongs to another model."
         )
     return _own_field(model, path)
@@ -226,7 +226,7 @@ def _where(
     connection: BaseDatabaseWrapper,
 ) -> Mapping[AnyField, Scalar]:
     """Return the fields that select rows, and the value that each of their columns must equal."""
-    written = [field for ours, field in mapped.items() if ours in WRITTEN]
+    written = [field for name, field in mapped.items() if name in WRITTEN]
     where: dict[AnyField, Scalar] = {}
     for path, value in role.where.items():
         step, lookup, _ = path.partition(LOOKUP_SEP)
@@ -258,9 +258,9 @@ def _database_role(
         fold=role.fold,
         empty=role.empty,
     )
-    columns = {ours: None for ours, theirs in role.columns.items() if theirs is None}
-    names = {ours: column_name(field) for ours, field in mapped.items()}
-    renamed = {ours: name for ours, name in names.items() if named.column(ours) != name}
+    columns = {own_name: None for own_name, column in role.columns.items() if column is None}
+    names = {own_name: column_name(field) for own_name, field in mapped.items()}
+    renamed = {own_name: name for own_name, name in names.items() if named.column(own_name) != name}
     return replace(named, columns={**columns, **renamed})
 
 

@@ -127,6 +127,6 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
         return TemplateResponse(request, "admin/hookrow/suppression.html", context)
 
 
-def _value(row: Any, ours: str) -> Any:  # noqa: ANN401 - any model's
+def _value(row: Any, name: str) -> Any:  # noqa: ANN401 - any model's
     """Return the value of a subscriber's field, by hookrow's name for it."""
-    return getattr(row, store().mapping.fields["subscribers", ours].attname)
+    return getattr(row, store().mapping.fields["subscribers", name].attname)

@@ -174,10 +174,10 @@ def read_status(
         check_server(server, store, chain.from_iterable(found.values()), expected)
         logged = _count(store, expected.triggers, now or datetime.now(UTC))
     statuses = [
-        _compare(api, each, expected, stream, ours)
+        _compare(api, each, expected, stream, of_stream)
         for stream, webhooks in found.items()
-        for ours in [[each for each in webhooks if each.is_hookrow]]
-        for each in ours
+        for of_stream in [[each for each in webhooks if each.is_hookrow]]
+        for each in of_stream
     ]
     return ProviderStatus(server, streams, statuses, logged, complete=not chosen)
 
@@ -219,7 +219,7 @@ def _compare(
     webhook: Webhook,
     expected: ExpectedWebhook,
     stream: Stream,
-    ours: Sequence[Webhook],
+    of_stream: Sequence[Webhook],
 ) -> WebhookStatus:
     """Return the status of one of our webhooks on a stream."""
     statistics = read_statistics(api, webhook)
@@ -231,7 +231,7 @@ def _compare(
     if position is None:
         wrong = "is not one of hookrow's secrets" if webhook.secrets else "is missing"
         drift.append(f"the header {SECRET_HEADER} {wrong}")
-    if len(ours) > 1:
+    if len(of_stream) > 1:
         drift.append(ANOTHER)
     return WebhookStatus(
         webhook.id,

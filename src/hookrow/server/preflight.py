@@ -67,7 +67,7 @@ def _prepare_database(database: Database, schema: Schema) -> None:
     A database that cannot be reached, or accepts no changes, causes only a warning, because this
     may end.
     """
-    upgradable = not database.dialect.is_server and schema.ours
+    upgradable = not database.dialect.is_server and schema.is_own
     is_new = missing_file(database) is not None
     # Tables that the host's own migrations created have no errors, and are left unchanged.
     if upgradable and any(each.subject != "changes" for each in _errors(database, schema)):

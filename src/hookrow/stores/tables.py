@@ -277,7 +277,7 @@ def attach(to: sa.MetaData, schema: Schema = Schema()) -> Sequence[sa.Table]:  #
 
 def _definitions(schema: Schema) -> _Definitions:
     """Return the tables that a schema needs, by the names that they have there."""
-    definitions = dict(_ROLE_TABLES) if schema.ours else {}
+    definitions = dict(_ROLE_TABLES) if schema.is_own else {}
     if schema.log is not None:
         definitions[schema.log] = _notifications
         definitions |= {schema.side_table(name): items for name, items in _SIDE_TABLES.items()}

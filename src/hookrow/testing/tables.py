@@ -71,7 +71,7 @@ class Tables:
     def __init__(self, store: SQLStore) -> None:
         if not isinstance(store, SQLStore):
             reject("The store", "an SQLStore", store, 'Tables(SQLStore("sqlite://"))')
-        if not store.schema.ours:
+        if not store.schema.is_own:
             raise ConfigurationError(
                 "The store has tables of your own: save their rows as your application does."
             )

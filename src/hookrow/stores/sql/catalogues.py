@@ -250,7 +250,7 @@ class PostgresCatalogue(Catalogue):
 
         Its plan for the visible rows without the predicate then reads no table.
         """
-        is_key = "".join(f" AND {tables.column(role, ours)} IS NOT NULL" for ours in key)
+        is_key = "".join(f" AND {tables.column(role, name)} IS NOT NULL" for name in key)
         predicate = predicate.replace("%", "%%")
         # By default, the planner does not look for contradictions in the conditions on a table.
         fetch = self._connection.fetch

@@ -65,17 +65,17 @@ _OR_NO_REASON = (
 def mistakes(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Mistake]:
     """Yield the unsuitable columns, given the columns of each role's table."""
     for name, role in schema.roles.items():
-        for ours, theirs in schema.columns(name).items():
-            column = tables[name][theirs]
+        for field, column_name in schema.columns(name).items():
+            column = tables[name][column_name]
             for rule in _RULES:
-                if ours in rule.names and rule.is_broken(column, schema):
+                if field in rule.names and rule.is_broken(column, schema):
                     yield _mistake(role.table, column, rule.text)
-            is_filled = ours in _REASON and role.empty is not None
-            if ours in NULLED and not column.nullable and not is_filled:
-                or_none = _OR_NO_REASON if ours in _REASON else ""
+            is_filled = field in _REASON and role.empty is not None
+            if field in NULLED and not column.nullable and not is_filled:
+                or_none = _OR_NO_REASON if field in _REASON else ""
                 yield _mistake(role.table, column, _NOT_NULL.format(or_none=or_none))
-        for theirs, value in role.where.items():
-            column = tables[name][theirs]
+        for column_name, value in role.where.items():
+            column = tables[name][column_name]
             if _is_word(column, value):
                 text = never_equals(role.table, column, value)
                 yield Mistake(role.table, column.name, text)

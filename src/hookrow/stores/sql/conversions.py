@@ -51,16 +51,16 @@ class Conversions:
         """The conversions of the rows of `Statements.state`, `select` and `lock`, keys first."""
         self._writes: dict[Suppressible, Mapping[str, Convert]] = {}
         for kind, names in written.items():
-            named = {f"key_{n}": columns[kind.value][ours] for n, ours in enumerate(KEYS[kind])}
-            named |= {ours: columns[kind.value][ours] for ours in names}
+            named = {f"key_{n}": columns[kind.value][field] for n, field in enumerate(KEYS[kind])}
+            named |= {field: columns[kind.value][field] for field in names}
             self.state[kind] = _present(enumerate(column.read for column in named.values()))
             self._writes[kind] = _present((name, column.write) for name, column in named.items())
         self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
         """Whether any column has a conversion."""
 
-    def read(self, role: str, ours: str) -> Convert | None:
+    def read(self, role: str, name: str) -> Convert | None:
         """Return the conversion of a column's values; None if there is none, or no such column."""
-        column = self._columns[role].get(ours)
+        column = self._columns[role].get(name)
         return column.read if column else None
 
     def keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Sequence[Any]]:

@@ -54,7 +54,7 @@ def effect(role: str) -> str:
 
 def described(tables: RoleTables, role: str, key: Sequence[str]) -> str:
     """Return the table's own names of the key's columns, and its table, for messages."""
-    names = " and ".join(repr(tables.columns(role)[ours].name) for ours in key)
+    names = " and ".join(repr(tables.columns(role)[name].name) for name in key)
     columns = "column" if len(key) == 1 else "columns"
     return f"{columns} {names} of {tables.schema.roles[role].table!r}"
 
@@ -80,7 +80,7 @@ def _mistake(
 def _create(tables: RoleTables, role: str, key: Sequence[str]) -> str:
     """Return the statement that creates a unique index of the rows that are not hidden."""
     dialect, table = tables.dialect, tables.schema.roles[role].table
-    names = [tables.columns(role)[ours].name for ours in key]
+    names = [tables.columns(role)[name].name for name in key]
     index = dialect.quote("_".join(["hookrow", table.rpartition(".")[2], *names]))
     where = " AND ".join(
         f"{dialect.quote(column.name)} {tables.equals(column, value)}"
@@ -108,6 +108,6 @@ def _examine(
     A column that `where` fixes to a value is the same in all visible rows, so a unique index may
     also be on such columns. A column that is null does not count, because nulls are distinct.
     """
-    names = [tables.columns(role)[ours].name for ours in key]
+    names = [tables.columns(role)[field].name for field in key]
     names += [name for name, value in tables.selecting(role).items() if value is not None]
     return catalogue.examine_key(tables, role, key, names)

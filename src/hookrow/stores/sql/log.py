@@ -326,8 +326,8 @@ class SQLLog:
                 others = [id_ for id_, each in found.items() if each is Occurrence.NONE]
                 unread += [id_ for id_ in others if not is_searchable(by_id[id_])]
                 if certain:
-                    theirs, of_others, left = retried(partial(self._erase_bodies, certain))
-                    entries, bodies = entries + theirs, bodies + of_others
+                    erased, of_others, left = retried(partial(self._erase_bodies, certain))
+                    entries, bodies = entries + erased, bodies + of_others
                     waiting += left
         return Forgotten(entries, bodies, tuple(waiting), tuple(unread), tuple(doubtful))
 

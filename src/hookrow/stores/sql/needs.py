@@ -120,17 +120,17 @@ _TEXTS = {
 def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
     """Yield what the columns of the roles must hold, given those of each role's table."""
     for name, role in schema.roles.items():
-        for ours, theirs in schema.columns(name).items():
-            column = tables[name][theirs]
-            if ours == "suppression_reason":
+        for field, column_name in schema.columns(name).items():
+            column = tables[name][column_name]
+            if field == "suppression_reason":
                 yield _reasons(role.table, column, role.empty, schema)
-            elif ours in _SAMPLES:
-                use, values = _SAMPLES[ours]
+            elif field in _SAMPLES:
+                use, values = _SAMPLES[field]
                 kept = [each for each in values if each != _NO_GUID or not column.holds_uuids]
-                text = unsuitable(role.table, column, ours)
+                text = unsuitable(role.table, column, field)
                 yield _need(role.table, column, use, kept, text)
-        for theirs, value in role.where.items():
-            column = tables[name][theirs]
+        for column_name, value in role.where.items():
+            column = tables[name][column_name]
             if value is not None and (value is not False or column.kind == "boolean"):
                 text = never_equals(role.table, column, value)
                 yield _need(role.table, column, Use.CONDITION, [value], text)
@@ -187,9 +187,9 @@ def _reason_mistake(
     )
 
 
-def unsuitable(table: str, column: Column, ours: str) -> str:
+def unsuitable(table: str, column: Column, name: str) -> str:
     """Return the sentence for a column whose type does not suit its use, by hookrow's name."""
-    return f"{_of_type(table, column)}{_TEXTS[ours]}"
+    return f"{_of_type(table, column)}{_TEXTS[name]}"
 
 
 def never_equals(table: str, column: Column, value: Scalar) -> str:

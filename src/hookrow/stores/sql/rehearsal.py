@@ -53,9 +53,9 @@ def comparisons(tables: RoleTables) -> Iterator[Comparison]:
         ("subscribers", "email"): tables.email_is_any(fold),
         ("dispatches", "provider_message_id"): tables.any_of("dispatches", "provider_message_id"),
     }
-    for (name, ours), condition in compared.items():
-        table, column = roles[name].table, tables.columns(name)[ours]
-        mistake = Mistake(table, column.name, unsuitable(table, column, ours))
+    for (name, field), condition in compared.items():
+        table, column = roles[name].table, tables.columns(name)[field]
+        mistake = Mistake(table, column.name, unsuitable(table, column, field))
         yield Comparison([tables.table(name)], condition, mistake)
     for name, role in roles.items():
         for column, value in tables.hiding[name]:
@@ -65,11 +65,11 @@ def comparisons(tables: RoleTables) -> Iterator[Comparison]:
             yield Comparison(
                 [tables.table(name)], condition, Mistake(role.table, column.name, text)
             )
-    for (name, ours), (other, key) in REFERENCES:
-        if tables.has(name, ours) and tables.has(other, key):
-            columns = tables.columns(name)[ours], tables.columns(other)[key]
+    for (name, field), (other, key) in REFERENCES:
+        if tables.has(name, field) and tables.has(other, key):
+            columns = tables.columns(name)[field], tables.columns(other)[key]
             mistake = cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
-            condition = tables.refers(name, ours, other, key)
+            condition = tables.refers(name, field, other, key)
             yield Comparison([tables.table(name), tables.table(other)], condition, mistake)
 
 

@@ -33,12 +33,12 @@ class RoleTables:
     ) -> None:
         self.schema, self.dialect = schema, dialect
         self.hiding = {
-            name: [(columns[name][theirs], value) for theirs, value in role.where.items()]
+            name: [(columns[name][column], value) for column, value in role.where.items()]
             for name, role in schema.roles.items()
         }
         """By role: the columns of `where`, each with the value of the rows that are not hidden."""
         self._columns = {
-            name: {ours: columns[name][theirs] for ours, theirs in schema.columns(name).items()}
+            name: {field: columns[name][column] for field, column in schema.columns(name).items()}
             for name in schema.roles
         }
         self.written = {
@@ -73,18 +73,18 @@ class RoleTables:
         """Return the table of a role with its alias, for FROM."""
         return f"{self.name(role)} AS {alias or ALIASES[role]}"
 
-    def column(self, role: str, ours: str, alias: str | None = None) -> str:
+    def column(self, role: str, name: str, alias: str | None = None) -> str:
         """Return a column of a role, by hookrow's name for it."""
-        return f"{alias or ALIASES[role]}.{self.dialect.quote(self._columns[role][ours].name)}"
+        return f"{alias or ALIASES[role]}.{self.dialect.quote(self._columns[role][name].name)}"
 
-    def key(self, role: str, ours: str) -> str:
+    def key(self, role: str, name: str) -> str:
         """Return a column that holds a key, for SELECT."""
-        return self.dialect.select(self.column(role, ours), self._columns[role][ours].type)
+        return self.dialect.select(self.column(role, name), self._columns[role][name].type)
 
-    def text(self, role: str, ours: str, alias: str | None = None) -> str:
+    def text(self, role: str, name: str, alias: str | None = None) -> str:
         """Return a column that holds text or UUIDs, as text for SELECT."""
-        column = self.column(role, ours, alias)
-        return self.dialect.text(column, self._columns[role][ours].type)
+        column = self.column(role, name, alias)
+        return self.dialect.text(column, self._columns[role][name].type)
 
     def reason(self) -> str:
         """Return the reason of a subscriber's suppression as text, empty if there is none."""
@@ -118,12 +118,12 @@ class RoleTables:
         """Return the values of columns that select the rows of a role; None stands for null."""
         return {column.name: _selected(column, value) for column, value in self.hiding[role]}
 
-    def any_of(self, role: str, ours: str) -> str:
+    def any_of(self, role: str, name: str) -> str:
         """Return the condition that a column has one of the values of a parameter.
 
         Its index serves it.
         """
-        return self.dialect.any_of(self.column(role, ours), self._columns[role][ours].type)
+        return self.dialect.any_of(self.column(role, name), self._columns[role][name].type)
 
     def email_is_any(self, fold: Fold) -> str:
         """Return the condition that an email is one of a parameter's, by the index of a fold.
@@ -133,14 +133,14 @@ class RoleTables:
         type_ = self._columns["subscribers"]["email"].type
         return self.dialect.email_is_any(fold, self.column("subscribers", "email"), type_)
 
-    def refers(self, role: str, ours: str, other: str, key: str, alias: str | None = None) -> str:
+    def refers(self, role: str, name: str, other: str, key: str, alias: str | None = None) -> str:
         """Return the condition that a reference equals a key, which the key's index serves."""
-        return f"{self.column(other, key, alias)} = {self.reference(role, ours, other, key)}"
+        return f"{self.column(other, key, alias)} = {self.reference(role, name, other, key)}"
 
-    def reference(self, role: str, ours: str, other: str, key: str) -> str:
+    def reference(self, role: str, name: str, other: str, key: str) -> str:
         """Return a reference to a key, as a value that can be compared with it."""
-        columns = self._columns[role][ours], self._columns[other][key]
-        return self.dialect.as_key(self.column(role, ours), *(column.type for column in columns))
+        columns = self._columns[role][name], self._columns[other][key]
+        return self.dialect.as_key(self.column(role, name), *(column.type for column in columns))
 
     def joined_messages(self) -> str:
         """Return the join of the dispatches with their messages, if there is such a role."""
@@ -149,17 +149,17 @@ class RoleTables:
         same = self.refers("dispatches", "message_id", "messages", "id")
         return f" LEFT JOIN {self.table('messages')} ON {same}{self.visible('messages')}"
 
-    def time(self, role: str, ours: str) -> str:
+    def time(self, role: str, name: str) -> str:
         """Return a parameter to compare with a column of times; its value is `stored`."""
-        return self.dialect.instant(self._columns[role][ours].type)
+        return self.dialect.instant(self._columns[role][name].type)
 
-    def parameter(self, role: str, ours: str) -> str:
+    def parameter(self, role: str, name: str) -> str:
         """Return a parameter of the type of a column."""
-        return self.dialect.cast("%s", self._columns[role][ours].type)
+        return self.dialect.cast("%s", self._columns[role][name].type)
 
-    def stored(self, role: str, ours: str, value: Any) -> Any:  # noqa: ANN401 - of a column
+    def stored(self, role: str, name: str, value: Any) -> Any:  # noqa: ANN401 - of a column
         """Return a value as a column stores it."""
-        write = self._columns[role][ours].write
+        write = self._columns[role][name].write
         return self.dialect.write(write(value) if write else value)
 
 

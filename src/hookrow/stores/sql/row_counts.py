@@ -41,8 +41,8 @@ class SQLRowCounts:
             sent = connection.fetch(_dispatches(tables))
             has_members = tables.has("subscriptions")
             members = connection.fetch(_members(tables)) if has_members else None
-            ours = tables.schema.ours
-            names = connection.fetch("SELECT id, name FROM hookrow_lists") if ours else ()
+            is_own = tables.schema.is_own
+            names = connection.fetch("SELECT id, name FROM hookrow_lists") if is_own else ()
         if read := tables.conversions.found.get(LIST):
             sent, members = converted(sent, {0: read}), members and converted(members, {0: read})
         return by_list(sent, members, dict(map(tuple, names)))

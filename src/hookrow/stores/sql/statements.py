@@ -453,7 +453,7 @@ class PostgresStatements(Statements):
         keys, tables = _keys(kind), self.tables
         template = _POSTGRES_SELECT.substitute(
             columns=", ".join(
-                [*(tables.key(kind.value, ours) for ours in keys.values()), *columns]
+                [*(tables.key(kind.value, name) for name in keys.values()), *columns]
             ),
             given=_given(self._types(kind, keys)),
             table=tables.table(kind.value),
@@ -487,10 +487,10 @@ class PostgresStatements(Statements):
         With `guards`, select these columns, too, for the check of a combined statement.
         """
         role, tables, keys = kind.value, self.tables, _keys(kind)
-        columns = [tables.key(role, ours) for ours in keys.values()]
+        columns = [tables.key(role, name) for name in keys.values()]
         if guards:
-            columns += [f"{tables.column(role, ours)} AS {key}" for key, ours in keys.items()]
-            columns += [f"{tables.column(role, ours)} AS {ours}" for ours in guards]
+            columns += [f"{tables.column(role, name)} AS {key}" for key, name in keys.items()]
+            columns += [f"{tables.column(role, name)} AS {name}" for name in guards]
         rows, is_any = tables.table(role), self._is_key(kind)
         if len(keys) == 1:  # the index of the key has its order
             is_any = tables.any_of(role, keys["key_0"])
@@ -502,7 +502,7 @@ class PostgresStatements(Statements):
             is_any=is_any,
             visible=tables.visible(role),
             after=after,
-            order=", ".join(tables.column(role, ours) for ours in keys.values()),
+            order=", ".join(tables.column(role, name) for name in keys.values()),
             alias=ALIASES[role],
             skip=" SKIP LOCKED" if skip_locked else "",
         )
@@ -512,13 +512,13 @@ class PostgresStatements(Statements):
     ) -> Statement:
         role, tables, keys = kind.value, self.tables, _keys(kind)
         columns = tables.columns(role)
-        written = {ours: ours for ours in write.columns if ours in columns}
+        written = {field: field for field in write.columns if field in columns}
         types = self._types(kind, keys | written)
-        values = {ours: f"given.{ours}" for ours in written}
-        for ours, type_ in types.items():
+        values = {field: f"given.{field}" for field in written}
+        for field, type_ in types.items():
             if type_ == NAIVE:
-                types[ours] = AWARE
-                values[ours] += " AT TIME ZONE 'UTC'"
+                types[field] = AWARE
+                values[field] += " AT TIME ZONE 'UTC'"
         if dated:
             types |= _DATE_TYPES
         guard = tables.column(role, write.guard) if guarded else ""
@@ -529,8 +529,8 @@ class PostgresStatements(Statements):
                 table=tables.name(role),
                 alias=ALIASES[role],
                 assignments=", ".join(
-                    f"{self.dialect.quote(columns[ours].name)} = {value}"
-                    for ours, value in values.items()
+                    f"{self.dialect.quote(columns[field].name)} = {value}"
+                    for field, value in values.items()
                 ),
                 given=given,
                 is_key=self._is_key(kind),
@@ -643,13 +643,13 @@ class PostgresStatements(Statements):
     def _types(self, kind: Suppressible, names: Mapping[str, str]) -> dict[str, str]:
         """Return the types of given values by name, from their columns by name."""
         columns = self.tables.columns(kind.value)
-        return {name: columns[ours].type for name, ours in names.items()}
+        return {name: columns[field].type for name, field in names.items()}
 
     def _is_key(self, kind: Suppressible) -> str:
         """Compare the key of a row with the given one."""
         return " AND ".join(
-            f"{self.tables.column(kind.value, ours)} = given.{key}"
-            for key, ours in _keys(kind).items()
+            f"{self.tables.column(kind.value, name)} = given.{key}"
+            for key, name in _keys(kind).items()
         )
 
 
@@ -726,7 +726,7 @@ class SQLiteStatements(Statements):
         """Compare with one key, because JSON cannot hold bytes."""
         keys, tables = KEYS[kind], self.tables
         template = _SQLITE_SELECT.substitute(
-            columns=", ".join([*(tables.key(kind.value, ours) for ours in keys), *columns]),
+            columns=", ".join([*(tables.key(kind.value, name) for name in keys), *columns]),
             table=tables.table(kind.value),
             is_key=self._is_key(kind, ALIASES[kind.value]),
             visible=tables.visible(kind.value),
@@ -757,9 +757,9 @@ class SQLiteStatements(Statements):
         template = _SQLITE_UPDATE.substitute(
             table=table,
             assignments=", ".join(
-                f"{self.dialect.quote(columns[ours].name)} = %({ours})s"
-                for ours in write.columns
-                if ours in columns
+                f"{self.dialect.quote(columns[name].name)} = %({name})s"
+                for name in write.columns
+                if name in columns
             ),
             is_key=self._is_key(kind, alias),
             guard=guard,
@@ -790,14 +790,14 @@ class SQLiteStatements(Statements):
     def _is_key(self, kind: Suppressible, alias: str) -> str:
         """Compare the key of a row with the given one."""
         return " AND ".join(
-            f"{self.tables.column(kind.value, ours, alias)} = %({key})s"
-            for key, ours in _keys(kind).items()
+            f"{self.tables.column(kind.value, name, alias)} = %({key})s"
+            for key, name in _keys(kind).items()
         )
 
 
 def _keys(kind: Suppressible) -> dict[str, str]:
     """Return the names of the parameters with a key, each with its column by hookrow's name."""
-    return {f"key_{number}": ours for number, ours in enumerate(KEYS[kind])}
+    return {f"key_{number}": name for number, name in enumerate(KEYS[kind])}
 
 
 def _guard(old: str, write: Write, new: str) -> str:

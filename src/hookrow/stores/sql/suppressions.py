@@ -59,7 +59,7 @@ class SQLSuppressions:
             direct = self._is_small(selected)
         else:
             length = len(selected.reason or "")
-            direct = self._schema.ours and 0 < length <= MAX_INDEXED
+            direct = self._schema.is_own and 0 < length <= MAX_INDEXED
         return replace(selected, direct=direct)
 
     def step(
@@ -119,8 +119,8 @@ class SQLSuppressions:
         tables = self._tables()
         if not tables.has("subscriptions"):
             return {}
-        ours = tables.schema.ours
-        sql = "SELECT id, name FROM hookrow_lists ORDER BY name, id" if ours else _lists(tables)
+        is_own = tables.schema.is_own
+        sql = "SELECT id, name FROM hookrow_lists ORDER BY name, id" if is_own else _lists(tables)
         with self._database.reading() as connection:
             rows = connection.fetch(f"{sql} LIMIT {limit}")
         if read := tables.conversions.read("subscriptions", "list_id"):

@@ -67,7 +67,7 @@ def _changed_tables(schema: Schema) -> Sequence[str]:
     return [
         role.table
         for name, role in schema.roles.items()
-        if any(ours in WRITTEN for ours in schema.columns(name))
+        if any(field in WRITTEN for field in schema.columns(name))
     ]
 
 
@@ -212,7 +212,7 @@ class _Verification:
                 raise SchemaMismatch(
                     f"The table {role.table!r} has no column {column!r}.{nearest(column, columns)}"
                 )
-        written = {theirs for ours, theirs in named.items() if ours in WRITTEN}
+        written = {column_name for field, column_name in named.items() if field in WRITTEN}
         needed = {("SELECT", each) for each in used} | {("UPDATE", each) for each in written}
         if lacking := {right for right, each in needed if right in columns[each].denied}:
             raise self._catalogue.denied_error(role.table, lacking)

@@ -17,7 +17,7 @@ LOG_TABLE = "hookrow_notifications"
 """The table of the log that the scripts create; a host may create one with a different name."""
 
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
-    "tables": lambda schema: schema.ours,
+    "tables": lambda schema: schema.is_own,
     "log": lambda schema: schema.log == LOG_TABLE,
 }
 """By branch: whether a schema needs its tables."""
