@@ -270,7 +270,7 @@ def test_the_oldest_messages_are_asked_about_first(
     api: PostmarkStandIn, store_of: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are so across streams and pages; those without a time of sending come before them."""
-    monkeypatch.setattr("hookrow.postmark_api.reconcile.PAGE_SIZE", 2)
+    monkeypatch.setattr("hookrow.postmark_api.reconcile.ROWS_PER_PAGE", 2)
     schema = Schema(dispatches=Role("hookrow_dispatches", {"sent_at": "sent_at"}))
     store = store_of(api, schema)
     ids = [api.send(BEA, stream=name) for name in ("broadcast", "outbound") * 3]

@@ -32,7 +32,7 @@ from hookrow import (
 )
 from hookrow.providers import Event, Unauthentic
 from hookrow.providers.resend import MOST_RECIPIENTS, Resend
-from hookrow.providers.standard_webhooks import TOLERANCE
+from hookrow.providers.standard_webhooks import MAX_DIFFERENCE
 from wire import ENDPOINT
 
 AT = datetime(2026, 11, 22, 8, 30, 15, 126000, tzinfo=UTC)
@@ -188,7 +188,7 @@ def test_a_secret_that_was_copied_wrongly(secret: str, fault: str) -> None:
     assert SECRET not in str(raised.value)
 
 
-@pytest.mark.parametrize("seconds", [-TOLERANCE, TOLERANCE])
+@pytest.mark.parametrize("seconds", [-MAX_DIFFERENCE, MAX_DIFFERENCE])
 def test_the_tolerance_is_five_minutes(seconds: int) -> None:
     assert read(signed(b"{}", SECRET, at=NOW + timedelta(seconds=seconds)))
     beyond = NOW + timedelta(seconds=seconds + (1 if seconds > 0 else -1))

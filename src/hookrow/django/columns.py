@@ -38,7 +38,7 @@ from hookrow.stores.sql.columns import Column, Convert
 from hookrow.stores.sql.needs import REFERENCES, Need, Use
 
 AnyField: TypeAlias = "Field[Any, Any]"
-Fields: TypeAlias = Mapping[tuple[str, str], AnyField]
+MappedFields: TypeAlias = Mapping[tuple[str, str], AnyField]
 """The fields by role and by hookrow's name for the column."""
 
 
@@ -95,7 +95,7 @@ def target_of(field: AnyField) -> AnyField:
     return field
 
 
-def check_references(fields: Fields) -> None:
+def check_references(fields: MappedFields) -> None:
     """Raise `SchemaMismatch` for a foreign key to a field other than the mapped one.
 
     An unmanaged model may be a view of the table to which the foreign key refers.

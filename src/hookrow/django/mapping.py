@@ -22,7 +22,7 @@ from django.db.models.constants import LOOKUP_SEP
 from hookrow.core.schema import WRITTEN, Role, Scalar, Schema, nearest
 from hookrow.django.columns import (
     AnyField,
-    Fields,
+    MappedFields,
     NeedsORM,
     check_plain,
     check_references,
@@ -68,7 +68,7 @@ class ModelMapping:
     schema: Schema
     columns: Mapping[str, Mapping[str, Column]]
     models: Mapping[str, type[Model]]
-    fields: Fields
+    fields: MappedFields
     log: type[Model] | None
 
     @property

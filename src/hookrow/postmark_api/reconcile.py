@@ -45,7 +45,7 @@ REQUEST_INTERVAL = 0.1
 SETTLED_AFTER = timedelta(minutes=5)
 """A suppression that changed within this time before the list was read is not lifted."""
 
-PAGE_SIZE = 500
+ROWS_PER_PAGE = 500
 """The number of suppressions and of dispatches that are read at once."""
 
 MESSAGES_PER_STEP = 10
@@ -170,7 +170,7 @@ class Reconciliation:
         """Reactivate the suppressed subscribers who are not listed."""
         reader = self.store.suppressions
         selected, bounds = reader.plan(Filter()), SuppressionRange(oldest=True)
-        while found := reader.read(bounds, selected, limit=PAGE_SIZE):
+        while found := reader.read(bounds, selected, limit=ROWS_PER_PAGE):
             absent = [each.email for each in found if fold(each.email) not in listed]
             for group in _groups([_reactivation_payload(each, at) for each in absent], GROUP):
                 self.result.lifted += self._record(group)
@@ -192,7 +192,9 @@ class Reconciliation:
     def _record_deliveries(self) -> Iterator[int]:
         """Ask about the dispatches without a delivery, the oldest first."""
         row_counts, after = self.store.row_counts, None
-        while page := row_counts.list_undelivered(self._sent_since, after=after, limit=PAGE_SIZE):
+        while page := row_counts.list_undelivered(
+            self._sent_since, after=after, limit=ROWS_PER_PAGE
+        ):
             for some in _groups(page, MESSAGES_PER_STEP):
                 ids = dict.fromkeys(each.message_id for each in some)  # recipients may share one
                 deliveries = [each for id_ in ids for each in self._deliveries(id_)]

@@ -120,15 +120,15 @@ def _optional(
             return None
 
 
-_TIME = "an RFC 3339 time that fits the years 1 to 9999 in UTC"
+_TIME_FORM = "an RFC 3339 time that fits the years 1 to 9999 in UTC"
 
-_TEXT = "a string with visible characters and without NUL"
+_TEXT_FORM = "a string with visible characters and without NUL"
 
-_BOUNCED = {"Email": "a string with characters", "BouncedAt": _TIME}
-_REQUIRED = {
-    "Delivery": {"DeliveredAt": _TIME},
-    "Open": {"ReceivedAt": _TIME},
-    "Click": {"ReceivedAt": _TIME},
+_BOUNCED = {"Email": "a string with characters", "BouncedAt": _TIME_FORM}
+_REQUIRED_FIELDS = {
+    "Delivery": {"DeliveredAt": _TIME_FORM},
+    "Open": {"ReceivedAt": _TIME_FORM},
+    "Click": {"ReceivedAt": _TIME_FORM},
     "Bounce": _BOUNCED,
     "SpamComplaint": _BOUNCED,
 }
@@ -173,10 +173,10 @@ def explain(body: bytes) -> str | None:
         return explain_unreadable(body) or "The body is not a JSON object in UTF-8."
     fields = {each.encode_name: getattr(untyped, each.name) for each in _FIELDS}
     match fields["RecordType"]:
-        case str(type_) if type_ in _REQUIRED:
-            required = _REQUIRED[type_]
+        case str(type_) if type_ in _REQUIRED_FIELDS:
+            required = _REQUIRED_FIELDS[type_]
         case "SubscriptionChange" if fields["SuppressSending"] is True:
-            required = {"SuppressionReason": _TEXT}
+            required = {"SuppressionReason": _TEXT_FORM}
         case "SubscriptionChange":
             required = _SUPPRESS
         case str(type_) if type_.strip():

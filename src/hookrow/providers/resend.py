@@ -111,7 +111,7 @@ class Resend(StandardWebhooks):
             return "type is missing."
         if not isinstance(event.type, str):
             return "type is not a string."
-        if event.type not in KINDS:
+        if event.type not in EVENT_TYPES:
             return f"The type {replace_surrogates(event.type)} is not supported."
         return "created_at is not an RFC 3339 time, data.origin is missing, or data.to is too long."
 
@@ -137,8 +137,8 @@ def _notification(event: _Envelope) -> Notification | None:
     match event.type:
         case _ if isinstance(data.to, list) and len(data.to) > 1:
             return None
-        case str() as type_ if at and type_ in TIMES:
-            return TIMES[type_](recipient, message_id, at)
+        case str() as type_ if at and type_ in TIMED_EVENTS:
+            return TIMED_EVENTS[type_](recipient, message_id, at)
         case "email.bounced" if at:
             bounce = data.bounce if isinstance(data.bounce, dict) else {}
             bounce_type = text_of(bounce.get("type"))
@@ -159,13 +159,13 @@ def _reason(data: _Data) -> str | None:
     return REASONS.get(origin) or replace_surrogates(origin)
 
 
-TIMES = {
+TIMED_EVENTS = {
     "email.delivered": Delivered,
     "email.opened": Opened,
     "email.clicked": Clicked,
     "email.complained": Complained,
 }
-KINDS = {*TIMES, "email.bounced", "suppression.added", "suppression.removed"}
+EVENT_TYPES = {*TIMED_EVENTS, "email.bounced", "suppression.added", "suppression.removed"}
 
 
 def _time(value: object) -> datetime | None:

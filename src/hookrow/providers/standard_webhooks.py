@@ -19,14 +19,14 @@ from hookrow.http import Request, RequestHead
 from hookrow.providers import Provider, Unauthentic, check_secrets
 from hookrow.providers._secrets import doubt_about, why_no_header
 
-TOLERANCE = 300
-"""In seconds; how far the time of a request may differ from this clock, in either direction."""
+MAX_DIFFERENCE = 300
+"""Seconds by which the time of a request may differ from this clock, in either direction."""
 
 PREFIX = "whsec_"
 """The beginning of a secret; the rest is the key in base64."""
 
 _PREFIXES = ("webhook", "svix")
-_NAMES = ("id", "timestamp", "signature")
+_HEADER_NAMES = ("id", "timestamp", "signature")
 
 _LONGEST_TIMESTAMP = 12
 """In digits; that of the present has 10."""
@@ -76,7 +76,7 @@ class StandardWebhooks(Provider):
         if signed is None:
             missing = [
                 f"webhook-{name}"
-                for name in _NAMES
+                for name in _HEADER_NAMES
                 if not any(head.header(f"{prefix}-{name}") for prefix in _PREFIXES)
             ]
             if not missing:
@@ -88,9 +88,8 @@ class StandardWebhooks(Provider):
         if self._is_expired(int(timestamp)):
             is_old = int(timestamp) < self._clock()
             ago = "ago" if is_old else "in the future"
-            return (
-                f"it was signed more than {TOLERANCE // 60} minutes {ago}, by this machine's clock"
-            )
+            minutes = MAX_DIFFERENCE // 60
+            return f"it was signed more than {minutes} minutes {ago}, by this machine's clock"
         if not any(each.startswith(b"v1,") for each in signatures.split(b" ")):
             return "its webhook-signature has no signature of version v1"
         return "its signature is wrong: the secret differs, or the body was changed on its way"
@@ -112,7 +111,7 @@ class StandardWebhooks(Provider):
         raise Unauthentic('Signature error="wrong"')
 
     def _is_expired(self, timestamp: int) -> bool:
-        return abs(self._clock() - timestamp) > TOLERANCE
+        return abs(self._clock() - timestamp) > MAX_DIFFERENCE
 
 
 def _is_time(timestamp: bytes) -> bool:
@@ -122,7 +121,7 @@ def _is_time(timestamp: bytes) -> bool:
 def _signed_headers(head: RequestHead) -> tuple[bytes, bytes, bytes] | None:
     """Return the id, the time and the signatures, or None if one of them is missing."""
     for prefix in _PREFIXES:
-        id_, timestamp, signatures = [head.header(f"{prefix}-{name}") for name in _NAMES]
+        id_, timestamp, signatures = [head.header(f"{prefix}-{name}") for name in _HEADER_NAMES]
         if id_ and timestamp and signatures:
             return id_, timestamp, signatures
     return None

@@ -65,7 +65,7 @@ MAX_DIRECT = 64 * 1024
 """Bytes of a request that is handled without uvicorn."""
 
 _ENDPOINT = "hookrow.endpoint"
-_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
+_REQUEST_ID_NAME = REQUEST_ID_HEADER.lower().encode()
 _REFUSE_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
 
@@ -262,7 +262,7 @@ def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) 
         *(b"%s: %s" % header for header in default_headers),
         *(f"{name.lower()}: {value}".encode() for name, value in response.headers.items()),
         b"content-length: %d" % len(response.body),
-        b"%s: " % _REQUEST_ID,
+        b"%s: " % _REQUEST_ID_NAME,
     ]
     return b"\r\n".join(lines)
 

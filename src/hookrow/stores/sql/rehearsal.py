@@ -400,12 +400,12 @@ def _is_unexpected(need: Need, value: object) -> bool:
     column = need.column
     if need.use is Use.COMPARED or column.write:
         return False
-    if need.use is Use.CONDITION and column.kind in _DATE_TYPES:
+    if need.use is Use.CONDITION and column.kind in _TIME_TYPES:
         return False  # its texts are dates
     return isinstance(value, _UNEXPECTED.get(column.kind, ()))
 
 
-_DATE_TYPES = {"date", "time", "datetime"}
+_TIME_TYPES = {"date", "time", "datetime"}
 
 
 def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -> Sequence[Row]:
