@@ -389,10 +389,10 @@ def test_take_rest_empties_the_queue() -> None:
     for item in (1, 2, 3):
         batch.put(item)
     batch.close(0.01)
-    assert (batch.take_rest(), batch.waiting()) == ([0, 1, 2, 3], 0)
+    assert (batch.drain_queue(), batch.waiting()) == ([0, 1, 2, 3], 0)
     gate.opened.set()
     batch.close()
-    assert (gate.groups, batch.take_rest()) == ([[0]], [])
+    assert (gate.groups, batch.drain_queue()) == ([[0]], [])
 
 
 @pytest.mark.anyio

@@ -116,7 +116,7 @@ def test_closing_gives_up_what_waits(rows: Rows) -> None:
     rows.add(1)
     rows.waiting.close(PATIENCE)
     assert rows.statuses() == {1: 503}
-    assert rows.waiting.take_rest() == []
+    assert rows.waiting.drain_queue() == []
     rows.add(2)
     assert rows.statuses() == {1: 503, 2: 503}
 
@@ -126,5 +126,5 @@ def test_what_still_waits_after_closing_can_be_kept_elsewhere(rows: Rows) -> Non
     rows.add(1)
     assert rows.resumed.wait(PATIENCE)
     rows.waiting.close(0.01)
-    assert [each.body for each in rows.waiting.take_rest()] == [b"1"]
+    assert [each.body for each in rows.waiting.drain_queue()] == [b"1"]
     rows.blocked.set()

@@ -167,7 +167,7 @@ class BatchWriter(Generic[T, R]):
         if (thread := self._thread) is not None and thread is not current_thread():
             thread.join(timeout)
 
-    def take_rest(self) -> list[T]:
+    def drain_queue(self) -> list[T]:
         """Empty the queue after a `close` that timed out, and return the items.
 
         The list begins with the group that is being written, which may still succeed.

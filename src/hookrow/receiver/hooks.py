@@ -101,7 +101,7 @@ class Hooks:
         """
         self.closed = True
         self._calls.close(timeout)
-        if rest := self._calls.take_rest():
+        if rest := self._calls.drain_queue():
             logger.warning("Stopped before all hooks had ended; dropped calls: %d.", len(rest))
         self._dropping = True
         if self._event_loop is not None:

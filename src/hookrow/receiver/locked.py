@@ -19,10 +19,10 @@ from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.faults import describe_bug, log_fault
 from hookrow.http import Response
 
-PAUSE = 0.05
+LOCK_PAUSE = 0.05
 """Seconds between two attempts, on average."""
 
-GROUP = 64
+MAX_LOCKED_GROUP = 64
 """The largest number of notifications in an attempt."""
 
 MOST, CAPACITY = 1024, 16 * 1024**2
@@ -88,7 +88,7 @@ class LockedRows:
         if (thread := self._thread) is not None and thread is not current_thread():
             thread.join(timeout)
 
-    def take_rest(self) -> list[Arrival]:
+    def drain_queue(self) -> list[Arrival]:
         """Return the arrivals that still wait after a `close` that timed out, and forget them.
 
         An attempt to record them may still succeed.
@@ -115,7 +115,7 @@ class LockedRows:
     def _run(self) -> None:
         try:
             while self._attempt():
-                sleep(PAUSE * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
+                sleep(LOCK_PAUSE * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
         finally:
             close_thread_connections()
 
@@ -126,7 +126,7 @@ class LockedRows:
             if not rest:
                 self._thread = None
                 return False
-        while group := leading(rest, _text_size, most=GROUP):
+        while group := leading(rest, _text_size, most=MAX_LOCKED_GROUP):
             rest = rest[len(group) :]
             now = monotonic()
             over = [each for each in group if self.closed or now > each.until]

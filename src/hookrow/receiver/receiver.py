@@ -228,9 +228,9 @@ class Receiver:
         """
         writer, *overflow = self._writers
         writer.close(timeout)
-        self._responder.spool_rest(writer.take_rest())
+        self._responder.spool_rest(writer.drain_queue())
         self._responder.locked.close(timeout)
-        self._responder.spool_rest(self._responder.locked.take_rest())
+        self._responder.spool_rest(self._responder.locked.drain_queue())
         # Closing the retries first also ends the sweep, which is one of the tasks.
         for each in (*overflow, self._parked, *self._tasks, self._hooks):
             if each is not None:

@@ -64,7 +64,7 @@ WRONG_MAPPING_REST = 60.0
 """Seconds to wait if the log was written under another mapping, until it is compared again, and
 between two reports of entries of the spool that arrived with another `where`."""
 
-PATIENCE = 0.5
+DRAIN_PATIENCE = 0.5
 """Seconds for which the entries of a group wait for rows that live notifications have locked. Those
 whose rows stay locked stay in the spool."""
 
@@ -402,7 +402,7 @@ class Drain:
         self._parse = parse
         self._on_outcomes = on_outcomes
         self._clock = clock or Clock(store)
-        self._replay = partial(replay, store, bodies=bodies, clock=self._clock, patience=PATIENCE)
+        self._replay = partial(replay, store, bodies=bodies, clock=self._clock, patience=DRAIN_PATIENCE)
         self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=self._clock)
         self._swept = swept
         self._resting_until = self._others_at = 0.0
