@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -119,6 +120,17 @@ def test_no_module_imports_itself_through_others() -> None:
     }
     assert sum(map(len, graph.values())) > len(graph), "imports are found"
     TopologicalSorter(graph).prepare()  # raises `CycleError`
+
+
+def test_no_class_has_the_name_of_another() -> None:
+    """A reader who searches for a name finds one class; Django chooses `Meta` and `Migration`."""
+    names = Counter(
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} == {"Meta", "Migration"}
 
 
 def _imported_on_load(statements: Iterable[ast.AST]) -> Iterator[str]:
