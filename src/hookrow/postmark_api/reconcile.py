@@ -73,8 +73,7 @@ SHORTEST_WINDOW = timedelta(seconds=2)
 WINDOW_MARGIN = timedelta(days=1)
 """More than the offset of any time zone: it replaces the conversion to Eastern time."""
 
-
-Rows: TypeAlias = Sequence[Mapping[str, Any]]
+OpenRows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -362,7 +361,7 @@ def read_opens(
     since: datetime,
     until: datetime,
     on_incomplete: Callable[[], object],
-) -> Iterator[Rows]:
+) -> Iterator[OpenRows]:
     """Yield the first opens of a stream between two times, in portions, the oldest first.
 
     Some rows may be outside this period, and some may occur twice. `on_incomplete` is called if
@@ -373,7 +372,7 @@ def read_opens(
     local times in the US Eastern zone.
     """
 
-    def read_page(first: datetime, last: datetime, offset: int) -> tuple[int, Rows]:
+    def read_page(first: datetime, last: datetime, offset: int) -> tuple[int, OpenRows]:
         """Return the number of rows in a window, and the rows after an offset."""
         found = api.get(
             OPENS_PATH,
@@ -388,7 +387,7 @@ def read_opens(
             raise APIError(unexpected(OPENS_PATH))
         return total, [each for each in rows if isinstance(each, dict)]
 
-    def read(first: datetime, last: datetime, total: int, rows: Rows) -> Iterator[Rows]:
+    def read(first: datetime, last: datetime, total: int, rows: OpenRows) -> Iterator[OpenRows]:
         """Yield the rows of a window whose first page was read."""
         if total > MAX_OPENS_PER_WINDOW and last - first > SHORTEST_WINDOW:
             middle = (first + (last - first) / 2).replace(microsecond=0)

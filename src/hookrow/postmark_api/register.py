@@ -208,9 +208,9 @@ def _apply(api: PostmarkAPI, change: Change) -> None:
             raise VerificationFailed(f"The verification failed ({found.message}).", found.results)
 
 
-def advice(trial: TriggerResult, url: str) -> str:
+def advice(result: TriggerResult, url: str) -> str:
     """Return the remedy for a failed test of a trigger."""
-    match trial.status:
+    match result.status:
         case 200:
             return ""
         case 401:
