@@ -147,7 +147,7 @@ def body_schema() -> dict[str, Any]:
     properties = components[_Payload.__name__]["properties"]
     for each in properties.values():
         del each["default"]
-    required = {**_REQUIRED, "SubscriptionChange": _SUPPRESS}
+    required = {**_REQUIRED_FIELDS, "SubscriptionChange": _SUPPRESS}
     return {
         "type": "object",
         "required": ["RecordType"],

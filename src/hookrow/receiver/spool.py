@@ -402,7 +402,9 @@ class Drain:
         self._parse = parse
         self._on_outcomes = on_outcomes
         self._clock = clock or Clock(store)
-        self._replay = partial(replay, store, bodies=bodies, clock=self._clock, patience=DRAIN_PATIENCE)
+        self._replay = partial(
+            replay, store, bodies=bodies, clock=self._clock, patience=DRAIN_PATIENCE
+        )
         self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=self._clock)
         self._swept = swept
         self._resting_until = self._others_at = 0.0
