@@ -351,6 +351,7 @@ def test_warnings() -> None:
         ({}, "no time limit for connecting", "'connect_timeout': 2"),
         ({"OPTIONS": {"connect_timeout": 0}}, "no time limit", "'connect_timeout': 2"),
         ({"OPTIONS": {"connect_timeout": "2s"}}, "no time limit", "'connect_timeout': 2"),
+        ({"OPTIONS": {"connect_timeout": "inf"}}, "no time limit", "'connect_timeout': 2"),
         # psycopg 3 ignores the limit of a service file.
         ({"NAME": "", "OPTIONS": {"service": "mail"}}, "no time limit", "'connect_timeout': 2"),
         ({"OPTIONS": {"connect_timeout": 1}}, None, ""),  # the driver reads 1 as 2
@@ -360,10 +361,12 @@ def test_warnings() -> None:
         ({"HOST": "a,b", "OPTIONS": {"connect_timeout": 2}}, None, ""),
         ({"HOST": "a,b", "OPTIONS": {"connect_timeout": 3}}, "may take 6 seconds", "timeout': 2"),
         ({"OPTIONS": {"host": "a,b,c", "connect_timeout": 2}}, "6 seconds", "raise HOOKROW"),
+        ({"HOST": "a", "OPTIONS": {"hostaddr": "::1,::2", "connect_timeout": 3}}, "6 sec", "2"),
         # A request waits for the pool, not for the driver.
         ({"OPTIONS": {"pool": True, "connect_timeout": 2}}, "30 seconds", "'pool': {'timeout': 2}"),
         ({"OPTIONS": {"pool": {"max_size": 8}}}, "30 seconds", "'pool': {'timeout': 2}"),
         ({"OPTIONS": {"pool": {"timeout": 3.5}}}, None, ""),
+        ({"OPTIONS": {"pool": {"timeout": None}}}, "no time limit", "'pool': {'timeout': 2}"),
     ],
 )
 def test_a_limit_for_connecting(

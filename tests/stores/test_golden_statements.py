@@ -145,7 +145,8 @@ def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
     for kind in tables.written:
         yield f"read {kind.value}", statements.state(kind)
         for title, skip in (("", False), (", skipping locked rows", True)):
-            if lock := statements.lock(kind, skip_locked=skip):
+            if statements.dialect.locks_rows:
+                lock = statements.lock(kind, skip_locked=skip)
                 yield f"lock {kind.value}{title}", lock.text
     changes = dict(on_changes(statements))
     yield from ((title, each.text) for title, each in changes.items())

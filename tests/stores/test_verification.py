@@ -322,6 +322,40 @@ def test_citext_key(engine: Engine) -> None:
 
 
 @ON_POSTGRES
+@pytest.mark.parametrize(
+    ("key", "reference"),
+    [("bigint", "char(5)"), ("uuid", "char(36)"), ("char(36)", "uuid"), ("char(5)", "bigint")],
+)
+def test_a_key_and_a_reference_of_different_kinds(engine: Engine, key: str, reference: str) -> None:
+    """CHAR is compared with other types of text only: a cast alone would let lookups fail."""
+    make(engine, {"people.id": key, "sends.subscriber_id": reference})
+    check(engine, HOST, "they cannot be compared, and must have the same type")
+
+
+@ON_POSTGRES
+@pytest.mark.parametrize(
+    ("name", "type_"),
+    [("key_0", "bigint"), ("since", "timestamp"), ("given", "timestamptz")],
+)
+def test_keys_with_unusual_names_and_types(engine: Engine, name: str, type_: str) -> None:
+    """A key may have the name of a parameter, and be a time."""
+    keys = ("people.id", "sends.subscriber_id", "members.subscriber_id")
+    make(engine, dict.fromkeys(keys, type_))
+    run(
+        engine,
+        f"ALTER TABLE people RENAME id TO {name}",
+        "ALTER TABLE people ADD changed_at timestamptz",
+    )
+    columns = {"id": name, "suppression_changed_at": "changed_at"}
+    schema = replace(HOST, subscribers=Role("people", columns))
+    value = "1" if type_ == "bigint" else "'2026-03-04'"
+    run(engine, f"INSERT INTO people ({name}, email) VALUES ({value}, 'a')")
+    sent = arrival(Suppressed("a", None, NOON, "HardBounce"))
+    assert statuses(record(SQLStore(engine, schema), [sent])) == [200]
+    assert run(engine, "SELECT suppression_reason FROM people") == [("HardBounce",)]
+
+
+@ON_POSTGRES
 @pytest.mark.parametrize("type_", ["word", '"100%s"'])
 def test_reasons_in_an_enum(engine: Engine, type_: str) -> None:
     """The enum's word for the reason is written, or its word for all others."""

@@ -13,7 +13,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from math import inf, isinf
+from math import inf, isfinite, isinf
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -168,13 +168,17 @@ class PostgreSQLVendor(Vendor):
         options = settings["OPTIONS"]
         if pool := options.get("pool"):
             # Django waits for the pool, which connects in other threads.
-            return float(pool.get("timeout", _POOL_TIMEOUT)) if pool is not True else _POOL_TIMEOUT
+            timeout = pool.get("timeout", _POOL_TIMEOUT) if pool is not True else _POOL_TIMEOUT
+            return _seconds(timeout) or inf
         value = options.get("connect_timeout", os.environ.get("PGCONNECT_TIMEOUT"))
-        try:
-            seconds = int(float(value or 0))
-        except ValueError:  # the driver refuses to connect
-            return inf
-        hosts = settings["HOST"] or options.get("host") or os.environ.get("PGHOST") or ""
+        seconds = int(_seconds(value))
+        hosts = (
+            options.get("hostaddr")
+            or settings["HOST"]
+            or options.get("host")
+            or os.environ.get("PGHOST")
+            or ""
+        )
         return max(seconds, _LEAST_TIMEOUT) * len(hosts.split(",")) if seconds > 0 else inf
 
     def connect_option(self, settings: Mapping[str, Any]) -> str:
@@ -289,6 +293,15 @@ def vendor_of(connection: Any) -> Vendor:
     if connection.vendor not in VENDORS:
         raise ConfigurationError(UNSUPPORTED_DATABASE.format(connection.vendor))
     return VENDORS[connection.vendor]
+
+
+def _seconds(value: object) -> float:
+    """Return a finite time limit in seconds; 0 for none, or for one that the driver refuses."""
+    try:
+        seconds = float(value)  # type: ignore[arg-type] # of a project's settings
+    except (TypeError, ValueError):
+        return 0.0
+    return seconds if isfinite(seconds) else 0.0
 
 
 def fetch_row(connection: Any, statement: str, values: Sequence[Any] = ()) -> Sequence[Any]:

@@ -56,11 +56,11 @@ class Catalogue(ABC):
     """Whether a new row may get the id of one that was deleted."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
-        self._connection, self._dialect = connection, dialect
+        self.connection, self.dialect = connection, dialect
 
     def version(self) -> tuple[str, tuple[int, ...]]:
         """Return the version as text and as numbers."""
-        ((text,),) = self._connection.fetch(self._dialect.version)
+        ((text,),) = self.connection.fetch(self.dialect.version)
         version = text.split()[0]  # Debian adds the version of its package
         return version, tuple(int(part) for part in version.split(".") if part.isdigit())
 
@@ -146,11 +146,11 @@ class Catalogue(ABC):
 
     def statement_name(self, table: str) -> str:
         """Return the name of a table for a statement that users run: without driver's escapes."""
-        return self._dialect.table(table).replace("%%", "%")
+        return self.dialect.table(table).replace("%%", "%")
 
     def plan(self, sql: str, parameters: Sequence[object] = ()) -> Sequence[str]:
         """Return the lines of the plan of a statement."""
-        rows = self._connection.fetch(f"{self._dialect.explain} {sql}", parameters)
+        rows = self.connection.fetch(f"{self.dialect.explain} {sql}", parameters)
         return [str(row[-1]) for row in rows]
 
     def prefer_indexes(self) -> None:  # noqa: B027 - not every database has any
@@ -192,18 +192,18 @@ class PostgresCatalogue(Catalogue):
 
     def tables(self) -> Collection[str]:
         """Return the names, with the schema of those that the search path does not find."""
-        rows = self._connection.fetch(_POSTGRES_TABLES)
+        rows = self.connection.fetch(_POSTGRES_TABLES)
         return [f"{schema}.{name}" if schema else name for schema, name in rows]
 
     def own_name(self, table: str) -> str | None:
         """Return the name with its schema."""
-        rows = self._connection.fetch(_OWN_NAME, [self.statement_name(table)])
+        rows = self.connection.fetch(_OWN_NAME, [self.statement_name(table)])
         return str(rows[0][0]) if rows else None
 
     def relation(self, table: str) -> Relation:
         """Decide by the kind of the relation."""
         sql = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass(%s)"
-        ((kind,),) = self._connection.fetch(sql, [self.statement_name(table)])
+        ((kind,),) = self.connection.fetch(sql, [self.statement_name(table)])
         return {"r": Relation.TABLE, "p": Relation.PARTITIONED}.get(kind, Relation.VIEW)
 
     def named(self, table: str) -> list[str]:
@@ -212,29 +212,29 @@ class PostgresCatalogue(Catalogue):
 
     def columns(self, table: str) -> Mapping[str, Column]:
         """Return the columns with their types, and the privileges that the user lacks."""
-        rows = self._connection.fetch(_POSTGRES_COLUMNS, [self.statement_name(table)])
+        rows = self.connection.fetch(_POSTGRES_COLUMNS, [self.statement_name(table)])
         return {row[0]: _postgres_column(row) for row in rows}
 
     def is_unique(self, table: str, *names: str) -> bool:
         """Return whether ON CONFLICT can name the columns. An index of a view is not known."""
-        values = [self.statement_name(table), self._dialect.encode(sorted(names))]
-        return bool(self._connection.fetch(_IS_UNIQUE, values))
+        values = [self.statement_name(table), self.dialect.encode(sorted(names))]
+        return bool(self.connection.fetch(_IS_UNIQUE, values))
 
     def primary_key(self, table: str) -> Sequence[str]:
         """Return the columns in the order of the key."""
-        rows = self._connection.fetch(_PRIMARY_KEY, [self.statement_name(table)])
+        rows = self.connection.fetch(_PRIMARY_KEY, [self.statement_name(table)])
         return [name for (name,) in rows]
 
     def examine_key(
         self, tables: RoleTables, role: str, key: Sequence[str], names: Sequence[str]
     ) -> tuple[Uniqueness, str | None]:
         """Let the planner prove whether a partial index has all visible rows."""
-        encode = self._dialect.encode
+        encode = self.dialect.encode
         table = self.statement_name(tables.schema.roles[role].table)
-        ((cannot, is_inherited),) = self._connection.fetch(_RELATION, [encode(names), table])
+        ((cannot, is_inherited),) = self.connection.fetch(_RELATION, [encode(names), table])
         readable = [*names, *(column.name for column, _ in tables.hiding[role])]
         partial = None
-        found = self._connection.fetch(_INDEXES, [encode(readable), table, encode(names)])
+        found = self.connection.fetch(_INDEXES, [encode(readable), table, encode(names)])
         for index, predicate, is_readable in found:
             if predicate is None or (
                 is_readable and self._is_implied(tables, role, key, predicate)
@@ -253,7 +253,7 @@ class PostgresCatalogue(Catalogue):
         is_key = "".join(f" AND {tables.column(role, name)} IS NOT NULL" for name in key)
         predicate = predicate.replace("%", "%%")
         # By default, the planner does not look for contradictions in the conditions on a table.
-        fetch = self._connection.fetch
+        fetch = self.connection.fetch
         ((former,),) = fetch("SELECT current_setting('constraint_exclusion')")
         fetch(_SET_EXCLUSION, ["on"])
         plan = self.plan(
@@ -266,15 +266,15 @@ class PostgresCatalogue(Catalogue):
     def are_disjoint(self, tables: Sequence[str]) -> bool:
         """Return whether they are several tables, none of them a view."""
         names = [self.statement_name(each) for each in tables]
-        ((found, no_view),) = self._connection.fetch(_DISJOINT, [self._dialect.encode(names)])
+        ((found, no_view),) = self.connection.fetch(_DISJOINT, [self.dialect.encode(names)])
         return bool(found == len(tables) and no_view)
 
     def is_updatable(self, table: str, names: Collection[str]) -> bool:  # noqa: ARG002 - of rows, not columns
         """Consider rules, and policies that allow no UPDATE."""
         sql = "SELECT pg_relation_is_updatable(to_regclass(%s), true) & %s"  # rules count
         named = self.statement_name(table)
-        ((bit,),) = self._connection.fetch(sql, [named, _UPDATE])
-        ((ignored, hidden),) = self._connection.fetch(_WITHOUT_EFFECT, [named])
+        ((bit,),) = self.connection.fetch(sql, [named, _UPDATE])
+        ((ignored, hidden),) = self.connection.fetch(_WITHOUT_EFFECT, [named])
         if hidden:
             raise SchemaMismatch(
                 f"Row-level security does not let the user change any row of {table!r}: "
@@ -288,8 +288,8 @@ class PostgresCatalogue(Catalogue):
             "SELECT p FROM unnest(%s::text[]) AS p "
             "WHERE NOT coalesce(has_table_privilege(to_regclass(%s), p), false)"
         )
-        values = [self._dialect.encode(privileges), self.statement_name(table)]
-        return [privilege for (privilege,) in self._connection.fetch(sql, values)]
+        values = [self.dialect.encode(privileges), self.statement_name(table)]
+        return [privilege for (privilege,) in self.connection.fetch(sql, values)]
 
     def check_namespace(self, table: str) -> None:
         """Check the privilege USAGE on the schema in the name of the table."""
@@ -302,7 +302,7 @@ class PostgresCatalogue(Catalogue):
 
     def _check_usage(self, kind: str, unusable: str, name: str) -> None:
         """Check the privilege USAGE. The query `unusable` returns the name if it is missing."""
-        for object_, user in self._connection.fetch(unusable, [name]):
+        for object_, user in self.connection.fetch(unusable, [name]):
             raise SchemaMismatch(
                 f"permission denied for {kind} {object_}: "
                 f"GRANT USAGE ON {kind.upper()} {object_} TO {user}"
@@ -310,7 +310,7 @@ class PostgresCatalogue(Catalogue):
 
     def check_creation(self) -> None:
         """Check the privilege CREATE on the first schema of the search path."""
-        ((schema, user, may),) = self._connection.fetch(
+        ((schema, user, may),) = self.connection.fetch(
             "SELECT quote_ident(current_schema()), quote_ident(current_user), "
             "has_schema_privilege(current_schema(), 'CREATE')"
         )
@@ -321,17 +321,17 @@ class PostgresCatalogue(Catalogue):
 
     def restricting_user(self, table: str, commands: Collection[str]) -> str | None:
         """Look for a policy that includes all rows, and for restrictive ones."""
-        letters = self._dialect.encode([_POLICY_LETTERS[each] for each in commands])
-        rows = self._connection.fetch(_RESTRICTED, [self.statement_name(table), letters])
+        letters = self.dialect.encode([_POLICY_LETTERS[each] for each in commands])
+        rows = self.connection.fetch(_RESTRICTED, [self.statement_name(table), letters])
         return str(rows[0][0]) if rows else None
 
     def prefer_indexes(self) -> None:
         """Turn off sequential scans until the end of the transaction."""
-        self._connection.execute("SET LOCAL enable_seqscan = off")
+        self.connection.execute("SET LOCAL enable_seqscan = off")
 
     def isolation_obstacle(self) -> str | None:
         """Compare the isolation level: in others, the snapshot would be older than the locks."""
-        ((level,),) = self._connection.fetch("SELECT current_setting('transaction_isolation')")
+        ((level,),) = self.connection.fetch("SELECT current_setting('transaction_isolation')")
         if level == "read committed":
             return None
         return (
@@ -341,28 +341,28 @@ class PostgresCatalogue(Catalogue):
 
     def try_lock(self, number: int) -> bool:
         """Take an advisory lock."""
-        return bool(self._connection.fetch("SELECT pg_try_advisory_xact_lock(%s)", [number])[0][0])
+        return bool(self.connection.fetch("SELECT pg_try_advisory_xact_lock(%s)", [number])[0][0])
 
     def open_writers(self, table: str) -> Writers:
         """Return the virtual ids of the transactions that hold a writer's lock on the table.
 
         An INSERT takes this lock before it takes an id from the sequence.
         """
-        ((server, names),) = self._connection.fetch(_WRITERS, [self.statement_name(table)])
+        ((server, names),) = self.connection.fetch(_WRITERS, [self.statement_name(table)])
         return Writers(server, names)
 
     def last_id(self, table: str) -> int | None:
         """Return the last value of the sequence; None if there is none."""
-        ((last,),) = self._connection.fetch(_POSTGRES_LAST_ID, [self.statement_name(table)])
+        ((last,),) = self.connection.fetch(_POSTGRES_LAST_ID, [self.statement_name(table)])
         return last if last is None else int(last)
 
     def caching_sequence(self, table: str) -> str | None:
         """Compare the sequence's CACHE with 1."""
-        rows = self._connection.fetch(_CACHING_SEQUENCE, [self.statement_name(table)])
+        rows = self.connection.fetch(_CACHING_SEQUENCE, [self.statement_name(table)])
         return str(rows[0][0]) if rows else None
 
     def _user(self) -> str:
-        ((user,),) = self._connection.fetch("SELECT quote_ident(current_user)")
+        ((user,),) = self.connection.fetch("SELECT quote_ident(current_user)")
         return str(user)
 
 
@@ -597,7 +597,7 @@ class SQLiteCatalogue(Catalogue):
 
     def tables(self) -> Collection[str]:
         """Return the names in the main database."""
-        rows = self._connection.fetch(_SQLITE_TABLES)
+        rows = self.connection.fetch(_SQLITE_TABLES)
         return [name for (name,) in rows]
 
     def own_name(self, table: str) -> str | None:
@@ -607,7 +607,7 @@ class SQLiteCatalogue(Catalogue):
             f"SELECT name FROM {self._master(namespace)} "
             "WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE"
         )
-        rows = self._connection.fetch(sql, [bare])
+        rows = self.connection.fetch(sql, [bare])
         if not rows:
             return None
         return str(rows[0][0]) if namespace == "main" else f"{namespace}.{rows[0][0]}"
@@ -619,23 +619,23 @@ class SQLiteCatalogue(Catalogue):
             f"SELECT 1 FROM {self._master(namespace)} "
             "WHERE type = 'view' AND name = %s COLLATE NOCASE"
         )
-        return Relation.VIEW if self._connection.fetch(sql, [bare]) else Relation.TABLE
+        return Relation.VIEW if self.connection.fetch(sql, [bare]) else Relation.TABLE
 
     def columns(self, table: str) -> Mapping[str, Column]:
         """Return the columns with the kinds that their declared types suggest."""
         named = self.named(table)
-        schemas = self._connection.fetch("SELECT name FROM pragma_database_list")
+        schemas = self.connection.fetch("SELECT name FROM pragma_database_list")
         if "." in table and (named[1],) not in map(tuple, schemas):
             return {}
-        rows = self._connection.fetch(_SQLITE_COLUMNS, named * 2)
+        rows = self.connection.fetch(_SQLITE_COLUMNS, named * 2)
         return {row[0]: _sqlite_column(*row) for row in rows}
 
     def is_unique(self, table: str, *names: str) -> bool:
         """Return whether ON CONFLICT can name the columns."""
         named = self.named(table)
-        indexes = self._connection.fetch(_SQLITE_UNIQUE, named)
+        indexes = self.connection.fetch(_SQLITE_UNIQUE, named)
         indexed_columns = (
-            self._connection.fetch("SELECT name FROM pragma_index_info(%s, %s)", [name, named[1]])
+            self.connection.fetch("SELECT name FROM pragma_index_info(%s, %s)", [name, named[1]])
             for (name,) in indexes
         )
         return any({name for (name,) in indexed} == {*names} for indexed in indexed_columns)
@@ -643,7 +643,7 @@ class SQLiteCatalogue(Catalogue):
     def primary_key(self, table: str) -> Sequence[str]:
         """Return the columns in the order of the key."""
         sql = "SELECT name FROM pragma_table_xinfo(%s, %s) WHERE pk > 0 ORDER BY pk"
-        return [name for (name,) in self._connection.fetch(sql, self.named(table))]
+        return [name for (name,) in self.connection.fetch(sql, self.named(table))]
 
     def examine_key(
         self,
@@ -654,14 +654,14 @@ class SQLiteCatalogue(Catalogue):
     ) -> tuple[Uniqueness, str | None]:
         """Let the planner decide whether an index finds all visible rows."""
         table = self.named(tables.schema.roles[role].table)
-        relation = _SQLITE_RELATION.format(self._dialect.quote(table[1]))
-        if self._connection.fetch(relation, table[:1]):
+        relation = _SQLITE_RELATION.format(self.dialect.quote(table[1]))
+        if self.connection.fetch(relation, table[:1]):
             return Uniqueness.UNDECLARABLE, None
-        rowids = self._connection.fetch(_SQLITE_ROWID, table * 2)
+        rowids = self.connection.fetch(_SQLITE_ROWID, table * 2)
         if any(name in names for (name,) in rowids):
             return Uniqueness.DECLARED, None
         partial = None
-        rows = self._connection.fetch(_SQLITE_INDEXES, [*table, table[1]])
+        rows = self.connection.fetch(_SQLITE_INDEXES, [*table, table[1]])
         for (index, is_partial), columns in groupby(rows, itemgetter(0, 1)):
             collations = [(name, collation) for _, _, name, collation in columns]
             if any(name not in names for name, _ in collations):
@@ -681,7 +681,7 @@ class SQLiteCatalogue(Catalogue):
         if a column's collation regards different texts as equal and that of the index, BINARY, does
         not. An index with another collation is at least as strict; it is searched with its own.
         """
-        alias, quote = ALIASES[role], self._dialect.quote
+        alias, quote = ALIASES[role], self.dialect.quote
         equal = []
         for name, collation in collations:
             own = "" if collation.upper() == "BINARY" else f" COLLATE {quote(collation)}"
@@ -709,10 +709,10 @@ class SQLiteCatalogue(Catalogue):
         """Compile the UPDATE of a view, which fails without a trigger, but do not run it."""
         if self.relation(table) is not Relation.VIEW:
             return True
-        nulls = ", ".join(f"{self._dialect.quote(name)} = NULL" for name in names)
-        update = f"UPDATE {self._dialect.table(table)} SET {nulls}"
+        nulls = ", ".join(f"{self.dialect.quote(name)} = NULL" for name in names)
+        update = f"UPDATE {self.dialect.table(table)} SET {nulls}"
         try:
-            self._connection.fetch(f"EXPLAIN {update} /* {next(_NUMBERS)} */")
+            self.connection.fetch(f"EXPLAIN {update} /* {next(_NUMBERS)} */")
         except Exception as error:
             if not isinstance(store_error(error), SchemaChanged):
                 raise
@@ -725,7 +725,7 @@ class SQLiteCatalogue(Catalogue):
         return [bare, namespace.lower() or "main"]
 
     def _master(self, namespace: str) -> str:
-        return f"{self._dialect.quote(namespace)}.sqlite_master"
+        return f"{self.dialect.quote(namespace)}.sqlite_master"
 
 
 _NUMBERS = count()

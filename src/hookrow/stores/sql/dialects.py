@@ -319,8 +319,9 @@ class PostgreSQL(Dialect):
         return f"{column} = ({message_id})::{type_}"
 
     def as_key(self, reference: str, type_: str, key_type: str) -> str:
-        """Cast if one of the two is CHAR, whose blanks at the end count only in text."""
-        return f"{reference}::{key_type}" if "bpchar" in {type_, key_type} else reference
+        """Cast between CHAR, whose blanks at the end do not count, and the other types of text."""
+        types = {type_, key_type}
+        return f"{reference}::{key_type}" if "bpchar" in types <= _TEXTS else reference
 
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the elements of an array."""
@@ -534,6 +535,9 @@ NAIVE = "timestamp without time zone"
 
 _GUID_PATTERN = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 """The canonical form of a UUID."""
+
+_TEXTS = {"bpchar", "character varying", "citext", "text"}
+"""PostgreSQL's types of text."""
 
 _KEY_TYPES = {
     *("smallint", "integer", "bigint", "numeric"),

@@ -175,7 +175,7 @@ def _ask(
     for another reason, such as a privilege that the user lacks.
     """
     try:
-        with _undone(connection):
+        with undone(connection):
             return list(connection.fetch(sql, parameters))
     except Exception as error:
         if lacks_operator(error):
@@ -316,7 +316,7 @@ def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) ->
 
 
 @contextmanager
-def _undone(connection: Connection) -> Iterator[None]:
+def undone(connection: Connection) -> Iterator[None]:
     """Roll back what the block did: a constraint may call a function that writes.
 
     The transaction stays writable, because such a function may treat an error as a refusal.

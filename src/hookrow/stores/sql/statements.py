@@ -123,8 +123,8 @@ class Statements(ABC):
     """Selects by keys: each key, followed by the columns that notifications set."""
     dates: Callable[[Suppressible], str]
     """Selects the dates that are kept beside the log, by their `row_key`."""
-    lock: Callable[..., Statement | None]
-    """Locks rows by keys, in their order; None if a transaction holds the whole database anyway."""
+    lock: Callable[..., Statement]
+    """Locks rows by keys, in their order. Only for databases that lock rows."""
     set_time: Callable[..., Sequence[Statement]]
     """Sets a time of a dispatch; `guarded` by a newer one."""
     set_suppression: Callable[..., Sequence[Statement]]
@@ -138,7 +138,6 @@ class Statements(ABC):
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
         self._dates = self.dialect.table(tables.schema.side_table(change_dates.CHANGE_DATES_TABLE))
-        self.lock = cache(self._lock)
         self.select = cache(self._select)
         self.state = cache(self._state)
         self.set_time = cache(self._set_time)
@@ -148,13 +147,6 @@ class Statements(ABC):
     @abstractmethod
     def _select(self, kind: Suppressible, *columns: str) -> str:
         """Return the SELECT of the keys that exist among the given ones, and of more columns."""
-
-    @abstractmethod
-    def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement | None:
-        """Return the statement that locks rows by keys.
-
-        None if a transaction holds the whole database anyway.
-        """
 
     @abstractmethod
     def probes(self) -> Iterable[str]:
@@ -446,6 +438,7 @@ class PostgresStatements(Statements):
 
     def __init__(self, tables: RoleTables) -> None:
         super().__init__(tables)
+        self.lock = cache(self._lock)
         self.combined = cache(self._combined)
 
     def _select(self, kind: Suppressible, *columns: str) -> str:
@@ -488,8 +481,8 @@ class PostgresStatements(Statements):
         """
         role, tables, keys = kind.value, self.tables, _keys(kind)
         columns = [tables.key(role, name) for name in keys.values()]
-        if guards:
-            columns += [f"{tables.column(role, name)} AS {key}" for key, name in keys.items()]
+        if guards:  # under names that no column of the table can repeat
+            columns = [f"{tables.column(role, name)} AS {key}" for key, name in keys.items()]
             columns += [f"{tables.column(role, name)} AS {name}" for name in guards]
         rows, is_any = tables.table(role), self._is_key(kind)
         if len(keys) == 1:  # the index of the key has its order
@@ -515,8 +508,8 @@ class PostgresStatements(Statements):
         written = {field: field for field in write.columns if field in columns}
         types = self._types(kind, keys | written)
         values = {field: f"given.{field}" for field in written}
-        for field, type_ in types.items():
-            if type_ == NAIVE:
+        for field in written:
+            if types[field] == NAIVE:
                 types[field] = AWARE
                 values[field] += " AT TIME ZONE 'UTC'"
         if dated:
@@ -732,9 +725,6 @@ class SQLiteStatements(Statements):
             visible=tables.visible(kind.value),
         )
         return _positional(template)
-
-    def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement | None:  # noqa: ARG002 - no locks
-        return None
 
     def probes(self) -> Iterable[str]:
         """Update no row: SQLite's triggers run for each row only."""

@@ -114,11 +114,13 @@ class SQLStore:
         `transaction`.
         """
         with self._session() as (connection, statements):
-            if connection.autocommits and statements.combined is not None and not checked:
-                yield SingleStatement(connection, statements)
-                return
-            with begun(connection, statements.dialect):
+            if not connection.autocommits:
                 yield SQLTransaction(connection, statements, checked=checked)
+            elif statements.combined is not None and not checked:
+                yield SingleStatement(connection, statements)
+            else:
+                with begun(connection, statements.dialect):
+                    yield SQLTransaction(connection, statements, checked=checked)
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:

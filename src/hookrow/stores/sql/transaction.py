@@ -332,11 +332,12 @@ class SQLTransaction(_Writing):
         return count >= step.size
 
     def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
+        if not self._statements.dialect.locks_rows:  # the transaction holds the whole database
+            return
         for kind, keys in by_kind(rows).items():
             if kind in self._statements.tables.written:
                 lock = self._statements.lock(kind, skip_locked=self._skip_locked)
-                if lock is not None:
-                    yield kind, _Step(lock, self._keys(kind, keys), len(keys))
+                yield kind, _Step(lock, self._keys(kind, keys), len(keys))
 
     def _fetch_locked(self, kind: Suppressible, step: _Step) -> Sequence[Any]:
         rows = self._connection.fetch(step.statement.text, step.parameters)

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.schema import OWN_ROLES, WRITTEN, Schema, nearest
 from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, SchemaMismatch
-from hookrow.stores import Rejected, SchemaChanged, change_dates
+from hookrow.stores import Rejected, SchemaChanged, StoreError, change_dates
 from hookrow.stores.errors import message, store_error
 from hookrow.stores.sql.catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql.column_rules import first_of_each, mistakes, mistakes_of_log
@@ -29,7 +30,7 @@ from hookrow.stores.sql.needs import (
     log_needs,
     role_needs,
 )
-from hookrow.stores.sql.rehearsal import REHEARSALS, comparisons
+from hookrow.stores.sql.rehearsal import REHEARSALS, comparisons, undone
 from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.sql.statements import STATEMENTS, Statements
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
@@ -113,32 +114,51 @@ def _check_columns(
 
 
 def _plan(catalogue: Catalogue, statements: Statements) -> None:
-    """Let the server plan every write, but run none. Raises `SchemaMismatch` if it cannot."""
-    for kind in statements.tables.written:
-        table = statements.tables.schema.roles[kind.value].table
+    """Let the server plan every statement, but run none. Raises `SchemaMismatch` if it cannot."""
+    tables = statements.tables
+    roles = ", ".join(repr(role.table) for role in tables.schema.roles.values())
+    for sql in _lookups(statements):
+        # Another error, such as that of a foreign table's server, may end.
+        with suppress(Rejected), undone(catalogue.connection):
+            _plan_one(catalogue, sql, f"The rows of {roles} cannot be found", SchemaChanged)
+    for kind in tables.written:
+        purpose = (
+            f"The rows of {tables.schema.roles[kind.value].table!r} cannot be locked and changed"
+        )
         for sql in _writes(statements, kind):
-            nothing = [statements.dialect.encode(())] * count_parameters(sql)
-            try:
-                catalogue.plan(sql, nothing)
-            except Exception as error:
-                if not isinstance(cause := store_error(error), SchemaChanged | Rejected):
-                    raise
-                cause.__cause__ = error
-                raise SchemaMismatch(
-                    f"The rows of {table!r} cannot be locked and changed: {message(cause)}"
-                ) from error
+            _plan_one(catalogue, sql, purpose, SchemaChanged, Rejected)
+
+
+def _plan_one(catalogue: Catalogue, sql: str, purpose: str, *mistakes: type[StoreError]) -> None:
+    nothing = [catalogue.dialect.encode(())] * count_parameters(sql)
+    try:
+        catalogue.plan(sql, nothing)
+    except Exception as error:
+        cause = store_error(error)
+        if isinstance(cause, mistakes):
+            cause.__cause__ = error
+            raise SchemaMismatch(f"{purpose}: {message(cause)}") from error
+        raise cause from error
+
+
+def _lookups(statements: Statements) -> Iterator[str]:
+    """Yield the statements that find rows."""
+    yield statements.find
+    if statements.tables.schema.log:
+        log = statements.dialect.table(statements.tables.schema.log)
+        yield f"SELECT 1 FROM {log} AS n WHERE {statements.hopeful}"
 
 
 def _writes(statements: Statements, kind: Suppressible) -> Iterator[str]:
-    """Yield the statements that lock and change rows of a kind."""
-    lock = statements.lock(kind, skip_locked=False)
-    updates = [*statements.set_suppression(kind, guarded=kind not in statements.tables.unguarded)]
+    """Yield the statements that read, lock and change rows of a kind."""
+    tables = statements.tables
+    yield statements.state(kind)
+    yield statements.lock(kind, skip_locked=False).text
+    updates = [*statements.set_suppression(kind, guarded=kind not in tables.unguarded)]
     if kind is Suppressible.DISPATCH:
         for time in EventTime:
-            if statements.tables.has("dispatches", time.value):
+            if tables.has("dispatches", time.value):
                 updates += statements.set_time(time, guarded=True)
-    if lock is not None:
-        yield lock.text
     for each in updates:
         yield each.text
 

@@ -158,7 +158,7 @@ THEN 1 ELSE 0 END;
 
 -- a group of late deliveries
 WITH hookrow_locked_dispatches AS MATERIALIZED (
-SELECT d."id", d."id" AS key_0, d."delivered_at" AS delivered_at
+SELECT d."id" AS key_0, d."delivered_at" AS delivered_at
 FROM "mails" AS d
 WHERE d."id" = ANY(%s::bigint[])
 ORDER BY d."id" FOR NO KEY UPDATE OF d),

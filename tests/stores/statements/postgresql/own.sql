@@ -239,7 +239,7 @@ THEN 1 ELSE 0 END;
 
 -- a group of late deliveries
 WITH hookrow_locked_dispatches AS MATERIALIZED (
-SELECT d."id", d."id" AS key_0, d."delivered_at" AS delivered_at
+SELECT d."id" AS key_0, d."delivered_at" AS delivered_at
 FROM "hookrow_dispatches" AS d
 WHERE d."id" = ANY(%s::bigint[])
 ORDER BY d."id" FOR NO KEY UPDATE OF d),
@@ -279,18 +279,18 @@ THEN 1 ELSE 0 END;
 
 -- a group of suppressions
 WITH hookrow_locked_subscribers AS MATERIALIZED (
-SELECT s."id", s."id" AS key_0, s."suppression_changed_at" AS suppression_changed_at
+SELECT s."id" AS key_0, s."suppression_changed_at" AS suppression_changed_at
 FROM "hookrow_subscribers" AS s
 WHERE s."id" = ANY(%s::bigint[])
 ORDER BY s."id" FOR NO KEY UPDATE OF s),
 hookrow_locked_dispatches AS MATERIALIZED (
-SELECT d."id", d."id" AS key_0, d."suppression_changed_at" AS suppression_changed_at
+SELECT d."id" AS key_0, d."suppression_changed_at" AS suppression_changed_at
 FROM "hookrow_dispatches" AS d
 WHERE d."id" = ANY(%s::bigint[])
 AND (SELECT count(*) FROM hookrow_locked_subscribers) >= 0
 ORDER BY d."id" FOR NO KEY UPDATE OF d),
 hookrow_locked_subscriptions AS MATERIALIZED (
-SELECT b."list_id", b."subscriber_id", b."list_id" AS key_0, b."subscriber_id" AS key_1, b."suppression_changed_at" AS suppression_changed_at
+SELECT b."list_id" AS key_0, b."subscriber_id" AS key_1, b."suppression_changed_at" AS suppression_changed_at
 FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
 AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
@@ -351,18 +351,18 @@ THEN 1 ELSE 0 END;
 
 -- a group of opens and suppressions
 WITH hookrow_locked_subscribers AS MATERIALIZED (
-SELECT s."id", s."id" AS key_0, s."suppression_changed_at" AS suppression_changed_at
+SELECT s."id" AS key_0, s."suppression_changed_at" AS suppression_changed_at
 FROM "hookrow_subscribers" AS s
 WHERE s."id" = ANY(%s::bigint[])
 ORDER BY s."id" FOR NO KEY UPDATE OF s),
 hookrow_locked_dispatches AS MATERIALIZED (
-SELECT d."id", d."id" AS key_0, d."suppression_changed_at" AS suppression_changed_at
+SELECT d."id" AS key_0, d."suppression_changed_at" AS suppression_changed_at
 FROM "hookrow_dispatches" AS d
 WHERE d."id" = ANY(%s::bigint[])
 AND (SELECT count(*) FROM hookrow_locked_subscribers) >= 0
 ORDER BY d."id" FOR NO KEY UPDATE OF d),
 hookrow_locked_subscriptions AS MATERIALIZED (
-SELECT b."list_id", b."subscriber_id", b."list_id" AS key_0, b."subscriber_id" AS key_1, b."suppression_changed_at" AS suppression_changed_at
+SELECT b."list_id" AS key_0, b."subscriber_id" AS key_1, b."suppression_changed_at" AS suppression_changed_at
 FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1
 AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0

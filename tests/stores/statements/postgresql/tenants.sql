@@ -199,7 +199,7 @@ THEN 1 ELSE 0 END;
 
 -- a group of late deliveries
 WITH hookrow_locked_dispatches AS MATERIALIZED (
-SELECT d."key", d."key" AS key_0, d."got" AS delivered_at
+SELECT d."key" AS key_0, d."got" AS delivered_at
 FROM "mail"."sends" AS d
 WHERE d."key" = ANY(%s::uuid[]) AND d."state" IS NULL
 ORDER BY d."key" FOR NO KEY UPDATE OF d),
@@ -239,7 +239,7 @@ THEN 1 ELSE 0 END;
 
 -- a group of suppressions
 WITH hookrow_locked_subscribers AS MATERIALIZED (
-SELECT s."id"::text, s."id" AS key_0, s."100%%" AS suppression_changed_at
+SELECT s."id" AS key_0, s."100%%" AS suppression_changed_at
 FROM "peo""ple" AS s
 WHERE s."id" = ANY(%s::bpchar[]) AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL
 ORDER BY s."id" FOR NO KEY UPDATE OF s),
@@ -309,7 +309,7 @@ THEN 1 ELSE 0 END;
 
 -- a group of opens and suppressions
 WITH hookrow_locked_subscribers AS MATERIALIZED (
-SELECT s."id"::text, s."id" AS key_0, s."100%%" AS suppression_changed_at
+SELECT s."id" AS key_0, s."100%%" AS suppression_changed_at
 FROM "peo""ple" AS s
 WHERE s."id" = ANY(%s::bpchar[]) AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL
 ORDER BY s."id" FOR NO KEY UPDATE OF s),
