@@ -115,6 +115,14 @@ def test_isolation(postgres: Databases, postgres_url: str, where: str) -> None:
                 assert connection.fetch(level) == committed
 
 
+def test_style_of_dates(store: SQLStore, postgres: Databases, postgres_url: str) -> None:
+    """Times are read and checked, whatever form of dates the database has by default."""
+    name = make_url(postgres_url).database
+    postgres.execute(f"ALTER DATABASE {name} SET datestyle = 'SQL, DMY'")
+    assert store.time() is not None
+    assert statuses(record(store, [OPENED], checked=True)) == [200]
+
+
 @contextmanager
 def frozen(database: Database) -> Iterator[None]:
     """Stop the server's process of the next session."""

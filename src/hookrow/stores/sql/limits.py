@@ -48,8 +48,9 @@ class Limits(ABC):
 class PostgresLimits(Limits):
     """The settings of PostgreSQL.
 
-    Plans are generic, so that the length of an array does not cause replanning, and the time zone
-    is UTC, because drivers cannot represent the earliest and the latest times in other zones.
+    Plans are generic, so that the length of an array does not cause replanning. The time zone is
+    UTC, because drivers cannot represent the earliest and the latest times in other zones. Times
+    are in the form that every driver reads.
     """
 
     OTHERS: ClassVar[dict[str, float]] = {
@@ -60,7 +61,11 @@ class PostgresLimits(Limits):
         "lock_timeout": ROW_LOCK_TIMEOUT,
         "statement_timeout": STATEMENT_TIMEOUT,
     }
-    TUNING: ClassVar[dict[str, str]] = {"plan_cache_mode": "force_generic_plan", "TimeZone": "UTC"}
+    TUNING: ClassVar[dict[str, str]] = {
+        "plan_cache_mode": "force_generic_plan",
+        "TimeZone": "UTC",
+        "DateStyle": "ISO",
+    }
 
     def session(self) -> str:
         """Set them for the session, and the isolation level of its transactions."""
