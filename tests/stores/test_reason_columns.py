@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
+from enum import Enum
 
 import pytest
 from contract import NOON, arrival, insistent, statuses
@@ -507,6 +508,38 @@ def test_strict_tables(engine: Engine, type_: str, schema: Schema, error: str) -
         f"photo BLOB DEFAULT x'00' NOT NULL, suppression_reason {type_}) STRICT",
     )
     assert_verified(engine, schema, error)
+
+
+class Word(str, Enum):  # noqa: UP042 - as hosts for Python 3.10 define them
+    """A host's reasons, as members of an enum whose `str` is their name."""
+
+    BOUNCED = "bounced"
+    OTHER = "other"
+
+
+class Number(int, Enum):
+    """The same as numbers."""
+
+    BOUNCED = 1
+    OTHER = 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "members", "kept"), [("text", Word, "bounced"), ("integer", Number, 1)]
+)
+def test_members_of_enums(
+    engine: Engine, type_: str, members: type[Word | Number], kept: object
+) -> None:
+    """The members of a host's enums are verified, written and compared like their values."""
+    make(engine, {WHY: type_, "people.tenant": type_})
+    run(engine, f"INSERT INTO people (id, email, tenant) VALUES (1, 'ada@x', '{kept}')")
+    reasons = {"HardBounce": members.BOUNCED, "*": members.OTHER}
+    schema = replace(people(where={"tenant": members.BOUNCED}), reasons=reasons)
+    store = SQLStore(engine, schema, verify=True)
+    assert statuses(insistent(store)([arrival(Suppressed("ada@x", None, NOON, "HardBounce"))])) == [
+        200
+    ]
+    assert run(engine, "SELECT suppression_reason FROM people") == [(kept,)]
 
 
 def test_all_columns_at_once(engine: Engine) -> None:

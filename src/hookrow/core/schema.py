@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from hookrow.arguments import reject
 from hookrow.core.changes import WRITES
@@ -89,6 +89,22 @@ def _check_names(argument: str, names: object, example: str) -> None:
             reject(f"A key in `{argument}` of a role", "the name of a column", name, example)
 
 
+def _plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return values without the subclasses of `str` and `int`, such as members of enums.
+
+    Drivers and encoders write those in different forms, or not at all.
+    """
+    return {name: _as_builtin(value) for name, value in values.items()}
+
+
+def _as_builtin(value: Any) -> Any:  # noqa: ANN401 - other values remain, and are rejected later
+    if isinstance(value, str):
+        return str.__str__(value)  # `str` returns the name of a member
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__int__(value)
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """The table for a role, and its columns whose names differ from hookrow's.
@@ -101,7 +117,7 @@ class Role:
     `{"deleted_at": None}`. For a column that is not boolean, False also means null, because a
     settings file cannot express null. `fold` applies only to the subscribers. `empty` is the value
     of `suppression_reason` for no reason: null, or an empty string if the column does not allow
-    null. The empty string is read as null.
+    null. The empty string is read as null. Members of enums are replaced with their values.
 
     Raises `ConfigurationError` for an object that is not a name, such as the class of a model.
     """
@@ -122,6 +138,7 @@ class Role:
             if not isinstance(column, str | None):
                 line = f'{{"{name}": "{getattr(column, "name", None) or name}"}}'
                 reject(f"The column for {name!r}", "the name of a column, or None", column, line)
+        object.__setattr__(self, "where", _plain(self.where))
 
     def column(self, name: str) -> str | None:
         """Return a column's name in the table by hookrow's name, or None if the table lacks it.
@@ -170,6 +187,7 @@ class Schema:
             self._check_messages()
         if self.reasons is not None:
             _check_reasons(self.reasons)
+            object.__setattr__(self, "reasons", _plain(self.reasons))
         check_records(self.record, self.columns("dispatches"), self.dispatches.table)
         for name, role in self.roles.items():
             if role.empty is not None:

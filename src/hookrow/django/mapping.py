@@ -105,8 +105,7 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
         }
     log = find_model(LOG_MODEL) if schema.log else None
     table = log._meta.db_table if log else None
-    reasons = _plain_values(schema.reasons or {}) or None
-    changed: dict[str, Any] = {**roles, "log": table, "reasons": reasons}
+    changed: dict[str, Any] = {**roles, "log": table}
     mapping = ModelMapping(replace(schema, **changed), columns, models, fields, log)
     _check_fields(mapping, connection)
     for name, key in keys(schema).items():
@@ -170,14 +169,6 @@ def find_model(label: str) -> type[Model]:
             f"The settings replace the model {label!r} with {swapped!r}: use that model."
         )
     return model
-
-
-def _plain_values(reasons: Mapping[str, str | int]) -> Mapping[str, str | int]:
-    """Return the reasons with plain values in place of enums, such as Django's choices."""
-    return {
-        word: int(value) if isinstance(value, int) else str(value)
-        for word, value in reasons.items()
-    }
 
 
 def _model_of(role: Role) -> type[Model]:
