@@ -510,6 +510,20 @@ def test_strict_tables(engine: Engine, type_: str, schema: Schema, error: str) -
     assert_verified(engine, schema, error)
 
 
+@only("postgres")
+def test_an_enum_that_lacks_one_of_many_reasons(engine: Engine) -> None:
+    """One unsuitable value of several hundred is found with few statements."""
+    words = [f"word {index}" for index in range(500)]
+    run(engine, f"CREATE TYPE words AS ENUM ({', '.join(map(repr, words[1:]))})")
+    make(engine, {WHY: "words"})
+    asked: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    schema = mapped(**{each.title(): each for each in words}, others=words[-1])
+    with pytest.raises(SchemaMismatch, match=r"cannot hold the reason 'word 0': .* `reasons`\."):
+        SQLStore(engine, schema, verify=True)
+    assert len(asked) < 150
+
+
 class Word(str, Enum):  # noqa: UP042 - as hosts for Python 3.10 define them
     """A host's reasons, as members of an enum whose `str` is their name."""
 

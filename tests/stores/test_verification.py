@@ -227,20 +227,58 @@ def test_all_columns_at_once(engine: Engine) -> None:
     assert named == (set() if is_sqlite else {"subscriber_id"})  # which compares any values
 
 
+def statements_of_check(engine: Engine, schema: Schema, error: str) -> list[str]:
+    """Return the statements of a `check`."""
+    asked: list[str] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _note(*arguments: Any) -> None:  # noqa: ANN401 - SQLAlchemy's
+        asked.append(arguments[2])
+
+    try:
+        check(engine, schema, error)
+    finally:
+        event.remove(engine, "before_cursor_execute", _note)
+    return asked
+
+
 @ON_POSTGRES
 def test_what_the_server_is_asked(engine: Engine) -> None:
     """If all columns are suitable, the server is asked about all of them at once."""
     make_log(engine, UNIQUE, UNIQUE)
-    asked: list[str] = []
-
-    @event.listens_for(engine, "before_cursor_execute")
-    def _count(*arguments: Any) -> None:  # noqa: ANN401 - SQLAlchemy's
-        asked.append(arguments[2])
-
-    check(engine, LOG, "")
-    event.remove(engine, "before_cursor_execute", _count)
+    asked = statements_of_check(engine, LOG, "")
     assert sum("jsonb_to_recordset" in each for each in asked) == 1
     assert sum("WHERE false" in each for each in asked) == 1
+
+
+@ON_POSTGRES
+def test_one_column_of_many(engine: Engine) -> None:
+    """One unsuitable column of several hundred is found with few statements.
+
+    The same goes for one of which nothing is known.
+    """
+    numbers = [f"n{index}" for index in range(400)]
+    run(engine, "CREATE TYPE crm.mood AS ENUM ('glad', 'sad')")
+    make_log(engine, UNIQUE, UNIQUE)
+    run(
+        engine,
+        f"ALTER TABLE people {', '.join(f'ADD COLUMN {each} integer' for each in numbers)}, "
+        "ADD COLUMN mood crm.mood",
+    )
+    known = dict.fromkeys(numbers, 1)
+    schema = replace(hiding(**known), log="kept")
+    wrong = replace(hiding(**{**known, "n200": "one"}), log="kept")
+    unknown = replace(hiding(mood="glad", **known), log="kept")
+    usual = len(statements_of_check(engine, schema, ""))
+    assert len(statements_of_check(engine, wrong, "which never equals 'one'")) < usual + 50
+    statements = (
+        "GRANT USAGE ON SCHEMA public TO {}",
+        "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {}",
+        "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {}",
+    )
+    url = engine.url.render_as_string(hide_password=False)
+    with database_user(url, *statements) as limited, opened(limited) as user:
+        assert len(statements_of_check(user, unknown, "")) < usual + 100
 
 
 @ON_POSTGRES

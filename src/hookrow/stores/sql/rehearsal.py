@@ -10,13 +10,13 @@ import json
 import re
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from hookrow.stores import Rejected, SchemaChanged
 from hookrow.stores.errors import UNWRITABLE, lacks_operator, store_error
@@ -35,6 +35,8 @@ from hookrow.stores.sql.needs import (
     unsuitable,
 )
 from hookrow.stores.sql.role_tables import ALIASES, RoleTables
+
+_T = TypeVar("_T")
 
 
 class Comparison(NamedTuple):
@@ -102,7 +104,7 @@ class Rehearsal(ABC):
 class _PostgreSQLRehearsal(Rehearsal):
     """Lets the server convert values to the type of a column, and plan comparisons.
 
-    If it can answer all questions at once, that is one round trip; else each is asked by itself.
+    If it can answer all questions at once, that is one round trip; else they are asked by halves.
     """
 
     def rejected(
@@ -112,27 +114,38 @@ class _PostgreSQLRehearsal(Rehearsal):
         tables: Mapping[str, Columns],  # noqa: ARG002 - for SQLite
         needs: Sequence[Need],
     ) -> Iterator[Mistake]:
-        hold = self._hold(connection, [each for each in needs if not each.unwritable])
-        for need in needs:
-            refused = need.unwritable
-            if not refused and not hold and self._hold(connection, [need]) is False:
-                refused = [
-                    value
-                    for value, stored in need.values.items()
-                    if self._hold(connection, [replace(need, values={value: stored})]) is False
-                ]
-            if refused:
-                yield need.refusal(refused)
-            elif need.use is Use.REASON:
-                yield from islice(_broken_constraints(connection, dialect, need), 1)
+        def hold(some: Sequence[Need]) -> bool | None:
+            return self._hold(connection, some)
+
+        with savepoint(connection):
+            writable = [each for each in needs if not each.unwritable]
+            failing = {id(each) for each in _failing(writable, hold)}
+            for need in needs:
+                refused = need.unwritable
+                if id(need) in failing:
+                    refused = self._refused(connection, need)
+                if refused:
+                    yield need.refusal(refused)
+                elif need.use is Use.REASON:
+                    yield from islice(_broken_constraints(connection, dialect, need), 1)
 
     def incomparable(
         self, connection: Connection, compared: Sequence[Comparison]
     ) -> Iterator[Mistake]:
-        if not self._can_compare(connection, compared):
-            for each in compared:
-                if self._can_compare(connection, [each]) is False:
-                    yield each.mistake
+        with savepoint(connection):
+            for each in _failing(compared, lambda some: self._can_compare(connection, some)):
+                yield each.mistake
+
+    def _refused(self, connection: Connection, need: Need) -> Sequence[Any]:
+        """Return the values that a column does not hold, of which it has at least one."""
+        if need.use is not Use.REASON:
+            return [*need.values]  # the others are samples
+        return _failing(
+            [*need.values],
+            lambda some: self._hold(
+                connection, [replace(need, values={each: need.values[each] for each in some})]
+            ),
+        )
 
     def _hold(self, connection: Connection, needs: Sequence[Need]) -> bool | None:
         """Return whether all columns hold their values; None if that cannot be known.
@@ -166,10 +179,25 @@ class _PostgreSQLRehearsal(Rehearsal):
         return True if isinstance(answer, list) else answer
 
 
+def _failing(items: Sequence[_T], ask: Callable[[Sequence[_T]], bool | None]) -> Sequence[_T]:
+    """Return the items for which the answer is False, but not those for which it is None.
+
+    For a few of many, the number of questions grows with the logarithm: each is a round trip, of
+    which a slow connection allows only some within the time limit.
+    """
+    answer = ask(items) if items else True
+    if answer is True:
+        return []
+    if len(items) == 1:
+        return [] if answer is None else items
+    half = len(items) // 2
+    return [*_failing(items[:half], ask), *_failing(items[half:], ask)]
+
+
 def _ask(
     connection: Connection, sql: str, parameters: Sequence[Any], *, rejected: bool | None
 ) -> list[Row] | bool | None:
-    """Return the rows of a statement; False if the types have no such operator.
+    """Return the rows of a statement in `savepoint`; False if the types have no such operator.
 
     Return `rejected` if the server rejects the statement's values or tables, and None if it fails
     for another reason, such as a privilege that the user lacks.
@@ -305,14 +333,21 @@ def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) ->
             f"FROM jsonb_to_recordset(%s::jsonb) AS given({name} {column.declared})"
         )
 
-        def holds(some: Collection[Any], sql: str = sql) -> bool:
-            rows = [{column.name: value} for value in some]
+        def hold(some: Sequence[Any], sql: str = sql) -> bool:
+            rows = [{column.name: need.values[value]} for value in some]
             answer = _ask(connection, sql, [json.dumps(rows, default=str)], rejected=False)
             return answer[0][0] if isinstance(answer, list) else answer is None
 
-        if not holds(need.values.values()):
-            refused = [value for value, stored in need.values.items() if not holds([stored])]
+        if refused := _failing([*need.values], hold):
             yield need.refusal(refused, _reference(text) if is_reference else _check(text))
+
+
+@contextmanager
+def savepoint(connection: Connection) -> Iterator[None]:
+    """Let `_ask` undo what each statement of the block did."""
+    connection.execute(_SAVEPOINT)
+    yield
+    connection.execute(f"RELEASE {_SAVEPOINT}")
 
 
 @contextmanager
@@ -321,19 +356,13 @@ def undone(connection: Connection) -> Iterator[None]:
 
     The transaction stays writable, because such a function may treat an error as a refusal.
     """
-    connection.execute(_SAVEPOINT)
     try:
         yield
     except BaseException:
         with suppress(Exception):  # the connection may be broken: the first error says why
-            _return_to_savepoint(connection)
+            connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
         raise
-    _return_to_savepoint(connection)
-
-
-def _return_to_savepoint(connection: Connection) -> None:
     connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
-    connection.execute(f"RELEASE {_SAVEPOINT}")
 
 
 _SAVEPOINT = "SAVEPOINT hookrow_rehearsal"

@@ -30,7 +30,7 @@ from hookrow.stores.sql.needs import (
     log_needs,
     role_needs,
 )
-from hookrow.stores.sql.rehearsal import REHEARSALS, comparisons, undone
+from hookrow.stores.sql.rehearsal import REHEARSALS, comparisons, savepoint, undone
 from hookrow.stores.sql.role_tables import RoleTables
 from hookrow.stores.sql.statements import STATEMENTS, Statements
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
@@ -100,7 +100,9 @@ def _check_columns(
         columns[each.name] = each.columns
     rehearsal = REHEARSALS[dialect.name]
     found += rehearsal.rejected(connection, dialect, columns, needs)
-    found += rehearsal.incomparable(connection, [*comparisons(tables)])
+    unsuitable = {(each.table, each.column) for each in found}
+    compared = [each for each in comparisons(tables) if each.mistake[:2] not in unsuitable]
+    found += rehearsal.incomparable(connection, compared)
     hints = {each.name: each.hint for each in own_tables}
     texts: dict[str, list[str]] = {}
     for mistake in first_of_each(found):
@@ -117,10 +119,11 @@ def _plan(catalogue: Catalogue, statements: Statements) -> None:
     """Let the server plan every statement, but run none. Raises `SchemaMismatch` if it cannot."""
     tables = statements.tables
     roles = ", ".join(repr(role.table) for role in tables.schema.roles.values())
-    for sql in _lookups(statements):
-        # Another error, such as that of a foreign table's server, may end.
-        with suppress(Rejected), undone(catalogue.connection):
-            _plan_one(catalogue, sql, f"The rows of {roles} cannot be found", SchemaChanged)
+    with savepoint(catalogue.connection):
+        for sql in _lookups(statements):
+            # Another error, such as that of a foreign table's server, may end.
+            with suppress(Rejected), undone(catalogue.connection):
+                _plan_one(catalogue, sql, f"The rows of {roles} cannot be found", SchemaChanged)
     for kind in tables.written:
         purpose = (
             f"The rows of {tables.schema.roles[kind.value].table!r} cannot be locked and changed"
