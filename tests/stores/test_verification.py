@@ -322,6 +322,15 @@ def test_strict_tables(engine: Engine) -> None:
     check(engine, HOST, "'suppressed_at' of 'people' is of the type REAL, which cannot hold a date")
 
 
+@pytest.mark.parametrize("type_", ["datetime", "date", "time", "blob", "json"])
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_conditions_that_are_never_true(engine: Engine, type_: str) -> None:
+    """On SQLite, True is a number, which the values of some types never equal."""
+    make(engine, {"people.tenant": type_, "people.state": "tinyint"})
+    check(engine, hiding(state=True), "")
+    check(engine, hiding(tenant=True), f"{type_.upper()}, which never equals True: correct `where`")
+
+
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_times_on_sqlite(engine: Engine) -> None:
     """On SQLite, a column of any other type can hold a time."""

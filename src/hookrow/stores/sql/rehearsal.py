@@ -429,12 +429,16 @@ def _is_unexpected(need: Need, value: object) -> bool:
     column = need.column
     if need.use is Use.COMPARED or column.write:
         return False
+    if value is True and column.kind in _NEVER_TRUE:
+        return True
     if need.use is Use.CONDITION and column.kind in _TIME_TYPES:
         return False  # its texts are dates
     return isinstance(value, _UNEXPECTED.get(column.kind, ()))
 
 
 _TIME_TYPES = {"date", "time", "datetime"}
+_NEVER_TRUE = {*_TIME_TYPES, "blob", "json", "jsonb"}
+"""Kinds of which no value equals the number 1, as which SQLite stores True."""
 
 
 def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -> Sequence[Row]:
