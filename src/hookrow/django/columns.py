@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -139,22 +140,49 @@ def check_value(field: AnyField, value: object, connection: BaseDatabaseWrapper)
         ) from None
 
 
-def holds(field: AnyField, need: Need, value: object) -> bool:
-    """Return whether a field holds a value of a need, and returns it unchanged.
+def holds(field: AnyField, need: Need, value: object, connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a field writes a value of a need as the driver can, and reads the same.
 
+    A time may lose its fraction of a second, and a text that stands for others may change its case.
     A conversion of the host's may store any reason in another form.
     """
-    target, column = target_of(field), need.column
-    if value is None or (need.use is Use.REASON and column.write):
+    if value is None or (need.use is Use.REASON and need.column.write):
         return True
     try:
-        held = target.to_python(value)
-    except (ValidationError, TypeError, ValueError):
+        held = _held(target_of(field), need, value, connection)
+    except Exception:  # noqa: BLE001 - a field of the host may raise any error
         return False
-    if need.use is not Use.COMPARED and column.length is not None and isinstance(held, str):
-        return held == value and len(held) <= column.length
-    held = str(held) if isinstance(held, UUID) else held
+    if isinstance(value, datetime):
+        return isinstance(held, datetime) and _second(_utc(held)) == _second(value)
+    if isinstance(value, str) and need.use is not Use.REASON:
+        return str(held).casefold() == value.casefold()
     return held == value and isinstance(held, bool) == isinstance(value, bool)
+
+
+def _held(target: AnyField, need: Need, value: object, connection: BaseDatabaseWrapper) -> object:
+    """Return what a field reads after it wrote a value. Raises any error if it cannot."""
+    column = need.column
+    held: object = target.to_python(value)
+    stored = held if need.use is Use.REASON else value
+    if need.use is not Use.REASON and not isinstance(target, UTCDateTimeField):
+        stored = _prepared(target, value, connection)
+        if not isinstance(stored, _OF_DRIVERS):
+            raise TypeError(stored)
+        if isinstance(stored, datetime) and vendor_of(connection).stores_times_as_text:
+            stored = str(stored)
+        held = column.read(stored) if column.read else stored
+    length = None if need.use is Use.COMPARED else column.length
+    if length is not None and isinstance(stored, str) and len(stored) > length:
+        raise ValueError(stored)
+    return held
+
+
+_OF_DRIVERS = (str, int, float, Decimal, bytes, date, time, UUID)
+"""The types of values that every driver accepts, alone and in the text of an array."""
+
+
+def _second(at: datetime) -> datetime:
+    return at.replace(microsecond=0)
 
 
 def _check_range(field: AnyField, value: object, connection: BaseDatabaseWrapper) -> None:
@@ -217,18 +245,23 @@ def _writer(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
         return None
 
     def write(value: Any) -> Any:
-        if isinstance(value, datetime) and not settings.USE_TZ:
-            value = make_naive(value, get_default_timezone())
-        prepared = field.get_prep_value(value)
-        stored: Any = field.get_db_prep_value(prepared, connection, prepared=True)
+        stored = _prepared(field, value, connection)
         # The text of an array cannot contain psycopg's own types for integers.
         return int(stored) if isinstance(stored, int) else stored
 
     return write
 
 
-def _utc(time: datetime) -> datetime:
+def _prepared(field: AnyField, value: Any, connection: BaseDatabaseWrapper) -> Any:
+    """Return the form in which a field writes a value."""
+    if isinstance(value, datetime) and not settings.USE_TZ:
+        value = make_naive(value, get_default_timezone())
+    prepared = field.get_prep_value(value)
+    return field.get_db_prep_value(prepared, connection, prepared=True)
+
+
+def _utc(at: datetime) -> datetime:
     """Return a time in UTC. Without USE_TZ, fields hold local times of TIME_ZONE."""
-    if is_naive(time):
-        time = make_aware(time, get_default_timezone())
-    return time.astimezone(UTC)
+    if is_naive(at):
+        at = make_aware(at, get_default_timezone())
+    return at.astimezone(UTC)

@@ -131,7 +131,7 @@ def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> Non
     }
     for need in role_needs(schema, mapping.columns):
         field = fields[need.table, need.column.name]
-        if refused := [each for each in need.values if not holds(field, need, each)]:
+        if refused := [each for each in need.values if not holds(field, need, each, connection)]:
             found.append(need.refusal(refused))
     for (name, own_name), (other, key) in REFERENCES:
         if (name, own_name) in mapping.fields and (other, key) in mapping.fields:
