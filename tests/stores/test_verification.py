@@ -21,6 +21,7 @@ from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.schema import SUPPRESSION
 from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log_rows import REQUIRED_COLUMNS
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from own_tables import attached
@@ -154,7 +155,11 @@ def test_columns(engine: Engine, types: dict[str, str], schema: Schema, error: s
         ({WHY: "sole NOT NULL"}, BLANK, "type enum sole, which cannot hold an empty string: omit"),
         ({WHY: "varchar(6)"}, WORDS, "cannot hold the reason 'bounced'"),
         ({BOUNCE: "varchar(64)"}, bouncing(), ""),
-        ({BOUNCE: "varchar(63)"}, bouncing(), "(63), which cannot hold the type of a bounce"),
+        (
+            {BOUNCE: "varchar(63)"},
+            bouncing(),
+            "(63), which is too short: its values have up to 64 c",
+        ),
         # An email and a message id are texts; a key has the type of the columns that refer to it.
         ({"people.email": "uuid"}, HOST, "'email' of 'people' is of the type UUID, but must be"),
         ({"sends.provider_message_id": "uuid"}, HOST, ""),
@@ -555,8 +560,16 @@ def test_log(engine: Engine, old: str, new: str, error: str) -> None:
         ("fingerprint BYTEA", "fingerprint TEXT", "'fingerprint' of 'kept' is of the type TEXT"),
         ("attempts BIGINT", "attempts NUMERIC", "of the type NUMERIC"),
         ("at TIMESTAMP WITH TIME ZONE", "at TIMESTAMP", "of the type TIMESTAMP WITHOUT"),
-        ("recipient VARCHAR(320)", "recipient VARCHAR(319)", "(319), which cannot hold its values"),
-        ("body TEXT", "body VARCHAR(65535)", "(65535), which cannot hold its values"),
+        (
+            "recipient VARCHAR(320)",
+            "recipient VARCHAR(319)",
+            "(319), which is too short: its values have up to 320 characters. Create it",
+        ),
+        ("body TEXT", "body VARCHAR(65535)", "(65535), which is too short: a body has any length"),
+        ("received_at TIMESTAMP WITH TIME ZONE", "received_at timestamptz(3)", ""),
+        ("received_at TIMESTAMP WITH TIME ZONE", "received_at timestamptz(0)", ""),
+        ("received_at TIMESTAMP WITH TIME ZONE", "received_at date", "of the type DATE, which"),
+        ("received_at TIMESTAMP WITH TIME ZONE", "received_at text", "of the type TEXT, which"),
         ("body TEXT", "body JSON", "of the type JSON"),
         (UNIQUE, f"{UNIQUE} DEFERRABLE", "has no unique index"),
         ("body TEXT", "body TEXT GENERATED ALWAYS AS ('') STORED", "is generated"),
@@ -566,6 +579,19 @@ def test_log_on_postgres(engine: Engine, old: str, new: str, error: str) -> None
     """PostgreSQL converts no values, and ON CONFLICT needs a constraint that is not deferrable."""
     make_log(engine, old, new)
     check(engine, LOG, error)
+
+
+@ON_POSTGRES
+def test_a_log_without_fractions(engine: Engine) -> None:
+    """A log that keeps times to the second records notifications."""
+    make_log(engine, "received_at TIMESTAMP WITH TIME ZONE", "received_at timestamptz(0)")
+    times = [each for each in REQUIRED_COLUMNS if each.endswith("_at")]
+    run(engine, *(f"ALTER TABLE kept ALTER {each} TYPE timestamptz(0)" for each in times))
+    run(engine, "INSERT INTO people (id, email) VALUES (1, 'ada@x')")
+    store = SQLStore(engine, LOG, verify=True)
+    suppressed = Suppressed("ada@x", None, NOON, "HardBounce")
+    assert statuses(record(store, [arrival(suppressed)])) == [200]
+    assert run(engine, "SELECT outcome FROM kept") == [("recorded",)]
 
 
 @ON_POSTGRES

@@ -119,7 +119,7 @@ def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
     for name in REQUIRED_COLUMNS:
         column = columns[name]
         if name == "body" and column.length is not None:
-            yield _mistake(log, column, f"{_TYPE}, which cannot hold its values.")
+            yield _mistake(log, column, f"{_TYPE}, which is too short: a body has any length.")
         if name in _NULLABLE and not column.nullable:
             yield _mistake(log, column, "NOT NULL, but not every entry has such a value.")
         if name == "id" and not column.default:

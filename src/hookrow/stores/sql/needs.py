@@ -137,7 +137,15 @@ def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
 
 
 def _need(table: str, column: Column, use: Use, values: Iterable[Any], text: str) -> Need:
-    return Need(table, column, use, {each: each for each in values}, lambda _, __: text)
+    kept = {each: each for each in values}
+    longest = max((len(each) for each in kept if isinstance(each, str)), default=0)
+    length = column.length if use in {Use.WRITTEN, Use.OWN} else None
+    if length is not None and longest > length:
+        text = (
+            f"{_of_type(table, column)}, which is too short: its values have up to {longest} "
+            "characters."
+        )
+    return Need(table, column, use, kept, lambda _, __: text)
 
 
 def _reasons(table: str, column: Column, empty: str | None, schema: Schema) -> Need:

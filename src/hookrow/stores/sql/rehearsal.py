@@ -240,11 +240,12 @@ class _Question:
         held, given = self._held, self._given
         if self._is_read:
             return f"CASE WHEN {held} = {given} THEN {held} END"
+        if self._kind is datetime:  # a type may have less than six digits
+            cast = "" if self._is_own else "::timestamp"
+            seconds = (f"date_trunc('second', {each}{cast})" for each in (held, given))
+            return f"{' = '.join(seconds)} AND ({held} < {given}) IS NOT NULL"
         if self._is_own:
             return f"{held} = {given}"
-        if self._kind is datetime:  # a type may have less than six digits
-            seconds = (f"date_trunc('second', {each}::timestamp)" for each in (held, given))
-            return f"{' = '.join(seconds)} AND ({held} < {given}) IS NOT NULL"
         if self._kind is str:
             return f"{held}::text IS NOT DISTINCT FROM {given}"
         return f"{held} IS NOT DISTINCT FROM {given}"
