@@ -11,7 +11,7 @@ from contract import NOON, arrival, statuses
 from homes import OURS
 from host_tables import HOST, make, people
 from locations import own_engine
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, make_url
 from sqlalchemy.schema import CreateTable
 
 from copying import replace
@@ -25,6 +25,7 @@ from hookrow.stores.sql.log_rows import REQUIRED_COLUMNS
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from own_tables import attached
+from postgres import Databases
 
 TYPES = (
     "CREATE SCHEMA crm",
@@ -254,6 +255,23 @@ def test_what_the_server_is_asked(engine: Engine) -> None:
     asked = statements_of_check(engine, LOG, "")
     assert sum("jsonb_to_recordset" in each for each in asked) == 1
     assert sum("WHERE false" in each for each in asked) == 1
+
+
+@pytest.mark.parametrize("encoding", ["UTF8", "LATIN1", "SQL_ASCII"])
+def test_encodings(postgres: Databases, encoding: str) -> None:
+    """A value with other letters than those of ASCII is found and written in any encoding."""
+    url = postgres.create(f"template0 ENCODING '{encoding}' LOCALE 'C'")
+    try:
+        as_utf8 = make_url(url).update_query_dict({"client_encoding": "utf8"})
+        with opened(as_utf8.render_as_string(hide_password=False)) as engine:
+            make(engine, {"people.tenant": "varchar(9)", WHY: "varchar(9)"})
+            run(engine, "INSERT INTO people (id, email, tenant) VALUES (1, 'ada@x', 'gelöscht')")
+        schema = replace(hiding(tenant="gelöscht"), reasons={"*": "gelöscht"})
+        with closing(SQLStore(url, schema, verify=True)) as store:
+            suppressed = Suppressed("ada@x", None, NOON, "HardBounce")
+            assert statuses(record(store, [arrival(suppressed)])) == [200]
+    finally:
+        postgres.drop(url)
 
 
 @ON_POSTGRES

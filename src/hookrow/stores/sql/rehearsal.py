@@ -160,7 +160,7 @@ class _PostgreSQLRehearsal(Rehearsal):
         types = ", ".join(each.types for each in questions)
         selected = ", ".join(each.selected for each in questions)
         sql = f"SELECT {selected} FROM jsonb_to_recordset(%s::jsonb) AS given({types})"
-        answers = _ask(connection, sql, [json.dumps(rows, default=str)], rejected=False)
+        answers = _ask(connection, sql, [_json(rows)], rejected=False)
         if not isinstance(answers, list):
             return answers
         return all(
@@ -214,6 +214,11 @@ def _ask(
         if isinstance(cause, SchemaChanged):
             return None
         raise
+
+
+def _json(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as JSON without escaped letters, which SQL_ASCII cannot convert."""
+    return json.dumps(rows, default=str, ensure_ascii=False)
 
 
 class _Question:
@@ -336,7 +341,7 @@ def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) ->
 
         def hold(some: Sequence[Any], sql: str = sql) -> bool:
             rows = [{column.name: need.values[value]} for value in some]
-            answer = _ask(connection, sql, [json.dumps(rows, default=str)], rejected=False)
+            answer = _ask(connection, sql, [_json(rows)], rejected=False)
             return answer[0][0] if isinstance(answer, list) else answer is None
 
         if refused := _failing([*need.values], hold):
