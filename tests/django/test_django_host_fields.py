@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 from contract import NOON, arrival, statuses
@@ -16,6 +17,7 @@ from django.db import connections, models
 from django.test import override_settings
 
 import django_host
+from copying import replace
 from hookrow import Bounced, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.notification import Notification
 from hookrow.core.schema import SUPPRESSION
@@ -47,6 +49,16 @@ class BareField(models.Field):
     def db_type(self, connection: object) -> str:
         del connection
         return "text"
+
+
+class HiddenField(models.BinaryField):
+    """A text that is stored as other bytes."""
+
+    def get_prep_value(self, value: Any) -> Any:  # noqa: ANN401 - Django's own
+        return value and value.encode()[::-1]
+
+    def from_db_value(self, value: Any, *_: object) -> Any:  # noqa: ANN401 - Django's own
+        return value and value[::-1].decode()
 
 
 class FailingField(models.TextField):
@@ -173,7 +185,11 @@ def test_fields_that_cannot_work(
 
 @pytest.mark.parametrize(
     ("name", "field"),
-    [("bounce_type", models.JSONField(null=True)), ("email", models.GenericIPAddressField())],
+    [
+        ("bounce_type", models.JSONField(null=True)),
+        ("bounce_type", HiddenField(null=True)),
+        ("email", models.GenericIPAddressField()),
+    ],
 )
 def test_fields_that_only_one_database_supports(
     empty_database_url: str, name: str, field: models.Field[Any, Any]
@@ -181,7 +197,7 @@ def test_fields_that_only_one_database_supports(
     """Where Django writes values of a type of its own, the field cannot be used."""
     with host(empty_database_url, name, field) as alias:
         if connections[alias].vendor == "postgresql":
-            with pytest.raises(SchemaMismatch, match=f"'{name}' of 'crm.* is of the type"):
+            with pytest.raises(SchemaMismatch, match=f"{name}.* (is of the type|stores bytes)"):
                 DjangoStore(SCHEMA, alias)
             return
         pupil = apps.get_model("crm.Pupil").objects.using(alias).create(email=ADA)
@@ -192,3 +208,11 @@ def test_fields_that_only_one_database_supports(
         assert statuses(outcomes) == [200, 200]
         letter = letters.get()
         assert letter.bounce_type == "HardBounce"
+
+
+def test_reasons_that_are_uuids(empty_database_url: str) -> None:
+    """A field of UUIDs holds reasons in their usual form."""
+    with host(empty_database_url, "suppression_reason", models.UUIDField(null=True)) as alias:
+        DjangoStore(replace(SCHEMA, reasons={"*": str(UUID(int=7))}), alias)
+        with pytest.raises(SchemaMismatch, match="cannot hold the reasons 'HardBounce', "):
+            DjangoStore(SCHEMA, alias)

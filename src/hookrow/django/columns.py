@@ -156,6 +156,7 @@ def holds(field: AnyField, need: Need, value: object, connection: BaseDatabaseWr
         return isinstance(held, datetime) and _second(_utc(held)) == _second(value)
     if isinstance(value, str) and need.use is not Use.REASON:
         return str(held).casefold() == value.casefold()
+    held = str(held) if isinstance(held, UUID) else held
     return held == value and isinstance(held, bool) == isinstance(value, bool)
 
 
@@ -170,6 +171,7 @@ def _held(target: AnyField, need: Need, value: object, connection: BaseDatabaseW
             raise TypeError(stored)
         if isinstance(stored, datetime) and vendor_of(connection).stores_times_as_text:
             stored = str(stored)
+        stored = bytes(stored) if isinstance(stored, memoryview) else stored  # Django's form
         held = column.read(stored) if column.read else stored
     length = None if need.use is Use.COMPARED else column.length
     if length is not None and isinstance(stored, str) and len(stored) > length:
@@ -177,7 +179,7 @@ def _held(target: AnyField, need: Need, value: object, connection: BaseDatabaseW
     return held
 
 
-_OF_DRIVERS = (str, int, float, Decimal, bytes, date, time, UUID)
+_OF_DRIVERS = (str, int, float, Decimal, bytes, memoryview, date, time, UUID)
 """The types of values that every driver accepts, alone and in the text of an array."""
 
 
