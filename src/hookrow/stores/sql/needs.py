@@ -165,6 +165,10 @@ def reason_values(schema: Schema, empty: str | None) -> Sequence[Scalar]:
     return [*dict.fromkeys([empty, *schema.known_values.values()])]
 
 
+MOST_NAMED = 10
+"""How many unsuitable reasons an error names: to find each takes further questions."""
+
+
 def _reason_mistake(
     table: str,
     column: Column,
@@ -176,6 +180,8 @@ def _reason_mistake(
     text = f"is of the type {column.type_name}, which cannot hold"
     obstacle = obstacle or Obstacle(text, "change its type")
     known = schema.known_values.values()
+    more = ", and others" * (len(values) > MOST_NAMED)
+    values = values[:MOST_NAMED]
     remedies = [obstacle.remedy]
     if values[0] is None:
         what = "null, to which a reactivation sets it"
@@ -183,7 +189,7 @@ def _reason_mistake(
         what = "an empty string"
         remedies.insert(0, "omit `empty`")
     else:
-        what = f"the reason{'s' * (len(values) > 1)} {', '.join(map(repr, values))}"
+        what = f"the reason{'s' * (len(values) > 1)} {', '.join(map(repr, values))}{more}"
         given = {*(schema.reasons or {}).values()}
         pairs = [f"{value!r}: ..." for value in values if value not in given]
         others = f"set another value in `reasons`: {{{', '.join(pairs)}}}"

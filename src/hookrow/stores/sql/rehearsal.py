@@ -24,6 +24,7 @@ from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import SQLITE, Dialect, count_parameters, question_marks
 from hookrow.stores.sql.needs import (
+    MOST_NAMED,
     REFERENCES,
     Columns,
     Mistake,
@@ -140,12 +141,12 @@ class _PostgreSQLRehearsal(Rehearsal):
         """Return the values that a column does not hold, of which it has at least one."""
         if need.use is not Use.REASON:
             return [*need.values]  # the others are samples
-        return _failing(
-            [*need.values],
-            lambda some: self._hold(
-                connection, [replace(need, values={each: need.values[each] for each in some})]
-            ),
-        )
+
+        def hold(some: Sequence[Any]) -> bool | None:
+            values = {each: need.values[each] for each in some}
+            return self._hold(connection, [replace(need, values=values)])
+
+        return _first_failing([*need.values], hold)
 
     def _hold(self, connection: Connection, needs: Sequence[Need]) -> bool | None:
         """Return whether all columns hold their values; None if that cannot be known.
@@ -179,19 +180,26 @@ class _PostgreSQLRehearsal(Rehearsal):
         return True if isinstance(answer, list) else answer
 
 
-def _failing(items: Sequence[_T], ask: Callable[[Sequence[_T]], bool | None]) -> Sequence[_T]:
-    """Return the items for which the answer is False, but not those for which it is None.
+def _failing(items: Sequence[_T], ask: Callable[[Sequence[_T]], bool | None]) -> Iterator[_T]:
+    """Yield the items for which the answer is False, but not those for which it is None.
 
     For a few of many, the number of questions grows with the logarithm: each is a round trip, of
     which a slow connection allows only some within the time limit.
     """
     answer = ask(items) if items else True
-    if answer is True:
-        return []
-    if len(items) == 1:
-        return [] if answer is None else items
-    half = len(items) // 2
-    return [*_failing(items[:half], ask), *_failing(items[half:], ask)]
+    if len(items) > 1 and answer is not True:
+        half = len(items) // 2
+        yield from _failing(items[:half], ask)
+        yield from _failing(items[half:], ask)
+    elif answer is False:
+        yield from items
+
+
+def _first_failing(
+    values: Sequence[Any], ask: Callable[[Sequence[Any]], bool | None]
+) -> Sequence[Any]:
+    """Return as many as an error names, and one more if there are others."""
+    return [*islice(_failing(values, ask), MOST_NAMED + 1)]
 
 
 def _ask(
@@ -344,7 +352,7 @@ def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) ->
             answer = _ask(connection, sql, [_json(rows)], rejected=False)
             return answer[0][0] if isinstance(answer, list) else answer is None
 
-        if refused := _failing([*need.values], hold):
+        if refused := _first_failing([*need.values], hold):
             yield need.refusal(refused, _reference(text) if is_reference else _check(text))
 
 
