@@ -55,7 +55,7 @@ def _measured(store: SQLStore, groups: Sequence[Sequence[Arrival]]) -> Iterator[
     spent: defaultdict[str, float] = defaultdict(float)
     for arrivals in groups:
         timed = _timer(spent)
-        with store.transaction() as transaction:
+        with store.recording() as transaction:
             timed("begin")
             keys = lookup_keys(arrivals)
             timed("decide")
