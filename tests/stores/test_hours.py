@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import psycopg
@@ -310,26 +310,34 @@ def test_two_receivers_count_while_others_write(home: Home) -> None:
         ThreadPoolExecutor(4) as threads,
     ):
 
-        def write(part: int) -> None:
-            for number in range(50):
+        def write(part: int) -> int:
+            """Write 50 groups, and on until some are counted; return the number of entries."""
+            number = 0
+            while number < 50 or (number < 1000 and not some_counted.is_set()):
                 entries = [entry(part + 100 * number + n) for n in range(3)]
+                number += 1
                 while True:  # SQLite's writers poll, and may time out
                     with suppress(Conflict):
                         keep(home, *entries)
                         break
+            return 3 * number
 
         def count(store: SQLStore) -> None:
             assert store.log is not None
             while not all(each.done() for each in written):
                 with limited_to(9), suppress(Conflict):
                     store.log.count_hours()
+                if total(home) > 0:
+                    some_counted.set()
 
+        some_counted = Event()
         written = [threads.submit(write, part) for part in (10**6, 10**7)]
         counting = [threads.submit(count, store) for store in (first, second)]
-    assert [each.result() for each in (*written, *counting)] == [None] * 4
-    assert total(home) > 0
+    assert [each.result() for each in counting] == [None] * 2
+    assert some_counted.is_set()
+    entries = sum(each.result() for each in written)
     count_hours(home)
-    assert (counted(home), len(home.logged())) == (300, 300)
+    assert (counted(home), len(home.logged())) == (entries, entries)
 
 
 @pytest.mark.usefixtures("_small_chunks")
