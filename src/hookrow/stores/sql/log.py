@@ -61,7 +61,7 @@ _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
 
 
 class SQLLog:
-    """The log of a store. Each call has transactions of its own, and may raise a `StoreError`.
+    """The log of a store. Each call runs in separate transactions, and may raise a `StoreError`.
 
     Bodies may be large, so methods that return bodies return fewer entries than `limit` if the
     bodies would exceed a group (`within_size`); only an empty result means that there are no
@@ -124,7 +124,7 @@ class SQLLog:
         A suppression needs its subscriber, and every other notification the dispatch of the
         subscriber. Entries on which the database failed are omitted, because their rows prove
         nothing. The result is a good guess: some entries may be missing, and some may be refused.
-        For `providers` and what is due, see `due`.
+        `due` describes `providers`, and which entries are due.
         """
         statements, write = self._verified(), self._dialect.write
         due, values = self._due(now, providers)

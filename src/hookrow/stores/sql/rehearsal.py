@@ -230,7 +230,7 @@ def _json(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 class _Question:
-    """What is given to the server for a need, as columns of JSON rows, and what is selected."""
+    """The JSON values that a need sends to the server, and the expressions that it selects."""
 
     def __init__(self, name: str, need: Need) -> None:
         column, use = need.column, need.use

@@ -19,7 +19,7 @@ ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "message
 """By role: the name of its table in a statement."""
 
 OWNER = "o"
-"""The name of the subscribers' table where it has the owner of a dispatch."""
+"""The alias of the subscribers' table where a statement looks for a dispatch's subscriber."""
 
 
 class RoleTables:

@@ -149,7 +149,7 @@ class SQLStore:
     def claim_log(self) -> None:
         """Record, about once a minute, that the log is written under this mapping.
 
-        Does so in a transaction of its own. Raises a `StoreError`.
+        Does so in a separate transaction. Raises a `StoreError`.
         """
         if monotonic() < self._claim_at:
             return
