@@ -6,15 +6,6 @@ Each message contains the remedy. The result of a notification is not an excepti
 
 from __future__ import annotations
 
-UPGRADE = "`hookrow db upgrade`, with --config, --app or --database-url if you use them"
-"""The remedy if hookrow's own tables are missing or too old, for the middle of a sentence."""
-
-OWN_TABLES = (
-    "If your application has its own tables, use its mapping instead: with --app, or [tables] in "
-    "hookrow.toml."
-)
-"""The other remedy for missing tables, if no mapping is given."""
-
 
 class HookrowError(Exception):
     """The base class of all exceptions that hookrow raises intentionally."""

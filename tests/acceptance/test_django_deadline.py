@@ -18,7 +18,7 @@ from hookrow import testing
 from hookrow.core.notification import LookupKeys
 from hookrow.django import store
 from hookrow.receiver.spool import Spool
-from hookrow.stores import StoreError
+from hookrow.stores.errors import StoreError
 from hookrow.stores.timeouts import limited_to
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from pgbouncer import pooling

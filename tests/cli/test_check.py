@@ -21,12 +21,11 @@ from hookrow import Role, Schema, testing
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.diagnostics.check import check_database_url, check_secrets
-from hookrow.errors import UPGRADE
 from hookrow.migrations import upgrade
 from hookrow.providers._secrets import doubt_about
 from hookrow.receiver.recorder import record
 from hookrow.server.settings import Settings
-from hookrow.stores import Locked, StoreError, Unavailable
+from hookrow.stores.errors import UPGRADE, Locked, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
 from received import arrival
 from times import HOUR, MINUTE

@@ -17,7 +17,7 @@ from engines import MEMORY
 from hookrow import Refusal, testing
 from hookrow.cli.log import follow
 from hookrow.core.log_entry import StoredEntry
-from hookrow.stores import SchemaChanged, Unavailable
+from hookrow.stores.errors import SchemaChanged, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from received import keep

@@ -22,7 +22,7 @@ from hookrow.providers import Event, postmark
 from hookrow.providers.resend import Resend
 from hookrow.receiver.recorder import record
 from hookrow.statistics import Delays, Period, Statistics
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.log import Query, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables

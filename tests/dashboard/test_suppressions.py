@@ -17,7 +17,7 @@ from hookrow import Response, Schema, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, suppressions
 from hookrow.dashboard.app import SECURITY
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.suppressions import SQLSuppressions
 from hookrow.testing import Tables

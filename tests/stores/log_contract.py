@@ -45,7 +45,7 @@ from hookrow.receiver.replay import (
     replay_entries,
     replay_ready,
 )
-from hookrow.stores import Rejected
+from hookrow.stores.errors import Rejected
 from hookrow.stores.log import Backlog, Count, DueKind, Forgotten, Query, RequestKind
 from hookrow.stores.log_operations import PORTION, with_bodies
 from hookrow.stores.sql.log import SQLLog

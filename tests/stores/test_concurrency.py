@@ -31,7 +31,7 @@ from hookrow.core.result import PARKED_FOR
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import record, record_unlocked
-from hookrow.stores import Conflict, Locked, Unchanged
+from hookrow.stores.errors import Conflict, Locked, Unchanged
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.limits import PostgresLimits

@@ -28,7 +28,7 @@ from hookrow import ConfigurationError, Delivered, Schema, Suppressed
 from hookrow.core.notification import RowId, SetSuppression, Suppressible
 from hookrow.migrations import current, upgrade
 from hookrow.receiver.recorder import record
-from hookrow.stores import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores.errors import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import READERS, SESSIONS, Database

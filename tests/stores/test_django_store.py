@@ -27,7 +27,7 @@ from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppresse
 from hookrow.core.notification import LookupKeys, Notification, Suppressible
 from hookrow.django.store import DjangoStore
 from hookrow.receiver.recorder import record
-from hookrow.stores import Locked, Unavailable
+from hookrow.stores.errors import Locked, Unavailable
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import limited_to
 from postgres import Databases

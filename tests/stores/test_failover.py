@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from hookrow import Suppressed
 from hookrow.receiver import recorder
 from hookrow.receiver.recorder import is_reachable, record
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.sql import SQLStore
 
 READ_ONLY = "SET default_transaction_read_only = on"

@@ -29,7 +29,7 @@ from engines import database_user
 from hookrow import Postmark, Receiver
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.result import Result
-from hookrow.stores import Conflict
+from hookrow.stores.errors import Conflict
 from hookrow.stores.log import RequestKind
 from hookrow.stores.log_operations import totals
 from hookrow.stores.sql import SQLStore

@@ -30,7 +30,7 @@ from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import is_reachable, keep_failed, record
 from hookrow.receiver.replay import ParkedRetry, arrivals_of, dry_run
 from hookrow.receiver.spool import Drain, Spool
-from hookrow.stores import WrongMapping
+from hookrow.stores.errors import WrongMapping
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, mapped_tables

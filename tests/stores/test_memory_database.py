@@ -11,7 +11,7 @@ import pytest
 
 from hookrow import ConfigurationError, Postmark, Receiver, Role, Schema, testing
 from hookrow.migrations import upgrade
-from hookrow.stores import Locked, Rejected, SchemaChanged, Unavailable
+from hookrow.stores.errors import Locked, Rejected, SchemaChanged, Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.timeouts import limited_to

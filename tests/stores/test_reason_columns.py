@@ -22,7 +22,7 @@ from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.notification import KNOWN_REASONS
 from hookrow.providers.resend import REASONS
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.needs import reason_values
 

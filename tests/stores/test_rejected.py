@@ -12,7 +12,7 @@ from databases import NAMES, kind_of, places
 from hookrow import Delivered, Suppressed
 from hookrow.core.notification import SetSuppression, Suppressible
 from hookrow.receiver.recorder import record
-from hookrow.stores import Rejected, Unavailable
+from hookrow.stores.errors import Rejected, Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.statements import Statements
 from postgres import Databases

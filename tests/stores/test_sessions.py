@@ -16,7 +16,7 @@ from copying import replace
 from hookrow import Schema
 from hookrow.core.rules import lookup_keys
 from hookrow.receiver.recorder import record
-from hookrow.stores import Locked, Unavailable
+from hookrow.stores.errors import Locked, Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.limits import PostgresLimits

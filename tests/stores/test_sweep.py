@@ -24,7 +24,7 @@ from hookrow.core.result import Result
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver import replay
 from hookrow.receiver.replay import ParkedRetry
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from times import DAY, HOUR, MINUTE
 from wire import PATIENCE
 

@@ -21,7 +21,7 @@ from hookrow import Arrival, Delivered, Outcome, Reactivated, Role, Suppressed
 from hookrow.core.notification import LookupKeys, Notification, Rows
 from hookrow.receiver.recorder import Attempts, record
 from hookrow.receiver.replay import replay
-from hookrow.stores import Rejected
+from hookrow.stores.errors import Rejected
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.transaction import SingleStatement, SQLReading, SQLTransaction
 from times import SECOND

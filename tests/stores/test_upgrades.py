@@ -14,7 +14,8 @@ from test_partitions import partition
 from engines import database_user, run
 from hookrow import migrations
 from hookrow.migrations import MIGRATIONS_TABLE, current, needed, upgrade
-from hookrow.stores import Unavailable, watchdog
+from hookrow.stores import watchdog
+from hookrow.stores.errors import Unavailable
 from wire import eventually
 
 INDEXES = """

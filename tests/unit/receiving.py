@@ -16,7 +16,7 @@ from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, Schema, testing
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Change, LookupKeys, RowId, Rows, Suppressible
-from hookrow.stores import Locked, Rejected, StoreError, Unavailable
+from hookrow.stores.errors import Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction

@@ -21,7 +21,7 @@ from hookrow.receiver.clock import (
     measured_clock,
     utc_now,
 )
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.sql import SQLStore
 from times import DAY, HOUR, MINUTE, NOON, SECOND
 from wire import ADA, PATIENCE

@@ -31,7 +31,7 @@ from hookrow.core.result import Result
 from hookrow.core.rules import PROBE
 from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.spool import FAILED_AFTER, Drain, Spool
-from hookrow.stores import StoreError, Unavailable
+from hookrow.stores.errors import StoreError, Unavailable
 from received import arrival
 from wire import PATIENCE, SECRET, eventually
 

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import exc
 
 from hookrow import ConfigurationError
-from hookrow.stores import (
+from hookrow.stores.driver_errors import message, store_error
+from hookrow.stores.errors import (
     AccessDenied,
     Conflict,
     Locked,
@@ -22,7 +23,6 @@ from hookrow.stores import (
     StoreError,
     Unavailable,
 )
-from hookrow.stores.errors import message, store_error
 
 PACKAGES = [
     ("fastapi", "fastapi", "hookrow.fastapi needs FastAPI", "fastapi"),

@@ -24,7 +24,7 @@ from hookrow.core.rules import fail
 from hookrow.receiver import recorder
 from hookrow.receiver.clock import utc_now
 from hookrow.receiver.recorder import GroupRecorder
-from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable, Unchanged
+from hookrow.stores.errors import Conflict, Locked, Rejected, StoreError, Unavailable, Unchanged
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.timeouts import limited_to
 from wire import ADA

@@ -12,7 +12,7 @@ from engines import MEMORY
 from hookrow import Postmark, Receiver
 from hookrow.receiver import hourly
 from hookrow.receiver.hourly import HourlyCount
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.log import RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.log import SQLLog

@@ -12,7 +12,7 @@ from hookrow.core.notification import Refusal, Suppressible
 from hookrow.core.result import Result
 from hookrow.receiver import manual
 from hookrow.receiver.manual import change_suppression
-from hookrow.stores import Conflict, Locked
+from hookrow.stores.errors import Conflict, Locked
 from wire import ADA, AT
 
 

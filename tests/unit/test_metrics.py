@@ -18,7 +18,7 @@ from hookrow.core.notification import Arrival, Delivered
 from hookrow.core.result import Result
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.observability.observer import Gauges
-from hookrow.stores import Conflict, Unavailable
+from hookrow.stores.errors import Conflict, Unavailable
 from hookrow.stores.log import Backlog, Count, Counts
 from hookrow.stores.sql.log import SQLLog
 

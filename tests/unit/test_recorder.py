@@ -20,7 +20,7 @@ from hookrow.receiver.recorder import (
     record,
     record_unlocked,
 )
-from hookrow.stores import Conflict, Locked, Rejected, Unavailable
+from hookrow.stores.errors import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.timeouts import limited_to
 from wire import PATIENCE

@@ -20,7 +20,7 @@ from hookrow.receiver import recorder
 from hookrow.receiver import replay as replaying
 from hookrow.receiver.recorder import keep_failed
 from hookrow.receiver.replay import arrivals_of, replay
-from hookrow.stores import Conflict, Rejected, Unavailable
+from hookrow.stores.errors import Conflict, Rejected, Unavailable
 from hookrow.stores.sql import SQLStore
 from times import HOUR
 from wire import ADA

@@ -12,7 +12,7 @@ from hookrow.core.notification import Outcome
 from hookrow.core.rules import PROBE
 from hookrow.receiver import results
 from hookrow.receiver.results import RecentResults
-from hookrow.stores import Locked, Rejected, StoreError, Unavailable
+from hookrow.stores.errors import Locked, Rejected, StoreError, Unavailable
 from wire import ADA, AT, PATIENCE, eventually
 
 FULL = "OperationalError: database or disk is full. Free space on the disk."

@@ -15,7 +15,7 @@ from hookrow.core.result import Result
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import ParkedRetry
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from received import arrival
 from wire import ADA, PATIENCE, eventually
 

@@ -31,7 +31,7 @@ from hookrow.statistics import (
     search,
 )
 from hookrow.statistics.overview import MAX_REASONS, OTHERS, RECENT
-from hookrow.stores import Locked, StoreError, Unavailable
+from hookrow.stores.errors import Locked, StoreError, Unavailable
 from hookrow.stores.log import OTHER, Count, Counts, Query
 from hookrow.stores.row_counts import ListCount
 from hookrow.stores.sql import SQLStore

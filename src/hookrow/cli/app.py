@@ -23,11 +23,12 @@ from click.core import ParameterSource
 from hookrow.arguments import kind_of
 from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
-from hookrow.errors import OWN_TABLES, ConfigurationError
+from hookrow.errors import ConfigurationError
 from hookrow.faults import host_line
 from hookrow.http import ENDPOINT
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
+from hookrow.stores.errors import OWN_TABLES
 
 if TYPE_CHECKING:
     from hookrow.receiver.receiver import Receiver

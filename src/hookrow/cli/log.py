@@ -35,7 +35,14 @@ from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, dry_run, parser_of
-from hookrow.stores import Conflict, Locked, SchemaChanged, StoreError, Unavailable, WrongMapping
+from hookrow.stores.errors import (
+    Conflict,
+    Locked,
+    SchemaChanged,
+    StoreError,
+    Unavailable,
+    WrongMapping,
+)
 from hookrow.stores.log import Forgotten, Query
 from hookrow.stores.log_operations import with_bodies
 

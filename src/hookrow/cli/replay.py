@@ -24,8 +24,8 @@ from hookrow.observability.logging import outcome_name
 from hookrow.providers import BodyParser
 from hookrow.receiver import replay as replays
 from hookrow.receiver.clock import measured_clock
-from hookrow.stores import UNCHANGED_HINT, Locked, SchemaChanged, StoreError, Unchanged
-from hookrow.stores.errors import message
+from hookrow.stores.driver_errors import message
+from hookrow.stores.errors import UNCHANGED_HINT, Locked, SchemaChanged, StoreError, Unchanged
 from hookrow.stores.log import Prunable, Query
 from hookrow.stores.log_operations import Retention
 

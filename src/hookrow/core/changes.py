@@ -16,6 +16,9 @@ from hookrow.core.notification import Change, EventTime, SetSuppression, SetTime
 Target: TypeAlias = EventTime | Suppressible
 """What a change sets: a time of a dispatch, or the suppression of a kind of row."""
 
+State: TypeAlias = Mapping[str, Any]
+"""The columns of a row that notifications set, by hookrow's names."""
+
 
 class Write(NamedTuple):
     """The columns of a target, of which a row is given those that its table has, and the guard.

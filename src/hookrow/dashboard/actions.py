@@ -12,7 +12,7 @@ from hookrow.observability.logging import outcome_name
 from hookrow.receiver import manual
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import replay_entries
-from hookrow.stores import WrongMapping
+from hookrow.stores.errors import WrongMapping
 
 FORM_FIELDS = ("action", "reason", "email")
 

@@ -32,7 +32,7 @@ from hookrow.observability.logging import mask_email
 from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.statistics import Statistics
-from hookrow.stores import StoreError
+from hookrow.stores.errors import StoreError
 from hookrow.stores.sql.store import SQLStore, check_store
 from hookrow.stores.timeouts import limited_to
 

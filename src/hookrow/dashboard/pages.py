@@ -31,7 +31,7 @@ from hookrow.describe import describe_change, describe_outcome, find_problem
 from hookrow.providers import mask
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
-from hookrow.stores import StoreError
+from hookrow.stores.errors import StoreError
 from hookrow.stores.log import KNOWN_TYPES, OTHER, Query
 from hookrow.stores.log_operations import with_bodies
 

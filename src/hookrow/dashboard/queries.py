@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hookrow.core.changes import new_values
+from hookrow.core.changes import State, new_values
 from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import (
     DispatchEvent,
@@ -32,7 +32,7 @@ from hookrow.receiver import manual
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, parse_entry
 from hookrow.statistics import Statistics, search
-from hookrow.stores import State, WrongMapping
+from hookrow.stores.errors import WrongMapping
 from hookrow.stores.log import Query
 from hookrow.stores.log_operations import with_bodies
 from hookrow.stores.sql import SQLStore

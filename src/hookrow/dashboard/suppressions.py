@@ -22,7 +22,7 @@ from hookrow.dashboard.templating import View, format_text
 from hookrow.http import Response
 from hookrow.statistics import ResultCount
 from hookrow.statistics.overview import OTHERS
-from hookrow.stores import Rejected, StoreError
+from hookrow.stores.errors import Rejected, StoreError
 from hookrow.stores.sql.suppressions import SQLSuppressions, find_causes
 from hookrow.stores.suppressions import (
     Filter,

@@ -13,8 +13,8 @@ from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.indexes import missing_indexes, quoted
 from hookrow.observability.logging import mask_email
 from hookrow.receiver.clock import clock_difference, describe_difference
-from hookrow.stores import SchemaChanged, StoreError, Unavailable
-from hookrow.stores.errors import message
+from hookrow.stores.driver_errors import message
+from hookrow.stores.errors import SchemaChanged, StoreError, Unavailable
 from hookrow.stores.log import MOST_EXPIRED, Query
 from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Database, server_time

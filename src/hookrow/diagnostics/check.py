@@ -11,10 +11,12 @@ from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES, check_retries, check_weaknesses
-from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, HookrowError
+from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
-from hookrow.stores import (
+from hookrow.stores.errors import (
+    OWN_TABLES,
+    UPGRADE,
     AccessDenied,
     Conflict,
     Locked,

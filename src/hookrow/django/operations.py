@@ -7,7 +7,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.state import ProjectState
 
 from hookrow.errors import ConfigurationError
-from hookrow.stores import UNSUPPORTED_DATABASE
+from hookrow.stores.errors import UNSUPPORTED_DATABASE
 from hookrow.stores.sql.dialects import DIALECTS
 from hookrow.stores.sql.scripts import scripts
 

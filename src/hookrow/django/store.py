@@ -23,8 +23,8 @@ from hookrow.core.schema import Schema, nearest
 from hookrow.django.mapping import ModelMapping, map_models
 from hookrow.django.vendors import close_if_lost, fetch_row, vendor_of
 from hookrow.errors import ConfigurationError
-from hookrow.stores import Rejected, Unavailable
-from hookrow.stores.errors import is_of_session, store_error
+from hookrow.stores.driver_errors import is_of_session, store_error
+from hookrow.stores.errors import Rejected, Unavailable
 from hookrow.stores.sql.columns import Convert
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.role_tables import RoleTables

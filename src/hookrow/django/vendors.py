@@ -21,7 +21,7 @@ from django.db import Error
 from django.utils.timezone import make_aware
 
 from hookrow.errors import ConfigurationError
-from hookrow.stores import UNSUPPORTED_DATABASE, Unavailable
+from hookrow.stores.errors import UNSUPPORTED_DATABASE, Unavailable
 from hookrow.stores.sql.connections import Row
 from hookrow.stores.sql.dialects import SQLITE, Dialect, PostgreSQL, SQLite
 from hookrow.stores.sql.limits import POSTGRES_LIMITS

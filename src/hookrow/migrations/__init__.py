@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.stores import (
+from hookrow.stores.driver_errors import message
+from hookrow.stores.errors import (
     UNSUPPORTED_DATABASE,
     AccessDenied,
     Conflict,
@@ -25,7 +26,6 @@ from hookrow.stores import (
     StoreError,
     Unavailable,
 )
-from hookrow.stores.errors import message
 from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Database, Upgradable
 from hookrow.stores.sql.dialects import DIALECTS, Dialect

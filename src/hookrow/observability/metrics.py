@@ -35,7 +35,7 @@ from hookrow.core.notification import (
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
 from hookrow.http import Handler, Request, RequestHead, Response, reject_call
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
-from hookrow.stores import Conflict, Locked, Rejected, Unavailable
+from hookrow.stores.errors import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.log import MOST_EXPIRED, Query
 from hookrow.stores.log_operations import totals
 

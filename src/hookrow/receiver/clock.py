@@ -21,7 +21,7 @@ from hookrow.arguments import check_function, reject
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Arrival
 from hookrow.faults import describe_bug, without_values
-from hookrow.stores import StoreError
+from hookrow.stores.errors import StoreError
 from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from hookrow.faults import describe_bug, type_name, without_values
 from hookrow.observability.logging import describe_arrival, request_ids
 from hookrow.observability.observer import Observer
 from hookrow.receiver.clock import utc_now
-from hookrow.stores import UNCHANGED_HINT, Conflict, Locked, Rejected, StoreError, Unchanged
+from hookrow.stores.errors import UNCHANGED_HINT, Conflict, Locked, Rejected, StoreError, Unchanged
 from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
 
 if TYPE_CHECKING:

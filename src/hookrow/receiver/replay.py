@@ -21,6 +21,7 @@ from math import inf
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeAlias
 
+from hookrow.core.changes import State
 from hookrow.core.log_entry import StoredEntry, body_of
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
 from hookrow.core.result import Result
@@ -33,7 +34,7 @@ from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.receiver.clock import Clock, measured_clock, utc_now
 from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed, repeat_for_locked
-from hookrow.stores import Conflict, State, StoreError, Unavailable, Unchanged
+from hookrow.stores.errors import Conflict, StoreError, Unavailable, Unchanged
 from hookrow.stores.log import BATCH, START, DueKind, Query, Slice
 from hookrow.stores.timeouts import limited_to
 

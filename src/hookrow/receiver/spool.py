@@ -41,7 +41,7 @@ from hookrow.receiver.clock import Clock
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
 from hookrow.receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
-from hookrow.stores import StoreError, WrongMapping
+from hookrow.stores.errors import StoreError, WrongMapping
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore

@@ -13,7 +13,7 @@ from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.check import check_database, check_secrets, check_sweep
 from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.urls import location, missing_file, open_database, refuse_memory
 

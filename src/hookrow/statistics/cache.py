@@ -22,7 +22,7 @@ from hookrow.statistics.overview import (
     read_overview,
     read_present,
 )
-from hookrow.stores import StoreError, Unavailable
+from hookrow.stores.errors import StoreError, Unavailable
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left, limited_to
 
 if TYPE_CHECKING:

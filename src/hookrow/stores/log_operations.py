@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.result import PARKED_FOR
 from hookrow.errors import HookrowError
-from hookrow.stores import Unavailable
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.log import BATCH, Count, Prunable, Query
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
-from hookrow.core.changes import new_values
+from hookrow.core.changes import State, new_values
 from hookrow.core.notification import Key, LookupKeys, Refusal, RowId, SetSuppression, Suppressible
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
-from hookrow.stores import State
 from hookrow.stores.sql import SQLStore
 from hookrow.testing.client import SECRET, post
 from hookrow.testing.payloads import Payload, delivery, opening, reactivation, suppression

@@ -15,8 +15,8 @@ from operator import itemgetter
 from typing import ClassVar, NamedTuple
 
 from hookrow.errors import SchemaMismatch
-from hookrow.stores import SchemaChanged
-from hookrow.stores.errors import store_error
+from hookrow.stores.driver_errors import store_error
+from hookrow.stores.errors import SchemaChanged
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import Dialect

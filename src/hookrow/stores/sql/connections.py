@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 from weakref import finalize
 
 from hookrow.concurrency import reset_after_fork
-from hookrow.stores import Conflict, Unavailable
-from hookrow.stores.errors import is_of_session, store_error
+from hookrow.stores.driver_errors import is_of_session, store_error
+from hookrow.stores.errors import Conflict, Unavailable
 from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.timeouts import STORE_DEADLINE
 

@@ -17,7 +17,7 @@ from functools import partial
 from hookrow.core.notification import KNOWN_REASONS
 from hookrow.core.result import Result
 from hookrow.core.schema import Schema
-from hookrow.errors import UPGRADE
+from hookrow.stores.errors import UPGRADE
 from hookrow.stores.log import KNOWN_TYPES, OTHER
 from hookrow.stores.sql.catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql.connections import Connection

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from hookrow.core.schema import Scalar, Schema
-from hookrow.stores import SchemaChanged
+from hookrow.stores.errors import SchemaChanged
 from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.role_tables import RoleTables

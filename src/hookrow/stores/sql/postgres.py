@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from hookrow.errors import ConfigurationError, MissingExtra
-from hookrow.stores import Unavailable
-from hookrow.stores.errors import UNWRITABLE
+from hookrow.stores.driver_errors import UNWRITABLE
+from hookrow.stores.errors import Unavailable
 from hookrow.stores.sql.connections import (
     CONNECT_TIMEOUT,
     NOT_A_URL,

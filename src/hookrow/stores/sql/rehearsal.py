@@ -18,8 +18,8 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from hookrow.stores import Rejected, SchemaChanged
-from hookrow.stores.errors import UNWRITABLE, lacks_operator, store_error
+from hookrow.stores.driver_errors import UNWRITABLE, lacks_operator, store_error
+from hookrow.stores.errors import Rejected, SchemaChanged
 from hookrow.stores.sql.catalogues import catalogue_of
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import SQLITE, Dialect, count_parameters, question_marks

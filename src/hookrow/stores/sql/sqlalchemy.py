@@ -16,8 +16,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from hookrow.errors import ConfigurationError
-from hookrow.stores import UNSUPPORTED_DATABASE
-from hookrow.stores.errors import UNWRITABLE, is_of_session
+from hookrow.stores.driver_errors import UNWRITABLE, is_of_session
+from hookrow.stores.errors import UNSUPPORTED_DATABASE
 from hookrow.stores.sql.connections import Connection, Row, store_errors
 from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
 from hookrow.stores.sql.limits import POSTGRES_LIMITS

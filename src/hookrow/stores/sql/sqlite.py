@@ -18,8 +18,8 @@ from weakref import finalize
 
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.schema import Schema
-from hookrow.stores import Locked, Unavailable
-from hookrow.stores.errors import UNWRITABLE
+from hookrow.stores.driver_errors import UNWRITABLE
+from hookrow.stores.errors import Locked, Unavailable
 from hookrow.stores.private_file import create_private_file
 from hookrow.stores.sql.connections import (
     INHERITED,

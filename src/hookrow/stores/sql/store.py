@@ -14,8 +14,8 @@ from hookrow.arguments import check_flags, reject
 from hookrow.core.optional import Kinds, recorded_kinds
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.stores import Rejected, SchemaChanged, Unavailable, WrongMapping
 from hookrow.stores.change_dates import warn_of_unguarded
+from hookrow.stores.errors import Rejected, SchemaChanged, Unavailable, WrongMapping
 from hookrow.stores.sql.connections import Connection, Database, server_time
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, conditions_key

@@ -10,7 +10,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from hookrow.core.changes import is_ignored, new_values
+from hookrow.core.changes import State, is_ignored, new_values
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import (
     Change,
@@ -26,9 +26,9 @@ from hookrow.core.notification import (
 )
 from hookrow.core.rules import fold, subscription_keys
 from hookrow.core.schema import KEYS, TIMES
-from hookrow.stores import Conflict, Rejected, State, Unchanged, by_kind, row_key
 from hookrow.stores.change_dates import key_text
-from hookrow.stores.errors import failed_check, refuses_one_statement
+from hookrow.stores.driver_errors import failed_check, refuses_one_statement
+from hookrow.stores.errors import Conflict, Rejected, Unchanged
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import by_message_id, converted, message_ids_as_stored
 from hookrow.stores.sql.dialects import Dialect, as_utc, utc
@@ -78,7 +78,7 @@ class SQLReading:
         """
         tables = self._statements.tables
         states: dict[RowId, State] = {}
-        for kind, keys in by_kind(rows).items():
+        for kind, keys in _by_kind(rows).items():
             width, names = len(KEYS[kind]), tables.written.get(kind, ())
             found = self._fetch_keyed(self._statements.state(kind), kind, keys)
             if len(found) > len(keys):
@@ -90,7 +90,7 @@ class SQLReading:
                 }
                 if state.get("suppression_reason") == "" == tables.empty[kind]:
                     state["suppression_reason"] = None
-                states[kind, row_key(row[:width])] = state
+                states[kind, _row_key(row[:width])] = state
         return {row: states[row] for row in rows if row in states}
 
     def _found(self, lookup: LookupKeys) -> Sequence[Any]:
@@ -218,7 +218,7 @@ class _Writing(SQLReading):
         combined = combine(tuple(step.statement for step in steps), skip_locked=skip_locked)
         parameters: list[Any] = []
         sizes: list[int] = []
-        locked = by_kind(rows)
+        locked = _by_kind(rows)
         for kind in combined.kinds:
             parameters += self._keys(kind, locked[kind])
             sizes.append(len(locked[kind]))
@@ -287,7 +287,7 @@ class SQLTransaction(_Writing):
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
         for kind, step in locks.items():
             locked = self._fetch_locked(kind, step)
-            held.difference_update((kind, row_key(row)) for row in locked)
+            held.difference_update((kind, _row_key(row)) for row in locked)
         return held
 
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
@@ -334,7 +334,7 @@ class SQLTransaction(_Writing):
     def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
         if not self._statements.dialect.locks_rows:  # the transaction holds the whole database
             return
-        for kind, keys in by_kind(rows).items():
+        for kind, keys in _by_kind(rows).items():
             if kind in self._statements.tables.written:
                 lock = self._statements.lock(kind, skip_locked=self._skip_locked)
                 yield kind, _Step(lock, self._keys(kind, keys), len(keys))
@@ -398,3 +398,16 @@ def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[FoundDispat
         for message_id, _ in lookup.changed
         for dispatch in dispatches.get(message_id, ())
     }
+
+
+def _by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
+    """Return the keys by kind, in the order of locking, omitting kinds that have none."""
+    keys: dict[Suppressible, list[Key | tuple[Key, Key]]] = {kind: [] for kind in Suppressible}
+    for kind, key in rows:
+        keys[kind].append(key)
+    return {kind: of_kind for kind, of_kind in keys.items() if of_kind}
+
+
+def _row_key(columns: Sequence[Key]) -> Key | tuple[Key, Key]:
+    """Return the key in the form of `RowId`: one column by itself, two as a pair."""
+    return (columns[0], columns[1]) if len(columns) > 1 else columns[0]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from hookrow.arguments import kind_of
-from hookrow.errors import UPGRADE, ConfigurationError
-from hookrow.stores import UNSUPPORTED_DATABASE
+from hookrow.errors import ConfigurationError
+from hookrow.stores.errors import UNSUPPORTED_DATABASE, UPGRADE
 from hookrow.stores.sql.connections import NOT_A_URL, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
 from hookrow.stores.sql.sqlite import SQLiteDatabase, SQLiteMemory

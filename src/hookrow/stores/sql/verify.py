@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.schema import OWN_ROLES, WRITTEN, Schema, nearest
-from hookrow.errors import OWN_TABLES, UPGRADE, ConfigurationError, SchemaMismatch
-from hookrow.stores import Rejected, SchemaChanged, StoreError, change_dates
-from hookrow.stores.errors import message, store_error
+from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.stores import change_dates
+from hookrow.stores.driver_errors import message, store_error
+from hookrow.stores.errors import OWN_TABLES, UPGRADE, Rejected, SchemaChanged, StoreError
 from hookrow.stores.sql.catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql.column_rules import first_of_each, mistakes, mistakes_of_log
 from hookrow.stores.sql.connections import Connection, Database
