@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Refusal
 from hookrow.http import (
+    ADMITTED,
     BODY_TIMEOUT,
     REQUEST_ID_HEADER,
     BodyReader,
@@ -32,32 +33,35 @@ from hookrow.http import (
 )
 
 Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
+"""What a server knows about a connection, such as the path and the headers of a request."""
 
-MAX_DISCARDED = 16 * 1024 * 1024
+Message: TypeAlias = MutableMapping[str, Any]
+"""An event from the server or to it, such as a part of a body."""
+
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+"""Returns the next event from the server."""
+
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+"""Sends an event to the server."""
+
+_MAX_DISCARDED = 16 * 1024 * 1024
 """In bytes; how much of the rest of a refused body is read and discarded, after the response."""
 
-DISCARD_TIMEOUT = 5.0
+_DISCARD_TIMEOUT = 5.0
 """In seconds; the time limit for reading this rest of the body."""
 
-ADMITTED = "hookrow.admitted"
-"""The key of an extension in ASGI's scope. Its `call` is called when a request has been admitted
-and is complete, so that a server knows which connections to close last."""
-
-THREADS = 8
+_THREADS = 8
 """The maximum number of concurrent calls of a blocking handler."""
 
-CALL_TIMEOUT = 5.0
+_CALL_TIMEOUT = 5.0
 """In seconds; the time limit of such a call, including the wait for a thread."""
 
 _LATE = plain(503, "The request took too long; it may still be processed.\n", {"Retry-After": "30"})
 
 _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
-T = TypeVar("T")
-R = TypeVar("R")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 logger = logging.getLogger("hookrow")
 
@@ -96,7 +100,7 @@ class ASGI:
 
     def reset(self) -> None:
         """Create the thread pool for a blocking handler; its threads start when they are needed."""
-        self._threads = ThreadPoolExecutor(THREADS, "hookrow-call")
+        self._threads = ThreadPoolExecutor(_THREADS, "hookrow-call")
 
     async def _respond(
         self, head: RequestHead, receive: Receive, extension: Mapping[str, Any] | None
@@ -122,8 +126,8 @@ class ASGI:
         return await response
 
     async def _call(
-        self, function: Callable[[T], R], argument: T, head: RequestHead
-    ) -> R | Response:
+        self, function: Callable[[_T], _R], argument: _T, head: RequestHead
+    ) -> _R | Response:
         """Call a blocking handler in a thread; drop the call if it waits too long for one."""
         loop = asyncio.get_running_loop()
         try:
@@ -131,12 +135,12 @@ class ASGI:
         except RuntimeError:  # the system cannot start another thread
             return self._unavailable("no thread could be started", head)
         try:
-            async with asyncio.timeout(CALL_TIMEOUT) as limit:
+            async with asyncio.timeout(_CALL_TIMEOUT) as limit:
                 return await call
         except TimeoutError:
             if not limit.expired():
                 raise
-            return self._unavailable(f"the request took longer than {CALL_TIMEOUT} s", head)
+            return self._unavailable(f"the request took longer than {_CALL_TIMEOUT} s", head)
 
     async def _send_stream(
         self,
@@ -168,7 +172,7 @@ class ASGI:
         return _LATE
 
 
-def _set_result(future: asyncio.Future[R], result: R) -> None:
+def _set_result(future: asyncio.Future[_R], result: _R) -> None:
     if not future.done():  # the server or the framework may have cancelled the request
         future.set_result(result)
 
@@ -246,9 +250,9 @@ async def _discard_rest(receive: Receive) -> None:
 
     A proxy that is still sending the body would then respond with 502 (RFC 9112, section 9.6).
     """
-    left = MAX_DISCARDED
+    left = _MAX_DISCARDED
     with suppress(TimeoutError):
-        async with asyncio.timeout(DISCARD_TIMEOUT):
+        async with asyncio.timeout(_DISCARD_TIMEOUT):
             while left > 0:
                 message = await receive()
                 left -= len(message.get("body", b""))

@@ -35,6 +35,10 @@ BODY_TIMEOUT = 15.0
 SECRET_HEADER = "X-Provider-Secret"  # noqa: S105 - a name
 """The header that contains the secret, unless a provider names another one."""
 
+ADMITTED = "hookrow.admitted"
+"""The key of an extension in ASGI's scope. Its `call` is called when a request has been admitted
+and is complete, so that a server knows which connections to close last."""
+
 PROBE_AGENT = b"Postmark (hookrow check)"
 """The User-Agent of the requests by which hookrow checks a webhook."""
 

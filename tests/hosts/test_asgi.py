@@ -9,7 +9,7 @@ import pytest
 from drivers import GatedStore, receiving
 
 from hookrow import Handler, Request, RequestHead, Response
-from hookrow.asgi import ASGI, MAX_DISCARDED, Message, Scope
+from hookrow.asgi import _MAX_DISCARDED, ASGI, Message, Scope
 from hookrow.http import MAX_BODY
 from hookrow.stores.log import Query
 from wire import DELIVERY, ENDPOINT, PATIENCE, SECRET
@@ -100,7 +100,7 @@ class TestMessages:
 
         A proxy that is still sending would otherwise lose the response.
         """
-        rest = iter(asgi_body(b" " * MAX_BODY, b" ", *[b" " * (MAX_DISCARDED // 4)] * 6))
+        rest = iter(asgi_body(b" " * MAX_BODY, b" ", *[b" " * (_MAX_DISCARDED // 4)] * 6))
         status, _ = await call_asgi(app, rest)
         assert (status, len([*rest])) == (413, 2)
 
@@ -213,8 +213,8 @@ class TestBlocking:
 
         The threads of the host's event loop are not used.
         """
-        monkeypatch.setattr("hookrow.asgi.THREADS", 2)
-        monkeypatch.setattr("hookrow.asgi.CALL_TIMEOUT", 0.2)
+        monkeypatch.setattr("hookrow.asgi._THREADS", 2)
+        monkeypatch.setattr("hookrow.asgi._CALL_TIMEOUT", 0.2)
         go_on = Event()
 
         class Stuck(Responding):

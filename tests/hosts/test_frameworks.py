@@ -257,7 +257,7 @@ def test_other_code_of_the_host_has_read_the_body(
     The length of the body may be declared or not. The servers of pure ASGI middlewares and of
     Flask wait for more of the body, so the time limit applies.
     """
-    for module in ("asgi", "wsgi"):
+    for module in ("asgi", "environ"):
         monkeypatch.setattr(f"hookrow.{module}.BODY_TIMEOUT", 0.2)
     path = f"/mail{ENDPOINT}"
     chunks = wire.chunk(STRANGER) + wire.chunk(b"")

@@ -75,13 +75,13 @@ def running(request: pytest.FixtureRequest, store: GatedStore) -> Iterator[int]:
 def port(running: int, store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return the port, with a fresh world, and without a wait for the rest of a large body."""
     store.reset()
-    monkeypatch.setattr("hookrow.asgi.DISCARD_TIMEOUT", 0.05)
+    monkeypatch.setattr("hookrow.asgi._DISCARD_TIMEOUT", 0.05)
     return running
 
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("asgi", "wsgi"):
+    for module in ("asgi", "environ"):
         monkeypatch.setattr(f"hookrow.{module}.BODY_TIMEOUT", 0.05)
 
 

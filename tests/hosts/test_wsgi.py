@@ -11,9 +11,10 @@ import pytest
 from drivers import GatedStore, receiving
 from werkzeug.test import create_environ, run_wsgi_app
 
-from hookrow import wsgi
+from hookrow import environ
+from hookrow.environ import request_head
 from hookrow.http import MAX_BODY
-from hookrow.wsgi import WSGI, request_head
+from hookrow.wsgi import WSGI
 from wire import DELIVERY, ENDPOINT, SECRET
 
 LENGTH = {"CONTENT_LENGTH": str(len(DELIVERY))}
@@ -125,7 +126,7 @@ class TestBody:
     def test_slow(self, app: WSGI, monkeypatch: pytest.MonkeyPatch) -> None:
         """A body that is not complete after 15 seconds gets a 408."""
         stream = Slow(DELIVERY)
-        monkeypatch.setattr(wsgi, "monotonic", lambda: stream.clock)
+        monkeypatch.setattr(environ, "monotonic", lambda: stream.clock)
         assert ask(app, stream, LENGTH) == 408
         assert stream.tell() == 15
 
@@ -136,7 +137,7 @@ class TestBody:
         self, app: WSGI, monkeypatch: pytest.MonkeyPatch, name: str, before: float | None
     ) -> None:
         """If the server provides its connection, reading times out; the timeout is then reset."""
-        monkeypatch.setattr(wsgi, "BODY_TIMEOUT", 0.05)
+        monkeypatch.setattr(environ, "BODY_TIMEOUT", 0.05)
         ours, theirs = socket.socketpair()
         with ours, theirs, ours.makefile("rb") as stream:
             ours.settimeout(before)

@@ -11,10 +11,10 @@ from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 
-from hookrow import wsgi
 from hookrow.core.notification import Refusal
 from hookrow.django.conf import conf
 from hookrow.django.receiver import receiver
+from hookrow.environ import read_input, request_headers
 from hookrow.errors import ConfigurationError
 from hookrow.http import (
     ENDPOINT,
@@ -56,7 +56,7 @@ def django_response(response: Response, head: RequestHead) -> HttpResponse:
 
 def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
     """Return the head of a request; the URLconf has already checked the path."""
-    headers = wsgi.request_headers(request.META)
+    headers = request_headers(request.META)
     query = request.META.get("QUERY_STRING", "")
     return RequestHead(request.method or "", path, headers, root, query, request_id(headers))
 
@@ -68,7 +68,7 @@ def read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
     is_untouched: bool = not request._read_started  # type: ignore[attr-defined] # noqa: SLF001
     # On WSGI, Django reads nothing of a body without a declared length, whoever asks for it.
     if isinstance(request, WSGIRequest) and (is_untouched or body.declared is None):
-        return wsgi.read_body(head, request.environ)
+        return read_input(head, request.environ)
     try:
         # `request.body` would apply DATA_UPLOAD_MAX_MEMORY_SIZE to a body that it has not read yet.
         read = request.read(MAX_BODY + 1) if is_untouched else request.body

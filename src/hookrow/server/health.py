@@ -19,7 +19,7 @@ VALID_FOR = 1.0
 
 DEADLINE = 4.0
 """Seconds that a request waits for a check. They are fewer than the limit of all calls
-(`asgi.CALL_TIMEOUT`), because the response at that limit does not mention the database."""
+(`asgi._CALL_TIMEOUT`), because the response at that limit does not mention the database."""
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")

@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from hookrow.asgi import ADMITTED
+from hookrow.http import ADMITTED
 from hookrow.server.budgets import Budgets
 
 MAX_HEAD = 16 * 1024
