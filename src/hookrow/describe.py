@@ -14,7 +14,7 @@ from hookrow.core.notification import Reactivated, Recorded, Refused, RowId, Sou
 from hookrow.core.optional import Kinds
 from hookrow.core.result import MISSING, PARKED, Result
 from hookrow.core.rules import effective_time, why_no_email, why_no_message_id
-from hookrow.providers import BodyParser, Event, explain
+from hookrow.providers._base import BodyParser, Event, explain
 from hookrow.receiver.replay import DryRun, parse_entry, parser_of
 from hookrow.stores.log import Query
 

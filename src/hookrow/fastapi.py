@@ -9,9 +9,8 @@ from typing import Any
 from hookrow.asgi import ASGI, Message, Receive, Scope, Send
 from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, SECRET_HEADER, Handler, check_handler
-from hookrow.providers import Provider
-from hookrow.providers.postmark import body_schema
+from hookrow.http import ENDPOINT, Handler, check_handler
+from hookrow.providers._base import Provider
 
 try:
     from fastapi import APIRouter, Request
@@ -51,22 +50,21 @@ def router(receiver: Handler) -> APIRouter:
 
 
 def _describe_request(provider: Provider | None) -> dict[str, Any]:
-    """Return the OpenAPI description of requests: the header with the secret, and the body.
-
-    Only Postmark's body is described.
-    """
+    """Return the OpenAPI description of requests: the header with the secret, and the body."""
+    if provider is None:
+        return {}
     described: dict[str, Any] = {}
-    if provider is None or provider.name == "postmark":
+    schema = provider.body_schema()
+    if schema is not None:
         described["requestBody"] = {
             "required": True,
             "description": "One notification, in the provider's format.",
-            "content": {"application/json": {"schema": body_schema()}},
+            "content": {"application/json": {"schema": schema}},
         }
-    header = SECRET_HEADER if provider is None else provider.header
-    if header is not None:
+    if provider.header is not None:
         described["parameters"] = [
             {
-                "name": header,
+                "name": provider.header,
                 "in": "header",
                 "required": True,
                 "description": "The secret that is configured at the provider.",

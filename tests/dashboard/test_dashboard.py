@@ -15,10 +15,10 @@ import pytest
 import world
 from copying import replace
 from engines import MEMORY
-from hookrow import Arrival, RequestHead, Schema, testing
+from hookrow import Arrival, Postmark, RequestHead, Schema, testing
 from hookrow.core.result import Result
 from hookrow.dashboard import Dashboard
-from hookrow.providers import Event, postmark
+from hookrow.providers import Event
 from hookrow.providers.resend import Resend
 from hookrow.receiver.recorder import record
 from hookrow.statistics import Delays, Period, Statistics
@@ -77,7 +77,7 @@ def test_the_trace_and_another_provider_are_shown(store: SQLStore, visitor: Visi
     """A hostile trace id is escaped; the dashboard's own provider is not named."""
     body = json.dumps(testing.delivery(ADA, ADAS, at=AT)).encode()
     for name, trace in (("postmark", "<t>"), ("other", None)):
-        notification = postmark.parse(body)
+        notification = Postmark.parse(body).notification
         arrival = Arrival(notification, body + name.encode(), AT, provider=name, trace_id=trace)
         record(store, [arrival])
     first, second = (visitor.shows("/notification", id=id_) for id_ in (1, 2))
@@ -383,7 +383,7 @@ def test_the_parser_of_another_provider(store: SQLStore, visitor: Visitor) -> No
     """The provider's parser reads its bodies, also for a replay."""
 
     def parse(body: bytes) -> Event:
-        return Event(postmark.parse(body[::-1]), body)
+        return Event(Postmark.parse(body[::-1]).notification, body)
 
     provider = SimpleNamespace(name="mirror", parse=parse)
     visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=provider)

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import django_host  # noqa: F401 - configures Django
-from hookrow import Arrival, Recorded, testing
+from hookrow import Arrival, Postmark, Recorded, testing
 from hookrow.django import signals
-from hookrow.providers import postmark
 from session import execute, read_files
 from times import NOON
 
@@ -25,7 +24,7 @@ def test_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         for reason in ("HardBounce", "SpamComplaint"):
             payload = testing.suppression("ada@example.com", None, at=NOON, reason=reason)
-            notification = postmark.parse(json.dumps(payload).encode())
+            notification = Postmark.parse(json.dumps(payload).encode()).notification
             signals.send(Arrival(notification, b"{}", NOON), Recorded([]))
     finally:
         signals.notification_recorded.disconnect(handle_complaint, sender=None)

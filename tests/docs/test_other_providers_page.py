@@ -48,4 +48,4 @@ def test_the_provider_of_the_page(
 
 def test_the_events_of_resend() -> None:
     text = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert {*re.findall(r"^\| `([a-z.]+)` \|", text, re.MULTILINE)} == resend.EVENT_TYPES
+    assert {*re.findall(r"^\| `([a-z.]+)` \|", text, re.MULTILINE)} == resend._EVENT_TYPES

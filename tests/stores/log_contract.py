@@ -33,7 +33,7 @@ from hookrow.core.result import PARKED_FOR, Result
 from hookrow.core.rules import fail
 from hookrow.core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
 from hookrow.providers import Event
-from hookrow.providers.postmark import Postmark, parse
+from hookrow.providers.postmark import Postmark
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import (
     GROUP,
@@ -885,7 +885,9 @@ class ReplayContract:
         payloads = [testing.opening(ADA, "m-ada", at=NOON), testing.opening(ADA, "m-x", at=NOON)]
         bodies = [json.dumps(each).encode() for each in payloads]
         now = datetime.now(UTC)  # otherwise, it would be too late for a retry
-        keep_failed(home.store, [Arrival(parse(each), each, now) for each in bodies])
+        keep_failed(
+            home.store, [Arrival(Postmark.parse(each).notification, each, now) for each in bodies]
+        )
         log = reader(home)
         found = sorted(log.oldest(Query(), limit=9), key=attrgetter("message_id"))
         gone = replace(found[0], body=None, fingerprint=b"0" * 16)

@@ -21,7 +21,7 @@ from databases import NAMES, POSTGRESQL, kind_of
 from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.notification import KNOWN_REASONS
-from hookrow.providers.resend import REASONS
+from hookrow.providers.resend import _REASONS
 from hookrow.stores.errors import Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.needs import reason_values
@@ -97,7 +97,7 @@ EMPTY = people(empty="")
 def test_reasons_of_the_providers() -> None:
     """The longest reason has 17 characters, and every provider has the same ones."""
     assert max(map(len, KNOWN_REASONS)) == 17
-    assert {*REASONS.values()} == {*KNOWN_REASONS}
+    assert {*_REASONS.values()} == {*KNOWN_REASONS}
 
 
 @only("postgres")

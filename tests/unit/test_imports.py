@@ -17,8 +17,9 @@ SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
     *(f"core.{path.stem}" for path in sorted((SOURCE / "core").glob("[!_]*.py"))),
-    *("providers", "providers._json", "providers._unreadable", "providers.postmark"),
-    *("providers._secrets", "http", "errors", "arguments"),
+    *("providers", "providers._base", "providers._json", "providers._postmark_payloads"),
+    *("providers._secrets", "providers._unreadable", "providers.postmark"),
+    *("http", "errors", "arguments"),
 )
 
 assert "core.rules" in CORE
@@ -39,7 +40,7 @@ FORBIDDEN = {
 
 
 ORDER = (
-    *("errors", "arguments", "core", "http", "faults", "concurrency"),
+    *("errors", "arguments", "core", "http", "environ", "faults", "concurrency"),
     *("stores", "observability", "providers"),
     *("metrics", "tracing", "receiver"),
     *("describe", "statistics", "migrations"),

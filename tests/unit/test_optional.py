@@ -12,7 +12,7 @@ from hookrow import ConfigurationError, Role, Schema, testing
 from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow.core.schema_values import schema_of
 from hookrow.postmark_api.register import triggers_of
-from hookrow.providers import explain
+from hookrow.providers._base import explain
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.replay import arrivals_of, parse_entry, replay
 

@@ -28,7 +28,7 @@ from hookrow.core.notification import (
 )
 from hookrow.http import PROBE_AGENT
 from hookrow.providers import Event
-from hookrow.providers.postmark import body_schema, explain
+from hookrow.providers._postmark_payloads import body_schema, explain
 
 SECRET = "S3cret-of_the~provider"
 ADA, MESSAGE = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"

@@ -15,7 +15,7 @@ from hookrow import Arrival, Recorded, Suppressed
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Change, Outcome, Refusal, SetSuppression, Source, Suppressible
 from hookrow.core.result import Result
-from hookrow.providers.postmark import Postmark, parse
+from hookrow.providers.postmark import Postmark
 from hookrow.receiver import recorder
 from hookrow.receiver import replay as replaying
 from hookrow.receiver.recorder import keep_failed
@@ -42,7 +42,7 @@ def database() -> Iterator[Database]:
 def logged(body: bytes) -> StoredEntry:
     """Return the log entry of a body that arrived at noon and failed."""
     database = people()
-    keep_failed(database, [Arrival(parse(body), body, NOON)])
+    keep_failed(database, [Arrival(Postmark.parse(body).notification, body, NOON)])
     [entry] = database.logged()
     return entry
 

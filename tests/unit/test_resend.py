@@ -31,7 +31,7 @@ from hookrow import (
     Unsupported,
 )
 from hookrow.providers import Event, Unauthentic
-from hookrow.providers.resend import MOST_RECIPIENTS, Resend
+from hookrow.providers.resend import _MOST_RECIPIENTS, Resend
 from hookrow.providers.standard_webhooks import MAX_DIFFERENCE
 from wire import ENDPOINT
 
@@ -282,7 +282,7 @@ def test_each_recipient_is_an_event() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        json.dumps(event(to=["a@x"] * (MOST_RECIPIENTS + 1))).encode(),
+        json.dumps(event(to=["a@x"] * (_MOST_RECIPIENTS + 1))).encode(),
         json.dumps(event(to=["a@x", "b@x"], subject="@")).encode().replace(b'@"}', b'\\ud80"}'),
     ],
 )

@@ -35,7 +35,8 @@ from hookrow.asgi import ASGI
 from hookrow.core.notification import Unsupported
 from hookrow.core.optional import ALWAYS
 from hookrow.http import refuse
-from hookrow.providers import Event, mask
+from hookrow.providers import Event
+from hookrow.providers._base import mask
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import SECRET, NoResponse, Payload, Tables, post
 from loopback import loopback

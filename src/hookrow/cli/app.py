@@ -26,7 +26,7 @@ from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
 from hookrow.faults import host_line
 from hookrow.http import ENDPOINT
-from hookrow.providers import BodyParser
+from hookrow.providers._base import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.stores.errors import OWN_TABLES
 

@@ -32,7 +32,7 @@ from hookrow.describe import (
     superseding,
 )
 from hookrow.errors import ConfigurationError
-from hookrow.providers import BodyParser
+from hookrow.providers._base import BodyParser
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, dry_run, parser_of
 from hookrow.stores.errors import (

@@ -21,7 +21,7 @@ from hookrow.core.notification import Outcome, Refusal
 from hookrow.describe import describe_dry_run, pluralize
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.observability.logging import outcome_name
-from hookrow.providers import BodyParser
+from hookrow.providers._base import BodyParser
 from hookrow.receiver import replay as replays
 from hookrow.receiver.clock import measured_clock
 from hookrow.stores.driver_errors import message

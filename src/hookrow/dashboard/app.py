@@ -29,7 +29,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.faults import describe_bug, describe_fault, log_fault, type_name, without_values
 from hookrow.http import Handler, Request, RequestHead, Response, plain, reject_call
 from hookrow.observability.logging import mask_email
-from hookrow.providers import BodyParser
+from hookrow.providers._base import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.statistics import Statistics
 from hookrow.stores.errors import StoreError

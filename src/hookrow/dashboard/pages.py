@@ -28,7 +28,7 @@ from hookrow.dashboard.queries import Context
 from hookrow.dashboard.suppressions import find_lists
 from hookrow.dashboard.templating import Redirect, View, format_text, render_figures, words
 from hookrow.describe import describe_change, describe_outcome, find_problem
-from hookrow.providers import mask
+from hookrow.providers._base import mask
 from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
 from hookrow.stores.errors import StoreError

@@ -27,7 +27,7 @@ from hookrow.core.result import Result
 from hookrow.core.rules import decide, is_message_id, lookup_keys
 from hookrow.dashboard.forms import Fields, NotFound, parse, required
 from hookrow.describe import describe_refusal, other_changes, superseding
-from hookrow.providers import BodyParser
+from hookrow.providers._base import BodyParser
 from hookrow.receiver import manual
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.replay import arrivals_of, parse_entry

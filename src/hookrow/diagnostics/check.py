@@ -12,8 +12,8 @@ from hookrow.describe import pluralize
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES, check_retries, check_weaknesses
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.providers._secrets import DOUBTFUL, doubt_about
-from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
+from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
+from hookrow.providers.postmark import Postmark
 from hookrow.stores.errors import (
     OWN_TABLES,
     UPGRADE,

@@ -23,7 +23,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.postmark_api.client import PostmarkAPI
 from hookrow.postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
 from hookrow.postmark_api.webhooks import Stream
-from hookrow.providers import BodyParser, mask
+from hookrow.providers._base import BodyParser, mask
 from hookrow.receiver.clock import Clock, measured_clock
 from hookrow.receiver.replay import GROUP, replay
 from hookrow.stores.sql import SQLStore

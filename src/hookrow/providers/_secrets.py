@@ -11,6 +11,9 @@ from hmac import compare_digest
 
 from hookrow.http import RequestHead, header_values
 
+MIN_SECRET_LENGTH = 16
+"""In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
+
 _LOOKALIKES = {
     name.lower().encode(): name
     for name in (

@@ -1,223 +1,21 @@
-"""Postmark: authenticates its requests and parses its payloads.
+"""Postmark: authenticates its requests and reads their notifications.
 
-The payloads are those of https://postmarkapp.com/developer/webhooks. Postmark signs nothing: a
-secret in a custom header is the only proof.
+Postmark signs nothing: a secret in a custom header is the only proof.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
 from hmac import compare_digest
-from typing import Annotated, Any
 
-import msgspec
-
-from hookrow.core.notification import (
-    Bounced,
-    Clicked,
-    Complained,
-    Delivered,
-    Notification,
-    Opened,
-    Reactivated,
-    Suppressed,
-    Unsupported,
-)
+from hookrow.core.notification import Bounced, Complained, Notification, Unsupported
 from hookrow.core.optional import ALWAYS
 from hookrow.errors import ConfigurationError
 from hookrow.http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
-from hookrow.providers import LONGEST_TEXT, Event, Provider, check_secrets, text_of, utc
-from hookrow.providers._json import decode, replace_surrogates
+from hookrow.providers._base import Event, Provider, check_secrets
+from hookrow.providers._postmark_payloads import body_schema, explain, parse, summarize
 from hookrow.providers._secrets import NO_HEADER, describe_wrong_header, why_no_header
-from hookrow.providers._unreadable import explain_unreadable
-
-MIN_SECRET_LENGTH = 16
-"""In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
-
-
-_Time = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-"""A time of an event. Its schema is that of RFC 3339, although the parser accepts a little more."""
-
-
-class _Payload(msgspec.Struct, rename="pascal", gc=False):
-    """The relevant fields of a payload; a field that is missing or has another type is None."""
-
-    record_type: str | None = None
-    recipient: str | None = None
-    message_id: str | None = msgspec.field(name="MessageID", default=None)
-    delivered_at: _Time | None = None
-    received_at: _Time | None = None
-    suppress_sending: bool | None = None
-    suppression_reason: str | None = None
-    changed_at: _Time | None = None
-    bounced_at: _Time | None = None
-    email: str | None = None
-    type: str | None = None
-
-
-_FIELDS = msgspec.structs.fields(_Payload)
-
-_Untyped: Any = msgspec.defstruct(
-    "_Untyped",
-    [(each.name, object, None) for each in _FIELDS],
-    rename={each.name: each.encode_name for each in _FIELDS},
-    gc=False,
-)
-"""The same fields with values of any type."""
-
-
-_decode = msgspec.json.Decoder(_Payload).decode
-_untyped_decoder = msgspec.json.Decoder(_Untyped)
-
-
-def parse(body: bytes) -> Notification | None:
-    """Return the notification in a body, or None if it is not supported. Never raises."""
-    try:
-        body.decode()  # msgspec does not check strings that it skips
-        try:
-            payload = _decode(body)
-        except ValueError:  # a field of another type, or JSON that msgspec rejects
-            payload = _decode_leniently(body)
-    except (ValueError, RecursionError):
-        return None
-    recipient, message_id = payload.recipient, payload.message_id
-    if recipient and len(recipient) > LONGEST_TEXT:
-        recipient = recipient[:LONGEST_TEXT]
-    if message_id and len(message_id) > LONGEST_TEXT:
-        message_id = message_id[:LONGEST_TEXT]
-    match payload.record_type:
-        case "Delivery":
-            at = payload.delivered_at
-            delivered = at if at and at.tzinfo is UTC else utc(at)  # a call less for each event
-            return Delivered(recipient, message_id, delivered) if delivered else None
-        case "Open":
-            at = payload.received_at
-            opened = at if at and at.tzinfo is UTC else utc(at)
-            return Opened(recipient, message_id, opened) if opened else None
-        case "SubscriptionChange":
-            return _subscription_change(payload, recipient, message_id)
-        case _:
-            return _optional(payload, recipient, message_id)
-
-
-def _optional(
-    payload: _Payload, recipient: str | None, message_id: str | None
-) -> Notification | None:
-    """Return a click, a bounce or a complaint; some bounces lack their address and time."""
-    clicked, bounced = utc(payload.received_at), utc(payload.bounced_at)
-    email = text_of(payload.email)
-    match payload.record_type:
-        case "Click" if clicked:
-            return Clicked(recipient, message_id, clicked)
-        case "Bounce" if bounced and email:
-            return Bounced(email, message_id, bounced, payload.type)
-        case "SpamComplaint" if bounced and email:
-            return Complained(email, message_id, bounced)
-        case _:
-            return None
-
-
-_TIME_FORM = "an RFC 3339 time that fits the years 1 to 9999 in UTC"
-
-_TEXT_FORM = "a string with visible characters and without NUL"
-
-_BOUNCED = {"Email": "a string with characters", "BouncedAt": _TIME_FORM}
-_REQUIRED_FIELDS = {
-    "Delivery": {"DeliveredAt": _TIME_FORM},
-    "Open": {"ReceivedAt": _TIME_FORM},
-    "Click": {"ReceivedAt": _TIME_FORM},
-    "Bounce": _BOUNCED,
-    "SpamComplaint": _BOUNCED,
-}
-"""The required fields and their values, by record type; the last one is a time."""
-
-_SUPPRESS = {"SuppressSending": "a boolean"}
-"""The required field of a subscription change."""
-
-
-def body_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the payloads that are parsed, those of optional records included.
-
-    The fields and their types are the parser's. It reads a field of another type as null.
-    """
-    _, components = msgspec.json.schema_components([_Payload])
-    properties = components[_Payload.__name__]["properties"]
-    for each in properties.values():
-        del each["default"]
-    required = {**_REQUIRED_FIELDS, "SubscriptionChange": _SUPPRESS}
-    return {
-        "type": "object",
-        "required": ["RecordType"],
-        "properties": {**properties, "RecordType": {"enum": sorted(required)}},
-        "oneOf": [
-            {
-                "properties": {"RecordType": {"const": type_}},
-                "required": [*fields] if "Email" in fields else ["Recipient", *fields],
-            }
-            for type_, fields in sorted(required.items())
-        ],
-    }
-
-
-def explain(body: bytes) -> str | None:
-    """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
-    if parse(body) is not None:
-        return None
-    try:
-        body.decode()
-        untyped = decode(body, _untyped_decoder)
-    except (ValueError, RecursionError):
-        return explain_unreadable(body) or "The body is not a JSON object in UTF-8."
-    fields = {each.encode_name: getattr(untyped, each.name) for each in _FIELDS}
-    match fields["RecordType"]:
-        case str(type_) if type_ in _REQUIRED_FIELDS:
-            required = _REQUIRED_FIELDS[type_]
-        case "SubscriptionChange" if fields["SuppressSending"] is True:
-            required = {"SuppressionReason": _TEXT_FORM}
-        case "SubscriptionChange":
-            required = _SUPPRESS
-        case str(type_) if type_.strip():
-            return f"RecordType {replace_surrogates(type_)} is not supported."
-        case _:
-            required = {"RecordType": "a string with visible characters"}
-    *others, last = required
-    invalid = [each for each in others if not isinstance(fields[each], str) or not fields[each]]
-    name = invalid[0] if invalid else last
-    expected = required[name]
-    problem = "missing or null" if fields[name] is None else f"not {expected}"
-    return f"{name} is {problem}."
-
-
-def _decode_leniently(body: bytes) -> _Payload:
-    """Decode a body, without the fields that have another type.
-
-    Unpaired surrogates are replaced in the texts that are stored. They are kept in the recipient
-    and the message id, which therefore match no row.
-    """
-    untyped, payload = decode(body, _untyped_decoder), _Payload()
-    for each in _FIELDS:
-        with suppress(ValueError):  # a surrogate in a time raises UnicodeEncodeError
-            value = msgspec.convert(getattr(untyped, each.name), each.type)
-            setattr(payload, each.name, value)
-    if payload.suppression_reason:
-        payload.suppression_reason = replace_surrogates(payload.suppression_reason)
-    if payload.type:
-        payload.type = replace_surrogates(payload.type)
-    return payload
-
-
-def _subscription_change(
-    payload: _Payload, recipient: str | None, message_id: str | None
-) -> Notification | None:
-    changed_at, reason = utc(payload.changed_at), payload.suppression_reason
-    if payload.suppress_sending is False:
-        return Reactivated(recipient, message_id, changed_at)
-    if not payload.suppress_sending or reason is None or not reason.strip() or "\0" in reason:
-        return None
-    return Suppressed(recipient, message_id, changed_at, reason)
 
 
 class Postmark(Provider):
@@ -282,7 +80,7 @@ class Postmark(Provider):
         text = trace_id.decode("latin-1") if trace_id else None
         notification = parse(request.body)
         needs_none = type(notification) in ALWAYS
-        unsupported = _NO_SUMMARY if needs_none else _summarize(request.body)
+        unsupported = _NO_SUMMARY if needs_none else summarize(request.body)
         return (Event(notification, request.body, unsupported, trace_id=text),)
 
     @staticmethod
@@ -290,9 +88,10 @@ class Postmark(Provider):
         """Return the event in a body, whether or not it is supported. Never raises."""
         notification = parse(body)
         needs_none = type(notification) in ALWAYS
-        return Event(notification, body, _NO_SUMMARY if needs_none else _summarize(body))
+        return Event(notification, body, _NO_SUMMARY if needs_none else summarize(body))
 
     explain = staticmethod(explain)
+    body_schema = staticmethod(body_schema)
 
     @staticmethod
     def field_names(notification: Notification) -> tuple[str, str]:
@@ -302,13 +101,3 @@ class Postmark(Provider):
 
 
 _NO_SUMMARY = Unsupported()
-
-
-def _summarize(body: bytes) -> Unsupported:
-    """Return the readable fields of an unsupported body. Never raises."""
-    try:
-        untyped = decode(body, _untyped_decoder)
-    except (ValueError, RecursionError):
-        return Unsupported()
-    recipient = text_of(untyped.recipient) or text_of(untyped.email)
-    return Unsupported(text_of(untyped.record_type), recipient, text_of(untyped.message_id))

@@ -27,16 +27,16 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.http import Request, plain
-from hookrow.providers import Event, text_of, utc
+from hookrow.providers._base import Event, text_of, utc
 from hookrow.providers._json import decode, encode, replace_surrogates
 from hookrow.providers._unreadable import explain_unreadable
 from hookrow.providers.standard_webhooks import StandardWebhooks
 
-REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
+_REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
 """Postmark's names for the origins of suppressions, which `Schema.reasons` and figures use. Any
 other origin is stored unchanged."""
 
-MOST_RECIPIENTS = 50
+_MOST_RECIPIENTS = 50
 """Resend's limit for an email (https://resend.com/docs/api-reference/emails/send-email)."""
 
 _IGNORED = plain(200, "Ignored\n")
@@ -111,7 +111,7 @@ class Resend(StandardWebhooks):
             return "type is missing."
         if not isinstance(event.type, str):
             return "type is not a string."
-        if event.type not in EVENT_TYPES:
+        if event.type not in _EVENT_TYPES:
             return f"The type {replace_surrogates(event.type)} is not supported."
         return "created_at is not an RFC 3339 time, data.origin is missing, or data.to is too long."
 
@@ -137,8 +137,8 @@ def _notification(event: _Envelope) -> Notification | None:
     match event.type:
         case _ if isinstance(data.to, list) and len(data.to) > 1:
             return None
-        case str() as type_ if at and type_ in TIMED_EVENTS:
-            return TIMED_EVENTS[type_](recipient, message_id, at)
+        case str() as type_ if at and type_ in _TIMED_EVENTS:
+            return _TIMED_EVENTS[type_](recipient, message_id, at)
         case "email.bounced" if at:
             bounce = data.bounce if isinstance(data.bounce, dict) else {}
             bounce_type = text_of(bounce.get("type"))
@@ -156,16 +156,16 @@ def _reason(data: _Data) -> str | None:
     origin = data.origin
     if not isinstance(origin, str) or not origin.strip() or "\0" in origin:
         return None
-    return REASONS.get(origin) or replace_surrogates(origin)
+    return _REASONS.get(origin) or replace_surrogates(origin)
 
 
-TIMED_EVENTS = {
+_TIMED_EVENTS = {
     "email.delivered": Delivered,
     "email.opened": Opened,
     "email.clicked": Clicked,
     "email.complained": Complained,
 }
-EVENT_TYPES = {*TIMED_EVENTS, "email.bounced", "suppression.added", "suppression.removed"}
+_EVENT_TYPES = {*_TIMED_EVENTS, "email.bounced", "suppression.added", "suppression.removed"}
 
 
 def _time(value: object) -> datetime | None:
@@ -186,7 +186,7 @@ def _split(body: bytes) -> Sequence[bytes]:
     """Return the body with each recipient alone, or unchanged if it has at most one."""
     event = _read(body)
     to = event.data.to if event is not None and event.data is not None else None
-    if not isinstance(to, list) or not 1 < len(to) <= MOST_RECIPIENTS:
+    if not isinstance(to, list) or not 1 < len(to) <= _MOST_RECIPIENTS:
         return [body]
     try:
         fields = decode(body, _fields_decoder)

@@ -16,7 +16,7 @@ from time import time
 from hookrow.arguments import check_function
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead
-from hookrow.providers import Provider, Unauthentic, check_secrets
+from hookrow.providers._base import Provider, Unauthentic, check_secrets
 from hookrow.providers._secrets import doubt_about, why_no_header
 
 MAX_DIFFERENCE = 300

@@ -13,7 +13,7 @@ import msgspec
 
 from hookrow.core.notification import Arrival, Outcome, Reactivated, Recorded, Refusal, RowId
 from hookrow.core.rules import decide, lookup_keys
-from hookrow.providers.postmark import parse
+from hookrow.providers.postmark import Postmark
 from hookrow.receiver.clock import measured_clock
 from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
 
@@ -56,7 +56,7 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
             "SuppressionReason": reason,
         }
     )
-    notification = parse(body)
+    notification = Postmark.parse(body).notification
     if notification is None:
         return Refusal.UNSUPPORTED.refused()
     arrival = Arrival(notification, body, at)

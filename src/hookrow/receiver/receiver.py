@@ -21,7 +21,7 @@ from hookrow.faults import describe_bug, log_fault
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
 from hookrow.observability.logging import log_refusal, log_unauthentic
 from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
-from hookrow.providers import Event, Provider, Unauthentic, check_provider, mask
+from hookrow.providers._base import Event, Provider, Unauthentic, check_provider, mask
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.clock import Clock

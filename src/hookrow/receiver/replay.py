@@ -29,7 +29,7 @@ from hookrow.core.rules import affected_rows, decide, fail, is_message_id, looku
 from hookrow.core.sizes import TEXT_PER_BYTE, leading
 from hookrow.faults import describe_bug, without_values
 from hookrow.observability.logging import describe_arrival
-from hookrow.providers import BodyParser, Event, mask
+from hookrow.providers._base import BodyParser, Event, mask
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.receiver.clock import Clock, measured_clock, utc_now

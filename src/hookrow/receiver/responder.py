@@ -18,7 +18,7 @@ from hookrow.faults import describe_fault, log_fault
 from hookrow.http import Response, refuse, respond
 from hookrow.observability.logging import log_group, request_ids
 from hookrow.observability.observer import Observer
-from hookrow.providers import Provider
+from hookrow.providers._base import Provider
 from hookrow.receiver.batch import BatchWriter
 from hookrow.receiver.clock import Clock
 from hookrow.receiver.locked import LockedRows

@@ -1,0 +1,194 @@
+"""The base class of email providers, which authenticates requests and reads their events."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import msgspec
+
+from hookrow.arguments import kind_of, reject_secret
+from hookrow.core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
+from hookrow.core.notification import Notification, Refusal, Unsupported
+from hookrow.core.optional import OPTIONAL_KINDS, RECORDS, Kinds
+from hookrow.errors import ConfigurationError
+from hookrow.http import Request, RequestHead, Response
+
+LONGEST_TEXT = 1000
+"""In characters; a longer address or message id, which no row can contain, is truncated."""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One event in a request, as its provider read it.
+
+    `notification` is None if the event is not supported. If its kind is optional, `unsupported` has
+    the fields for the log of a receiver that does not record it. `body` has the bytes of the event,
+    from which the provider can read it again: the whole body, unless the request has several
+    events.
+    `event_id` identifies the event if its bytes do not, because the provider may change them
+    between attempts. `record_type` is the provider's name of the event, if it is not Postmark's.
+    `trace_id` is the provider's identification of all attempts to send the event.
+    """
+
+    notification: Notification | None
+    body: bytes
+    unsupported: Unsupported = Unsupported()
+    event_id: str | None = None
+    record_type: str | None = None
+    trace_id: str | None = None
+
+
+class Unauthentic(Exception):
+    """The provider did not send the request. `challenge` is as in `Provider.admit`."""
+
+    def __init__(self, challenge: str) -> None:
+        super().__init__(challenge)
+        self.challenge = challenge
+
+
+class BodyParser(Protocol):
+    """The part of a provider that reads stored bodies, for which no secret is needed."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The provider's name in the log, at most 32 characters."""
+
+    @abstractmethod
+    def parse(self, body: bytes) -> Event:
+        """Return the event in the body of an `Event`, whether or not it is supported. Never raises.
+
+        Its `event_id` and `trace_id` may be None, because only the request may contain them.
+        """
+
+    def explain(self, body: bytes) -> str | None:
+        """Return why a body is not supported, in a sentence, or None if it is. Never raises.
+
+        By default, None, because nothing is known about the body.
+        """
+        del body
+        return None
+
+    def field_names(self, notification: Notification) -> tuple[str, str]:
+        """Return the names that the recipient and the message id have in a payload."""
+        del notification
+        return "recipient", "message ID"
+
+
+class Provider(BodyParser):
+    """Authenticates requests and reads their events: the base class of providers."""
+
+    header: str | None = None
+    """The header that contains the secret, if there is one."""
+
+    secrets: Sequence[str] = ()
+    """The accepted secrets, the newest first, if they are known."""
+
+    matched: Mapping[int, int] = MappingProxyType({})
+    """The number of requests by the position of the secret, if they are counted; 0 is the newest.
+    """
+
+    old_matches: int = 0
+    """The number of requests whose secret was not the newest; no reload of secrets resets it."""
+
+    responses: Mapping[Refusal, Response] = MappingProxyType({})
+    """The response to each refusal whose response is not the contract's.
+
+    For example, a provider that disables an endpoint after refusals of event types that it need not
+    know about gets a 200 for `Refusal.UNSUPPORTED`.
+    """
+
+    @abstractmethod
+    def admit(self, head: RequestHead) -> str | None:
+        """Return None to admit a request, or the challenge to an unauthenticated one.
+
+        The challenge becomes the header WWW-Authenticate of the 401 (RFC 9110, section 11.6.1). A
+        provider that signs the body admits the request here, and verifies it in `read`.
+        """
+
+    def describe_unauthentic(self, head: RequestHead) -> str:
+        """Return why a request got a 401, for the log: a clause without a full stop. Never raises.
+
+        The clause must be one of a few constant texts, because log lines are limited by their text,
+        and must contain no value of a header. It is called after `admit` or `read` has refused the
+        request.
+        """
+        del head
+        return "it has no valid secret"
+
+    def body_schema(self) -> Mapping[str, Any] | None:
+        """Return the JSON Schema of a request's body for OpenAPI pages, or None if it has none.
+
+        By default, None.
+        """
+        return None
+
+    @abstractmethod
+    def read(self, request: Request) -> Sequence[Event]:
+        """Return the events in an admitted request, in order.
+
+        Raises `Unauthentic` if the signature of the body is not valid, and nothing else.
+        """
+
+
+def check_provider(provider: object) -> None:
+    """Raise `ConfigurationError` for an object that is no provider, or whose name is too long."""
+    if not isinstance(provider, Provider):
+        raise ConfigurationError(
+            "The provider must be an instance of a subclass of hookrow.providers.Provider, not "
+            f"{kind_of(provider)}: write Receiver(Postmark(secret), store)."
+        )
+    if not 0 < len(provider.name) <= LONGEST_PROVIDER:
+        raise ConfigurationError(
+            f"The name of a provider has 1 to {LONGEST_PROVIDER} characters, but that of "
+            f"{type(provider).__name__} is {provider.name!r}: choose another one."
+        )
+
+
+def check_secrets(provider: Provider, secrets: Sequence[object]) -> None:
+    """Raise `ConfigurationError` for a secret that is not a string, such as a list of secrets."""
+    for each in secrets:
+        if not isinstance(each, str):
+            line = f"{type(provider).__name__}(new_secret, old_secret)"
+            reject_secret("A secret", each, line)
+
+
+def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
+    """Return why an event is not recorded by a store that records these kinds; None if it is.
+
+    Also returns None if the provider does not explain why it does not support the event.
+    """
+    for name, (column, *_) in RECORDS.items():
+        kind = OPTIONAL_KINDS.get(column)
+        types = type(event.notification), event.unsupported.record_type
+        if kind and kind not in recorded and (kind is types[0] or RECORD_TYPES[kind] == types[1]):
+            return (
+                f"The mapping does not record this type: map the column {column!r}, or add "
+                f"{name!r} to `record`."
+            )
+    return parser.explain(event.body) if event.notification is None else None
+
+
+def mask(event: Event, recorded: Kinds) -> Event:
+    """Return the event unchanged, or as an unsupported one if its kind is not recorded."""
+    if event.notification is None or type(event.notification) in recorded:
+        return event
+    return msgspec.structs.replace(event, notification=None, record_type=None)
+
+
+def text_of(value: object) -> str | None:
+    """Return a string, truncated if it is long, or None for a value of another type."""
+    return value[:LONGEST_TEXT] if isinstance(value, str) else None
+
+
+def utc(at: datetime | None) -> datetime | None:
+    """Return a time in UTC, or None if it is out of range. A time without an offset is UTC."""
+    if at is None or at.tzinfo is UTC:
+        return at
+    try:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError:
+        return None
