@@ -28,7 +28,7 @@ import psycopg
 from sqlalchemy import make_url
 
 from data import insert_statements
-from hookrow import Schema, migrations
+from hookrow import Schema, _migrations
 
 BENCH = Path(__file__).parent
 ROOT = BENCH.parent
@@ -153,7 +153,7 @@ def databases(
             if name in names
         }
         for database in created.values():
-            migrations.upgrade(database.url, Schema())
+            _migrations.upgrade(database.url, Schema())
             database.execute(*insert_statements(rows))
             database.settle()
         yield created

@@ -18,7 +18,7 @@ from command import Command
 from databases import IN_MEMORY, KINDS, NAMES, Kind, kind_of
 from engines import MEMORY
 from hookrow import Schema
-from hookrow.migrations import sql, upgrade
+from hookrow._migrations import sql, upgrade
 from hookrow.observability.logging import rate_limit
 from postgres import SYSTEM, VARIABLE, WHEEL, Databases, Server, find_binaries
 

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
         Suppressed,
         Unsupported,
     )
-    from hookrow.core.schema import Role, Schema
+    from hookrow.core.schema import Fold, Role, Schema
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
     from hookrow.http import Handler, Request, RequestHead, Response
+    from hookrow.observability.observer import Gauges, GroupEnd, Observer
     from hookrow.providers import Event
     from hookrow.providers.postmark import Postmark
     from hookrow.receiver.receiver import Receiver
@@ -45,10 +46,14 @@ __all__ = [
     "Delivered",
     "DispatchEvent",
     "Event",
+    "Fold",
+    "Gauges",
+    "GroupEnd",
     "Handler",
     "HookrowError",
     "MissingExtra",
     "Notification",
+    "Observer",
     "Opened",
     "Outcome",
     "Postmark",
@@ -75,9 +80,10 @@ _MODULES = {
             *("DispatchEvent", "Opened", "Outcome"),
             *("Reactivated", "Recorded", "Refusal", "Refused", "Suppressed", "Unsupported"),
         ),
-        "core.schema": ("Role", "Schema"),
+        "core.schema": ("Fold", "Role", "Schema"),
         "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),
         "http": ("Handler", "Request", "RequestHead", "Response"),
+        "observability.observer": ("Gauges", "GroupEnd", "Observer"),
         "providers": ("Event",),
         "providers.postmark": ("Postmark",),
         "receiver.receiver": ("Receiver",),

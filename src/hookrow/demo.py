@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import click
 import uvicorn
 
-from hookrow import migrations, testing
+from hookrow import _migrations, testing
 from hookrow.core.schema import Schema
 from hookrow.http import ENDPOINT
 from hookrow.receiver.receiver import Receiver
@@ -91,7 +91,7 @@ def run(*, stay: bool) -> None:
             port=listener.getsockname()[1],
             dashboard=find_spec("jinja2") is not None,  # from the extra `dashboard`
         )
-        migrations.upgrade(settings.database_url, Schema())
+        _migrations.upgrade(settings.database_url, Schema())
         _serve(settings, listener, stay=stay)
 
 

@@ -19,7 +19,7 @@ from traffic import NEW_YEAR, Load, spooled
 
 from command import Command, Serving, patched
 from hookrow import testing
-from hookrow.migrations import sql
+from hookrow._migrations import sql
 from postgres import Databases
 from wire import PATIENCE, SECRET, Connection, ask, chunk, eventually, head, request
 

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 
 from databases import kind_of
 from engines import opened
-from hookrow.migrations import current, needed, upgrade
+from hookrow._migrations import current, needed, upgrade
 from hookrow.stores.sql.postgres import Session
 from hookrow.stores.sql.sqlite import SQLiteConnection
 

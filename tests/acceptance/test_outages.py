@@ -10,7 +10,7 @@ import pytest
 from traffic import Load
 
 from command import Serving, patched
-from hookrow.migrations import sql
+from hookrow._migrations import sql
 from postgres import Server
 from wire import eventually
 

@@ -13,7 +13,7 @@ import pytest
 from traffic import Load
 
 from command import Command, Serving
-from hookrow.migrations import sql
+from hookrow._migrations import sql
 from nginx import installed, running
 from postgres import Databases
 from wire import ENDPOINT, SECRET, Connection, eventually, free_port, head

@@ -21,7 +21,7 @@ from traffic import Load, Posting, logged, spooled
 import world
 from command import Command, Serving
 from django_project.manage import Manage, database
-from hookrow.migrations import sql
+from hookrow._migrations import sql
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from pgbouncer import pooling
 from postgres import Server, Standby, stopped

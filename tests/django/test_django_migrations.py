@@ -19,8 +19,8 @@ from databases import kind_of
 from django_project.site import post
 from engines import opened, run
 from hookrow import ConfigurationError, Schema
+from hookrow._migrations import MIGRATIONS_TABLE, upgrade
 from hookrow.django.store import DjangoStore
-from hookrow.migrations import MIGRATIONS_TABLE, upgrade
 from structure import structure, without_names
 from wire import STRANGER, eventually
 

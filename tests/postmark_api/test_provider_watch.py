@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 import asgi_client
-from hookrow import migrations
+from hookrow import _migrations
 from hookrow.asgi import ASGI
 from hookrow.core.schema import Schema
 from hookrow.dashboard import Dashboard
@@ -49,7 +49,7 @@ def test_the_overview(hookrow_store: SQLStore, line: str | None) -> None:
 
 
 def test_the_server_asks_only_for_a_dashboard_with_a_token(sqlite_url: str) -> None:
-    migrations.upgrade(sqlite_url, Schema())
+    _migrations.upgrade(sqlite_url, Schema())
     for token, dashboard, expected in (("t", True, 1), (None, True, 0), ("t", False, 0)):
         settings = Settings(
             database_url=sqlite_url,

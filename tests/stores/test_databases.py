@@ -25,8 +25,8 @@ from sqlalchemy import Engine, StaticPool, create_engine, event, make_url, text
 
 from engines import connect, run
 from hookrow import ConfigurationError, Delivered, Schema, Suppressed
+from hookrow._migrations import current, upgrade
 from hookrow.core.notification import RowId, SetSuppression, Suppressible
-from hookrow.migrations import current, upgrade
 from hookrow.receiver.recorder import record
 from hookrow.stores.errors import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.log import Query

@@ -18,7 +18,7 @@ from copying import replace
 from databases import kind_of
 from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
-from hookrow.migrations import MIGRATIONS_TABLE, current, needed, sql, upgrade
+from hookrow._migrations import MIGRATIONS_TABLE, current, needed, sql, upgrade
 from hookrow.stores.errors import Unavailable
 from structure import structure
 

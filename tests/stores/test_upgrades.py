@@ -12,8 +12,8 @@ from log_contract import entry, keep
 from test_partitions import partition
 
 from engines import database_user, run
-from hookrow import migrations
-from hookrow.migrations import MIGRATIONS_TABLE, current, needed, upgrade
+from hookrow import _migrations
+from hookrow._migrations import MIGRATIONS_TABLE, current, needed, upgrade
 from hookrow.stores import watchdog
 from hookrow.stores.errors import Unavailable
 from wire import eventually
@@ -61,10 +61,10 @@ def test_waiting_for_another_upgrade(
     old: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A warning names the reason for the wait."""
-    monkeypatch.setattr(migrations, "LOCK_WAIT", 0.0)
+    monkeypatch.setattr(_migrations, "LOCK_WAIT", 0.0)
     with ThreadPoolExecutor(1) as thread:
         with psycopg.connect(old) as other:
-            other.execute(f"SELECT pg_advisory_xact_lock({migrations.MIGRATION_LOCK})")
+            other.execute(f"SELECT pg_advisory_xact_lock({_migrations.MIGRATION_LOCK})")
             added = thread.submit(upgrade, old, OURS)
             eventually(lambda: "Waiting for another upgrade of this database" in caplog.text)
             assert not added.done()

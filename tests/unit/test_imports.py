@@ -43,7 +43,7 @@ ORDER = (
     *("errors", "arguments", "core", "http", "environ", "faults", "concurrency"),
     *("stores", "observability", "providers"),
     *("metrics", "tracing", "receiver"),
-    *("describe", "statistics", "migrations"),
+    *("describe", "statistics", "_migrations", "migrations"),
     *("diagnostics", "postmark_api", "asgi", "wsgi", "fastapi", "flask"),
     *("testing", "pytest_plugin", "dashboard", "django"),
     *("server", "demo", "cli", "__main__"),

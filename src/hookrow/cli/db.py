@@ -22,18 +22,18 @@ def db() -> None:
 @click.pass_obj
 def upgrade(app: App, *, as_json: bool, database_url: str) -> None:
     """Create hookrow's tables, or upgrade them."""
-    from hookrow import migrations
+    from hookrow import _migrations
 
     with app.open_database(database_url) as database:
-        needed = migrations.needed(app.schema)
+        needed = _migrations.needed(app.schema)
         with progress("Upgrading", len(needed), interrupted=COMMITTED) as update:
-            added = migrations.upgrade(database, app.schema, step=partial(update, 1))
+            added = _migrations.upgrade(database, app.schema, step=partial(update, 1))
         if as_json:
             echo_json({"database": str(database), "revisions": needed, "added": added})
         elif added:
-            echo(f"Upgraded {database}: added {migrations.listed(added)}.")
+            echo(f"Upgraded {database}: added {_migrations.listed(added)}.")
         else:
-            echo(f"{database} is up to date ({migrations.listed(needed)}).")
+            echo(f"{database} is up to date ({_migrations.listed(needed)}).")
 
 
 @db.command()
@@ -42,10 +42,10 @@ def upgrade(app: App, *, as_json: bool, database_url: str) -> None:
 @click.pass_obj
 def current(app: App, *, as_json: bool, database_url: str) -> None:
     """Print the revisions of hookrow's tables."""
-    from hookrow import migrations
+    from hookrow import _migrations
 
     with app.open_database(database_url) as database:
-        revisions = migrations.current(database)
+        revisions = _migrations.current(database)
     if as_json:
         echo_json({"revisions": revisions})
     else:
@@ -57,10 +57,10 @@ def current(app: App, *, as_json: bool, database_url: str) -> None:
 @click.pass_obj
 def sql(app: App, database_url: str) -> None:
     """Print the statements that create hookrow's tables, for psql or the sqlite3 shell."""
-    from hookrow import migrations
+    from hookrow import _migrations
 
     with app.open_database(database_url) as database:
         dialect = database.dialect
     # By default, the shells continue after an error, and sqlite3 then commits.
     click.echo(dialect.stop_at_errors)
-    click.echo(migrations.sql(dialect.name, app.schema), nl=False)
+    click.echo(_migrations.sql(dialect.name, app.schema), nl=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from hookrow import migrations
+from hookrow import _migrations
 from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
 from hookrow.diagnostics import CheckResult, Level
@@ -140,7 +140,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         if missing := missing_file(database):
             yield CheckResult(Level.ERROR, "database", missing)
             return
-        current = migrations.current(database)
+        current = _migrations.current(database)
     except AccessDenied as error:
         yield CheckResult(Level.ERROR, "access", str(error))
         return
@@ -151,7 +151,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
     tables = list(check_tables(database, schema))
-    if needed := migrations.needed(schema):
+    if needed := _migrations.needed(schema):
         by_the_host = not current and tables[0].level is Level.OK
         revision = _OWN_MIGRATIONS if by_the_host else _check_revision(schema, current, needed)
         yield revision
@@ -207,10 +207,10 @@ def _remedy(error: StoreError) -> str:
 
 def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str]) -> CheckResult:
     for revision in current:
-        if not migrations.is_known(revision):
-            return CheckResult(Level.ERROR, "migrations", migrations.UNKNOWN.format(revision))
+        if not _migrations.is_known(revision):
+            return CheckResult(Level.ERROR, "migrations", _migrations.UNKNOWN.format(revision))
     if set(needed) <= set(current):
-        text = f"They are up to date ({migrations.listed(needed)})."
+        text = f"They are up to date ({_migrations.listed(needed)})."
         return CheckResult(Level.OK, "migrations", text)
     state = f"at {', '.join(current)}, not at {', '.join(needed)}" if current else "not created yet"
     text = f"hookrow's tables are {state}. Run {UPGRADE}."

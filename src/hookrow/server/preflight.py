@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing
 
-from hookrow import migrations
+from hookrow import _migrations
 from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
 from hookrow.diagnostics import CheckResult, Level
@@ -72,7 +72,7 @@ def _prepare_database(database: Database, schema: Schema) -> None:
     # Tables that the host's own migrations created have no errors, and are left unchanged.
     if upgradable and any(each.subject != "changes" for each in _errors(database, schema)):
         try:
-            migrations.upgrade(database, schema)
+            _migrations.upgrade(database, schema)
         except Unavailable as error:
             if missing_file(database):
                 raise
