@@ -19,8 +19,8 @@ import world
 from command import Serving
 from django_project.manage import Manage, runserver
 from hookrow import Schema
-from hookrow.migrations import upgrade
 from hookrow.http import MAX_BODY
+from hookrow.migrations import upgrade
 from wire import (
     AT,
     DELIVERY,

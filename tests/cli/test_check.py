@@ -18,10 +18,10 @@ from copying import replace
 from databases import kind_of
 from engines import create, database_user, opened, run
 from hookrow import Role, Schema, testing
-from hookrow.migrations import upgrade
 from hookrow.diagnostics import CheckResult, Level
 from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.diagnostics.check import check_database_url, check_secrets
+from hookrow.migrations import upgrade
 from hookrow.providers._secrets import doubt_about
 from hookrow.receiver.recorder import record
 from hookrow.server.settings import Settings

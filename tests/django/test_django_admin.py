@@ -119,7 +119,7 @@ def test_permissions(sqlite_site: Site, path: str, action: str, view: str, chang
 
 @pytest.mark.parametrize(
     ("path", "action", "limit"),
-    [(LOG, "replay", "admin.MAX_REPLAYED"), (PEOPLE, "suppress", "suppression.MAX_CHANGED")],
+    [(LOG, "replay", "admin._MAX_REPLAYED"), (PEOPLE, "suppress", "suppression.MAX_CHANGED")],
 )
 def test_selections(
     any_site: Site, monkeypatch: pytest.MonkeyPatch, path: str, action: str, limit: str

@@ -13,7 +13,7 @@ from django_project.site import Site
 from hookrow import testing
 from hookrow.dashboard.app import SECURITY
 from hookrow.django import store
-from hookrow.django.dashboard import _dashboard, dashboard
+from hookrow.django.dashboard import _handler, _respond
 from hookrow.django.tables.models import Subscriber
 from visitor import broken_links
 from wire import ADA, AT, DELIVERY
@@ -27,7 +27,7 @@ MOUNT = "/mail/dashboard/"
 def project(sqlite_site: Site) -> Iterator[Site]:
     sqlite_site.receive(DELIVERY)
     yield sqlite_site
-    _dashboard(store(), keep_bodies=True).close(20)
+    _handler(store(), keep_bodies=True).close(20)
 
 
 def get(project: Site, place: str = "notifications", **query: str) -> Any:  # noqa: ANN401 - a response
@@ -91,7 +91,7 @@ def test_a_form_that_a_middleware_has_read() -> None:
     request = RequestFactory().post(f"{MOUNT}subscriber?email={ADA}", form, kind)
     request.user = get_user_model()._default_manager.get(username="root")
     request.read()
-    assert dashboard(request, "subscriber").status_code == 408
+    assert _respond(request, "subscriber").status_code == 408
     assert Subscriber.objects.get(email=ADA).suppressed_at is None
 
 

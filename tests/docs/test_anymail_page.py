@@ -25,7 +25,7 @@ def test_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
         for reason in ("HardBounce", "SpamComplaint"):
             payload = testing.suppression("ada@example.com", None, at=NOON, reason=reason)
             notification = Postmark.parse(json.dumps(payload).encode()).notification
-            signals.send(Arrival(notification, b"{}", NOON), Recorded([]))
+            signals.notification_recorded.notify(Arrival(notification, b"{}", NOON), Recorded([]))
     finally:
         signals.notification_recorded.disconnect(handle_complaint, sender=None)
     assert notified == ["ada@example.com"]

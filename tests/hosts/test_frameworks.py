@@ -30,11 +30,11 @@ import asgi_client
 import wire
 from engines import MEMORY
 from hookrow import ConfigurationError, Receiver, Refusal, Schema
-from hookrow.migrations import upgrade
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import MAX_BODY
+from hookrow.migrations import upgrade
 from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI

@@ -17,7 +17,6 @@ from copying import replace
 from databases import kind_of
 from engines import run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.migrations import upgrade
 from hookrow.core.log_entry import entries
 from hookrow.core.notification import EventTime, Notification, Refusal, SetTime, Suppressible
 from hookrow.core.rules import fail
@@ -25,6 +24,7 @@ from hookrow.core.schema import SUPPRESSION, Fold
 from hookrow.diagnostics import indexes
 from hookrow.diagnostics.advice import repeated_emails
 from hookrow.diagnostics.indexes import missing_indexes
+from hookrow.migrations import upgrade
 from hookrow.receiver.recorder import record
 from hookrow.stores.log import START, Query
 from hookrow.stores.sql import SQLStore

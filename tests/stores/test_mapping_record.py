@@ -22,10 +22,10 @@ from copying import replace
 from databases import kind_of, places
 from engines import create, opened, run
 from hookrow import Arrival, Delivered, Postmark, Role, Schema
-from hookrow.migrations import upgrade
 from hookrow.core.notification import Outcome, Recorded
 from hookrow.core.schema_values import schema_of
 from hookrow.django.store import DjangoStore
+from hookrow.migrations import upgrade
 from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import is_reachable, keep_failed, record
 from hookrow.receiver.replay import ParkedRetry, arrivals_of, dry_run

@@ -31,7 +31,7 @@ from hookrow.stores.sql.log import SQLLog
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 
-MAX_REPLAYED = 1000
+_MAX_REPLAYED = 1000
 """The maximum number of notifications in one action, because the page waits for the replay.
 
 The command has no limit.
@@ -125,9 +125,9 @@ class NotificationAdmin(LargeTableAdmin):
     @admin.action(description="Replay", permissions=["replay"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Notification]) -> None:
         """Record the selected entries again, oldest first, and show the results."""
-        ids = list(queryset.order_by("id").values_list("id", flat=True)[: MAX_REPLAYED + 1])
-        if len(ids) > MAX_REPLAYED:
-            text = f"Select at most {MAX_REPLAYED}, or run: manage.py hookrow replay"
+        ids = list(queryset.order_by("id").values_list("id", flat=True)[: _MAX_REPLAYED + 1])
+        if len(ids) > _MAX_REPLAYED:
+            text = f"Select at most {_MAX_REPLAYED}, or run: manage.py hookrow replay"
             self.message_user(request, text, messages.ERROR)
             return
         counts: Counter[str] = Counter()

@@ -32,7 +32,7 @@ app_name = "hookrow-dashboard"
 
 @csrf_exempt  # the dashboard itself checks the origin of forms
 @staff_member_required
-def dashboard(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpResponse:
+def _respond(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpResponse:
     """Respond to a staff user who may view the log; `_allowed` lists the forms to submit."""
     user: Any = request.user
     if not user.has_perm("hookrow.view_notification"):
@@ -42,7 +42,7 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpRe
     body = read_body(request, head)
     if isinstance(body, Refusal):
         return django_response(refuse(body), head)
-    handler = _dashboard(store(), keep_bodies=conf.keep_bodies)
+    handler = _handler(store(), keep_bodies=conf.keep_bodies)
     response = handler.respond(Request(head, body), user.get_username(), allowed=_allowed(user))
     if response.stream is None:
         return django_response(response, head)
@@ -50,13 +50,13 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpRe
 
 
 for _alias in connections:
-    non_atomic_requests(using=_alias)(dashboard)
+    non_atomic_requests(using=_alias)(_respond)
 
-urlpatterns = [re_path("^(?P<path>.*)$", dashboard, name="dashboard")]
+urlpatterns = [re_path("^(?P<path>.*)$", _respond, name="dashboard")]
 
 
 @lru_cache(maxsize=1)
-def _dashboard(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
+def _handler(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
     return Dashboard(store, authorize=lambda _: False, keep_bodies=keep_bodies)
 
 

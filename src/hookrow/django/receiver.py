@@ -13,9 +13,9 @@ from django.core.signals import setting_changed
 from django.db import close_old_connections, connections
 from django.db.transaction import on_commit
 
-from hookrow.core.notification import Arrival, Outcome
+from hookrow.core.notification import Arrival, Outcome, Recorded
 from hookrow.django.conf import conf
-from hookrow.django.signals import has_listeners, send
+from hookrow.django.signals import NotificationSignal, notification_recorded, notification_refused
 from hookrow.django.store import DjangoStore
 from hookrow.observability.observer import Observer, Observers
 from hookrow.providers.postmark import Postmark
@@ -49,9 +49,9 @@ class SyncReceiver(Receiver):
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
         """Send the signal; inside a transaction of the project, send it after the commit."""
         if connections[self._using].in_atomic_block:
-            on_commit(partial(send, arrival, outcome), using=self._using)
+            on_commit(partial(_notify, arrival, outcome), using=self._using)
         else:
-            send(arrival, outcome)
+            _notify(arrival, outcome)
 
     def on_unauthentic(self) -> None:
         """Count a request without a valid secret, except in a transaction such as a `TestCase`'s.
@@ -72,7 +72,7 @@ class BatchReceiver(SyncReceiver):
         """
         if connections[self._using].in_atomic_block:
             super().on_outcome(arrival, outcome)
-        elif has_listeners(outcome):
+        elif _signal(outcome).has_listeners(Receiver):
             Receiver.on_outcome(self, arrival, outcome)
 
 
@@ -92,7 +92,9 @@ def build_receiver(
     }
     provider = Postmark(*conf.secrets())
     if conf.group_commit:
-        return BatchReceiver(provider, store, on_recorded=_send, on_refused=_send, **options)
+        return BatchReceiver(
+            provider, store, on_recorded=_notify_in_thread, on_refused=_notify_in_thread, **options
+        )
     return SyncReceiver(provider, store, **options)
 
 
@@ -116,10 +118,18 @@ class _Observers(Observers):
             super().collect()
 
 
-def _send(arrival: Arrival, outcome: Outcome) -> None:
+def _notify(arrival: Arrival, outcome: Outcome) -> None:
+    _signal(outcome).notify(arrival, outcome)
+
+
+def _notify_in_thread(arrival: Arrival, outcome: Outcome) -> None:
     """Send the signal in the hook thread."""
     with _own_connections():
-        send(arrival, outcome)
+        _notify(arrival, outcome)
+
+
+def _signal(outcome: Outcome) -> NotificationSignal:
+    return notification_recorded if isinstance(outcome, Recorded) else notification_refused
 
 
 @contextmanager

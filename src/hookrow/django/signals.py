@@ -8,43 +8,33 @@ from __future__ import annotations
 
 from django.dispatch import Signal
 
-from hookrow.core.notification import Arrival, Outcome, Recorded
+from hookrow.core.notification import Arrival, Outcome
 from hookrow.faults import describe_fault, log_fault
 from hookrow.receiver.receiver import Receiver
 
 
-class _Signal(Signal):
+class NotificationSignal(Signal):
     """Logs exceptions of listeners without their text, which Django would log."""
+
+    def notify(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Send the signal. Never raises."""
+        try:
+            self.send_robust(Receiver, arrival=arrival, outcome=outcome)
+        except Exception as error:  # noqa: BLE001 - Django cannot call an async listener in every thread
+            _log(error)
 
     def _log_robust_failure(self, receiver: object, err: Exception) -> None:
         del receiver
         _log(err)
 
 
-notification_recorded = _Signal()
+notification_recorded = NotificationSignal()
 """A notification was recorded; `outcome` is a `Recorded`."""
 
-notification_refused = _Signal()
+notification_refused = NotificationSignal()
 """A notification was refused; `outcome` is a `Refused`. It is not sent for a 503."""
-
-
-def has_listeners(outcome: Outcome) -> bool:
-    """Return whether the signal of an outcome has listeners."""
-    return _signal(outcome).has_listeners(Receiver)
-
-
-def send(arrival: Arrival, outcome: Outcome) -> None:
-    """Send the signal of an outcome. Never raises."""
-    try:
-        _signal(outcome).send_robust(Receiver, arrival=arrival, outcome=outcome)
-    except Exception as error:  # noqa: BLE001 - Django cannot call an async listener in every thread
-        _log(error)
 
 
 def _log(error: Exception) -> None:
     # The template has the line, so that the rate limit does not drop another listener's.
     log_fault(error, f"A signal listener raised {describe_fault(error)}.")
-
-
-def _signal(outcome: Outcome) -> Signal:
-    return notification_recorded if isinstance(outcome, Recorded) else notification_refused

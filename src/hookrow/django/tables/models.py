@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     _OptionalText = models.CharField[str | None, str | None]
 
 
-class Created(models.Model):
+class _Created(models.Model):
     """A row with the time of its creation, which the database sets by default."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
@@ -29,7 +29,7 @@ class Created(models.Model):
         abstract = True
 
 
-class SuppressibleModel(models.Model):
+class _SuppressibleModel(models.Model):
     """A row that notifications may suppress, with the time of its last such change."""
 
     suppressed_at = UTCDateTimeField(null=True, blank=True)
@@ -44,7 +44,7 @@ class SuppressibleModel(models.Model):
         abstract = True
 
 
-class Subscriber(SuppressibleModel, Created):
+class Subscriber(_SuppressibleModel, _Created):
     """A recipient of mail; the address is unique ignoring ASCII case."""
 
     email: _Text = models.CharField(max_length=320)
@@ -78,7 +78,7 @@ class Subscriber(SuppressibleModel, Created):
         return self.email
 
 
-class List(Created):
+class List(_Created):
     """A mailing list."""
 
     name: _Text = models.CharField(max_length=255)
@@ -92,7 +92,7 @@ class List(Created):
         return self.name
 
 
-class Subscription(SuppressibleModel, Created):
+class Subscription(_SuppressibleModel, _Created):
     """A subscriber's membership in a list."""
 
     list: models.ForeignKey[List, List] = models.ForeignKey(
@@ -116,7 +116,7 @@ class Subscription(SuppressibleModel, Created):
         return f"{self.subscriber} on {self.list}"
 
 
-class Dispatch(SuppressibleModel, Created):
+class Dispatch(_SuppressibleModel, _Created):
     """A message to a subscriber; it has no provider's message id until it is sent."""
 
     provider_message_id: _OptionalText = models.CharField(
