@@ -110,7 +110,7 @@ $(NEWEST): pyproject.toml | $(READY)
 	$(if $(OTHER),$(call install,$(NEWER),.venv-newest,--editable '$(ALL)'))
 	$(if $(OTHER),@touch $@)
 
-CORE := src/hookrow/core/changes.py,src/hookrow/core/log_entry.py,src/hookrow/core/notification.py,src/hookrow/core/optional.py,src/hookrow/core/rules.py,src/hookrow/providers/_postmark_payloads.py,src/hookrow/providers/postmark.py,src/hookrow/http.py,src/hookrow/core/schema.py,src/hookrow/core/schema_values.py,src/hookrow/errors.py
+CORE := src/hookrow/_core/changes.py,src/hookrow/_core/log_entry.py,src/hookrow/_core/notification.py,src/hookrow/_core/optional.py,src/hookrow/_core/rules.py,src/hookrow/providers/_postmark_payloads.py,src/hookrow/providers/postmark.py,src/hookrow/_http.py,src/hookrow/_core/schema.py,src/hookrow/_core/schema_values.py,src/hookrow/errors.py
 
 check: $(READY) ## Check format, style and types
 	$(BIN)/ruff format --check .

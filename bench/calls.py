@@ -16,8 +16,8 @@ from typing import Any
 import hookrow
 from data import SECRET, payloads
 from hookrow import Postmark, Receiver
+from hookrow._http import ENDPOINT
 from hookrow.asgi import ASGI
-from hookrow.http import ENDPOINT
 from hookrow.stores.sql import SQLStore
 
 SOURCE = str(Path(hookrow.__file__).parent)

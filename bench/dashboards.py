@@ -38,7 +38,7 @@ from environment import (
     free_port,
     running,
 )
-from hookrow.statistics import Period
+from hookrow._statistics import Period
 from hookrow.stores.sql import SQLStore
 from load import post
 from results import format_turns, measure

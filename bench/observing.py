@@ -19,9 +19,9 @@ from prometheus_client import CollectorRegistry
 from data import ROWS, SECRET, payloads
 from environment import databases
 from hookrow import Postmark, Receiver, Request, RequestHead
-from hookrow.http import ENDPOINT, Response
+from hookrow._http import ENDPOINT, Response
+from hookrow._server.app import MinuteSummary
 from hookrow.metrics import Metrics
-from hookrow.server.app import MinuteSummary
 from hookrow.stores.sql import SQLStore
 from hookrow.tracing import Tracing
 

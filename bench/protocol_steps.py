@@ -19,12 +19,12 @@ from uvicorn.server import ServerState
 
 from data import SECRET, payloads
 from hookrow import Arrival, Postmark, Receiver, Recorded
-from hookrow.core.notification import Refusal
-from hookrow.http import ENDPOINT, Request, Response, refuse, respond
-from hookrow.receiver.batch import BatchWriter
-from hookrow.receiver.receiver import ArrivalReader
-from hookrow.server import RECEIVER
-from hookrow.server.protocol import NotificationProtocol
+from hookrow._core.notification import Refusal
+from hookrow._http import ENDPOINT, Request, Response, refuse, respond
+from hookrow._receiver.batch import BatchWriter
+from hookrow._receiver.receiver import ArrivalReader
+from hookrow._server import RECEIVER
+from hookrow._server.protocol import NotificationProtocol
 from hookrow.stores.sql import SQLStore
 
 CONNECTIONS = 64

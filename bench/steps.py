@@ -31,9 +31,9 @@ from calls import calls_of_a_delivery
 from data import ROWS, SECRET, payloads
 from environment import ROOT, checkout, cpu_seconds, databases, django_settings
 from hookrow import Arrival, Postmark
-from hookrow.core.log_entry import entries
-from hookrow.core.rules import decide, lookup_keys, merge
-from hookrow.receiver.receiver import ArrivalReader
+from hookrow._core.log_entry import entries
+from hookrow._core.rules import decide, lookup_keys, merge
+from hookrow._receiver.receiver import ArrivalReader
 from hookrow.stores.sql import SQLStore
 from protocol_steps import before_the_database
 from results import format_turns
@@ -103,7 +103,7 @@ def open_store(url: str, *, django: bool) -> Iterator[SQLStore]:
         apps = ["hookrow.django", "hookrow.django.tables"]
         settings.configure(INSTALLED_APPS=apps, DATABASES=given)
         package.setup()
-    from hookrow.django.store import DjangoStore
+    from hookrow.django._store import DjangoStore
 
     yield DjangoStore()
     connections["default"].close()

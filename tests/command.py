@@ -14,7 +14,7 @@ from typing import Self
 
 from click.testing import CliRunner
 
-from hookrow.cli import hookrow
+from hookrow._cli import hookrow
 from wire import PATIENCE, SECRET, eventually, free_port, listens
 
 HOOKROW = Path(sys.executable).with_name("hookrow")

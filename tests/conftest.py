@@ -19,7 +19,7 @@ from databases import IN_MEMORY, KINDS, NAMES, Kind, kind_of
 from engines import MEMORY
 from hookrow import Schema
 from hookrow._migrations import sql, upgrade
-from hookrow.observability.logging import rate_limit
+from hookrow._observability.logging import rate_limit
 from postgres import SYSTEM, VARIABLE, WHEEL, Databases, Server, find_binaries
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from sqlalchemy import URL, Connection, Engine, event, inspect, make_url, text
 
-from hookrow.stores.sql.sqlite import set_pragmas
+from hookrow.stores.sql._sqlite import set_pragmas
 from postgres import Databases
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, StaticPool, create_engine, make_url, text
 
 from databases import kind_of
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.sqlite import SQLiteConnection
+from hookrow.stores.sql._sqlite import SQLiteConnection
 
 MEMORY = "sqlite://"
 """The URL of a database in memory, which is another one for each store."""

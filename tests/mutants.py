@@ -34,8 +34,8 @@ from parso.tree import NodeOrLeaf
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = (
-    *("core/rules", "core/changes", "core/log_entry", "core/sizes"),
-    *("receiver/batch", "receiver/recorder", "receiver/responder"),
+    *("_core/rules", "_core/changes", "_core/log_entry", "_core/sizes"),
+    *("_receiver/batch", "_receiver/recorder", "_receiver/responder"),
 )
 TESTS = (
     *("tests/unit/test_rules.py", "tests/unit/test_log_entry.py", "tests/unit/test_batch.py"),

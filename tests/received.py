@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from hookrow import Arrival, Outcome, Postmark
-from hookrow.core.log_entry import entries
-from hookrow.receiver.receiver import ArrivalReader
+from hookrow._core.log_entry import entries
+from hookrow._receiver.receiver import ArrivalReader
 from hookrow.stores.sql import SQLStore
 from wire import SECRET
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from copying import replace
 from hookrow import Arrival, Opened
-from hookrow.core.log_entry import LogEntry, fingerprint
-from hookrow.core.notification import Source
-from hookrow.core.result import Result
+from hookrow._core.log_entry import LogEntry, fingerprint
+from hookrow._core.notification import Source
+from hookrow._core.result import Result
 from times import DAY, MINUTE, NOON, SECOND
 
 FIRST = LogEntry(

@@ -18,11 +18,11 @@ from uvicorn.server import ServerState
 import wire
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, Response
+from hookrow._core.notification import Refusal
+from hookrow._http import LoopHandler, plain, refuse
+from hookrow._server import RECEIVER
+from hookrow._server.protocol import NotificationProtocol
 from hookrow.asgi import ASGI
-from hookrow.core.notification import Refusal
-from hookrow.http import LoopHandler, plain, refuse
-from hookrow.server import RECEIVER
-from hookrow.server.protocol import NotificationProtocol
 from hookrow.stores.sql import SQLStore
 from wire import ENDPOINT, SECRET
 

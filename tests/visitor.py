@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin
 
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, Role, Schema
 from hookrow.dashboard import Dashboard
-from hookrow.dashboard.app import SECURITY
+from hookrow.dashboard._app import SECURITY
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, ENDPOINT, SECRET
 

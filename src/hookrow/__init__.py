@@ -10,7 +10,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # true for type checkers; importing it from typing takes 5 ms
 if TYPE_CHECKING:
-    from hookrow.core.notification import (
+    from hookrow._core.notification import (
         Arrival,
         Bounced,
         Clicked,
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
         Suppressed,
         Unsupported,
     )
-    from hookrow.core.schema import Fold, Role, Schema
+    from hookrow._core.schema import Fold, Role, Schema
+    from hookrow._http import Handler, Request, RequestHead, Response
+    from hookrow._observability.observer import Gauges, GroupEnd, Observer
+    from hookrow._receiver.receiver import Receiver
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
-    from hookrow.http import Handler, Request, RequestHead, Response
-    from hookrow.observability.observer import Gauges, GroupEnd, Observer
     from hookrow.providers import Event
     from hookrow.providers.postmark import Postmark
-    from hookrow.receiver.receiver import Receiver
 
 __version__ = "0.2.0"
 
@@ -75,18 +75,18 @@ __all__ = [
 _MODULES = {
     name: f"hookrow.{module}"
     for module, names in {
-        "core.notification": (
+        "_core.notification": (
             *("Arrival", "Bounced", "Clicked", "Complained", "Delivered", "Notification"),
             *("DispatchEvent", "Opened", "Outcome"),
             *("Reactivated", "Recorded", "Refusal", "Refused", "Suppressed", "Unsupported"),
         ),
-        "core.schema": ("Fold", "Role", "Schema"),
+        "_core.schema": ("Fold", "Role", "Schema"),
         "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),
-        "http": ("Handler", "Request", "RequestHead", "Response"),
-        "observability.observer": ("Gauges", "GroupEnd", "Observer"),
+        "_http": ("Handler", "Request", "RequestHead", "Response"),
+        "_observability.observer": ("Gauges", "GroupEnd", "Observer"),
         "providers": ("Event",),
         "providers.postmark": ("Postmark",),
-        "receiver.receiver": ("Receiver",),
+        "_receiver.receiver": ("Receiver",),
     }.items()
     for name in names
 }

@@ -8,8 +8,8 @@ import signal
 import sys
 from threading import Event, Thread
 
+from hookrow._server import hold_sighup
 from hookrow.errors import MissingExtra
-from hookrow.server import hold_sighup
 
 THREADS_TIMEOUT = 3.0
 """Seconds that a finished command waits for the threads of an application."""
@@ -26,8 +26,8 @@ def main() -> None:
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        from hookrow.cli import hookrow  # noqa: PLC0415 - click may not be installed
-        from hookrow.cli.app import HostApp  # noqa: PLC0415 - the same
+        from hookrow._cli import hookrow  # noqa: PLC0415 - click may not be installed
+        from hookrow._cli.app import HostApp  # noqa: PLC0415 - the same
     except MissingExtra as error:
         sys.exit(f"Error: {error}")
     signal.signal(signal.SIGINT, handler)

@@ -15,10 +15,10 @@ from math import inf
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
 
-from hookrow.core.schema import Schema
+from hookrow._core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.stores.driver_errors import message
-from hookrow.stores.errors import (
+from hookrow.stores._driver_errors import message
+from hookrow.stores._errors import (
     UNSUPPORTED_DATABASE,
     AccessDenied,
     Conflict,
@@ -26,10 +26,10 @@ from hookrow.stores.errors import (
     StoreError,
     Unavailable,
 )
-from hookrow.stores.sql.catalogues import catalogue_of
-from hookrow.stores.sql.connections import Connection, Database, Upgradable
-from hookrow.stores.sql.dialects import DIALECTS, Dialect
-from hookrow.stores.sql.scripts import (
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._connections import Connection, Database, Upgradable
+from hookrow.stores.sql._dialects import DIALECTS, Dialect
+from hookrow.stores.sql._scripts import (
     LOG_TABLE,
     MIGRATIONS_TABLE,
     Script,
@@ -38,7 +38,7 @@ from hookrow.stores.sql.scripts import (
     scripts_of,
     table_of_revisions,
 )
-from hookrow.stores.sql.urls import missing_file, open_database, refuse_memory
+from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine

@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from hookrow.concurrency import reset_after_fork
-from hookrow.core.notification import Refusal
-from hookrow.http import (
+from hookrow._concurrency import reset_after_fork
+from hookrow._core.notification import Refusal
+from hookrow._http import (
     ADMITTED,
     BODY_TIMEOUT,
     REQUEST_ID_HEADER,

@@ -1,7 +1,7 @@
 """The exceptions of hookrow: mostly configuration mistakes, raised by constructors.
 
 Each message contains the remedy. The result of a notification is not an exception but a value:
-`core.notification.Outcome`.
+`hookrow.Outcome`.
 """
 
 from __future__ import annotations

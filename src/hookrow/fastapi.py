@@ -6,10 +6,10 @@ from collections import defaultdict
 from http import HTTPMethod
 from typing import Any
 
+from hookrow._core.notification import Refusal
+from hookrow._http import ENDPOINT, Handler, check_handler
 from hookrow.asgi import ASGI, Message, Receive, Scope, Send
-from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, Handler, check_handler
 from hookrow.providers._base import Provider
 
 try:

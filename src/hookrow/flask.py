@@ -6,8 +6,8 @@ from http import HTTPMethod
 from io import BytesIO
 from wsgiref.types import InputStream
 
+from hookrow._http import ENDPOINT, Handler, check_handler
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT, Handler, check_handler
 from hookrow.wsgi import WSGI
 
 try:

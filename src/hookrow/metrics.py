@@ -1,5 +1,5 @@
 """Prometheus metrics: `Receiver(..., observer=Metrics(registry))`."""
 
-from hookrow.observability.metrics import Metrics, MetricsEndpoint
+from hookrow._observability.metrics import Metrics, MetricsEndpoint
 
 __all__ = ["Metrics", "MetricsEndpoint"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from hookrow.receiver.receiver import Receiver
+    from hookrow._receiver.receiver import Receiver
     from hookrow.stores.sql import SQLStore
     from hookrow.testing import Tables
 

@@ -1,5 +1,5 @@
 """OpenTelemetry traces: `Receiver(..., observer=Tracing())`."""
 
-from hookrow.observability.tracing import Tracing
+from hookrow._observability.tracing import Tracing
 
 __all__ = ["Tracing"]

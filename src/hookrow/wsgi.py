@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from hookrow.core.notification import Refusal
-from hookrow.environ import read_input, request_head
-from hookrow.errors import ConfigurationError
-from hookrow.http import (
+from hookrow._core.notification import Refusal
+from hookrow._environ import read_input, request_head
+from hookrow._http import (
     REQUEST_ID_HEADER,
     Handler,
     Request,
@@ -21,6 +20,7 @@ from hookrow.http import (
     Response,
     check_handler,
 )
+from hookrow.errors import ConfigurationError
 
 
 class WSGI:

@@ -16,10 +16,10 @@ from starlette.routing import Mount
 import own_tables
 from engines import opened
 from hookrow import Postmark, Receiver, testing
+from hookrow._receiver.recorder import record
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
-from hookrow.receiver.recorder import record
-from hookrow.stores.log import Query
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from received import arrival
 from wire import ADA, ENDPOINT, PATIENCE, SECRET, eventually, uvicorn_serving

@@ -15,12 +15,12 @@ import django_host
 import world
 from django_project.site import post
 from hookrow import testing
-from hookrow.core.notification import LookupKeys
+from hookrow._core.notification import LookupKeys
+from hookrow._receiver.spool import Spool
 from hookrow.django import store
-from hookrow.receiver.spool import Spool
-from hookrow.stores.errors import StoreError
-from hookrow.stores.timeouts import limited_to
-from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
+from hookrow.stores._errors import StoreError
+from hookrow.stores._timeouts import limited_to
+from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from pgbouncer import pooling
 from postgres import Server, stopped
 from wire import ADA, ADAS, AT, DELIVERY, SECRET, eventually
@@ -62,7 +62,7 @@ def backend(alias: str) -> int:
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of a spool that is not drained."""
-    monkeypatch.setattr("hookrow.receiver.spool.Drain.__call__", lambda _: None)
+    monkeypatch.setattr("hookrow._receiver.spool.Drain.__call__", lambda _: None)
     return tmp_path / "spool.db"
 
 
@@ -202,7 +202,7 @@ def test_a_frozen_server_in_group_commit(
     with django_host.project(own_postgres_url, **options):
         assert is_healthy()
         if times_out:
-            monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", DEADLINE)
+            monkeypatch.setattr("hookrow.stores._watchdog.TRANSACTION_TIMEOUT", DEADLINE)
         with own_postgres.frozen():
             assert status(opening) == 503
             if times_out:

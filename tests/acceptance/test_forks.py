@@ -12,7 +12,7 @@ import pytest
 
 import world
 from command import run_script
-from hookrow.receiver.spool import Spool
+from hookrow._receiver.spool import Spool
 from wire import DELIVERY, PATIENCE
 
 pytestmark = pytest.mark.never_flaky
@@ -30,7 +30,7 @@ def test_receiver(postgres_url: str, sqlite_url: str) -> None:
         import os, sys, warnings
         from datetime import UTC, datetime
         from hookrow import RequestHead, Postmark, Receiver, Request
-        from hookrow.statistics import Statistics
+        from hookrow._statistics import Statistics
         from hookrow.stores.sql import SQLStore
 
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
@@ -135,7 +135,7 @@ def test_event_loop_of_hooks() -> None:
         from datetime import UTC, datetime
         from time import sleep
         from hookrow import Arrival, Recorded
-        from hookrow.receiver.hooks import Hooks
+        from hookrow._receiver.hooks import Hooks
 
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # of a fork with threads
@@ -174,7 +174,7 @@ def test_drained_spool(tmp_path: Path) -> None:
         f"path = {str(tmp_path / 'spool.db')!r}",
         """
         import os
-        from hookrow.receiver.spool import Spool
+        from hookrow._receiver.spool import Spool
 
         spool = Spool(path)
         read, write = os.pipe()
@@ -199,7 +199,7 @@ def test_spool_of_several_processes(tmp_path: Path) -> None:
         import os, sys
         from datetime import UTC, datetime
         from hookrow import Arrival
-        from hookrow.receiver.spool import Spool
+        from hookrow._receiver.spool import Spool
 
         spool = Spool(sys.argv[1])
         for number in range(20):

@@ -58,7 +58,7 @@ BEGIN = """
 import os, sys
 from datetime import UTC, datetime
 from hookrow import Arrival
-from hookrow.receiver.spool import Spool
+from hookrow._receiver.spool import Spool
 
 spool = Spool(sys.argv[2])
 os.remove(sys.argv[1])
@@ -71,7 +71,7 @@ DAMAGE = """
 import sqlite3, sys
 from datetime import UTC, datetime
 from hookrow import Arrival
-from hookrow.receiver.spool import Spool
+from hookrow._receiver.spool import Spool
 
 Spool(sys.argv[2]).put([Arrival(None, b"%d" % n, datetime.now(UTC)) for n in range(99)])
 connection = sqlite3.connect(sys.argv[2])

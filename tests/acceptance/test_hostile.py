@@ -42,19 +42,19 @@ BUFFER = 4096
 # The limit for bodies and for unread responses is 3 seconds instead of 15, and buffers are small.
 SMALL_LIMITS = f"""
 import socket
-import hookrow.http
-import hookrow.server.limits
-import hookrow.server.run
-hookrow.http.BODY_TIMEOUT = hookrow.server.limits.CLIENT_TIMEOUT = 3.0
+import hookrow._http
+import hookrow._server.limits
+import hookrow._server.run
+hookrow._http.BODY_TIMEOUT = hookrow._server.limits.CLIENT_TIMEOUT = 3.0
 
-bind = hookrow.server.run._bind
+bind = hookrow._server.run._bind
 
 def bind_with_small_buffers(*address):
     listener = bind(*address)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, {BUFFER})
     return listener
 
-hookrow.server.run._bind = bind_with_small_buffers
+hookrow._server.run._bind = bind_with_small_buffers
 """
 
 

@@ -15,8 +15,8 @@ from sqlalchemy import make_url
 from databases import kind_of
 from engines import opened
 from hookrow._migrations import current, needed, upgrade
-from hookrow.stores.sql.postgres import Session
-from hookrow.stores.sql.sqlite import SQLiteConnection
+from hookrow.stores.sql._postgres import Session
+from hookrow.stores.sql._sqlite import SQLiteConnection
 
 pytestmark = pytest.mark.never_flaky
 

@@ -26,15 +26,15 @@ from sqlalchemy import insert
 from databases import IN_MEMORY, NAMES, SQLITE
 from engines import MEMORY
 from hookrow import Arrival, Postmark
-from hookrow.core.result import LONGEST_PAUSE
-from hookrow.receiver.clock import Clock
-from hookrow.receiver.receiver import ArrivalReader
-from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.replay import ParkedRetry, arrivals_of, replay
-from hookrow.receiver.spool import Drain, Spool
-from hookrow.stores.log import Query
+from hookrow._core.result import LONGEST_PAUSE
+from hookrow._receiver.clock import Clock
+from hookrow._receiver.receiver import ArrivalReader
+from hookrow._receiver.recorder import keep_failed, record
+from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
+from hookrow._receiver.spool import Drain, Spool
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.log import SQLLog
+from hookrow.stores.sql._log import SQLLog
 
 pytestmark = pytest.mark.never_flaky
 

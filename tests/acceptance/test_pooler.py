@@ -9,9 +9,9 @@ from contract import arrival, fill, opens, statuses
 from homes import OURS, Home
 from sqlalchemy import make_url
 
-from hookrow.receiver.recorder import record
+from hookrow._receiver.recorder import record
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.postgres import IDLE
+from hookrow.stores.sql._postgres import IDLE
 from pgbouncer import pooling
 from wire import ADA
 

@@ -8,8 +8,8 @@ from time import sleep
 
 import pytest
 
-from hookrow.receiver import spool_file
-from hookrow.receiver.spool import Spool
+from hookrow._receiver import spool_file
+from hookrow._receiver.spool import Spool
 from wire import PATIENCE
 
 pytestmark = pytest.mark.never_flaky
@@ -23,7 +23,7 @@ PUT = """
 import sys
 from datetime import UTC, datetime
 from hookrow import Arrival
-from hookrow.receiver.spool import Spool
+from hookrow._receiver.spool import Spool
 
 path, writer, number = sys.argv[1:]
 spool = Spool(path)

@@ -23,11 +23,11 @@ from traffic import spooled
 
 import world
 from command import Command, Serving, Terminal, patched
-from hookrow.server.app import DRAIN_TIMEOUT, RECORD_TIMEOUT, TASK_TIMEOUT
-from hookrow.server.budgets import CHECK_BUDGETS_EVERY
-from hookrow.server.limits import GRACE_PERIOD
-from hookrow.server.workers import STOP_TIMEOUT
-from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
+from hookrow._server.app import DRAIN_TIMEOUT, RECORD_TIMEOUT, TASK_TIMEOUT
+from hookrow._server.budgets import CHECK_BUDGETS_EVERY
+from hookrow._server.limits import GRACE_PERIOD
+from hookrow._server.workers import STOP_TIMEOUT
+from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from nginx import running
 from postgres import Server
 from wire import (

@@ -27,33 +27,33 @@ import os, signal, sys
 from multiprocessing import parent_process
 from pathlib import Path
 
-import hookrow.server.app
+import hookrow._server.app
 
-class Rotating(hookrow.server.app.Server):
+class Rotating(hookrow._server.app.Server):
     def __init__(self, settings):
         super().__init__(settings)
         if parent_process() or sys.argv[-1] == "1":
             Path("secrets").write_text("{NEW}")
             os.kill(os.getpid(), signal.SIGHUP)
 
-hookrow.server.app.Server = Rotating
+hookrow._server.app.Server = Rotating
 """
 SHORT_TIMEOUT = """
-import hookrow.server.workers
+import hookrow._server.workers
 
-hookrow.server.workers.STOP_TIMEOUT = 1.0
+hookrow._server.workers.STOP_TIMEOUT = 1.0
 """
 
 FAILING = """
-import hookrow.server.app
+import hookrow._server.app
 
-class Failing(hookrow.server.app.Server):
+class Failing(hookrow._server.app.Server):
     async def __call__(self, scope, receive, send):
         assert scope["type"] == "lifespan"
         await receive()
         await send({"type": "lifespan.startup.failed", "message": ""})
 
-hookrow.server.app.Server = Failing
+hookrow._server.app.Server = Failing
 """
 
 

@@ -22,7 +22,7 @@ import world
 from command import Command, Serving
 from django_project.manage import Manage, database
 from hookrow._migrations import sql
-from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
+from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from pgbouncer import pooling
 from postgres import Server, Standby, stopped
 from process import gunicorn, running

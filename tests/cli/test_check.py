@@ -18,14 +18,14 @@ from copying import replace
 from databases import kind_of
 from engines import create, database_user, opened, run
 from hookrow import Role, Schema, testing
-from hookrow.diagnostics import CheckResult, Level
-from hookrow.diagnostics.advice import WEAKNESSES
-from hookrow.diagnostics.check import check_database_url, check_secrets
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.advice import WEAKNESSES
+from hookrow._diagnostics.check import check_database_url, check_secrets
+from hookrow._receiver.recorder import record
+from hookrow._server.settings import Settings
 from hookrow.migrations import upgrade
 from hookrow.providers._secrets import doubt_about
-from hookrow.receiver.recorder import record
-from hookrow.server.settings import Settings
-from hookrow.stores.errors import UPGRADE, Locked, StoreError, Unavailable
+from hookrow.stores._errors import UPGRADE, Locked, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
 from received import arrival
 from times import HOUR, MINUTE
@@ -306,7 +306,7 @@ def test_a_read_only_database(postgres_url: str) -> None:
 
 def test_a_locked_file(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It accepts no changes, either; its tables can still be read."""
-    monkeypatch.setattr("hookrow.stores.sql.sqlite.LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr("hookrow.stores.sql._sqlite.LOCK_TIMEOUT", 0.05)
     with opened(sqlite_url) as engine, engine.connect() as connection:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         *_, tables, error = found(sqlite_url, Schema())

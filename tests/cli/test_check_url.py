@@ -20,10 +20,10 @@ from werkzeug import Response
 from command import Command
 from engines import MEMORY
 from hookrow import Postmark, Receiver
-from hookrow.core.rules import PROBE
-from hookrow.diagnostics import Level
-from hookrow.diagnostics.diagnosis import DIAGNOSES, ProbeSecret, Reply, diagnose
-from hookrow.diagnostics.probe import LARGE, check_url
+from hookrow._core.rules import PROBE
+from hookrow._diagnostics import Level
+from hookrow._diagnostics.diagnosis import DIAGNOSES, ProbeSecret, Reply, diagnose
+from hookrow._diagnostics.probe import LARGE, check_url
 from hookrow.errors import ConfigurationError
 from hookrow.metrics import Metrics
 from hookrow.stores.sql import SQLStore
@@ -222,7 +222,7 @@ def test_a_server_whose_readiness_never_ends(
     site: Site, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not hookrow's own, and delays the command only for a moment."""
-    monkeypatch.setattr("hookrow.diagnostics.probe.READINESS_TIMEOUT", 0.1)
+    monkeypatch.setattr("hookrow._diagnostics.probe.READINESS_TIMEOUT", 0.1)
     done = Event()
 
     def wait(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
@@ -369,7 +369,7 @@ def test_secret_is_not_sent_unencrypted_to_a_public_address(
     site: Site, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     public = Mock(return_value=Mock(is_global=True))
-    monkeypatch.setattr("hookrow.diagnostics.probe.ip_address", public)
+    monkeypatch.setattr("hookrow._diagnostics.probe.ip_address", public)
     *_, error = check_url(url + PATH, SECRET)
     assert (error.level, error.subject) == (Level.ERROR, "tls")
     assert site.probes == [WRONG, NONE]

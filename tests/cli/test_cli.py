@@ -17,7 +17,7 @@ from sqlalchemy import inspect
 from command import HOOKROW, Command
 from engines import opened
 from hookrow import Schema, __version__
-from hookrow.cli import hookrow
+from hookrow._cli import hookrow
 from wire import SECRET, free_port
 
 # The options of a single call; all others are settings and have a variable.

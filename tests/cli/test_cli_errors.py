@@ -160,7 +160,7 @@ def fail(command: Command, *arguments: object, **variables: str) -> str:
 
 @pytest.mark.parametrize("line", MISTAKES)
 def test_mistake(command: Command, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("hookrow.cli.simulate"), "START_TIMEOUT", 0.0)
+    monkeypatch.setattr(import_module("hookrow._cli.simulate"), "START_TIMEOUT", 0.0)
     words = shlex.split(line)
     variables = dict([words.pop(0).split("=")]) if line.startswith("HOOKROW_") else {}
     assert MISTAKES[line] in fail(command, *words, **variables)

@@ -15,10 +15,10 @@ import world
 from command import Command
 from engines import MEMORY
 from hookrow import Refusal, testing
-from hookrow.cli.log import follow
-from hookrow.core.log_entry import StoredEntry
-from hookrow.stores.errors import SchemaChanged, Unavailable
-from hookrow.stores.log import Query
+from hookrow._cli.log import follow
+from hookrow._core.log_entry import StoredEntry
+from hookrow.stores._errors import SchemaChanged, Unavailable
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from received import keep
 from wire import ADA

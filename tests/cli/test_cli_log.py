@@ -18,12 +18,12 @@ import world
 from command import HOOKROW, Command, Terminal
 from engines import database_user, run
 from hookrow import Arrival, Recorded, Refusal, testing
-from hookrow.core.log_entry import StoredEntry, entries
-from hookrow.receiver.spool import Spool
+from hookrow._core.log_entry import StoredEntry, entries
+from hookrow._receiver.spool import Spool
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.limits import PostgresLimits
-from hookrow.stores.sql.log import SQLLog
-from hookrow.stores.sql.transaction import SQLTransaction
+from hookrow.stores.sql._limits import PostgresLimits
+from hookrow.stores.sql._log import SQLLog
+from hookrow.stores.sql._transaction import SQLTransaction
 from received import keep
 from times import DAY, HOUR
 from wire import ADA, ADAS, eventually
@@ -319,7 +319,7 @@ class TestReplay:
         """After Ctrl-C, the groups before it are committed, and the one in progress is not."""
         for payload in (DELIVERY, testing.opening(ADA, ADAS, at=AT)):
             keep(url, payload, NO_DISPATCH)
-        monkeypatch.setattr("hookrow.receiver.replay.GROUP", 1)
+        monkeypatch.setattr("hookrow._receiver.replay.GROUP", 1)
         write, writes = SQLTransaction.write, count()
 
         def write_and_interrupt(transaction: SQLTransaction, *written: Sequence[Any]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from command import Command
-from hookrow.cli import hookrow
-from hookrow.server import run
-from hookrow.server.settings import Settings
+from hookrow._cli import hookrow
+from hookrow._server import run
+from hookrow._server.settings import Settings
 from times import DAY
 
 

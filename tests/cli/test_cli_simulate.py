@@ -109,7 +109,7 @@ def test_other_responses(
     assert (done.returncode, done.stdout) == (1, "404 nobody\n")
     done = simulate("open", "nobody@example.com", "--count", 4)
     assert (done.returncode, counts(done)) == (1, {"404 nobody": 4})
-    monkeypatch.setattr(sys.modules["hookrow.cli.simulate"], "START_TIMEOUT", 0.0)
+    monkeypatch.setattr(sys.modules["hookrow._cli.simulate"], "START_TIMEOUT", 0.0)
     done = command.call("simulate", "open", ADA, "--count", 3, "--port", free_port())
     assert (done.returncode, counts(done)) == (1, {"no response": 3})
     assert "refused. Is `hookrow serve`, or the server of your application, runn" in done.stderr
@@ -126,7 +126,7 @@ def test_a_server_that_is_just_starting(
         def start(_: float) -> None:
             server.enter_context(loopback(provider, port=port))
 
-        monkeypatch.setattr(sys.modules["hookrow.cli.simulate"], "sleep", start)
+        monkeypatch.setattr(sys.modules["hookrow._cli.simulate"], "sleep", start)
         assert command.call("simulate", "open", ADA, *options).stdout == "200\n"
 
 
@@ -142,7 +142,7 @@ def test_the_secret_file(command: Command, provider: Provider) -> None:
 
 def test_no_secret(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A warning names the settings, because the response does not."""
-    monkeypatch.setattr(sys.modules["hookrow.cli.simulate"], "START_TIMEOUT", 0.0)
+    monkeypatch.setattr(sys.modules["hookrow._cli.simulate"], "START_TIMEOUT", 0.0)
     done = command.call("simulate", "open", ADA, "--count", 2, "--port", free_port())
     assert done.stderr.splitlines()[0] == (
         "Warning: No secret is set, so the requests have no X-Provider-Secret: set HOOKROW_SECRET, "
@@ -165,7 +165,7 @@ def test_interrupted_wait(command: Command, monkeypatch: pytest.MonkeyPatch) -> 
     def interrupt(_: float) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(sys.modules["hookrow.cli.simulate"], "sleep", interrupt)
+    monkeypatch.setattr(sys.modules["hookrow._cli.simulate"], "sleep", interrupt)
     done = command.call("simulate", "open", ADA, "--port", free_port(), "--secret", SECRET)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nAborted!\n")
 

@@ -10,7 +10,7 @@ import pytest
 import world
 from command import Command
 from hookrow import testing
-from hookrow.receiver.recorder import keep_failed, record
+from hookrow._receiver.recorder import keep_failed, record
 from hookrow.stores.sql import SQLStore
 from received import arrival
 from session import ROOT

@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from crm.models import Person
-from hookrow.django.suppression import SuppressionAdmin
+from hookrow.django._suppression import SuppressionAdmin
 
 
 @admin.register(Person)

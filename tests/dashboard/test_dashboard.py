@@ -16,14 +16,14 @@ import world
 from copying import replace
 from engines import MEMORY
 from hookrow import Arrival, Postmark, RequestHead, Schema, testing
-from hookrow.core.result import Result
+from hookrow._core.result import Result
+from hookrow._receiver.recorder import record
+from hookrow._statistics import Delays, Period, Statistics
 from hookrow.dashboard import Dashboard
 from hookrow.providers import Event
 from hookrow.providers.resend import Resend
-from hookrow.receiver.recorder import record
-from hookrow.statistics import Delays, Period, Statistics
-from hookrow.stores.errors import Unavailable
-from hookrow.stores.log import Query, RequestKind
+from hookrow.stores._errors import Unavailable
+from hookrow.stores._log import Query, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
 from visitor import HOST, MOUNT, Visitor, ask, head, receive
@@ -266,7 +266,7 @@ class TestNotifications:
         assert '<p class="none">1 notification</p>' in visitor.shows(
             "/notifications", outcome="recorded"
         )
-        monkeypatch.setattr("hookrow.statistics.log_search.MOST_RESULTS", 60)
+        monkeypatch.setattr("hookrow._statistics.log_search.MOST_RESULTS", 60)
         assert ">60+ notifications</p>" in visitor.shows("/notifications")
         rows = visitor.shows("/notifications", rows=59)
         assert ("<html" in rows, 'data-last="61"' in rows) == (False, True)
@@ -297,8 +297,8 @@ class TestNotifications:
         self, store: SQLStore, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A search that ends before the start of the log says so and links to the rest."""
-        monkeypatch.setattr("hookrow.statistics.log_search.BUDGET", 0)
-        monkeypatch.setattr("hookrow.statistics.log_search.NARROWEST", 1)
+        monkeypatch.setattr("hookrow._statistics.log_search.BUDGET", 0)
+        monkeypatch.setattr("hookrow._statistics.log_search.NARROWEST", 1)
         rare = testing.delivery("eve@example.com", "old", at=AT)
         receive(store, {"x": 1}, {"x": 2}, rare, {"x": 4}, {"x": 5})
         page = visitor.shows("/notifications", message_id="old")
@@ -648,7 +648,7 @@ def test_lists(
     store: SQLStore, tables: Tables, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page shows the counts of all rows, the largest lists, and the reasons."""
-    monkeypatch.setattr("hookrow.dashboard.pages.MAX_LISTED", 1)
+    monkeypatch.setattr("hookrow.dashboard._pages.MAX_LISTED", 1)
     ada, second, third = tables.subscriber(ADA).id, tables.add_list("2"), tables.add_list("3")
     for message_id, list_ in (("m-2", second), ("m-3", second), ("m-4", third)):
         tables.add_dispatch(message_id, ada, list_)

@@ -10,11 +10,11 @@ import asgi_client
 from copying import replace
 from engines import MEMORY
 from hookrow import ConfigurationError, Request, RequestHead, Response
+from hookrow._server.settings import Settings
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
-from hookrow.dashboard.app import SECURITY
-from hookrow.dashboard.auth import require_password
-from hookrow.server.settings import Settings
+from hookrow.dashboard._app import SECURITY
+from hookrow.dashboard._auth import require_password
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from visitor import ask, head, present

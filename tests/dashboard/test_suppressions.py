@@ -15,11 +15,11 @@ from werkzeug.test import Client
 import asgi_client
 from hookrow import Response, Schema, testing
 from hookrow.asgi import ASGI
-from hookrow.dashboard import Dashboard, suppressions
-from hookrow.dashboard.app import SECURITY
-from hookrow.stores.errors import Unavailable
+from hookrow.dashboard import Dashboard, _suppressions
+from hookrow.dashboard._app import SECURITY
+from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.suppressions import SQLSuppressions
+from hookrow.stores.sql._suppressions import SQLSuppressions
 from hookrow.testing import Tables
 from hookrow.wsgi import WSGI
 from visitor import HOST, Visitor, ask, head, receive
@@ -143,9 +143,9 @@ def test_filters(visitor: Visitor) -> None:
 
 def test_a_search_that_takes_long(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page shows what it found in time, and links to the rest; the number is a minimum."""
-    monkeypatch.setattr(suppressions, "SEARCH_TIMEOUT", 0)
-    monkeypatch.setattr(suppressions, "COUNT_TIMEOUT", 0)
-    monkeypatch.setattr(suppressions, "MIN_PART_ROWS", 30)
+    monkeypatch.setattr(_suppressions, "SEARCH_TIMEOUT", 0)
+    monkeypatch.setattr(_suppressions, "COUNT_TIMEOUT", 0)
+    monkeypatch.setattr(_suppressions, "MIN_PART_ROWS", 30)
     page = visitor.shows(PATH, reason="SpamComplaint")
     assert (emails(page), "1+ suppressed subscribers" in page) == (["p100@example.com"], True)
     assert ">Search older suppressions<" in page
@@ -153,8 +153,8 @@ def test_a_search_that_takes_long(visitor: Visitor, monkeypatch: pytest.MonkeyPa
     assert "No suppressions found in the part that was searched." in page
     assert "1+ suppressed subscribers" in page
     assert emails(follow(visitor, page, "next")) == ["p50@example.com"]
-    monkeypatch.setattr(suppressions, "SEARCH_TIMEOUT", 60)
-    monkeypatch.setattr(suppressions, "MAX_COUNT", 20)
+    monkeypatch.setattr(_suppressions, "SEARCH_TIMEOUT", 60)
+    monkeypatch.setattr(_suppressions, "MAX_COUNT", 20)
     assert "20+ suppressed subscribers" in visitor.shows(PATH)
 
 
@@ -171,8 +171,8 @@ class TestDownload:
         self, visitor: Visitor, monkeypatch: pytest.MonkeyPatch, batch: int, width: int
     ) -> None:
         """A download has every row once, oldest first, however it is read."""
-        monkeypatch.setattr(suppressions, "DOWNLOAD_BATCH", batch)
-        monkeypatch.setattr(suppressions, "MIN_PART_ROWS", width)
+        monkeypatch.setattr(_suppressions, "DOWNLOAD_BATCH", batch)
+        monkeypatch.setattr(_suppressions, "MIN_PART_ROWS", width)
         found = [row["email"] for row in rows(visitor.get(CSV))]
         assert len(found) == len({*found}) == 120
         at = [int(each[1:-12]) // 3 for each in found]
@@ -213,14 +213,14 @@ class TestDownload:
         self, hookrow_store: SQLStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """On ASGI and WSGI, each batch is read when it is needed, and none after a disconnect."""
-        monkeypatch.setattr(suppressions, "DOWNLOAD_BATCH", 10)
+        monkeypatch.setattr(_suppressions, "DOWNLOAD_BATCH", 10)
         read, original = [0], SQLSuppressions.read
 
         def counted(*given: Any, **limit: Any) -> Any:  # noqa: ANN401 - as the method
             read[0] += 1
             return original(*given, **limit)
 
-        monkeypatch.setattr(suppressions, "divide", lambda _, start, __: iter([start]))
+        monkeypatch.setattr(_suppressions, "divide", lambda _, start, __: iter([start]))
         monkeypatch.setattr(SQLSuppressions, "read", counted)
         dashboard = Dashboard(many(hookrow_store, 120), authorize=lambda _: True)
         response = Client(WSGI(dashboard)).get(CSV, buffered=False)
@@ -280,7 +280,7 @@ class TestDownload:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         """An error returns 503 if nothing has been sent, and otherwise cuts the file off."""
-        monkeypatch.setattr(suppressions, "DOWNLOAD_BATCH", 10)
+        monkeypatch.setattr(_suppressions, "DOWNLOAD_BATCH", 10)
         original, allowed = SQLSuppressions.read, [0]
 
         def read(*given: Any, **limit: Any) -> Any:  # noqa: ANN401 - as the method
@@ -290,7 +290,7 @@ class TestDownload:
             return original(*given, **limit)
 
         monkeypatch.setattr(SQLSuppressions, "read", read)
-        monkeypatch.setattr(suppressions, "divide", lambda _, start, __: iter([start]))
+        monkeypatch.setattr(_suppressions, "divide", lambda _, start, __: iter([start]))
         dashboard = Dashboard(many(hookrow_store, 120), authorize=lambda _: True)
         assert ask(dashboard, head(CSV)).status == 503
         allowed[0] = 2

@@ -119,7 +119,7 @@ def test_permissions(sqlite_site: Site, path: str, action: str, view: str, chang
 
 @pytest.mark.parametrize(
     ("path", "action", "limit"),
-    [(LOG, "replay", "admin._MAX_REPLAYED"), (PEOPLE, "suppress", "suppression.MAX_CHANGED")],
+    [(LOG, "replay", "admin._MAX_REPLAYED"), (PEOPLE, "suppress", "_suppression.MAX_CHANGED")],
 )
 def test_selections(
     any_site: Site, monkeypatch: pytest.MonkeyPatch, path: str, action: str, limit: str
@@ -246,10 +246,10 @@ def test_filters_and_search(any_site: Site) -> None:
 def test_queries_of_a_list(sqlite_site: Site, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list needs the same few queries for any number of rows, and never counts all rows."""
     sqlite_site.receive(DELIVERY, EARLY, STRANGER, BOUNCE)
-    monkeypatch.setattr("hookrow.django.large_table.MAX_ROWS", 4)
+    monkeypatch.setattr("hookrow.django._large_table.MAX_ROWS", 4)
     counts = set()
     for rows in (1, 3):
-        monkeypatch.setattr("hookrow.django.large_table.LargeTableAdmin.list_per_page", rows)
+        monkeypatch.setattr("hookrow.django._large_table.LargeTableAdmin.list_per_page", rows)
         with CaptureQueriesContext(connection) as queries:
             page = sqlite_site.get(path, _facets="True")
         assert page.count(ROW) == rows

@@ -20,8 +20,8 @@ import engines
 from django_project.manage import PYTHONPATH, Manage
 from django_project.site import Site
 from hookrow import Arrival, testing
+from hookrow._receiver.spool import Spool
 from hookrow.django.tables.models import Dispatch
-from hookrow.receiver.spool import Spool
 from wire import ADA, ADAS, ENDPOINT, SECRET, uvicorn_serving
 
 pytest_plugins = ["django_project.databases"]
@@ -167,7 +167,7 @@ def test_requests_to_the_project(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     """`simulate` and `check URL` post with the settings' secret, by default to the endpoint."""
     with uvicorn_serving(get_asgi_application()) as port:
         address = f"http://127.0.0.1:{port}"
-        monkeypatch.setattr("hookrow.django.commands.RUNSERVER", address)
+        monkeypatch.setattr("hookrow.django._commands.RUNSERVER", address)
         assert run("simulate", "delivery", ADA, ADAS).out == "200\n"
         refused = run("simulate", "open", "eve@example.com", ADAS)
         assert (refused.status, refused.out) == (1, "404 Engine::Subscriber not found\n")

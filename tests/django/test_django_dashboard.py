@@ -11,7 +11,7 @@ from django.test import AsyncClient, RequestFactory
 
 from django_project.site import Site
 from hookrow import testing
-from hookrow.dashboard.app import SECURITY
+from hookrow.dashboard._app import SECURITY
 from hookrow.django import store
 from hookrow.django.dashboard import _handler, _respond
 from hookrow.django.tables.models import Subscriber

@@ -16,10 +16,10 @@ from sqlalchemy import make_url, select
 import django_host
 from engines import opened
 from hookrow import Arrival, Suppressed
+from hookrow._receiver.recorder import record
+from hookrow.django._store import DjangoStore
 from hookrow.django.fields import Folded
-from hookrow.django.store import DjangoStore
 from hookrow.django.tables.models import Subscriber
-from hookrow.receiver.recorder import record
 from own_tables import subscribers
 
 KATHMANDU = "Asia/Kathmandu"

@@ -19,11 +19,11 @@ from django.test import override_settings
 import django_host
 from copying import replace
 from hookrow import Bounced, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.core.notification import Notification
-from hookrow.core.schema import SUPPRESSION
-from hookrow.django.store import DjangoStore
-from hookrow.receiver.recorder import record
-from hookrow.stores.sql.verify import verify
+from hookrow._core.notification import Notification
+from hookrow._core.schema import SUPPRESSION
+from hookrow._receiver.recorder import record
+from hookrow.django._store import DjangoStore
+from hookrow.stores.sql._verify import verify
 
 ADA = "ADA@EXAMPLE.COM"
 

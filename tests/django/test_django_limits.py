@@ -19,10 +19,10 @@ from sqlalchemy import make_url
 import django_host
 import world
 from django_project.site import post
-from hookrow.core.notification import LookupKeys
+from hookrow._core.notification import LookupKeys
 from hookrow.django import store
-from hookrow.django.store import DjangoDatabase
-from hookrow.stores.timeouts import limited_to
+from hookrow.django._store import DjangoDatabase
+from hookrow.stores._timeouts import limited_to
 from wire import DELIVERY, PATIENCE, SECRET, time_limit
 
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"

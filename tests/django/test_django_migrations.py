@@ -20,7 +20,7 @@ from django_project.site import post
 from engines import opened, run
 from hookrow import ConfigurationError, Schema
 from hookrow._migrations import MIGRATIONS_TABLE, upgrade
-from hookrow.django.store import DjangoStore
+from hookrow.django._store import DjangoStore
 from structure import structure, without_names
 from wire import STRANGER, eventually
 
@@ -169,8 +169,8 @@ def test_migrate_while_the_endpoint_serves(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It responds with 503 until the tables exist, and then records without a restart."""
-    monkeypatch.setattr("hookrow.stores.sql.store.VERIFY_EVERY", 0.1)
-    monkeypatch.setattr("hookrow.receiver.recorder.PAUSE_AFTER_OUTAGE", 0.1)
+    monkeypatch.setattr("hookrow.stores.sql._store.VERIFY_EVERY", 0.1)
+    monkeypatch.setattr("hookrow._receiver.recorder.PAUSE_AFTER_OUTAGE", 0.1)
     with django_host.default(empty_database_url):
         assert post(STRANGER).status_code == 503
         migrate()

@@ -26,11 +26,11 @@ import django_host
 import world
 from django_project.site import post
 from hookrow import Arrival, testing
-from hookrow.diagnostics.probe import PROBE_BODY as PROBE
+from hookrow._diagnostics.probe import PROBE_BODY as PROBE
+from hookrow._http import MAX_BODY
 from hookrow.django import receiver
+from hookrow.django._views import webhooks
 from hookrow.django.signals import notification_recorded, notification_refused
-from hookrow.django.views import webhooks
-from hookrow.http import MAX_BODY
 from hookrow.metrics import Metrics
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, eventually
 

@@ -21,9 +21,9 @@ PYTHONPATH = f"{PROJECT}:{Path(__file__).parents[1]}"
 
 _SETTINGS = """
 import json
-import hookrow.http
+import hookrow._http
 from project.settings import *
-hookrow.http.BODY_TIMEOUT = 1.0
+hookrow._http.BODY_TIMEOUT = 1.0
 globals().update(json.loads({!r}))
 """
 

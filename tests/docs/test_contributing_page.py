@@ -13,7 +13,7 @@ def read_map() -> dict[Path, str]:
     """Return the files and folders that the map names, each with its description."""
     named: dict[Path, str] = {}
     folders = [SOURCE]
-    for line in MAP.splitlines():
+    for line in filter(None, MAP.splitlines()):
         names, _, text = line.strip().partition("  ")
         del folders[(len(line) - len(line.lstrip())) // 2 :]
         paths = [folders[-1] / name for name in names.split()]

@@ -14,9 +14,9 @@ from command import Command
 from django_project.manage import PROJECT, database
 from django_project.page import FILES, GO_ON, PAGE, TEXT, TRY, start
 from django_project.site import users
-from hookrow.django import checks
-from hookrow.django.commands import commands
-from hookrow.django.conf import NAMES, conf
+from hookrow.django import _checks
+from hookrow.django._commands import commands
+from hookrow.django._conf import NAMES, conf
 from hookrow.django.tables.models import Dispatch, Subscriber
 from hookrow.testing import StoreContract
 from session import execute, read_blocks
@@ -111,7 +111,7 @@ def test_settings(name: str) -> None:
 
 def test_checks_and_commands() -> None:
     """Each id of a check and each command is documented."""
-    source = Path(checks.__file__).read_text(encoding="utf-8")
+    source = Path(_checks.__file__).read_text(encoding="utf-8")
     known = set(re.findall(r'id="(hookrow\.\w+)"', source))
     assert known == set(re.findall(r"^\| `(hookrow\.\w\d+)` \|", TEXT, re.MULTILINE))
     documented = re.findall(r"^\| `manage.py hookrow (\w+)` \|", TEXT, re.MULTILINE)

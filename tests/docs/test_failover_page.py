@@ -14,7 +14,7 @@ from django.db import connections
 from sqlalchemy import text
 
 import django_host
-from hookrow.stores.sql.postgres import OPTIONS, PostgresDatabase
+from hookrow.stores.sql._postgres import OPTIONS, PostgresDatabase
 from pgbouncer import pooling
 from postgres import Databases, find_binaries
 from session import ROOT, execute, read_blocks, read_files

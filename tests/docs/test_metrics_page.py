@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 
 import asgi_client
 from hookrow import Refusal, Request, RequestHead, testing
+from hookrow._server.app import Server
+from hookrow._server.settings import Settings
 from hookrow.metrics import Metrics, MetricsEndpoint
-from hookrow.server.app import Server
-from hookrow.server.settings import Settings
 from session import ROOT, execute, read_blocks
 from wire import PATIENCE, SECRET
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hookrow import Receiver, Request, RequestHead
-from hookrow.http import ENDPOINT
+from hookrow._http import ENDPOINT
 from hookrow.providers import resend
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables

@@ -15,9 +15,9 @@ import django_host  # noqa: F401 - configures Django
 from command import Command
 from engines import MEMORY
 from hookrow import Postmark, Receiver, RequestHead, Response
+from hookrow._diagnostics import CheckResult, diagnosis
+from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow.dashboard import Dashboard
-from hookrow.diagnostics import CheckResult, diagnosis
-from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback

@@ -2,8 +2,8 @@
 
 import json
 
-from hookrow.core.optional import ALWAYS
-from hookrow.postmark_api.register import triggers_of
+from hookrow._core.optional import ALWAYS
+from hookrow._postmark_api.register import triggers_of
 from session import read_blocks
 
 

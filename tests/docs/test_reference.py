@@ -1,9 +1,10 @@
 """The reference is complete: settings, arguments, commands, refusals, outcomes, public names."""
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
-from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -11,9 +12,9 @@ import pytest
 
 import hookrow
 from hookrow import Refusal
-from hookrow.cli import hookrow as command
-from hookrow.cli.settings import read_file
-from hookrow.core.result import PARKED, Result
+from hookrow._cli import hookrow as command
+from hookrow._cli.settings import read_file
+from hookrow._core.result import PARKED, Result
 from session import ROOT, read_blocks
 
 PAGES = ROOT / "docs" / "reference"
@@ -26,23 +27,15 @@ HELP = dict(
     re.findall(r"^## (hookrow[a-z ]*)\n\n```text\n(.*?)\n```$", COMMAND, re.DOTALL | re.MULTILINE)
 )
 
-OBJECTS = {
-    "hookrow.asgi": ["ASGI"],
-    "hookrow.wsgi": ["WSGI"],
-    "hookrow.fastapi": ["router"],
-    "hookrow.flask": ["blueprint"],
-    "hookrow.django.receiver": ["receiver", "store"],
-    "hookrow.dashboard": ["Dashboard"],
-    "hookrow.stores.sql": ["SQLStore"],
-    **{
-        name: import_module(name).__all__
-        for name in ("hookrow", "hookrow.metrics", "hookrow.tracing")
-    },
-}
-"""The public objects, by module."""
+PACKAGE = Path(hookrow.__file__).parent
 
-MODULES = {"hookrow.testing", "hookrow.pytest_plugin"}
-"""Modules that are documented as a whole."""
+LISTED = dict(re.findall(r"^::: (.+)(?:\n +options:\n +members: \[(.*)\])?", API, re.MULTILINE))
+"""The names on the pages of the API, with the members that a page selects, if it does."""
+
+DOCUMENTED = {
+    f"{name}.{member}" for name, members in LISTED.items() for member in members.split(", ")
+}
+DOCUMENTED |= {*LISTED}
 
 
 def contexts(group: click.Group, parent: click.Context) -> Iterator[tuple[str, click.Context]]:
@@ -121,6 +114,44 @@ def test_every_outcome_in_the_log_is_in_the_table() -> None:
     assert rows == [(each.value, "yes" if each in PARKED else "") for each in Result]
 
 
+def _public_modules() -> Iterator[tuple[str, Path]]:
+    """Yield the modules, with their files, in whose path nothing is internal.
+
+    Django finds migrations and commands by their folders; nobody imports them.
+    """
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found_by_django = "management" in parts or "migrations" in parts[:-1]
+        if not found_by_django and not any(re.match("_(?!_init__)", part) for part in parts):
+            yield ".".join(parts).removesuffix(".__init__"), path
+
+
+def _public_names(file: Path) -> set[str]:
+    """Return the names that a module defines or lists in `__all__`, without its logger."""
+    names = {"logger"}
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=[ast.Name("__all__")], value=listed):
+                return {*ast.literal_eval(listed)}
+            case ast.Assign(targets=targets):
+                walked = chain.from_iterable(map(ast.walk, targets))
+                names |= {each.id for each in walked if isinstance(each, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(name)):
+                names.add(name)
+    return {name for name in names if name[0] != "_"} - {"logger"}
+
+
 def test_every_public_name_is_on_an_api_page() -> None:
-    public = {f"{module}.{name}" for module, names in OBJECTS.items() for name in names}
-    assert {*re.findall(r"^::: (.+)$", API, re.MULTILINE)} >= public | MODULES
+    """By its own path, as a name of `hookrow`, or with its whole module; no internal name is."""
+    exported = {f"{module}.{name}" for name, module in hookrow._MODULES.items()}
+    missing = {
+        f"{module}.{name}"
+        for module, file in _public_modules()
+        if LISTED.get(module) != ""
+        for name in _public_names(file)
+    }
+    assert missing - DOCUMENTED - exported == set()
+    assert {f"hookrow.{name}" for name in hookrow.__all__} <= DOCUMENTED
+    assert [name for name in DOCUMENTED if "._" in name] == []

@@ -9,10 +9,10 @@ import pytest
 
 from command import Command
 from hookrow import Arrival, Recorded, Role, Schema, Suppressed
-from hookrow.cli import hookrow
-from hookrow.cli.settings import read_file
-from hookrow.core.schema import Fold
-from hookrow.receiver.recorder import record
+from hookrow._cli import hookrow
+from hookrow._cli.settings import read_file
+from hookrow._core.schema import Fold
+from hookrow._receiver.recorder import record
 from session import ROOT, execute, read_blocks
 from times import NOON
 

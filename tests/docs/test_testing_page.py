@@ -106,7 +106,7 @@ def _rows(head: str) -> set[str]:
 
 def test_tables() -> None:
     """They have every payload and method, and the page every public name."""
-    payloads = {name for name in testing.__all__ if name in dir(testing.payloads)} - {"Payload"}
+    payloads = {name for name in testing.__all__ if name in dir(testing._payloads)} - {"Payload"}
     assert _rows("| payload |") == payloads
     public = {name for name in dir(StoreContract) if not name.startswith(("_", "test_"))}
     assert _rows("| define |") == public | {"store"}

@@ -11,10 +11,10 @@ import pytest
 import world
 from engines import MEMORY, engine_of
 from hookrow import Postmark, Receiver
+from hookrow._server import RECEIVER
 from hookrow.asgi import ASGI, Receive, Scope, Send
-from hookrow.server import RECEIVER
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.transaction import SQLTransaction
+from hookrow.stores.sql._transaction import SQLTransaction
 from hookrow.testing import Tables
 from loopback import loopback
 from process import EXAMPLES

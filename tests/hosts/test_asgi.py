@@ -9,9 +9,9 @@ import pytest
 from drivers import GatedStore, receiving
 
 from hookrow import Handler, Request, RequestHead, Response
+from hookrow._http import MAX_BODY
 from hookrow.asgi import _MAX_DISCARDED, ASGI, Message, Scope
-from hookrow.http import MAX_BODY
-from hookrow.stores.log import Query
+from hookrow.stores._log import Query
 from wire import DELIVERY, ENDPOINT, PATIENCE, SECRET
 
 DONE = Response(200, b"done", {})

@@ -12,10 +12,10 @@ import streams
 import wire
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Request
-from hookrow.http import plain
-from hookrow.server import budgets
-from hookrow.server.limits import HEADER_SIZE, MAX_HEAD, MAX_HEADERS, PIECE
-from hookrow.server.protocol import MAX_DIRECT, NotificationProtocol
+from hookrow._http import plain
+from hookrow._server import budgets
+from hookrow._server.limits import HEADER_SIZE, MAX_HEAD, MAX_HEADERS, PIECE
+from hookrow._server.protocol import MAX_DIRECT, NotificationProtocol
 from hookrow.stores.sql import SQLStore
 from wire import SECRET
 

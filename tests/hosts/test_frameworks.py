@@ -30,10 +30,10 @@ import asgi_client
 import wire
 from engines import MEMORY
 from hookrow import ConfigurationError, Receiver, Refusal, Schema
+from hookrow._http import MAX_BODY
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
-from hookrow.http import MAX_BODY
 from hookrow.migrations import upgrade
 from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
@@ -102,8 +102,8 @@ def test_an_endpoint_whose_tables_are_created_later(
     host: str, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An application factory's endpoint responds with 503, and then records without a restart."""
-    monkeypatch.setattr("hookrow.stores.sql.store.VERIFY_EVERY", 0.1)
-    monkeypatch.setattr("hookrow.receiver.recorder.PAUSE_AFTER_OUTAGE", 0.1)
+    monkeypatch.setattr("hookrow.stores.sql._store.VERIFY_EVERY", 0.1)
+    monkeypatch.setattr("hookrow._receiver.recorder.PAUSE_AFTER_OUTAGE", 0.1)
     with example_serving(host, empty_database_url) as port:
         sent = wire.request(DELIVERED, f"/mail{ENDPOINT}")
         assert wire.ask(port, sent).status == 503
@@ -257,7 +257,7 @@ def test_other_code_of_the_host_has_read_the_body(
     The length of the body may be declared or not. The servers of pure ASGI middlewares and of
     Flask wait for more of the body, so the time limit applies.
     """
-    for module in ("asgi", "environ"):
+    for module in ("asgi", "_environ"):
         monkeypatch.setattr(f"hookrow.{module}.BODY_TIMEOUT", 0.2)
     path = f"/mail{ENDPOINT}"
     chunks = wire.chunk(STRANGER) + wire.chunk(b"")

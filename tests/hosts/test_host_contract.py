@@ -21,11 +21,11 @@ import wire
 import world
 from case_model import ALL, body_of, expect
 from hookrow import Postmark, Receiver, testing
+from hookrow._http import MAX_BODY
+from hookrow._server.protocol import NotificationProtocol
 from hookrow.asgi import ASGI
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
-from hookrow.http import MAX_BODY
-from hookrow.server.protocol import NotificationProtocol
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT
@@ -81,7 +81,7 @@ def port(running: int, store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> in
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("asgi", "environ"):
+    for module in ("asgi", "_environ"):
         monkeypatch.setattr(f"hookrow.{module}.BODY_TIMEOUT", 0.05)
 
 

@@ -17,16 +17,16 @@ import streams
 import wire
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
-from hookrow.http import MAX_BODY, LoopHandler, plain
-from hookrow.server import budgets, limits
-from hookrow.server.limits import (
+from hookrow._http import MAX_BODY, LoopHandler, plain
+from hookrow._server import budgets, limits
+from hookrow._server.limits import (
     CLIENT_TIMEOUT,
     GRACE_PERIOD,
     MAX_DISCARDED_BODY,
     MAX_HEAD,
 )
-from hookrow.server.protocol import NotificationProtocol
-from hookrow.server.run import choose_protocol
+from hookrow._server.protocol import NotificationProtocol
+from hookrow._server.run import choose_protocol
 from hookrow.stores.sql import SQLStore
 from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
 

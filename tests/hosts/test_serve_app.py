@@ -21,10 +21,10 @@ import wire
 import world
 from engines import database_user, opened, run
 from hookrow import Schema
-from hookrow.server.app import MinuteSummary, Server
-from hookrow.server.preflight import check_and_prepare
-from hookrow.server.protocol import NotificationProtocol
-from hookrow.server.settings import Settings
+from hookrow._server.app import MinuteSummary, Server
+from hookrow._server.preflight import check_and_prepare
+from hookrow._server.protocol import NotificationProtocol
+from hookrow._server.settings import Settings
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
 MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")
@@ -62,7 +62,7 @@ def test_summary(
 ) -> None:
     """Each minute, a line has the number of notifications by outcome, and of wrong secrets."""
     summary = MinuteSummary()
-    monkeypatch.setattr("hookrow.server.app.MinuteSummary", lambda: summary)
+    monkeypatch.setattr("hookrow._server.app.MinuteSummary", lambda: summary)
     world.fill(sqlite_url)
     with serving(sqlite_url) as server:
         summary.log_counts()
@@ -88,7 +88,7 @@ def test_summary(
 def test_the_summary_is_logged_each_minute(
     sqlite_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow.server.app.MINUTE_SECONDS", 0.1)
+    monkeypatch.setattr("hookrow._server.app.MINUTE_SECONDS", 0.1)
     world.fill(sqlite_url)
     with serving(sqlite_url) as server:
         server.post()
@@ -101,7 +101,7 @@ def test_new_file(empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
     /readyz detects another revision of the tables within a second or two, here sooner.
     """
-    monkeypatch.setattr("hookrow.server.health.VALID_FOR", 0.1)
+    monkeypatch.setattr("hookrow._server.health.VALID_FOR", 0.1)
     with serving(empty_sqlite_url, mount_path="mail/") as server:
         for path, body in (("/healthz", b"ok\n"), ("/readyz", b"ready\n")):
             answer = server.get(path)

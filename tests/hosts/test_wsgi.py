@@ -11,9 +11,9 @@ import pytest
 from drivers import GatedStore, receiving
 from werkzeug.test import create_environ, run_wsgi_app
 
-from hookrow import environ
-from hookrow.environ import request_head
-from hookrow.http import MAX_BODY
+from hookrow import _environ
+from hookrow._environ import request_head
+from hookrow._http import MAX_BODY
 from hookrow.wsgi import WSGI
 from wire import DELIVERY, ENDPOINT, SECRET
 
@@ -57,13 +57,13 @@ def call(app: Any, environ: dict[str, Any]) -> int:  # noqa: ANN401 - any applic
 
 def test_text_of_the_environment() -> None:
     """Its characters represent bytes: paths are decoded as UTF-8, and headers stay bytes."""
-    environ = environment() | {
+    _environ = environment() | {
         "HTTP_X_PROVIDER_SECRET": "\xff",
         "SCRIPT_NAME": "/grö".encode().decode("latin-1"),
         "PATH_INFO": "/ße".encode().decode("latin-1"),
         "QUERY_STRING": "a=%2F",
     }
-    asked = request_head(environ)
+    asked = request_head(_environ)
     assert (asked.path, asked.root, asked.query) == ("/grö/ße", "/grö", "a=%2F")
     assert asked.header("X-Provider-Secret") == b"\xff"
 
@@ -78,9 +78,9 @@ def test_characters_that_represent_no_bytes(app: WSGI, name: str, status: int) -
 
 
 def test_environment_without_empty_variables(app: WSGI) -> None:
-    environ = environment()
-    del environ["PATH_INFO"], environ["SCRIPT_NAME"]
-    assert call(app, environ) == 404
+    _environ = environment()
+    del _environ["PATH_INFO"], _environ["SCRIPT_NAME"]
+    assert call(app, _environ) == 404
 
 
 @pytest.mark.parametrize(("method", "status"), [("POST", 200), ("HEAD", 405)])
@@ -126,7 +126,7 @@ class TestBody:
     def test_slow(self, app: WSGI, monkeypatch: pytest.MonkeyPatch) -> None:
         """A body that is not complete after 15 seconds gets a 408."""
         stream = Slow(DELIVERY)
-        monkeypatch.setattr(environ, "monotonic", lambda: stream.clock)
+        monkeypatch.setattr(_environ, "monotonic", lambda: stream.clock)
         assert ask(app, stream, LENGTH) == 408
         assert stream.tell() == 15
 
@@ -137,7 +137,7 @@ class TestBody:
         self, app: WSGI, monkeypatch: pytest.MonkeyPatch, name: str, before: float | None
     ) -> None:
         """If the server provides its connection, reading times out; the timeout is then reset."""
-        monkeypatch.setattr(environ, "BODY_TIMEOUT", 0.05)
+        monkeypatch.setattr(_environ, "BODY_TIMEOUT", 0.05)
         ours, theirs = socket.socketpair()
         with ours, theirs, ours.makefile("rb") as stream:
             ours.settimeout(before)

@@ -10,9 +10,9 @@ import pytest
 
 from engines import MEMORY
 from hookrow import Postmark, Receiver
-from hookrow.diagnostics.probe import accepts
-from hookrow.postmark_api import rotate
-from hookrow.postmark_api.client import PostmarkAPI
+from hookrow._diagnostics.probe import accepts
+from hookrow._postmark_api import rotate
+from hookrow._postmark_api.client import PostmarkAPI
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback

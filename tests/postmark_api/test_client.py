@@ -14,12 +14,12 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import pytest
 from providing import client
 
+from hookrow._postmark_api import ADDRESS
+from hookrow._postmark_api import client as api_client
+from hookrow._postmark_api.client import RETRY_PAUSES, PostmarkAPI
+from hookrow._postmark_api.errors import APIError, Unconfirmed
+from hookrow._postmark_api.webhooks import read_server
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api import ADDRESS
-from hookrow.postmark_api import client as api_client
-from hookrow.postmark_api.client import RETRY_PAUSES, PostmarkAPI
-from hookrow.postmark_api.errors import APIError, Unconfirmed
-from hookrow.postmark_api.webhooks import read_server
 from loopback import loopback
 from stand_in import Fault, PostmarkStandIn
 

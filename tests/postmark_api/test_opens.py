@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from providing import client
 
-from hookrow.postmark_api import reconcile
-from hookrow.postmark_api.client import PostmarkAPI
+from hookrow._postmark_api import reconcile
+from hookrow._postmark_api.client import PostmarkAPI
 from stand_in import PostmarkStandIn
 
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)

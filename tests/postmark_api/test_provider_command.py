@@ -15,9 +15,9 @@ from providing import writes
 import world
 from command import Command
 from hookrow import Postmark, Receiver, Schema, testing
-from hookrow.postmark_api import rotate
-from hookrow.postmark_api.errors import TriggerResult
-from hookrow.postmark_api.register import advice
+from hookrow._postmark_api import rotate
+from hookrow._postmark_api.errors import TriggerResult
+from hookrow._postmark_api.register import advice
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback

@@ -6,13 +6,13 @@ import pytest
 
 import asgi_client
 from hookrow import _migrations
+from hookrow._core.schema import Schema
+from hookrow._postmark_api.status import ProviderWatch
+from hookrow._server.app import Server
+from hookrow._server.settings import Settings
 from hookrow.asgi import ASGI
-from hookrow.core.schema import Schema
 from hookrow.dashboard import Dashboard
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api.status import ProviderWatch
-from hookrow.server.app import Server
-from hookrow.server.settings import Settings
 from hookrow.stores.sql import SQLStore
 from stand_in import Fault, PostmarkStandIn
 from wire import SECRET, eventually

@@ -13,12 +13,12 @@ from sqlalchemy import insert, select, update
 import world
 from engines import MEMORY, engine_of, run
 from hookrow import Postmark, Role, Schema, testing
-from hookrow.core.notification import Source
+from hookrow._core.notification import Source
+from hookrow._postmark_api.client import PostmarkAPI
+from hookrow._postmark_api.reconcile import DEFERRED_FOR, RETENTION, Reconciliation
+from hookrow._postmark_api.webhooks import read_streams
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.reconcile import DEFERRED_FOR, RETENTION, Reconciliation
-from hookrow.postmark_api.webhooks import read_streams
-from hookrow.stores.log import Query
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
 from own_tables import dispatches, subscribers
@@ -270,7 +270,7 @@ def test_the_oldest_messages_are_asked_about_first(
     api: PostmarkStandIn, store_of: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are so across streams and pages; those without a time of sending come before them."""
-    monkeypatch.setattr("hookrow.postmark_api.reconcile.ROWS_PER_PAGE", 2)
+    monkeypatch.setattr("hookrow._postmark_api.reconcile.ROWS_PER_PAGE", 2)
     schema = Schema(dispatches=Role("hookrow_dispatches", {"sent_at": "sent_at"}))
     store = store_of(api, schema)
     ids = [api.send(BEA, stream=name) for name in ("broadcast", "outbound") * 3]

@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 from providing import client, endpoint, kill_at_each_request, writes
 
+from hookrow._postmark_api.client import PostmarkAPI
+from hookrow._postmark_api.errors import APIError, VerificationFailed
+from hookrow._postmark_api.register import ExpectedWebhook, Registered, register
+from hookrow._postmark_api.status import read_status
+from hookrow._postmark_api.webhooks import read_streams
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api.client import PostmarkAPI
-from hookrow.postmark_api.errors import APIError, VerificationFailed
-from hookrow.postmark_api.register import ExpectedWebhook, Registered, register
-from hookrow.postmark_api.status import read_status
-from hookrow.postmark_api.webhooks import read_streams
 from stand_in import Fault, PostmarkStandIn, Trigger
 from stand_in.state import Webhook
 from wire import SECRET

@@ -13,14 +13,14 @@ from providing import client, endpoint, kill_at_each_request, writes
 
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Schema
+from hookrow._postmark_api import rotate
+from hookrow._postmark_api.errors import APIError, VerificationFailed
+from hookrow._postmark_api.register import ExpectedWebhook, register
+from hookrow._postmark_api.rotate import RETRIES_FOR, Rotation, RotationState, SecretFile
+from hookrow._postmark_api.webhooks import read_streams
+from hookrow._server.settings import read_secrets
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api import rotate
-from hookrow.postmark_api.errors import APIError, VerificationFailed
-from hookrow.postmark_api.register import ExpectedWebhook, register
-from hookrow.postmark_api.rotate import RETRIES_FOR, Rotation, RotationState, SecretFile
-from hookrow.postmark_api.webhooks import read_streams
-from hookrow.server.settings import read_secrets
-from hookrow.stores.log import RequestKind
+from hookrow.stores._log import RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback

@@ -7,7 +7,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import pytest
 from providing import client
 
-from hookrow.postmark_api.errors import APIError
+from hookrow._postmark_api.errors import APIError
 from loopback import loopback
 from stand_in import PostmarkStandIn, Trigger
 from stand_in.posts import PAUSED_AFTER

@@ -11,16 +11,16 @@ from providing import client, endpoint, writes
 
 from engines import MEMORY
 from hookrow import Postmark, testing
-from hookrow.core.result import Result
+from hookrow._core.result import Result
+from hookrow._postmark_api.errors import APIError
+from hookrow._postmark_api.reconcile import Reconciliation
+from hookrow._postmark_api.register import TRIGGERS, ExpectedWebhook, register
+from hookrow._postmark_api.status import ProviderStatus, read_status
+from hookrow._postmark_api.webhooks import read_streams, read_webhooks
+from hookrow._receiver.manual import change_suppression
+from hookrow._receiver.recorder import record
 from hookrow.errors import ConfigurationError
-from hookrow.postmark_api.errors import APIError
-from hookrow.postmark_api.reconcile import Reconciliation
-from hookrow.postmark_api.register import TRIGGERS, ExpectedWebhook, register
-from hookrow.postmark_api.status import ProviderStatus, read_status
-from hookrow.postmark_api.webhooks import read_streams, read_webhooks
-from hookrow.receiver.manual import change_suppression
-from hookrow.receiver.recorder import record
-from hookrow.stores.log import Query
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from received import arrival
 from stand_in import PostmarkStandIn, Trigger

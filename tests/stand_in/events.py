@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from hookrow.testing import payloads
+from hookrow.testing import _payloads
 from stand_in.routes import Call, stream_of
 from stand_in.state import Event, Message, State, Suppression, Trigger
 
@@ -36,7 +36,7 @@ class Events:
         """Deliver a message."""
         with self.state.lock:
             message = self._happen(message_id, "Delivered")
-            payload = payloads.delivery(message.recipient, message.id, at=self.state.now)
+            payload = _payloads.delivery(message.recipient, message.id, at=self.state.now)
             self._emit(message.stream, Trigger.DELIVERY, payload)
 
     def open(self, message_id: str) -> None:
@@ -44,7 +44,7 @@ class Events:
         with self.state.lock:
             first = all(name != "Opened" for name, _ in self.state.messages[message_id].events)
             message = self._happen(message_id, "Opened")
-            payload = payloads.opening(message.recipient, message.id, at=self.state.now)
+            payload = _payloads.opening(message.recipient, message.id, at=self.state.now)
             self._emit(message.stream, Trigger.OPEN, {**payload, "FirstOpen": first})
 
     def suppress(
@@ -65,7 +65,7 @@ class Events:
             # Its time has no fraction in the API.
             suppression = Suppression(email, reason, origin, state.now.replace(microsecond=0))
             state.suppressions[stream, email] = suppression
-            payload = payloads.suppression(email, None, at=state.now, reason=reason)
+            payload = _payloads.suppression(email, None, at=state.now, reason=reason)
             self._emit(stream, Trigger.CHANGE, {**payload, "Origin": origin})
 
     def reactivate(self, email: str, *, stream: str = "outbound") -> bool:
@@ -78,7 +78,7 @@ class Events:
             if found is not None:
                 del state.suppressions[stream, email]
                 state.now += _STEP
-                payload = payloads.reactivation(email, None, at=state.now)
+                payload = _payloads.reactivation(email, None, at=state.now)
                 self._emit(stream, Trigger.CHANGE, payload)
             return True
 

@@ -15,7 +15,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from hookrow.testing import payloads
+from hookrow.testing import _payloads
 from stand_in.state import Attempt, Event, Post, State, Trigger, Webhook
 
 RETRIES = tuple(timedelta(minutes=each) for each in (1, 5, 15, 1, 5, 10, 10, 10, 15))
@@ -125,18 +125,18 @@ def _finish(state: State, event: Event, webhook: Webhook, status: int) -> None:
 
 def _test(trigger: Trigger, at: datetime) -> Mapping[str, Any]:
     """Return the payload of a test: one that the provider's button "Send test" posts."""
-    sent = payloads.send_test(at=at)
+    sent = _payloads.send_test(at=at)
     person, message_id = sent["Recipient"], sent["MessageID"]
     match trigger:
         case Trigger.DELIVERY:
             return sent
         case Trigger.OPEN:
-            return payloads.opening(person, message_id, at=at)
+            return _payloads.opening(person, message_id, at=at)
         case Trigger.CHANGE:
-            return payloads.suppression(person, message_id, at=at)
+            return _payloads.suppression(person, message_id, at=at)
         case Trigger.CLICK:
-            return payloads.click(person, message_id, at=at)
+            return _payloads.click(person, message_id, at=at)
         case Trigger.BOUNCE:
-            return payloads.bounce(person, message_id, at=at)
+            return _payloads.bounce(person, message_id, at=at)
         case Trigger.COMPLAINT:
-            return payloads.complaint(person, message_id, at=at)
+            return _payloads.complaint(person, message_id, at=at)

@@ -27,7 +27,7 @@ from hookrow import (
     Refused,
     Suppressed,
 )
-from hookrow.core.notification import (
+from hookrow._core.notification import (
     Change,
     EventTime,
     LookupKeys,
@@ -38,17 +38,17 @@ from hookrow.core.notification import (
     Source,
     Suppressible,
 )
-from hookrow.core.notification import Rows as Found
-from hookrow.core.rules import fold, lookup_keys
-from hookrow.core.schema import OTHERWISE
-from hookrow.receiver.receiver import ArrivalReader
-from hookrow.receiver.recorder import GroupRecorder, keep_failed, record
-from hookrow.receiver.replay import ParkedRetry, dry_run
-from hookrow.receiver.spool import Drain, Spool
-from hookrow.stores.row_counts import ListCount, Undelivered
+from hookrow._core.notification import Rows as Found
+from hookrow._core.rules import fold, lookup_keys
+from hookrow._core.schema import OTHERWISE
+from hookrow._receiver.receiver import ArrivalReader
+from hookrow._receiver.recorder import GroupRecorder, keep_failed, record
+from hookrow._receiver.replay import ParkedRetry, dry_run
+from hookrow._receiver.spool import Drain, Spool
+from hookrow.stores._row_counts import ListCount, Undelivered
+from hookrow.stores._suppressions import Filter, SuppressionCursor, SuppressionRange
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.suppressions import find_causes
-from hookrow.stores.suppressions import Filter, SuppressionCursor, SuppressionRange
+from hookrow.stores.sql._suppressions import find_causes
 from hookrow.testing import suppression
 from times import SECOND
 from wire import SECRET

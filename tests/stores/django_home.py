@@ -13,8 +13,8 @@ import django_host
 from copying import replace
 from crm.schema import CRM, MUTED
 from hookrow import Role, Schema
-from hookrow.django.store import DjangoStore
-from hookrow.stores.sql.transaction import SQLTransaction
+from hookrow.django._store import DjangoStore
+from hookrow.stores.sql._transaction import SQLTransaction
 
 _UNDATED = {"suppression_changed_at": None}
 

@@ -14,8 +14,8 @@ from sqlalchemy import Boolean, Column, Connection, Integer, Text, select
 from sqlalchemy.types import TypeEngine
 
 from hookrow import Role, Schema
-from hookrow.core.notification import Key
-from hookrow.core.schema import OTHERWISE
+from hookrow._core.notification import Key
+from hookrow._core.schema import OTHERWISE
 
 _CHANGED = {"suppression_changed_at": "100%"}
 

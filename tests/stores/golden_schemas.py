@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from hookrow import Role, Schema
-from hookrow.stores.sql.columns import Column
+from hookrow.stores.sql._columns import Column
 
 
 class Golden(NamedTuple):

@@ -30,10 +30,10 @@ from copying import replace
 from databases import kind_of
 from engines import MEMORY, connect, engine_of, run
 from hookrow import Role, Schema
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.notification import Key
+from hookrow._core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow._migrations import needed, upgrade
-from hookrow.core.log_entry import LogEntry
-from hookrow.core.notification import Key
-from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow.stores.sql import SQLStore
 from own_tables import UTCDateTime, attached, metadata
 

@@ -12,7 +12,7 @@ from copying import replace
 from databases import kind_of
 from engines import run
 from hookrow import Role, Schema
-from hookrow.core.schema import SUPPRESSION
+from hookrow._core.schema import SUPPRESSION
 
 REST = {"suppression_changed_at": None}
 """The columns that the subscribers lack."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hookrow.stores.sql.scripts import Script, scripts
+from hookrow.stores.sql._scripts import Script, scripts
 
 LATER = ["9001", "9002", "9003"]
 """The revisions: one of the tables, and two of the log."""
@@ -41,4 +41,4 @@ def add_later_scripts(patch: pytest.MonkeyPatch) -> None:
         later = [Script(revision, *each) for revision, each in zip(LATER, texts, strict=True)]
         return [*scripts(backend), *later]
 
-    patch.setattr("hookrow.stores.sql.scripts.scripts", with_later)
+    patch.setattr("hookrow.stores.sql._scripts.scripts", with_later)

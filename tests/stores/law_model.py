@@ -12,8 +12,8 @@ from typing import Any
 from homes import COLUMNS, KEYS, Row, Rows, as_rows, columns_of
 
 from hookrow import Arrival, Outcome, Schema
-from hookrow.core.log_entry import LogEntry, entries, merge_entries
-from hookrow.core.notification import (
+from hookrow._core.log_entry import LogEntry, entries, merge_entries
+from hookrow._core.notification import (
     Change,
     EventTime,
     FoundDispatch,
@@ -21,8 +21,8 @@ from hookrow.core.notification import (
     RowId,
     SetTime,
 )
-from hookrow.core.notification import Rows as Found
-from hookrow.core.rules import decide, fold, merge
+from hookrow._core.notification import Rows as Found
+from hookrow._core.rules import decide, fold, merge
 
 
 class Model:
@@ -91,7 +91,7 @@ class Model:
         )
 
     def _apply(self, change: Change) -> None:
-        """Change a row as the contract says, which `core.changes` states for the stores."""
+        """Change a row as the contract says, which `_core.changes` states for the stores."""
         kind, key = change.row
         row = self._tables[kind.value][key]
         if isinstance(change, SetTime):

@@ -19,8 +19,8 @@ from msgspec.structs import asdict
 
 from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
-from hookrow.core.log_entry import LogEntry, StoredEntry, entries
-from hookrow.core.notification import (
+from hookrow._core.log_entry import LogEntry, StoredEntry, entries
+from hookrow._core.notification import (
     EventTime,
     Notification,
     RowId,
@@ -29,13 +29,11 @@ from hookrow.core.notification import (
     Suppressible,
     Unsupported,
 )
-from hookrow.core.result import PARKED_FOR, Result
-from hookrow.core.rules import fail
-from hookrow.core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
-from hookrow.providers import Event
-from hookrow.providers.postmark import Postmark
-from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.replay import (
+from hookrow._core.result import PARKED_FOR, Result
+from hookrow._core.rules import fail
+from hookrow._core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
+from hookrow._receiver.recorder import keep_failed, record
+from hookrow._receiver.replay import (
     GROUP,
     ParkedRetry,
     arrivals_of,
@@ -45,10 +43,12 @@ from hookrow.receiver.replay import (
     replay_entries,
     replay_ready,
 )
-from hookrow.stores.errors import Rejected
-from hookrow.stores.log import Backlog, Count, DueKind, Forgotten, Query, RequestKind
-from hookrow.stores.log_operations import PORTION, with_bodies
-from hookrow.stores.sql.log import SQLLog
+from hookrow.providers import Event
+from hookrow.providers.postmark import Postmark
+from hookrow.stores._errors import Rejected
+from hookrow.stores._log import Backlog, Count, DueKind, Forgotten, Query, RequestKind
+from hookrow.stores._log_operations import PORTION, with_bodies
+from hookrow.stores.sql._log import SQLLog
 from repeats import REPEATS
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import PATIENCE
@@ -931,7 +931,7 @@ class ReplayContract:
             raise Rejected("CheckViolation 23514")
 
         if fails:
-            monkeypatch.setattr("hookrow.receiver.recorder.record_unlocked", refuse)
+            monkeypatch.setattr("hookrow._receiver.recorder.record_unlocked", refuse)
         provider = SimpleNamespace(name="other", parse=parse)
         recorded = ParkedRetry(home.store, reader(home), provider, lambda *_: None).retry_due()
         assert (recorded, erased) == (0 if fails else 1, [1])

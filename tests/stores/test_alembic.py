@@ -19,10 +19,10 @@ from alembic_host import create_project, migrate
 from databases import POSTGRESQL, SQLITE, kind_of
 from engines import opened, run
 from hookrow import Arrival, Recorded, Schema, Suppressed
-from hookrow.diagnostics import Level
-from hookrow.diagnostics.check import check_database_url
+from hookrow._diagnostics import Level
+from hookrow._diagnostics.check import check_database_url
+from hookrow._receiver.recorder import record
 from hookrow.migrations import upgrade
-from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import attach
 from own_tables import metadata

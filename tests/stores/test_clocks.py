@@ -15,11 +15,11 @@ from locations import filled_home
 
 import received
 from hookrow import Postmark, Receiver, Request, RequestHead, testing
-from hookrow.diagnostics import advice
-from hookrow.diagnostics.check import check_rows
-from hookrow.receiver import clock as clocks
-from hookrow.receiver.recorder import keep_failed
-from hookrow.receiver.spool import Spool
+from hookrow._diagnostics import advice
+from hookrow._diagnostics.check import check_rows
+from hookrow._receiver import clock as clocks
+from hookrow._receiver.recorder import keep_failed
+from hookrow._receiver.spool import Spool
 from times import DAY, HOUR, MINUTE, NOON
 from wire import ENDPOINT, PATIENCE, SECRET, eventually
 

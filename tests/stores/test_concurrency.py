@@ -26,18 +26,18 @@ from copying import replace
 from databases import NAMES, POSTGRESQL, places
 from engines import connect
 from hookrow import Arrival, Reactivated, Suppressed
-from hookrow.core.notification import RowId, Suppressible
-from hookrow.core.result import PARKED_FOR
-from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
-from hookrow.core.sizes import LARGEST_GROUP
-from hookrow.receiver.recorder import record, record_unlocked
-from hookrow.stores.errors import Conflict, Locked, Unchanged
-from hookrow.stores.log import Query
+from hookrow._core.notification import RowId, Suppressible
+from hookrow._core.result import PARKED_FOR
+from hookrow._core.rules import affected_rows, decide, lookup_keys, merge
+from hookrow._core.sizes import LARGEST_GROUP
+from hookrow._receiver.recorder import record, record_unlocked
+from hookrow.stores._errors import Conflict, Locked, Unchanged
+from hookrow.stores._log import Query
+from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.limits import PostgresLimits
-from hookrow.stores.sql.log import PRUNE_LOCK
-from hookrow.stores.sql.transaction import SQLTransaction
-from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
+from hookrow.stores.sql._limits import PostgresLimits
+from hookrow.stores.sql._log import PRUNE_LOCK
+from hookrow.stores.sql._transaction import SQLTransaction
 from postgres import Databases
 from times import DAY, HOUR, SECOND
 from wire import PATIENCE

@@ -25,18 +25,18 @@ from sqlalchemy import Engine, StaticPool, create_engine, event, make_url, text
 
 from engines import connect, run
 from hookrow import ConfigurationError, Delivered, Schema, Suppressed
+from hookrow._core.notification import RowId, SetSuppression, Suppressible
 from hookrow._migrations import current, upgrade
-from hookrow.core.notification import RowId, SetSuppression, Suppressible
-from hookrow.receiver.recorder import record
-from hookrow.stores.errors import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
-from hookrow.stores.log import Query
+from hookrow._receiver.recorder import record
+from hookrow.stores._errors import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores._log import Query
+from hookrow.stores._timeouts import LOCK_TIMEOUT, limited_to
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.connections import READERS, SESSIONS, Database
-from hookrow.stores.sql.postgres import PostgresDatabase
-from hookrow.stores.sql.sqlite import SQLiteDatabase
-from hookrow.stores.sql.urls import open_database
-from hookrow.stores.sql.verify import verify
-from hookrow.stores.timeouts import LOCK_TIMEOUT, limited_to
+from hookrow.stores.sql._connections import READERS, SESSIONS, Database
+from hookrow.stores.sql._postgres import PostgresDatabase
+from hookrow.stores.sql._sqlite import SQLiteDatabase
+from hookrow.stores.sql._urls import open_database
+from hookrow.stores.sql._verify import verify
 from own_tables import add_ada, suppressed_at
 from postgres import Databases
 from wire import PATIENCE
@@ -247,7 +247,7 @@ class TestSQLite:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It would choose the mode by the umask."""
-        monkeypatch.setattr("hookrow.stores.sql.sqlite.create_private_file", lambda _: None)
+        monkeypatch.setattr("hookrow.stores.sql._sqlite.create_private_file", lambda _: None)
         with pytest.raises(Unavailable, match="unable to open"):
             fetch(open_database(f"sqlite:///{tmp_path}/mail.db"), NAMES)
         assert not modes(tmp_path)
@@ -356,7 +356,7 @@ class TestSQLite:
     ) -> None:
         """If less time is left than the lock timeout, only this wait is shorter."""
         timeout = int(2 * PATIENCE)
-        monkeypatch.setattr("hookrow.stores.sql.sqlite.LOCK_TIMEOUT", timeout)
+        monkeypatch.setattr("hookrow.stores.sql._sqlite.LOCK_TIMEOUT", timeout)
         with closing(sqlite3.connect(file_of(sqlite_url), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             began = monotonic()
@@ -446,7 +446,7 @@ class TestPostgreSQL:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """A time limit ends a slow query of an AUTOCOMMIT engine, not its connection."""
-        monkeypatch.setattr("hookrow.stores.watchdog.GRACE", 5)
+        monkeypatch.setattr("hookrow.stores._watchdog.GRACE", 5)
         pytest.importorskip(driver)
         options = {"isolation_level": "AUTOCOMMIT", "pool_size": 1, "max_overflow": 0}
         database = open_database(connected(postgres_url, f"postgresql+{driver}", **options))
@@ -463,7 +463,7 @@ class TestPostgreSQL:
         self, pg: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """If less time is left than the connection timeout, the wait is shorter."""
-        monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 2 * PATIENCE)
+        monkeypatch.setattr("hookrow.stores.sql._connections.CONNECT_TIMEOUT", 2 * PATIENCE)
         with ExitStack() as writers:
             for _ in range(SESSIONS):
                 writers.enter_context(pg.transaction())
@@ -564,7 +564,7 @@ class TestConnections:
 
     def test_number(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """At most 8 connections are open, and readers use at most 6 of them."""
-        monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
+        monkeypatch.setattr("hookrow.stores.sql._connections.CONNECT_TIMEOUT", 0.01)
         with closing(open_database(database_url)) as database:
             with ExitStack() as readers:
                 for _ in range(READERS):

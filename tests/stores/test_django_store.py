@@ -24,12 +24,12 @@ from crm.models import Group, Mail, Membership, Person, Reason, Send
 from crm.schema import MUTED
 from databases import kind_of
 from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.core.notification import LookupKeys, Notification, Suppressible
-from hookrow.django.store import DjangoStore
-from hookrow.receiver.recorder import record
-from hookrow.stores.errors import Locked, Unavailable
-from hookrow.stores.sql.verify import verify
-from hookrow.stores.timeouts import limited_to
+from hookrow._core.notification import LookupKeys, Notification, Suppressible
+from hookrow._receiver.recorder import record
+from hookrow.django._store import DjangoStore
+from hookrow.stores._errors import Locked, Unavailable
+from hookrow.stores._timeouts import limited_to
+from hookrow.stores.sql._verify import verify
 from postgres import Databases
 
 UID = UUID(int=1)

@@ -14,9 +14,9 @@ from locations import filled_home
 from sqlalchemy import make_url
 
 from hookrow import Suppressed
-from hookrow.receiver import recorder
-from hookrow.receiver.recorder import is_reachable, record
-from hookrow.stores.errors import Unavailable
+from hookrow._receiver import recorder
+from hookrow._receiver.recorder import is_reachable, record
+from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql import SQLStore
 
 READ_ONLY = "SET default_transaction_read_only = on"

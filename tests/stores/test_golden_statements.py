@@ -19,20 +19,20 @@ from log_contract import PROVIDERS, entry, parked
 
 from engines import MEMORY
 from hookrow import Schema
-from hookrow.core.notification import EventTime, Suppressible
-from hookrow.core.result import Result
-from hookrow.stores import row_counts, suppressions
-from hookrow.stores.log import OTHER, START, DueKind, Query, RequestKind
-from hookrow.stores.log import RetryCursor as LogPlace
+from hookrow._core.notification import EventTime, Suppressible
+from hookrow._core.result import Result
+from hookrow.stores import _row_counts, _suppressions
+from hookrow.stores._log import OTHER, START, DueKind, Query, RequestKind
+from hookrow.stores._log import RetryCursor as LogPlace
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.connections import Connection, Database, Row
-from hookrow.stores.sql.dialects import DIALECTS, Dialect
-from hookrow.stores.sql.log import SQLLog
-from hookrow.stores.sql.role_tables import RoleTables
-from hookrow.stores.sql.row_counts import SQLRowCounts
-from hookrow.stores.sql.statements import STATEMENTS, Statement, Statements
-from hookrow.stores.sql.suppressions import SQLSuppressions
-from hookrow.stores.sql.urls import open_database
+from hookrow.stores.sql._connections import Connection, Database, Row
+from hookrow.stores.sql._dialects import DIALECTS, Dialect
+from hookrow.stores.sql._log import SQLLog
+from hookrow.stores.sql._role_tables import RoleTables
+from hookrow.stores.sql._row_counts import SQLRowCounts
+from hookrow.stores.sql._statements import STATEMENTS, Statement, Statements
+from hookrow.stores.sql._suppressions import SQLSuppressions
+from hookrow.stores.sql._urls import open_database
 from times import DAY, HOUR, MINUTE
 
 FOLDER = Path(__file__).parent / "statements"
@@ -181,9 +181,9 @@ def on_changes(statements: Statements) -> Iterator[tuple[str, Statement]]:
 def combined(statements: Statements, changes: dict[str, Statement]) -> Iterator[tuple[str, str]]:
     """Yield the statements that write whole groups, with a title."""
     assert statements.combined is not None
-    suppressions = [each for title, each in changes.items() if "suppression" in title]
-    newest = {each.kind: each for each in suppressions if each.kind is not None}
-    dates = [each for each in suppressions if each.kind is None]
+    _suppressions = [each for title, each in changes.items() if "suppression" in title]
+    newest = {each.kind: each for each in _suppressions if each.kind is not None}
+    dates = [each for each in _suppressions if each.kind is None]
     groups = {
         "deliveries": [changes["set delivered_at"]],
         "late deliveries": [changes["set delivered_at late"]],
@@ -209,9 +209,9 @@ def of_figures(tables: RoleTables) -> Iterator[tuple[str, str]]:
             "count undelivered dispatches": counts.undelivered,
             "count undelivered dispatches of a period": lambda: counts.undelivered(NOON, NOON),
             "list undelivered dispatches": listed,
-            "list more of them": lambda: listed(after=row_counts.DispatchCursor("2026-03-04", 7)),
+            "list more of them": lambda: listed(after=_row_counts.DispatchCursor("2026-03-04", 7)),
             "list more of them without a time": lambda: listed(
-                after=row_counts.DispatchCursor(None, 7)
+                after=_row_counts.DispatchCursor(None, 7)
             ),
         }
     )
@@ -221,22 +221,22 @@ def of_suppressions(tables: RoleTables) -> Iterator[tuple[str, str]]:
     """Yield the statements that read suppressed subscribers."""
     database = NotedDatabase(tables.dialect)
     reader = SQLSuppressions(database, tables.schema, lambda: tables)
-    place = suppressions.SuppressionCursor("2026-03-04", 7)
+    place = _suppressions.SuppressionCursor("2026-03-04", 7)
     span, whole = (
-        suppressions.SuppressionRange(place, place, oldest=True),
-        suppressions.SuppressionRange(),
+        _suppressions.SuppressionRange(place, place, oldest=True),
+        _suppressions.SuppressionRange(),
     )
-    by_reason = suppressions.Filter(reason="HardBounce", since=NOON)
-    by_list = suppressions.Filter(list=3)
+    by_reason = _suppressions.Filter(reason="HardBounce", since=NOON)
+    by_list = _suppressions.Filter(list=3)
     steps: dict[str, Callable[[], object]] = {
         "step through suppressions": lambda: reader.step(span, 100, NOON),
-        "read suppressions": lambda: reader.read(whole, suppressions.Filter(), limit=10),
+        "read suppressions": lambda: reader.read(whole, _suppressions.Filter(), limit=10),
         "read suppressions of a reason": lambda: reader.read(span, by_reason, limit=10),
-        "count suppressions": lambda: reader.count(whole, suppressions.Filter(), limit=10),
+        "count suppressions": lambda: reader.count(whole, _suppressions.Filter(), limit=10),
         "changes in the log": lambda: reader.changes(["ada@example.com"], limit=10),
     }
     if tables.has("subscriptions"):
-        direct = suppressions.Filter(list=3, direct=True)
+        direct = _suppressions.Filter(list=3, direct=True)
         steps |= {
             "lists": lambda: reader.lists(limit=10),
             "the size of a list": lambda: reader.plan(by_list),

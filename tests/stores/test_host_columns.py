@@ -18,9 +18,9 @@ from copying import replace
 from databases import kind_of
 from engines import connect, create, run
 from hookrow import Delivered, Reactivated, Refused, Role, Schema, Suppressed
-from hookrow.core.notification import Key, Notification, Outcome, Suppressible
-from hookrow.django.store import DjangoStore
-from hookrow.receiver.recorder import record
+from hookrow._core.notification import Key, Notification, Outcome, Suppressible
+from hookrow._receiver.recorder import record
+from hookrow.django._store import DjangoStore
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import StoreContract
 from times import SECOND

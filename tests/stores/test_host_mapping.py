@@ -10,7 +10,7 @@ import pytest
 
 from engines import MEMORY
 from hookrow import Role, Schema
-from hookrow.core.notification import Key
+from hookrow._core.notification import Key
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import StoreContract
 

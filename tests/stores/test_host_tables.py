@@ -17,19 +17,19 @@ from copying import replace
 from databases import kind_of
 from engines import run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.core.log_entry import entries
-from hookrow.core.notification import EventTime, Notification, Refusal, SetTime, Suppressible
-from hookrow.core.rules import fail
-from hookrow.core.schema import SUPPRESSION, Fold
-from hookrow.diagnostics import indexes
-from hookrow.diagnostics.advice import repeated_emails
-from hookrow.diagnostics.indexes import missing_indexes
+from hookrow._core.log_entry import entries
+from hookrow._core.notification import EventTime, Notification, Refusal, SetTime, Suppressible
+from hookrow._core.rules import fail
+from hookrow._core.schema import SUPPRESSION, Fold
+from hookrow._diagnostics import indexes
+from hookrow._diagnostics.advice import repeated_emails
+from hookrow._diagnostics.indexes import missing_indexes
+from hookrow._receiver.recorder import record
 from hookrow.migrations import upgrade
-from hookrow.receiver.recorder import record
-from hookrow.stores.log import START, Query
+from hookrow.stores._log import START, Query
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.urls import open_database
-from hookrow.stores.sql.verify import verify
+from hookrow.stores.sql._urls import open_database
+from hookrow.stores.sql._verify import verify
 from hookrow.stores.tables import attach, folded
 from own_tables import add_ada, metadata, subscribers, suppressed_at
 from times import DAY, SECOND

@@ -27,14 +27,14 @@ from copying import replace
 from databases import NAMES, POSTGRESQL, places
 from engines import database_user
 from hookrow import Postmark, Receiver
-from hookrow.core.log_entry import LogEntry
-from hookrow.core.result import Result
-from hookrow.stores.errors import Conflict
-from hookrow.stores.log import RequestKind
-from hookrow.stores.log_operations import totals
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.result import Result
+from hookrow.stores._errors import Conflict
+from hookrow.stores._log import RequestKind
+from hookrow.stores._log_operations import totals
+from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.log import SQLLog
-from hookrow.stores.timeouts import limited_to
+from hookrow.stores.sql._log import SQLLog
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import eventually
 
@@ -96,8 +96,8 @@ def other(home: Home) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count a few entries in each transaction, without pauses."""
-    monkeypatch.setattr("hookrow.stores.sql.hours.IDS_PER_TRANSACTION", 4)
-    monkeypatch.setattr("hookrow.stores.sql.log.TASK_PAUSE", 0)
+    monkeypatch.setattr("hookrow.stores.sql._hours.IDS_PER_TRANSACTION", 4)
+    monkeypatch.setattr("hookrow.stores.sql._log.TASK_PAUSE", 0)
 
 
 @ON_POSTGRES
@@ -440,7 +440,7 @@ def test_recovered(home: Home, request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize("home", [*NAMES, *places("django", POSTGRESQL.name)], indirect=True)
 def test_a_receiver_counts(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The receiver counts repeatedly in a separate thread, until it is closed."""
-    monkeypatch.setattr("hookrow.receiver.hourly.COUNT_EVERY", 0.01)
+    monkeypatch.setattr("hookrow._receiver.hourly.COUNT_EVERY", 0.01)
     with closing(Receiver(Postmark("a-secret-of-the-tests"), home.store)) as receiver:
         receiver.start()
         for number in (1, 2):
@@ -453,7 +453,7 @@ def test_a_receiver_counts(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("bucket", [MINUTE, HOUR])
 def test_limit(home: Home, monkeypatch: pytest.MonkeyPatch, bucket: timedelta) -> None:
     """The newest are counted, up to a limit; the result has the time since when it is complete."""
-    monkeypatch.setattr("hookrow.stores.sql.log_counts.MOST_COUNTED", 4)
+    monkeypatch.setattr("hookrow.stores.sql._log_counts.MOST_COUNTED", 4)
     times = [SHARP + n * 10 * SECOND for n in range(9)]
     for number, at in enumerate(times):
         keep(home, entry(number, received_at=at, ended_at=at + SECOND))

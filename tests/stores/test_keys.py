@@ -17,14 +17,14 @@ from copying import replace
 from databases import POSTGRESQL, SQLITE
 from engines import create, database_user, run
 from hookrow import Refused, Role, Schema, SchemaMismatch
-from hookrow.core.schema import SUPPRESSION
-from hookrow.django.store import DjangoDatabase, DjangoStore
+from hookrow._core.schema import SUPPRESSION
+from hookrow.django._store import DjangoDatabase, DjangoStore
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.catalogues import catalogue_of
-from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.keys import undeclarable_keys
-from hookrow.stores.sql.urls import open_database
-from hookrow.stores.sql.verify import verify
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._connections import Database
+from hookrow.stores.sql._keys import undeclarable_keys
+from hookrow.stores.sql._urls import open_database
+from hookrow.stores.sql._verify import verify
 
 engine = pytest.fixture(empty_engine)
 

@@ -48,12 +48,12 @@ from hookrow import (
     Schema,
     Suppressed,
 )
-from hookrow.core.log_entry import entries
-from hookrow.core.notification import Notification, Source
-from hookrow.core.rules import decide, fail, lookup_keys
-from hookrow.receiver.clock import EVENTS, Clock
-from hookrow.receiver.recorder import record
-from hookrow.stores.log import START, RetryCursor
+from hookrow._core.log_entry import entries
+from hookrow._core.notification import Notification, Source
+from hookrow._core.rules import decide, fail, lookup_keys
+from hookrow._receiver.clock import EVENTS, Clock
+from hookrow._receiver.recorder import record
+from hookrow.stores._log import START, RetryCursor
 from hookrow.stores.sql import SQLStore
 from times import DAY, SECOND
 

@@ -22,7 +22,7 @@ from homes import OURS, Home
 from locations import open_home
 
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, testing
-from hookrow.receiver import locked
+from hookrow._receiver import locked
 from wire import ENDPOINT, PATIENCE, SECRET, eventually
 
 HEAD = RequestHead("POST", ENDPOINT, [(b"x-provider-secret", SECRET.encode())])

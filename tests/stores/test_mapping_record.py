@@ -22,18 +22,18 @@ from copying import replace
 from databases import kind_of, places
 from engines import create, opened, run
 from hookrow import Arrival, Delivered, Postmark, Role, Schema
-from hookrow.core.notification import Outcome, Recorded
-from hookrow.core.schema_values import schema_of
-from hookrow.django.store import DjangoStore
+from hookrow._core.notification import Outcome, Recorded
+from hookrow._core.schema_values import schema_of
+from hookrow._receiver.receiver import ArrivalReader
+from hookrow._receiver.recorder import is_reachable, keep_failed, record
+from hookrow._receiver.replay import ParkedRetry, arrivals_of, dry_run
+from hookrow._receiver.spool import Drain, Spool
+from hookrow.django._store import DjangoStore
 from hookrow.migrations import upgrade
-from hookrow.receiver.receiver import ArrivalReader
-from hookrow.receiver.recorder import is_reachable, keep_failed, record
-from hookrow.receiver.replay import ParkedRetry, arrivals_of, dry_run
-from hookrow.receiver.spool import Drain, Spool
-from hookrow.stores.errors import WrongMapping
-from hookrow.stores.log import Query
+from hookrow.stores._errors import WrongMapping
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.mapping_record import REMEDY, MappingRecord, mapped_tables
+from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord, mapped_tables
 from received import arrival as arrived
 from times import HOUR
 from wire import PATIENCE, SECRET

@@ -11,10 +11,10 @@ import pytest
 
 from hookrow import ConfigurationError, Postmark, Receiver, Role, Schema, testing
 from hookrow.migrations import upgrade
-from hookrow.stores.errors import Locked, Rejected, SchemaChanged, Unavailable
+from hookrow.stores._errors import Locked, Rejected, SchemaChanged, Unavailable
+from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.connections import Database
-from hookrow.stores.timeouts import limited_to
+from hookrow.stores.sql._connections import Database
 from wire import PATIENCE
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -179,7 +179,7 @@ class TestThreads:
         self, store: SQLStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It ends after the time that a transaction waits for a file."""
-        monkeypatch.setattr("hookrow.stores.sql.sqlite.LOCK_TIMEOUT", 0.02)
+        monkeypatch.setattr("hookrow.stores.sql._sqlite.LOCK_TIMEOUT", 0.02)
         with ThreadPoolExecutor() as threads, store.database.reading():
             refused = threads.submit(insert, store.database, "news")
             with pytest.raises(Locked):

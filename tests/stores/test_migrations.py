@@ -19,7 +19,7 @@ from databases import kind_of
 from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow._migrations import MIGRATIONS_TABLE, current, needed, sql, upgrade
-from hookrow.stores.errors import Unavailable
+from hookrow.stores._errors import Unavailable
 from structure import structure
 
 pytestmark = pytest.mark.filterwarnings(

@@ -9,8 +9,8 @@ import pytest
 from databases import IN_MEMORY, NAMES
 from engines import MEMORY
 from hookrow import ConfigurationError, Role, Schema, testing
-from hookrow.core.notification import Key
-from hookrow.stores.errors import Rejected, Unavailable
+from hookrow._core.notification import Key
+from hookrow.stores._errors import Rejected, Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import StoreContract, SubscriberRow, Tables, open_receiver, post
 from times import HOUR, NOON

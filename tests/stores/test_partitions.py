@@ -14,7 +14,7 @@ from log_contract import LogContract, entry, keep, reader
 from sqlalchemy import make_url
 
 from engines import database_user, run
-from hookrow.stores.log import Query
+from hookrow.stores._log import Query
 from postgres import find_binaries
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"

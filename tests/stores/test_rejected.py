@@ -10,11 +10,11 @@ from locations import ON_POSTGRES, filled_home
 from copying import replace
 from databases import NAMES, kind_of, places
 from hookrow import Delivered, Suppressed
-from hookrow.core.notification import SetSuppression, Suppressible
-from hookrow.receiver.recorder import record
-from hookrow.stores.errors import Rejected, Unavailable
+from hookrow._core.notification import SetSuppression, Suppressible
+from hookrow._receiver.recorder import record
+from hookrow.stores._errors import Rejected, Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.statements import Statements
+from hookrow.stores.sql._statements import Statements
 from postgres import Databases
 
 home = pytest.fixture(filled_home, params=NAMES)

@@ -14,16 +14,16 @@ from sqlalchemy import make_url
 
 from copying import replace
 from hookrow import Schema
-from hookrow.core.rules import lookup_keys
-from hookrow.receiver.recorder import record
-from hookrow.stores.errors import Locked, Unavailable
+from hookrow._core.rules import lookup_keys
+from hookrow._receiver.recorder import record
+from hookrow.stores._errors import Locked, Unavailable
+from hookrow.stores._timeouts import limited_to
+from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.connections import Connection, Database
-from hookrow.stores.sql.limits import PostgresLimits
-from hookrow.stores.sql.postgres import PREPARED_AFTER
-from hookrow.stores.sql.verify import verify
-from hookrow.stores.timeouts import limited_to
-from hookrow.stores.watchdog import watchdog
+from hookrow.stores.sql._connections import Connection, Database
+from hookrow.stores.sql._limits import PostgresLimits
+from hookrow.stores.sql._postgres import PREPARED_AFTER
+from hookrow.stores.sql._verify import verify
 from postgres import Databases, stopped
 from wire import PATIENCE, eventually
 
@@ -141,7 +141,7 @@ def pid_of(connection: Connection) -> int:
 @pytest.fixture
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apply no time limit but those of the test: without one, a stopped process continues first."""
-    monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 2 * PATIENCE)
+    monkeypatch.setattr("hookrow.stores._watchdog.TRANSACTION_TIMEOUT", 2 * PATIENCE)
 
 
 def test_no_session_is_opened_for_a_new_store(postgres_url: str) -> None:
@@ -162,7 +162,7 @@ def test_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None
     ):
         reading.read([])
     with monkeypatch.context() as limited:
-        limited.setattr("hookrow.stores.sql.verify.STATEMENT_TIMEOUT", 0.1)
+        limited.setattr("hookrow.stores.sql._verify.STATEMENT_TIMEOUT", 0.1)
         with frozen(store.database), pytest.raises(Unavailable):
             verify(store.database, Schema())
     assert statuses(record(store, [OPENED])) == [200]
@@ -191,7 +191,7 @@ def test_session_that_freezes_while_writing(
 ) -> None:
     """A transaction ends although the server does not respond, and the next one succeeds."""
     with monkeypatch.context() as limited:
-        limited.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.5)
+        limited.setattr("hookrow.stores._watchdog.TRANSACTION_TIMEOUT", 0.5)
         with pytest.raises(Unavailable), store.transaction() as transaction:  # noqa: SIM117 - stops in it
             with stopped(pid_of(transaction._connection)):
                 transaction.find(lookup_keys([OPENED]))
@@ -200,8 +200,8 @@ def test_session_that_freezes_while_writing(
 
 def test_nested_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of an inner block leaves the connection watched by the outer one."""
-    monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.05)
-    monkeypatch.setattr("hookrow.stores.watchdog.GRACE", 0)
+    monkeypatch.setattr("hookrow.stores._watchdog.TRANSACTION_TIMEOUT", 0.05)
+    monkeypatch.setattr("hookrow.stores._watchdog.GRACE", 0)
     ours, theirs = socket.socketpair()
     with ours, theirs, watchdog.watch_socket(ours):
         with watchdog.watch_socket(ours):

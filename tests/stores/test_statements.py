@@ -17,10 +17,10 @@ from sqlalchemy import event
 from copying import replace
 from databases import kind_of, places
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
-from hookrow.core.notification import Notification
-from hookrow.receiver.recorder import record
-from hookrow.stores.log import START, DueKind, Query
-from hookrow.stores.sql.log import SQLLog
+from hookrow._core.notification import Notification
+from hookrow._receiver.recorder import record
+from hookrow.stores._log import START, DueKind, Query
+from hookrow.stores.sql._log import SQLLog
 from times import DAY, MINUTE
 
 shared = pytest.fixture(shared_home, scope="module", params=PLACES[2:])

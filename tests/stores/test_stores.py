@@ -26,7 +26,7 @@ from crm.schema import CRM
 from databases import IN_MEMORY, NAMES, places
 from engines import MEMORY
 from hookrow import Schema
-from hookrow.stores.change_dates import key_text
+from hookrow.stores._change_dates import key_text
 from hookrow.stores.sql import SQLStore
 
 home = pytest.fixture(shared_home, scope="class")

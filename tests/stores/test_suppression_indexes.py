@@ -6,13 +6,13 @@ from homes import Home
 from locations import own_home
 
 from databases import NAMES
-from hookrow.stores.sql import suppressions
-from hookrow.stores.suppressions import Filter, SuppressionRange
+from hookrow.stores._suppressions import Filter, SuppressionRange
+from hookrow.stores.sql import _suppressions
 from times import SECOND
 
 home = pytest.fixture(own_home, params=NAMES)
 
-LONG = "n" * suppressions.MAX_INDEXED
+LONG = "n" * _suppressions.MAX_INDEXED
 MANY = 4000
 RARE = {1: "SpamComplaint", 2: "SpamComplaint", 3: LONG, 4: LONG + "x", 5: LONG + "y" * 10_000}
 
@@ -75,7 +75,7 @@ def test_reasons(large: Home) -> None:
 
 def test_lists(large: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The subscribers of a small list are looked up, and not those of a big one."""
-    monkeypatch.setattr(suppressions, "_SMALL_LIST", 100)
+    monkeypatch.setattr(_suppressions, "_SMALL_LIST", 100)
     reader = large.store.suppressions
     for selected, rows, direct in (
         (Filter(list=1), ["s4000", "s3999", "s3998"], False),

@@ -19,12 +19,12 @@ from locations import PLACES, filled_home
 from log_contract import entry, keep, reader
 
 from hookrow import testing
-from hookrow.core.log_entry import LogEntry
-from hookrow.core.result import Result
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.result import Result
+from hookrow._receiver import replay
+from hookrow._receiver.replay import ParkedRetry
 from hookrow.providers.postmark import Postmark
-from hookrow.receiver import replay
-from hookrow.receiver.replay import ParkedRetry
-from hookrow.stores.errors import Unavailable
+from hookrow.stores._errors import Unavailable
 from times import DAY, HOUR, MINUTE
 from wire import PATIENCE
 
@@ -128,7 +128,7 @@ def test_a_part_that_takes_too_long_is_searched_in_smaller_ones(
 @pytest.mark.parametrize("home", [each for each in PLACES if "postgres" in each], indirect=True)
 def test_a_locked_row_delays_no_other_entry(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its entries stay as they are, for a later retry; the sweep does not wait."""
-    monkeypatch.setattr("hookrow.receiver.replay.RETRY_CONFLICTS_FOR", PATIENCE)
+    monkeypatch.setattr("hookrow._receiver.replay.RETRY_CONFLICTS_FOR", PATIENCE)
     keep(home, *(parked(n, outcome=Result.DISPATCH_NOT_FOUND) for n in range(1, 200, 2)))
     other = {"recipient": "bea.upper@example.com", "message_id": "m-bea"}
     keep(home, *(parked(n, outcome=Result.DISPATCH_NOT_FOUND, **other) for n in range(2, 201, 2)))

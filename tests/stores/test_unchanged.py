@@ -18,12 +18,12 @@ from copying import replace
 from databases import NAMES, POSTGRESQL, SQLITE, kind_of, places
 from engines import connect, database_user
 from hookrow import Arrival, Delivered, Outcome, Reactivated, Role, Suppressed
-from hookrow.core.notification import LookupKeys, Notification, Rows
-from hookrow.receiver.recorder import Attempts, record
-from hookrow.receiver.replay import replay
-from hookrow.stores.errors import Rejected
+from hookrow._core.notification import LookupKeys, Notification, Rows
+from hookrow._receiver.recorder import Attempts, record
+from hookrow._receiver.replay import replay
+from hookrow.stores._errors import Rejected
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.transaction import SingleStatement, SQLReading, SQLTransaction
+from hookrow.stores.sql._transaction import SingleStatement, SQLReading, SQLTransaction
 from times import SECOND
 from wire import PATIENCE
 

@@ -14,8 +14,8 @@ from test_partitions import partition
 from engines import database_user, run
 from hookrow import _migrations
 from hookrow._migrations import MIGRATIONS_TABLE, current, needed, upgrade
-from hookrow.stores import watchdog
-from hookrow.stores.errors import Unavailable
+from hookrow.stores import _watchdog
+from hookrow.stores._errors import Unavailable
 from wire import eventually
 
 INDEXES = """
@@ -74,7 +74,7 @@ def test_waiting_for_another_upgrade(
 @ON_POSTGRES
 def test_writers_are_not_blocked(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While an index waits for a writer, others write, and no time limit applies to the index."""
-    monkeypatch.setattr(watchdog, "TRANSACTION_TIMEOUT", 0.5)
+    monkeypatch.setattr(_watchdog, "TRANSACTION_TIMEOUT", 0.5)
     with ThreadPoolExecutor(1) as thread:
         with psycopg.connect(old) as writer:
             writer.execute("UPDATE hookrow_notifications SET attempts = 2 WHERE id = 1")
@@ -88,7 +88,7 @@ def test_writers_are_not_blocked(old: str, monkeypatch: pytest.MonkeyPatch) -> N
                 "UPDATE hookrow_notifications SET attempts = 3 WHERE id = 2",
             )
             eventually(
-                lambda: monotonic() > begun + watchdog.TRANSACTION_TIMEOUT + 2 * watchdog.GRACE
+                lambda: monotonic() > begun + _watchdog.TRANSACTION_TIMEOUT + 2 * _watchdog.GRACE
             )
             assert not added.done()
         assert added.result() == LATER

@@ -18,12 +18,12 @@ from copying import replace
 from databases import NAMES, POSTGRESQL, SQLITE, kind_of
 from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
-from hookrow.core.schema import SUPPRESSION
-from hookrow.receiver.recorder import record
+from hookrow._core.schema import SUPPRESSION
+from hookrow._receiver.recorder import record
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.log_rows import REQUIRED_COLUMNS
-from hookrow.stores.sql.urls import open_database
-from hookrow.stores.sql.verify import verify
+from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
+from hookrow.stores.sql._urls import open_database
+from hookrow.stores.sql._verify import verify
 from own_tables import attached
 from postgres import Databases
 

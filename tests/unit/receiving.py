@@ -14,12 +14,12 @@ from typing import Any, cast
 
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, Schema, testing
-from hookrow.core.log_entry import LogEntry, StoredEntry
-from hookrow.core.notification import Change, LookupKeys, RowId, Rows, Suppressible
-from hookrow.stores.errors import Locked, Rejected, StoreError, Unavailable
-from hookrow.stores.log import Query
+from hookrow._core.log_entry import LogEntry, StoredEntry
+from hookrow._core.notification import Change, LookupKeys, RowId, Rows, Suppressible
+from hookrow.stores._errors import Locked, Rejected, StoreError, Unavailable
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
+from hookrow.stores.sql._transaction import SQLReading, SQLTransaction
 from hookrow.testing import Tables
 from wire import ENDPOINT, PATIENCE, SECRET, eventually
 

@@ -10,12 +10,12 @@ import pytest
 from receiving import NOON, Database, delivery, people, post, receive, request, suppression
 
 from hookrow import ConfigurationError, Response, testing
-from hookrow.core.result import Result
+from hookrow._core.result import Result
+from hookrow._receiver.replay import arrivals_of, replay
+from hookrow._receiver.spool import Spool
+from hookrow._server.app import Server
+from hookrow._server.settings import Settings
 from hookrow.providers.postmark import Postmark
-from hookrow.receiver.replay import arrivals_of, replay
-from hookrow.receiver.spool import Spool
-from hookrow.server.app import Server
-from hookrow.server.settings import Settings
 from wire import SECRET
 
 TEST = testing.send_test(at=NOON)

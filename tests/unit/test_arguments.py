@@ -20,7 +20,7 @@ from sqlalchemy import MetaData, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from hookrow import ConfigurationError, Postmark, Receiver, Role, Schema, testing
-from hookrow.arguments import check_function, name_of
+from hookrow._arguments import check_function, name_of
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
 from hookrow.fastapi import router

@@ -15,9 +15,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from hookrow.concurrency import EXIT_TIMEOUT
-from hookrow.core.sizes import LARGEST_GROUP
-from hookrow.receiver.batch import BatchWriter, QueueFull
+from hookrow._concurrency import EXIT_TIMEOUT
+from hookrow._core.sizes import LARGEST_GROUP
+from hookrow._receiver.batch import BatchWriter, QueueFull
 from wire import PATIENCE, eventually
 
 FALLBACK = -1
@@ -413,7 +413,7 @@ async def test_close_waits_for_the_queue() -> None:
 EXIT_SCRIPT = """
 import time
 from threading import Event
-from hookrow.receiver.batch import BatchWriter
+from hookrow._receiver.batch import BatchWriter
 
 def writer(work):
     return BatchWriter(work, fallback=lambda _: None, deadline=60.0)
@@ -440,7 +440,7 @@ for number in range(3):
 def test_at_exit_writers_are_closed_the_newest_first(*, hangs: bool) -> None:
     """They have ten seconds together, or two seconds here if the last item hangs."""
     timeout = 2.0 if hangs else PATIENCE
-    shorter = f"import hookrow.concurrency as concurrency; concurrency.EXIT_TIMEOUT = {timeout}"
+    shorter = f"import hookrow._concurrency as concurrency; concurrency.EXIT_TIMEOUT = {timeout}"
     script = f"{shorter}\nHANGS = {hangs}\n{EXIT_SCRIPT}"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True

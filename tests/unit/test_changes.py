@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hookrow.core.changes import WRITES, applies, is_ignored, is_news, new_values, target
-from hookrow.core.notification import (
+from hookrow._core.changes import WRITES, applies, is_ignored, is_news, new_values, target
+from hookrow._core.notification import (
     Change,
     EventTime,
     RowId,
@@ -14,7 +14,7 @@ from hookrow.core.notification import (
     SetTime,
     Suppressible,
 )
-from hookrow.core.schema import Schema
+from hookrow._core.schema import Schema
 
 NOW = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=3)

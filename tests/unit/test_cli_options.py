@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from hookrow.cli.options import duration, duration_or_none, moment
-from hookrow.cli.settings import hide_secrets
+from hookrow._cli.options import duration, duration_or_none, moment
+from hookrow._cli.settings import hide_secrets
 from times import DAY, HOUR
 
 

@@ -11,9 +11,9 @@ from receiving import Database
 from copying import replace
 from engines import MEMORY
 from hookrow import Arrival, Delivered, Suppressed
-from hookrow.core.notification import Notification
-from hookrow.receiver import clock as clocks
-from hookrow.receiver.clock import (
+from hookrow._core.notification import Notification
+from hookrow._receiver import clock as clocks
+from hookrow._receiver.clock import (
     EVENTS,
     RECIPIENTS,
     Clock,
@@ -21,7 +21,7 @@ from hookrow.receiver.clock import (
     measured_clock,
     utc_now,
 )
-from hookrow.stores.errors import Unavailable
+from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql import SQLStore
 from times import DAY, HOUR, MINUTE, NOON, SECOND
 from wire import ADA, PATIENCE

@@ -14,11 +14,11 @@ from msgspec.structs import astuple
 from copying import replace
 from engines import MEMORY
 from hookrow import Arrival, Opened, Reactivated, Recorded, Role, Schema, Suppressed, testing
-from hookrow.core.log_entry import StoredEntry, entries
-from hookrow.core.notification import Notification, Refusal
-from hookrow.core.optional import ALWAYS
-from hookrow.core.result import Result
-from hookrow.describe import (
+from hookrow._core.log_entry import StoredEntry, entries
+from hookrow._core.notification import Notification, Refusal
+from hookrow._core.optional import ALWAYS
+from hookrow._core.result import Result
+from hookrow._describe import (
     MAX_BODY_LENGTH,
     describe_change,
     describe_dry_run,
@@ -29,9 +29,9 @@ from hookrow.describe import (
     other_changes,
     superseding,
 )
+from hookrow._receiver.replay import DryRun
 from hookrow.providers.postmark import Postmark
 from hookrow.providers.resend import Resend
-from hookrow.receiver.replay import DryRun
 from hookrow.stores.sql import SQLStore
 from times import DAY, HOUR, NOON
 from wire import ADA

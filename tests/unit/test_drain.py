@@ -25,13 +25,13 @@ from receiving import (
 )
 
 from hookrow import Arrival, Outcome, Postmark, Role, Schema, testing
-from hookrow.core.log_entry import LogEntry
-from hookrow.core.notification import Change, SetTime
-from hookrow.core.result import Result
-from hookrow.core.rules import PROBE
-from hookrow.receiver.receiver import ArrivalReader
-from hookrow.receiver.spool import FAILED_AFTER, Drain, Spool
-from hookrow.stores.errors import StoreError, Unavailable
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.notification import Change, SetTime
+from hookrow._core.result import Result
+from hookrow._core.rules import PROBE
+from hookrow._receiver.receiver import ArrivalReader
+from hookrow._receiver.spool import FAILED_AFTER, Drain, Spool
+from hookrow.stores._errors import StoreError, Unavailable
 from received import arrival
 from wire import PATIENCE, SECRET, eventually
 
@@ -110,8 +110,8 @@ def site(tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("spool.PAUSE", "spool.REST", "recorder.PAUSE_AFTER_OUTAGE"):
-        monkeypatch.setattr(f"hookrow.receiver.{name}", 0.0)
-    monkeypatch.setattr("hookrow.receiver.spool.DRAIN_EVERY", 0.01)
+        monkeypatch.setattr(f"hookrow._receiver.{name}", 0.0)
+    monkeypatch.setattr("hookrow._receiver.spool.DRAIN_EVERY", 0.01)
 
 
 def test_equal_bodies_without_a_date_count_as_of_their_last_arrival(site: Site) -> None:
@@ -231,7 +231,7 @@ def test_an_entry_that_fails_delays_no_other_and_is_counted_once(
 
 
 def test_entries_keep_their_order_and_times(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.spool.GROUP", 2)
+    monkeypatch.setattr("hookrow._receiver.spool.GROUP", 2)
     bodies = [encode(delivery(f"n{number}")) for number in range(5)]
     site.put(*bodies, at=NOON + timedelta(minutes=3))
     site.put(bodies[0], at=NOON + timedelta(minutes=9))
@@ -270,7 +270,7 @@ def test_entries_that_keep_failing_are_logged_as_failed_after_a_minute(site: Sit
 def test_the_next_drain_begins_after_the_failing_entries(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow.receiver.spool.FAILING", -1.0)
+    monkeypatch.setattr("hookrow._receiver.spool.FAILING", -1.0)
     site.database.refuses, site.database.error = _in_log_of_ada, BROKEN
     failing = [_opening(number) for number in range(3)]
     site.put(*failing, BEA, at=datetime.now(UTC) - FAILED_AFTER)
@@ -290,7 +290,7 @@ def test_the_next_drain_begins_after_the_failing_entries(
 def test_entries_interrupted_by_a_new_outage_stay(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow.receiver.spool.GROUP", 1)
+    monkeypatch.setattr("hookrow._receiver.spool.GROUP", 1)
     site.put(ADA, BEA)
     for _ in range(2):
         with pytest.raises(Unavailable):
@@ -460,7 +460,7 @@ def test_a_file_that_is_damaged_during_a_drain_is_drained_further(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entries that can be read have the same ids in the file that replaces it."""
-    monkeypatch.setattr("hookrow.receiver.spool.GROUP", 8)
+    monkeypatch.setattr("hookrow._receiver.spool.GROUP", 8)
     bodies = [_opening(number) for number in range(200)]
     site.put(*bodies)
     recorded: list[bytes] = []
@@ -490,7 +490,7 @@ def test_entries_that_cannot_be_removed_are_recorded_once(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No byte of the file can be changed, as on a full disk that never writes in place."""
-    monkeypatch.setattr("hookrow.receiver.spool.GROUP", 1)
+    monkeypatch.setattr("hookrow._receiver.spool.GROUP", 1)
     calls: list[bytes] = []
     site.put(ADA, BEA, ADA)
     drain = site.drain(lambda group, _: calls.extend(each.body for each in group))

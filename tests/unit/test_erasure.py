@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from hookrow.core.erasure import Occurrence, address_finder, is_searchable
-from hookrow.core.log_entry import stored_body
+from hookrow._core.erasure import Occurrence, address_finder, is_searchable
+from hookrow._core.log_entry import stored_body
 from wire import ADA
 
 ESCAPED = json.dumps({"To": f"Ada <{ADA}>"})

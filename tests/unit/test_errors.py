@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import exc
 
 from hookrow import ConfigurationError
-from hookrow.stores.driver_errors import message, store_error
-from hookrow.stores.errors import (
+from hookrow.stores._driver_errors import message, store_error
+from hookrow.stores._errors import (
     AccessDenied,
     Conflict,
     Locked,
@@ -29,7 +29,7 @@ PACKAGES = [
     ("flask", "flask", "hookrow.flask needs Flask", "flask"),
     ("django", "django", "A Django project needs an extra", "'hookrow[django]'"),
     ("dashboard", "jinja2", "The dashboard needs an extra", "'hookrow[dashboard]'"),
-    ("cli", "click", "The command needs an extra", "'hookrow[serve]'"),
+    ("_cli", "click", "The command needs an extra", "'hookrow[serve]'"),
     ("metrics", "prometheus_client", "hookrow.metrics needs an extra", "'hookrow[metrics]'"),
     ("tracing", "opentelemetry", "hookrow.tracing needs an extra", "'hookrow[tracing]'"),
     (
@@ -59,7 +59,7 @@ def test_a_module_without_its_package_message_how_to_install_it(
     text = re.escape(f"{message}: pip install {install}")
     for name in [*sys.modules]:
         if f"{name}.".startswith(
-            (f"{missing}.", f"hookrow.{module}.", f"hookrow.observability.{module}.")
+            (f"{missing}.", f"hookrow.{module}.", f"hookrow._observability.{module}.")
         ):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from receiving import NOON
 
-from hookrow.core.notification import (
+from hookrow._core.notification import (
     Arrival,
     Delivered,
     Notification,
@@ -20,13 +20,13 @@ from hookrow.core.notification import (
     Refusal,
     Suppressed,
 )
-from hookrow.core.rules import fail
-from hookrow.receiver import recorder
-from hookrow.receiver.clock import utc_now
-from hookrow.receiver.recorder import GroupRecorder
-from hookrow.stores.errors import Conflict, Locked, Rejected, StoreError, Unavailable, Unchanged
+from hookrow._core.rules import fail
+from hookrow._receiver import recorder
+from hookrow._receiver.clock import utc_now
+from hookrow._receiver.recorder import GroupRecorder
+from hookrow.stores._errors import Conflict, Locked, Rejected, StoreError, Unavailable, Unchanged
+from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.timeouts import limited_to
 from wire import ADA
 
 RECORDED = Recorded(())
@@ -52,7 +52,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Replace the clock, and let the recorder use a `Rig` as its store."""
     clock = Clock()
-    monkeypatch.setattr("hookrow.stores.timeouts.monotonic", lambda: clock.now)
+    monkeypatch.setattr("hookrow.stores._timeouts.monotonic", lambda: clock.now)
     for name, function in {
         "monotonic": lambda: clock.now,
         "sleep": clock.sleep,

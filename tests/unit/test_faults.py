@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from hookrow.faults import MOST_EXCEPTIONS, OMITTED, describe_fault, without_values
+from hookrow._faults import MOST_EXCEPTIONS, OMITTED, describe_fault, without_values
 from wire import ADA
 
 
@@ -269,7 +269,7 @@ def test_a_description_names_the_line_of_an_installed_host() -> None:
     hook = installed("shop.mail", "def call(text):\n    run(text)", run=jobs)
     signal = installed("django.dispatch.dispatcher", "def call(text):\n    run(text)", run=hook)
     for function in (hook, signal):
-        calls = installed("hookrow.receiver.hooks", "def call(text):\n    run(text)", run=function)
+        calls = installed("hookrow._receiver.hooks", "def call(text):\n    run(text)", run=function)
         with pytest.raises(json.JSONDecodeError) as caught:
             calls(ADA)
         error = caught.value

@@ -7,9 +7,9 @@ from unittest.mock import Mock
 import pytest
 
 from hookrow import Request, RequestHead, Response
-from hookrow.diagnostics import CheckResult, Level
-from hookrow.server import health
-from hookrow.server.health import Liveness, Readiness
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._server import health
+from hookrow._server.health import Liveness, Readiness
 from wire import PATIENCE, TEXT
 
 REQUEST = Request(RequestHead("GET", "/readyz", ()), b"")

@@ -26,8 +26,8 @@ from hookrow import (
     Refused,
     Suppressed,
 )
-from hookrow.observability.logging import JSONFormatter
-from hookrow.receiver.hooks import Hook, Hooks
+from hookrow._observability.logging import JSONFormatter
+from hookrow._receiver.hooks import Hook, Hooks
 from wire import ADA, PATIENCE, SECRET, eventually
 
 
@@ -389,7 +389,7 @@ def test_a_hook_that_would_never_run_is_rejected(hook: Any, error: str) -> None:
 def test_too_many_or_too_large_calls_are_dropped(
     reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow.receiver.hooks.BACKLOG", 10 if not reason else 100)
+    monkeypatch.setattr("hookrow._receiver.hooks.BACKLOG", 10 if not reason else 100)
     arrival = Arrival(Suppressed(ADA, "m-ada", NOON, reason), reason.encode(), NOON)
     recording = RecordingHook(opened=False)
     with closing(hooks(recording)) as calls:
@@ -407,7 +407,7 @@ def test_call_that_hangs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, is_async: bool
 ) -> None:
     recording, now = RecordingHook(opened=False), 1000.0
-    monkeypatch.setattr("hookrow.receiver.hooks.monotonic", lambda: now)
+    monkeypatch.setattr("hookrow._receiver.hooks.monotonic", lambda: now)
     with closing(hooks(recording.in_loop if is_async else recording)) as calls:
         call(calls, 1)
         assert recording.reached.wait(PATIENCE)

@@ -10,12 +10,12 @@ from receiving import NOON, head, people, receive
 
 from engines import MEMORY
 from hookrow import Postmark, Receiver
-from hookrow.receiver import hourly
-from hookrow.receiver.hourly import HourlyCount
-from hookrow.stores.errors import Unavailable
-from hookrow.stores.log import RequestKind
+from hookrow._receiver import hourly
+from hookrow._receiver.hourly import HourlyCount
+from hookrow.stores._errors import Unavailable
+from hookrow.stores._log import RequestKind
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.log import SQLLog
+from hookrow.stores.sql._log import SQLLog
 from times import HOUR, MINUTE
 from wire import SECRET, eventually
 
@@ -39,7 +39,7 @@ def outage(log: SQLLog) -> Iterator[None]:
 @pytest.fixture
 def task(log: SQLLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
-    monkeypatch.setattr("hookrow.concurrency.RETRY_AFTER", 0.01)
+    monkeypatch.setattr("hookrow._concurrency.RETRY_AFTER", 0.01)
     with closing(HourlyCount(log)) as task:
         yield task
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hookrow import ConfigurationError
-from hookrow.core.notification import Recorded, Refusal
-from hookrow.http import (
+from hookrow._core.notification import Recorded, Refusal
+from hookrow._http import (
     BODY_TIMEOUT,
     MAX_BODY,
     BodyReader,

@@ -16,13 +16,13 @@ import hookrow
 SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
-    *(f"core.{path.stem}" for path in sorted((SOURCE / "core").glob("[!_]*.py"))),
+    *(f"_core.{path.stem}" for path in sorted((SOURCE / "_core").glob("[!_]*.py"))),
     *("providers", "providers._base", "providers._json", "providers._postmark_payloads"),
     *("providers._secrets", "providers._unreadable", "providers.postmark"),
-    *("http", "errors", "arguments"),
+    *("_http", "errors", "_arguments"),
 )
 
-assert "core.rules" in CORE
+assert "_core.rules" in CORE
 
 # The modules that the core may import: values and their types, and msgspec for parsing.
 # `asyncio` is imported only for a type, `threading` only for the longest timeout, `contextvars` for
@@ -40,14 +40,14 @@ FORBIDDEN = {
 
 
 ORDER = (
-    *("errors", "arguments", "core", "http", "environ", "faults", "concurrency"),
-    *("stores", "observability", "providers"),
-    *("metrics", "tracing", "receiver"),
-    *("describe", "statistics", "_migrations", "migrations"),
-    *("diagnostics", "postmark_api", "asgi", "wsgi", "fastapi", "flask"),
+    *("errors", "_arguments", "_core", "_http", "_environ", "_faults", "_concurrency"),
+    *("stores", "_observability", "providers"),
+    *("metrics", "tracing", "_receiver"),
+    *("_describe", "_statistics", "_migrations", "migrations"),
+    *("_diagnostics", "_postmark_api", "asgi", "wsgi", "fastapi", "flask"),
     *("testing", "pytest_plugin", "dashboard", "django"),
-    *("server", "demo", "cli", "__main__"),
-    *("django.commands", "django.management"),
+    *("_server", "_demo", "_cli", "__main__"),
+    *("django._commands", "django.management"),
 )
 """The parts of hookrow: each imports only from itself and from those before it."""
 
@@ -152,8 +152,8 @@ STEPS = (
     "from hookrow.__main__ import main",
     "from hookrow import *",
     "import hookrow.asgi, hookrow.wsgi, hookrow.testing",
-    "import hookrow.cli",
-    "from hookrow.server import health",
+    "import hookrow._cli",
+    "from hookrow._server import health",
 )
 
 
@@ -187,7 +187,7 @@ def test_little_is_loaded_and_public_names_need_no_extra(loaded: dict[str, set[s
     """The command line starts without SQLAlchemy and uvicorn, which Django projects lack."""
     package, script, names, hosts, cli, _ = loaded.values()
     assert _foreign(package) == {"hookrow"}
-    ours = ("__main__", "errors", "server")
+    ours = ("__main__", "errors", "_server")
     assert _foreign(script) == {"hookrow", *(f"hookrow.{name}" for name in ours)}
     assert not script & {"asyncio", "dataclasses", "logging", "typing"}
     # msgspec imports `typing_extensions` if it is installed.
@@ -196,8 +196,8 @@ def test_little_is_loaded_and_public_names_need_no_extra(loaded: dict[str, set[s
     assert _packages({*_imports("pytest_plugin")}) == {"hookrow", "pytest"}
     assert not names & {"asyncio", "sqlite3", "ssl"}
     parts = {name.split(".")[1] for name in names if name.startswith("hookrow.")}
-    assert not parts & {"asgi", "wsgi", "fastapi", "flask", "dashboard", "django", "cli"}
-    assert not names & {"hookrow.stores.sql", "hookrow.server.app"}
+    assert not parts & {"asgi", "wsgi", "fastapi", "flask", "dashboard", "django", "_cli"}
+    assert not names & {"hookrow.stores.sql", "hookrow._server.app"}
     assert "click" in _packages(cli)
     assert not _packages(cli) & {"sqlalchemy", "alembic", "psycopg", "uvicorn", "jinja2", "django"}
 
@@ -214,6 +214,6 @@ def test_every_public_name_is_listed_and_typed(loaded: dict[str, set[str]]) -> N
     assert all(hasattr(hookrow, name) for name in hookrow.__all__)
     assert {*hookrow.__all__} <= {*dir(hookrow)}
     assert hookrow.__version__.count(".") == 2
-    assert "hookrow.server.health" in loaded["from hookrow.server import health"]
+    assert "hookrow._server.health" in loaded["from hookrow._server import health"]
     with pytest.raises(AttributeError, match="module 'hookrow' has no attribute 'Reciever'"):
         hookrow.Reciever  # type: ignore[attr-defined]  # noqa: B018 - the name is what fails

@@ -9,9 +9,9 @@ import pytest
 from receiving import NOON
 
 from hookrow import Arrival, Response
-from hookrow.http import plain
-from hookrow.receiver import locked
-from hookrow.receiver.locked import LockedRows
+from hookrow._http import plain
+from hookrow._receiver import locked
+from hookrow._receiver.locked import LockedRows
 from wire import PATIENCE, eventually
 
 RECORDED, FAILED, UNAVAILABLE = (plain(status, "") for status in (200, 503, 500))

@@ -12,8 +12,8 @@ from msgspec.structs import astuple
 
 from copying import replace
 from hookrow import Arrival, Delivered, Opened, Reactivated, Recorded, Suppressed
-from hookrow.core import log_entry as rules
-from hookrow.core.log_entry import (
+from hookrow._core import log_entry as rules
+from hookrow._core.log_entry import (
     LogEntry,
     StoredEntry,
     body_of,
@@ -23,10 +23,10 @@ from hookrow.core.log_entry import (
     merge_entries,
     second_of,
 )
-from hookrow.core.notification import Notification, Outcome, Refusal, Source, Unsupported
-from hookrow.core.result import PARKED, Result, retry_at
-from hookrow.core.rules import PROBE
-from hookrow.core.sizes import TEXT_PER_BYTE, WIDEST_CHARACTER
+from hookrow._core.notification import Notification, Outcome, Refusal, Source, Unsupported
+from hookrow._core.result import PARKED, Result, retry_at
+from hookrow._core.rules import PROBE
+from hookrow._core.sizes import TEXT_PER_BYTE, WIDEST_CHARACTER
 from repeats import FIRST, PARKED_ENTRY, REPEATS
 from times import DAY, MINUTE, NOON, SECOND
 

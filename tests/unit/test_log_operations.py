@@ -7,8 +7,8 @@ import pytest
 from receiving import NOON, Database, people
 
 from hookrow import Arrival, Opened, Recorded, Refusal
-from hookrow.core.log_entry import entries
-from hookrow.stores.log_operations import DoubtfulClock, Retention
+from hookrow._core.log_entry import entries
+from hookrow.stores._log_operations import DoubtfulClock, Retention
 from times import DAY, HOUR
 
 MOMENT = timedelta(microseconds=1)

@@ -12,8 +12,8 @@ from receiving import delivery, head, people, receive, request
 
 from copying import replace
 from hookrow import Arrival, Postmark, Receiver, RequestHead
-from hookrow.http import request_id
-from hookrow.observability.logging import JSONFormatter, configuration, logger
+from hookrow._http import request_id
+from hookrow._observability.logging import JSONFormatter, configuration, logger
 from wire import ENDPOINT, SECRET
 
 UNAUTHENTIC = "Returned 401 to request r-1: X-Provider-Secret is wrong."
@@ -155,7 +155,7 @@ def test_a_doubtful_secret_is_named_at_the_start(lines: pytest.LogCaptureFixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Replace the clock; return its time, in a list."""
     now = [1000.0]
-    monkeypatch.setattr("hookrow.observability.logging.monotonic", lambda: now[0])
+    monkeypatch.setattr("hookrow._observability.logging.monotonic", lambda: now[0])
     return now
 
 

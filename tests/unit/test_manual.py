@@ -8,11 +8,11 @@ import pytest
 from receiving import Database, people
 
 from hookrow import Outcome, Recorded
-from hookrow.core.notification import Refusal, Suppressible
-from hookrow.core.result import Result
-from hookrow.receiver import manual
-from hookrow.receiver.manual import change_suppression
-from hookrow.stores.errors import Conflict, Locked
+from hookrow._core.notification import Refusal, Suppressible
+from hookrow._core.result import Result
+from hookrow._receiver import manual
+from hookrow._receiver.manual import change_suppression
+from hookrow.stores._errors import Conflict, Locked
 from wire import ADA, AT
 
 

@@ -14,13 +14,13 @@ from receiving import NOON, Database, delivery, head, people, receive, request
 
 from copying import replace
 from hookrow import ConfigurationError, Receiver, Refusal
-from hookrow.core.notification import Arrival, Delivered
-from hookrow.core.result import Result
+from hookrow._core.notification import Arrival, Delivered
+from hookrow._core.result import Result
+from hookrow._observability.observer import Gauges
 from hookrow.metrics import Metrics, MetricsEndpoint
-from hookrow.observability.observer import Gauges
-from hookrow.stores.errors import Conflict, Unavailable
-from hookrow.stores.log import Backlog, Count, Counts
-from hookrow.stores.sql.log import SQLLog
+from hookrow.stores._errors import Conflict, Unavailable
+from hookrow.stores._log import Backlog, Count, Counts
+from hookrow.stores.sql._log import SQLLog
 
 NEWEST = "hookrow_newest_notification_timestamp_seconds{}"
 

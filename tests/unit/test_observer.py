@@ -13,10 +13,10 @@ from werkzeug.test import Client
 
 import asgi_client
 from hookrow import ConfigurationError, Refusal, testing
+from hookrow._core.notification import Recorded
+from hookrow._http import ENDPOINT, MAX_BODY
+from hookrow._observability.observer import Observer, Observers
 from hookrow.asgi import ASGI
-from hookrow.core.notification import Recorded
-from hookrow.http import ENDPOINT, MAX_BODY
-from hookrow.observability.observer import Observer, Observers
 from hookrow.wsgi import WSGI
 from wire import SECRET, eventually
 

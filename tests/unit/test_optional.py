@@ -9,12 +9,12 @@ from receiving import NOON, Database, people, post, receive
 
 from copying import replace
 from hookrow import ConfigurationError, Role, Schema, testing
-from hookrow.core.optional import OPTIONAL_COLUMNS, RECORDS
-from hookrow.core.schema_values import schema_of
-from hookrow.postmark_api.register import triggers_of
+from hookrow._core.optional import OPTIONAL_COLUMNS, RECORDS
+from hookrow._core.schema_values import schema_of
+from hookrow._postmark_api.register import triggers_of
+from hookrow._receiver.replay import arrivals_of, parse_entry, replay
 from hookrow.providers._base import explain
 from hookrow.providers.postmark import Postmark
-from hookrow.receiver.replay import arrivals_of, parse_entry, replay
 
 ADA = "ada@example.com", "m-ada"
 CLICK, BOUNCE, COMPLAINT = (

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, fields
 import pytest
 
 from hookrow import Postmark, Receiver
-from hookrow.receiver.options import ReceiverOptions
+from hookrow._receiver.options import ReceiverOptions
 from hookrow.stores.sql import SQLStore
 
 KEYWORDS = {

@@ -8,8 +8,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from hookrow import concurrency
-from hookrow.concurrency import PeriodicTask
+from hookrow import _concurrency
+from hookrow._concurrency import PeriodicTask
 from wire import PATIENCE, eventually
 
 LONG = 3600.0
@@ -25,7 +25,7 @@ def at_thread_end(monkeypatch: pytest.MonkeyPatch, close: Callable[[], object]) 
         if threading.current_thread().name == "hookrow-work":
             close()
 
-    monkeypatch.setattr(concurrency, "AT_THREAD_END", {callback})
+    monkeypatch.setattr(_concurrency, "AT_THREAD_END", {callback})
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_interval_includes_the_call(
 ) -> None:
     """At least half of it is a pause."""
     times = iter([0.0, duration])
-    monkeypatch.setattr(concurrency, "monotonic", lambda: next(times))
+    monkeypatch.setattr(_concurrency, "monotonic", lambda: next(times))
     task = PeriodicTask(lambda: None, seconds=60.0, name="work")
     assert task._attempt(task._work) == pause
 
@@ -79,7 +79,7 @@ def test_a_task_continues_after_failures_until_it_is_closed(
 
     The text of an exception is logged only if it is expected.
     """
-    monkeypatch.setattr(concurrency, "LONG_PAUSE", 0.0)
+    monkeypatch.setattr(_concurrency, "LONG_PAUSE", 0.0)
     at_thread_end(monkeypatch, lambda: 1 / 0)
     calls: list[int] = []
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hookrow import ConfigurationError, Postmark, RequestHead
-from hookrow.core.notification import (
+from hookrow._core.notification import (
     Bounced,
     Delivered,
     Notification,
@@ -26,7 +26,7 @@ from hookrow.core.notification import (
     Suppressed,
     Unsupported,
 )
-from hookrow.http import PROBE_AGENT
+from hookrow._http import PROBE_AGENT
 from hookrow.providers import Event
 from hookrow.providers._postmark_payloads import body_schema, explain
 

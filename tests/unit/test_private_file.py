@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from hookrow.stores.private_file import create_private_file
+from hookrow.stores._private_file import create_private_file
 from wire import PATIENCE
 
 

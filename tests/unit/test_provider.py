@@ -22,12 +22,12 @@ from hookrow import (
     Response,
     Unsupported,
 )
-from hookrow.core.log_entry import body_of, fingerprint
-from hookrow.core.result import Result
-from hookrow.http import plain
+from hookrow._core.log_entry import body_of, fingerprint
+from hookrow._core.result import Result
+from hookrow._http import plain
+from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
+from hookrow._receiver.responder import combine
 from hookrow.providers import Provider, Unauthentic
-from hookrow.receiver.replay import ParkedRetry, arrivals_of, replay
-from hookrow.receiver.responder import combine
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, eventually, post_together
 

@@ -25,9 +25,9 @@ from receiving import (
 )
 
 from hookrow import Arrival, ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
-from hookrow.core.result import Result
-from hookrow.core.rules import PROBE, TEST_MESSAGE_ID, TEST_RECIPIENT
-from hookrow.receiver.spool import Spool
+from hookrow._core.result import Result
+from hookrow._core.rules import PROBE, TEST_MESSAGE_ID, TEST_RECIPIENT
+from hookrow._receiver.spool import Spool
 from wire import ADA, PATIENCE, SECRET, eventually
 
 CLICK = {"RecordType": "Click", "Recipient": ADA, "MessageID": "m-ada"}
@@ -121,7 +121,7 @@ def test_the_queue_is_limited_in_number_and_bytes(
     room: int,
 ) -> None:
     """If it is full, notifications are spooled, even unsupported ones."""
-    monkeypatch.setattr("hookrow.receiver.responder.CAPACITY", 64 * 1024)
+    monkeypatch.setattr("hookrow._receiver.responder.CAPACITY", 64 * 1024)
     database, path = people("ada", "bea"), tmp_path / spool if spool else None
     payload, click = delivery("ada", Details=details), CLICK | {"Details": details}
     with closing(receive(database, backlog=backlog, spool=path)) as receiver:

@@ -10,19 +10,19 @@ import pytest
 from receiving import NOON, Database, dispatch, people
 
 from hookrow import Arrival, Delivered, Recorded
-from hookrow.core.notification import Refusal
-from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
-from hookrow.receiver import recorder as recording
-from hookrow.receiver.recorder import (
+from hookrow._core.notification import Refusal
+from hookrow._core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
+from hookrow._receiver import recorder as recording
+from hookrow._receiver.recorder import (
     GroupRecorder,
     is_reachable,
     keep_failed,
     record,
     record_unlocked,
 )
-from hookrow.stores.errors import Conflict, Locked, Rejected, Unavailable
+from hookrow.stores._errors import Conflict, Locked, Rejected, Unavailable
+from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.timeouts import limited_to
 from wire import PATIENCE
 
 STORE_ERRORS = [Conflict("40001"), Locked("55P03"), Rejected("23502"), Unavailable("gone")]

@@ -12,15 +12,22 @@ from receiving import NOON, Database, people
 from copying import replace
 from engines import MEMORY
 from hookrow import Arrival, Recorded, Suppressed
-from hookrow.core.log_entry import LogEntry, StoredEntry
-from hookrow.core.notification import Change, Outcome, Refusal, SetSuppression, Source, Suppressible
-from hookrow.core.result import Result
+from hookrow._core.log_entry import LogEntry, StoredEntry
+from hookrow._core.notification import (
+    Change,
+    Outcome,
+    Refusal,
+    SetSuppression,
+    Source,
+    Suppressible,
+)
+from hookrow._core.result import Result
+from hookrow._receiver import recorder
+from hookrow._receiver import replay as replaying
+from hookrow._receiver.recorder import keep_failed
+from hookrow._receiver.replay import arrivals_of, replay
 from hookrow.providers.postmark import Postmark
-from hookrow.receiver import recorder
-from hookrow.receiver import replay as replaying
-from hookrow.receiver.recorder import keep_failed
-from hookrow.receiver.replay import arrivals_of, replay
-from hookrow.stores.errors import Conflict, Rejected, Unavailable
+from hookrow.stores._errors import Conflict, Rejected, Unavailable
 from hookrow.stores.sql import SQLStore
 from times import HOUR
 from wire import ADA

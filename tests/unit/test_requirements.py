@@ -5,7 +5,7 @@ from importlib.metadata import version
 from inspect import isfunction
 from pkgutil import resolve_name
 
-from hookrow.server.protocol import UVICORN
+from hookrow._server.protocol import UVICORN
 from requirements import requirements
 
 # The undocumented attributes that are used, by library and by `module:name` of their class.

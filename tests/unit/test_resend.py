@@ -31,8 +31,8 @@ from hookrow import (
     Unsupported,
 )
 from hookrow.providers import Event, Unauthentic
+from hookrow.providers._standard_webhooks import MAX_DIFFERENCE
 from hookrow.providers.resend import _MOST_RECIPIENTS, Resend
-from hookrow.providers.standard_webhooks import MAX_DIFFERENCE
 from wire import ENDPOINT
 
 AT = datetime(2026, 11, 22, 8, 30, 15, 126000, tzinfo=UTC)

@@ -8,11 +8,11 @@ import pytest
 from receiving import Database, delivery, fill_transaction, people, post, receive
 
 from hookrow import Arrival, Delivered, Recorded, Refusal
-from hookrow.core.notification import Outcome
-from hookrow.core.rules import PROBE
-from hookrow.receiver import results
-from hookrow.receiver.results import RecentResults
-from hookrow.stores.errors import Locked, Rejected, StoreError, Unavailable
+from hookrow._core.notification import Outcome
+from hookrow._core.rules import PROBE
+from hookrow._receiver import results
+from hookrow._receiver.results import RecentResults
+from hookrow.stores._errors import Locked, Rejected, StoreError, Unavailable
 from wire import ADA, AT, PATIENCE, eventually
 
 FULL = "OperationalError: database or disk is full. Free space on the disk."

@@ -11,11 +11,11 @@ from receiving import NOON, Database, encode, people, post, receive, suppression
 
 from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
-from hookrow.core.result import Result
+from hookrow._core.result import Result
+from hookrow._receiver.recorder import keep_failed, record
+from hookrow._receiver.replay import ParkedRetry
 from hookrow.providers.postmark import Postmark
-from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.replay import ParkedRetry
-from hookrow.stores.errors import Unavailable
+from hookrow.stores._errors import Unavailable
 from received import arrival
 from wire import ADA, PATIENCE, eventually
 
@@ -72,7 +72,7 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.replay.PAUSE", 0.0)
+    monkeypatch.setattr("hookrow._receiver.replay.PAUSE", 0.0)
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_failing_notifications_precede_those_without_rows(
 
 
 def test_sweeps_take_groups(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.replay.AT_ONCE", 8)
-    monkeypatch.setattr("hookrow.receiver.replay.GROUP", 4)
+    monkeypatch.setattr("hookrow._receiver.replay.AT_ONCE", 8)
+    monkeypatch.setattr("hookrow._receiver.replay.GROUP", 4)
     numbers = range(2, 14)
     record(site.database, arrivals(*map(opening, numbers)))
     site.send(*numbers)
@@ -137,7 +137,7 @@ def test_notifications_interrupted_by_an_outage_are_due_again(site: Site) -> Non
 
 
 def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.receiver.SWEEP_EVERY", 0.01)
+    monkeypatch.setattr("hookrow._receiver.receiver.SWEEP_EVERY", 0.01)
     bodies: list[bytes] = []
     record(site.database, arrivals(opening(2), ago=timedelta(minutes=2)))
     site.make_due()

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from copying import replace
-from hookrow.core import rules
-from hookrow.core.notification import (
+from hookrow._core import rules
+from hookrow._core.notification import (
     Arrival,
     Change,
     Delivered,
@@ -34,7 +34,7 @@ from hookrow.core.notification import (
     Suppressible,
     Unsupported,
 )
-from hookrow.core.rules import PROBE, decide, lookup_keys
+from hookrow._core.rules import PROBE, decide, lookup_keys
 
 NOW = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=3)

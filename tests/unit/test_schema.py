@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from hookrow.core.notification import KNOWN_REASONS, Suppressible
-from hookrow.core.schema import Role, Schema, nearest
+from hookrow._core.notification import KNOWN_REASONS, Suppressible
+from hookrow._core.schema import Role, Schema, nearest
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")

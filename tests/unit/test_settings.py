@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from hookrow import ConfigurationError, Role, Schema
-from hookrow.cli.serve import serve
-from hookrow.cli.settings import read_file
-from hookrow.server.settings import Settings
-from hookrow.server.workers import build_server
+from hookrow._cli.serve import serve
+from hookrow._cli.settings import read_file
+from hookrow._server.settings import Settings
+from hookrow._server.workers import build_server
 
 PEOPLE = "[tables.subscribers]\ntable = 'people'\n"
 TABLES = """

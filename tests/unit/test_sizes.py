@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from hookrow.core.sizes import LARGEST_GROUP, leading
+from hookrow._core.sizes import LARGEST_GROUP, leading
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from receiving import NOON, without_journal
 
 from copying import replace
 from hookrow import Arrival, ConfigurationError
-from hookrow.core.notification import Delivered
-from hookrow.receiver.spool import Spool, SpoolEntry
-from hookrow.stores.timeouts import limited_to
+from hookrow._core.notification import Delivered
+from hookrow._receiver.spool import Spool, SpoolEntry
+from hookrow.stores._timeouts import limited_to
 
 
 def _arrival(name: str = "ada", *, minutes: float = 0, size: int = 0) -> Arrival:

@@ -11,10 +11,10 @@ import pytest
 from receiving import NOON
 
 from hookrow import Arrival, ConfigurationError
-from hookrow.core.notification import Delivered
-from hookrow.receiver.spool import Spool, SpoolEntry
-from hookrow.receiver.spool_file import APPLICATION
-from hookrow.stores.timeouts import limited_to
+from hookrow._core.notification import Delivered
+from hookrow._receiver.spool import Spool, SpoolEntry
+from hookrow._receiver.spool_file import APPLICATION
+from hookrow.stores._timeouts import limited_to
 
 PAGE = 4096
 

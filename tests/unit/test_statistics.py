@@ -14,10 +14,10 @@ import pytest
 from copying import replace
 from engines import MEMORY
 from hookrow import Arrival, Opened, Recorded, Role, Schema
-from hookrow.core.log_entry import LogEntry, entries
-from hookrow.core.notification import EventTime, SetTime
-from hookrow.core.result import Result
-from hookrow.statistics import (
+from hookrow._core.log_entry import LogEntry, entries
+from hookrow._core.notification import EventTime, SetTime
+from hookrow._core.result import Result
+from hookrow._statistics import (
     Overview,
     Period,
     Present,
@@ -30,13 +30,13 @@ from hookrow.statistics import (
     read_present,
     search,
 )
-from hookrow.statistics.overview import MAX_REASONS, OTHERS, RECENT
-from hookrow.stores.errors import Locked, StoreError, Unavailable
-from hookrow.stores.log import OTHER, Count, Counts, Query
-from hookrow.stores.row_counts import ListCount
+from hookrow._statistics.overview import MAX_REASONS, OTHERS, RECENT
+from hookrow.stores._errors import Locked, StoreError, Unavailable
+from hookrow.stores._log import OTHER, Count, Counts, Query
+from hookrow.stores._row_counts import ListCount
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.log import SQLLog
-from hookrow.stores.timeouts import STATEMENT_TIMEOUT
+from hookrow.stores.sql._log import SQLLog
 from hookrow.testing import Tables
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import PATIENCE
@@ -478,9 +478,9 @@ def test_pages_of_a_search(
     store: SQLStore, monkeypatch: pytest.MonkeyPatch, limit: int, budget: float
 ) -> None:
     """The pages have each entry once, whether they are full or the time limit was reached."""
-    monkeypatch.setattr("hookrow.statistics.log_search.NARROWEST", 3)
-    monkeypatch.setattr("hookrow.statistics.log_search.BUDGET", budget)
-    monkeypatch.setattr("hookrow.statistics.log_search.COUNT_BUDGET", budget)
+    monkeypatch.setattr("hookrow._statistics.log_search.NARROWEST", 3)
+    monkeypatch.setattr("hookrow._statistics.log_search.BUDGET", budget)
+    monkeypatch.setattr("hookrow._statistics.log_search.COUNT_BUDGET", budget)
     odd = {"outcome": UNSUPPORTED, "record_type": "Bounce"}
     columns = {n: odd if n in {7, 50, 55} else {} for n in range(1, 101)}
     log = keep(store, *(entry(n, AT + n * MINUTE, **more) for n, more in columns.items()))
@@ -503,6 +503,6 @@ def test_pages_of_a_search(
         assert count(log, query).number <= len(expected)
         if budget:
             assert count(log, query) == (len(expected), True)
-            monkeypatch.setattr("hookrow.statistics.log_search.MOST_RESULTS", 2)
+            monkeypatch.setattr("hookrow._statistics.log_search.MOST_RESULTS", 2)
             assert count(log, query) == (min(len(expected), 2), len(expected) <= 2)
-            monkeypatch.setattr("hookrow.statistics.log_search.MOST_RESULTS", 1000)
+            monkeypatch.setattr("hookrow._statistics.log_search.MOST_RESULTS", 1000)

@@ -31,10 +31,10 @@ from hookrow import (
     Suppressed,
     testing,
 )
+from hookrow._core.notification import Unsupported
+from hookrow._core.optional import ALWAYS
+from hookrow._http import refuse
 from hookrow.asgi import ASGI
-from hookrow.core.notification import Unsupported
-from hookrow.core.optional import ALWAYS
-from hookrow.http import refuse
 from hookrow.providers import Event
 from hookrow.providers._base import mask
 from hookrow.stores.sql import SQLStore

@@ -8,12 +8,12 @@ from __future__ import annotations
 from hookrow.errors import MissingExtra
 
 try:
-    from hookrow.dashboard.app import Dashboard
+    from hookrow.dashboard._app import Dashboard
 except ModuleNotFoundError as error:
     if error.name != "jinja2":
         raise
     raise MissingExtra("The dashboard", "dashboard") from error
 
-from hookrow.dashboard.auth import Authorize, basic
+from hookrow.dashboard._auth import Authorize, basic
 
 __all__ = ["Authorize", "Dashboard", "basic"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hookrow.errors import MissingExtra
 
 try:
-    from hookrow.django.receiver import receiver, store
+    from hookrow.django._receiver import receiver, store
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "django":
         raise

@@ -15,19 +15,19 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from hookrow.core.log_entry import RECORD_TYPES, StoredEntry, stored_message_id, stored_recipient
-from hookrow.core.result import Result
-from hookrow.describe import describe_outcome, find_problem, format_body, pluralize, printable
-from hookrow.django.conf import conf
-from hookrow.django.large_table import LargeTableAdmin, condition_filter
+from hookrow._core.log_entry import RECORD_TYPES, StoredEntry, stored_message_id, stored_recipient
+from hookrow._core.result import Result
+from hookrow._describe import describe_outcome, find_problem, format_body, pluralize, printable
+from hookrow._observability.logging import outcome_name
+from hookrow._receiver.replay import matching_entries, replay_entries
+from hookrow.django._conf import conf
+from hookrow.django._large_table import LargeTableAdmin, condition_filter
+from hookrow.django._receiver import store
+from hookrow.django._suppression import SuppressionAdmin
 from hookrow.django.models import Notification
-from hookrow.django.receiver import store
-from hookrow.django.suppression import SuppressionAdmin
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.observability.logging import outcome_name
-from hookrow.receiver.replay import matching_entries, replay_entries
-from hookrow.stores.log import Query
-from hookrow.stores.sql.log import SQLLog
+from hookrow.stores._log import Query
+from hookrow.stores.sql._log import SQLLog
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 

@@ -16,7 +16,7 @@ class HookrowConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks. The receiver is built by the first request."""
-        from hookrow.django.checks import check, check_deployment  # noqa: PLC0415 - needs the models
+        from hookrow.django._checks import check, check_deployment  # noqa: PLC0415 - needs the models
 
         register(check, "hookrow")
         # Another process may sweep: this is not worth a warning at each start of `runserver`.

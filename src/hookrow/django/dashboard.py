@@ -19,13 +19,13 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
 
-from hookrow.core.notification import Refusal
+from hookrow._core.notification import Refusal
+from hookrow._http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse
 from hookrow.dashboard import Dashboard
-from hookrow.django.conf import conf
-from hookrow.django.receiver import store
-from hookrow.django.store import DjangoStore
-from hookrow.django.views import django_response, head_of, read_body
-from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse
+from hookrow.django._conf import conf
+from hookrow.django._receiver import store
+from hookrow.django._store import DjangoStore
+from hookrow.django._views import django_response, head_of, read_body
 
 app_name = "hookrow-dashboard"
 

@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.expressions import Expression
 from django.db.models.sql.compiler import SQLCompiler
 
-from hookrow.django.vendors import vendor_of
+from hookrow.django._vendors import vendor_of
 
 if TYPE_CHECKING:
     from django.db.models.sql.compiler import _AsSqlType

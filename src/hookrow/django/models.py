@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from django.db import models
 
-from hookrow.core.result import PARKED
-from hookrow.describe import printable
+from hookrow._core.result import PARKED
+from hookrow._describe import printable
 from hookrow.django.fields import UTCDateTimeField
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from django.dispatch import Signal
 
-from hookrow.core.notification import Arrival, Outcome
-from hookrow.faults import describe_fault, log_fault
-from hookrow.receiver.receiver import Receiver
+from hookrow._core.notification import Arrival, Outcome
+from hookrow._faults import describe_fault, log_fault
+from hookrow._receiver.receiver import Receiver
 
 
 class NotificationSignal(Signal):

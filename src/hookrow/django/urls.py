@@ -10,9 +10,9 @@ from django.core.checks import CheckMessage
 from django.urls import URLPattern, re_path
 from django.urls.resolvers import RoutePattern
 
-from hookrow.django.checks import check
-from hookrow.django.views import webhooks
-from hookrow.http import ENDPOINT
+from hookrow._http import ENDPOINT
+from hookrow.django._checks import check
+from hookrow.django._views import webhooks
 
 app_name = "hookrow"
 

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hookrow.arguments import kind_of, reject_secret
-from hookrow.core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
-from hookrow.core.notification import Notification, Refusal, Unsupported
-from hookrow.core.optional import OPTIONAL_KINDS, RECORDS, Kinds
+from hookrow._arguments import kind_of, reject_secret
+from hookrow._core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
+from hookrow._core.notification import Notification, Refusal, Unsupported
+from hookrow._core.optional import OPTIONAL_KINDS, RECORDS, Kinds
+from hookrow._http import Request, RequestHead, Response
 from hookrow.errors import ConfigurationError
-from hookrow.http import Request, RequestHead, Response
 
 LONGEST_TEXT = 1000
 """In characters; a longer address or message id, which no row can contain, is truncated."""

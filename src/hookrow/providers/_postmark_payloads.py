@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hookrow.core.notification import (
+from hookrow._core.notification import (
     Bounced,
     Clicked,
     Complained,

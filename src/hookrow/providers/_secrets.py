@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from hmac import compare_digest
 
-from hookrow.http import RequestHead, header_values
+from hookrow._http import RequestHead, header_values
 
 MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""

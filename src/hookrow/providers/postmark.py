@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from hmac import compare_digest
 
-from hookrow.core.notification import Bounced, Complained, Notification, Unsupported
-from hookrow.core.optional import ALWAYS
+from hookrow._core.notification import Bounced, Complained, Notification, Unsupported
+from hookrow._core.optional import ALWAYS
+from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.errors import ConfigurationError
-from hookrow.http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.providers._base import Event, Provider, check_secrets
 from hookrow.providers._postmark_payloads import body_schema, explain, parse, summarize
 from hookrow.providers._secrets import NO_HEADER, describe_wrong_header, why_no_header

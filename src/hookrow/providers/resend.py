@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hookrow.core.notification import (
+from hookrow._core.notification import (
     Bounced,
     Clicked,
     Complained,
@@ -26,11 +26,11 @@ from hookrow.core.notification import (
     Suppressed,
     Unsupported,
 )
-from hookrow.http import Request, plain
+from hookrow._http import Request, plain
 from hookrow.providers._base import Event, text_of, utc
 from hookrow.providers._json import decode, encode, replace_surrogates
+from hookrow.providers._standard_webhooks import StandardWebhooks
 from hookrow.providers._unreadable import explain_unreadable
-from hookrow.providers.standard_webhooks import StandardWebhooks
 
 _REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
 """Postmark's names for the origins of suppressions, which `Schema.reasons` and figures use. Any

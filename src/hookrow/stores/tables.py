@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from hookrow.arguments import reject
-from hookrow.core.schema import Schema
+from hookrow._arguments import reject
+from hookrow._core.schema import Schema
 from hookrow.errors import ConfigurationError, MissingExtra
 
 try:
@@ -296,4 +296,13 @@ def _define(to: sa.MetaData, name: str, items: Sequence[_Item]) -> sa.Table:
 
 
 metadata = sa.MetaData()
-subscribers, lists, subscriptions, dispatches, notifications, *_ = attach(metadata)
+"""All of hookrow's tables, in the default schema of the database."""
+
+_tables = {table.name: table for table in attach(metadata)}
+
+subscribers = _tables["hookrow_subscribers"]
+lists = _tables["hookrow_lists"]
+subscriptions = _tables["hookrow_subscriptions"]
+dispatches = _tables["hookrow_dispatches"]
+notifications = _tables["hookrow_notifications"]
+"""The log."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hookrow.testing.client import SECRET, NoResponse, headers, open_receiver, post
-from hookrow.testing.contract import StoreContract
-from hookrow.testing.payloads import (
+from hookrow.testing._client import SECRET, NoResponse, headers, open_receiver, post
+from hookrow.testing._contract import StoreContract
+from hookrow.testing._payloads import (
     Payload,
     bounce,
     click,
@@ -16,7 +16,7 @@ from hookrow.testing.payloads import (
     send_test,
     suppression,
 )
-from hookrow.testing.tables import DispatchRow, SubscriberRow, SubscriptionRow, Tables
+from hookrow.testing._tables import DispatchRow, SubscriberRow, SubscriptionRow, Tables
 
 __all__ = [
     "SECRET",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import migrations, models
 
+from hookrow.django._operations import CreateTable
 from hookrow.django.fields import UTCDateTimeField
-from hookrow.django.operations import CreateTable
 
 _PARKED = models.Q(retry_at__isnull=False)
 

@@ -7,12 +7,12 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 
-from hookrow.core.rules import fold
-from hookrow.core.schema import SUPPRESSION
-from hookrow.django.conf import conf
+from hookrow._core.rules import fold
+from hookrow._core.schema import SUPPRESSION
+from hookrow.django._conf import conf
+from hookrow.django._large_table import LargeTableAdmin, condition_filter
+from hookrow.django._suppression import SuppressionAdmin
 from hookrow.django.fields import Folded
-from hookrow.django.large_table import LargeTableAdmin, condition_filter
-from hookrow.django.suppression import SuppressionAdmin
 from hookrow.django.tables.models import Dispatch, List, Subscriber, Subscription
 
 _STATE = condition_filter(

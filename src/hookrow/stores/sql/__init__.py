@@ -1,5 +1,5 @@
 """The SQL store: PostgreSQL and SQLite, by a URL or a host's SQLAlchemy engine."""
 
-from hookrow.stores.sql.store import SQLStore
+from hookrow.stores.sql._store import SQLStore
 
 __all__ = ["SQLStore"]

@@ -23,7 +23,7 @@ try:
 except ImportError:
     sys.exit(f"Error: {MissingExtra('The command', 'django')}")
 
-from hookrow.django.commands import commands
+from hookrow.django._commands import commands
 
 
 class Command(BaseCommand):

@@ -6,8 +6,8 @@ from django.db import migrations, models
 from django.db.models.functions import Length
 from django.db.models.lookups import LessThanOrEqual
 
+from hookrow.django._operations import CreateTable
 from hookrow.django.fields import Folded, UTCDateTimeField, UTCNow
-from hookrow.django.operations import CreateTable
 
 _SUPPRESSED = models.Q(suppressed_at__isnull=False)
 

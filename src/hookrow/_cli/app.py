@@ -1,0 +1,262 @@
+"""The application whose store the commands use: the object of click's context.
+
+It is the database and the mapping of the settings, or an application of a host (`--app`), which is
+imported when a command first needs it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property
+from inspect import iscoroutinefunction, isroutine
+from os import PathLike
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+import click
+from click.core import ParameterSource
+
+from hookrow._arguments import kind_of
+from hookrow._core.optional import Kinds, recorded_kinds
+from hookrow._core.schema import Schema
+from hookrow._faults import host_line
+from hookrow._http import ENDPOINT
+from hookrow.errors import ConfigurationError
+from hookrow.providers._base import BodyParser
+from hookrow.providers.postmark import Postmark
+from hookrow.stores._errors import OWN_TABLES
+
+if TYPE_CHECKING:
+    from hookrow._receiver.receiver import Receiver
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql._connections import Database
+    from hookrow.stores.sql._log import SQLLog
+
+    Loaded: TypeAlias = Receiver | SQLStore
+
+WITHOUT_APP = "omit --app, HOOKROW_APP or app in the settings file"
+"""How to use a command without the application."""
+
+LONGEST_ERROR = 500
+"""Characters of the longest text of an exception of the application."""
+
+_DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+
+
+class App:
+    """The tables of a schema in the database of a URL."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    @property
+    def schema(self) -> Schema:
+        """The mapping."""
+        return self._schema
+
+    @property
+    def provider(self) -> BodyParser:
+        """The provider whose bodies are in the log."""
+        return Postmark
+
+    @property
+    def spool(self) -> str | PathLike[str] | None:
+        """The file of the spool, if `hookrow serve` uses one."""
+        from hookrow._cli.serve import serve
+        from hookrow._cli.settings import settings_of
+
+        path: str | None = settings_of(click.get_current_context(), serve)["spool"]
+        return path
+
+    @property
+    def recorded(self) -> Kinds:
+        """The kinds of notification that are recorded."""
+        return recorded_kinds(self.schema.columns("dispatches"))
+
+    @contextmanager
+    def open_database(self, database_url: str) -> Iterator[Database]:
+        """Open the database, which connects on first use, and close it at the end of the block.
+
+        Raises `ConfigurationError` if it is in memory.
+        """
+        from hookrow.stores.sql._urls import open_database, refuse_memory
+
+        with closing(open_database(database_url)) as database:
+            refuse_memory(database)
+            yield database
+
+    @contextmanager
+    def open_store(self, database_url: str) -> Iterator[SQLStore]:
+        """Open the store, whose tables are verified, for the duration of a block.
+
+        Raises a `HookrowError` if that fails.
+        """
+        from hookrow.stores.sql import SQLStore
+        from hookrow.stores.sql._urls import missing_file
+
+        with self.open_database(database_url) as database:
+            if self.schema.is_own and (missing := missing_file(database)):
+                raise ConfigurationError(f"{missing} {OWN_TABLES}")
+            verify_tables(database, self.schema)
+            yield SQLStore(database, self.schema)
+
+
+class HostApp(App):
+    """The object that `--app` names: a receiver, a store, or a function that returns one of these.
+
+    Its engine and connections are never closed. The `schema` of the settings file must be the
+    default, because the application has its own.
+    """
+
+    is_imported: ClassVar[bool] = False
+    """Whether an application was imported; its threads may still run when the command ends."""
+
+    def __init__(self, reference: str, schema: Schema) -> None:
+        super().__init__(schema)
+        self.reference = reference
+
+    def __str__(self) -> str:
+        return f"The app {self.reference}"
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The receiver or the store. Raises `ConfigurationError`."""
+        self._refuse_other_settings()
+        HostApp.is_imported = True
+        return self._receiver_or_store(_load(self.reference))
+
+    @property
+    def receiver(self) -> Receiver | None:
+        """The receiver, or None if the application names only a store."""
+        from hookrow._receiver.receiver import Receiver
+
+        return self.loaded if isinstance(self.loaded, Receiver) else None
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The secrets that the receiver accepts, the newest first; empty if they are unknown."""
+        return self.receiver.provider.secrets if self.receiver else ()
+
+    @property
+    def mount_path(self) -> str:
+        """The mount path of the receiver."""
+        return self.receiver.endpoint.removesuffix(ENDPOINT) if self.receiver else ""
+
+    @property
+    def store(self) -> SQLStore:
+        """The store. Raises `ConfigurationError` if it is in memory."""
+        from hookrow._receiver.receiver import Receiver
+        from hookrow.stores.sql._urls import refuse_memory
+
+        store = self.loaded.store if isinstance(self.loaded, Receiver) else self.loaded
+        refuse_memory(store.database)
+        return store
+
+    @property
+    def spool(self) -> str | PathLike[str] | None:
+        """The file of the receiver's spool, if it has one."""
+        return self.receiver.options.spool if self.receiver else None
+
+    @property
+    def schema(self) -> Schema:
+        """The mapping of the store."""
+        return self.store.schema
+
+    @property
+    def recorded(self) -> Kinds:
+        """The kinds of notification that the store records."""
+        return self.receiver.store.recorded if self.receiver else self.store.recorded
+
+    @contextmanager
+    def open_database(self, database_url: str) -> Iterator[Database]:
+        """Return the database of the store."""
+        del database_url
+        yield self.store.database
+
+    @contextmanager
+    def open_store(self, database_url: str) -> Iterator[SQLStore]:
+        """Return the store, whose tables are verified. Raises `ConfigurationError`."""
+        del database_url
+        verify_tables(self.store.database, self.schema)
+        yield self.store
+
+    @property
+    def provider(self) -> BodyParser:
+        """The receiver's provider; Postmark without a receiver."""
+        return self.receiver.provider if self.receiver else super().provider
+
+    def _receiver_or_store(self, found: object) -> Loaded:
+        from hookrow._receiver.receiver import Receiver
+        from hookrow.stores.sql import SQLStore
+
+        if isinstance(found, Receiver | SQLStore):
+            return found
+        raise ConfigurationError(
+            f"{self} is {kind_of(found)}: name a Receiver or an SQLStore, or a "
+            "function that returns one, such as shop.mail:create_receiver. If an application of a "
+            "framework has the receiver, name its attribute, such as shop.main:app.state.receiver."
+        )
+
+    def _refuse_other_settings(self) -> None:
+        """Raise `ConfigurationError` if a flag or the file also sets the database or the mapping.
+
+        Variables are ignored, because the application itself may read them.
+        """
+        source = click.get_current_context().get_parameter_source("database_url")
+        other_database = source in {ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP}
+        if other_database or self._schema != Schema():
+            raise ConfigurationError(
+                f"{self} already has a database and a mapping: omit --database-url, and "
+                f"database_url and [tables] in the settings file; or {WITHOUT_APP}."
+            )
+
+
+def verify_tables(database: Database, schema: Schema) -> None:
+    """Verify the tables. Raises `ConfigurationError`, also if an SQLite file does not exist."""
+    from hookrow.stores.sql._urls import missing_file
+    from hookrow.stores.sql._verify import verify
+
+    if missing := missing_file(database):
+        raise ConfigurationError(missing)
+    verify(database, schema)
+
+
+def require_log(store: SQLStore) -> SQLLog:
+    """Return the log of a store. Raises `ConfigurationError` if the log is disabled."""
+    if store.log is None:
+        raise ConfigurationError(
+            "The log is disabled: remove `log = false` from the settings (in Python, log=None; in "
+            "Django, 'LOG': False)."
+        )
+    return store.log
+
+
+def _load(reference: str) -> object:
+    """Return the object at "module:name"; if that is a function, call it and return its result.
+
+    The name may be dotted. The current directory is on the import path. Raises
+    `ConfigurationError`, also if the application's own code raises an exception.
+    """
+    if not re.fullmatch(rf"{_DOTTED}:{_DOTTED}", reference):
+        raise ConfigurationError(
+            f"The app {reference!r} is not module:name, such as shop.mail:receiver; this may also "
+            "name a function that returns the receiver."
+        )
+    directory = str(Path.cwd())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        found = resolve_name(reference)
+        if iscoroutinefunction(found):
+            raise TypeError("it is an async function: name a plain one")  # noqa: TRY301
+        return found() if isroutine(found) else found
+    except (Exception, SystemExit) as error:
+        line, text = host_line(error), " ".join(str(error).split())[:LONGEST_ERROR]
+        raise ConfigurationError(
+            f"The app {reference} cannot be loaded: "
+            f"{type(error).__name__}{f' in {line}' if line else ''}: {text}"
+        ) from error

@@ -1,0 +1,131 @@
+"""`hookrow check`: checks the configuration and the database, or a webhook over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import click
+from click.core import ParameterSource
+
+from hookrow._cli.app import HostApp
+from hookrow._cli.options import (
+    DATABASE_URL,
+    JSON,
+    PREVIOUS_SECRET,
+    SECRET_FILE,
+    SECRET_OPTION,
+    webhook_url,
+)
+from hookrow._cli.output import echo, echo_json
+from hookrow._cli.serve import serve
+from hookrow._cli.settings import choose_secrets, settings_of, settings_sources
+from hookrow._core.schema import Schema
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._server.settings import Settings, read_secrets
+from hookrow.errors import ConfigurationError
+from hookrow.providers.postmark import Postmark
+
+
+@click.command(short_help="Check the configuration, the database or the webhook.")
+@click.argument("url", required=False, type=webhook_url)
+@SECRET_OPTION
+@PREVIOUS_SECRET
+@SECRET_FILE
+@DATABASE_URL
+@JSON
+@click.pass_context
+def check(
+    context: click.Context,
+    *,
+    url: str | None,
+    secret: str | None,
+    previous_secret: str | None,
+    secret_file: str | None,
+    database_url: str,
+    as_json: bool,
+) -> None:
+    """Check the configuration and the database, and explain how to fix each fault.
+
+    The source of each setting that is not at its default is printed, but no secret. The
+    exit status is 1 if there is an error.
+
+    With the URL configured at the provider, check the webhook over the network instead.
+    The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
+    which changes nothing and is not logged. The secret is sent only after hookrow has
+    rejected a wrong one, and never unencrypted to a public address.
+    """
+    from hookrow._diagnostics import check, probe
+
+    if isinstance(context.obj, HostApp):
+        context.exit(report(_check_app(context, context.obj, url), as_json=as_json))
+    secrets, file = choose_secrets(
+        context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
+    )
+    of_server = settings_of(context, serve)
+    settings = Settings(
+        secrets=secrets,
+        secret_file=file,
+        database_url=database_url,
+        schema=context.obj.schema,
+        sweep=of_server["sweep"] is not False,
+        keep_bodies=of_server["keep_bodies"],
+    )
+    sources = settings_sources(context, serve, settings.schema)
+    if url is None:
+        results = chain(
+            [check.check_secrets(settings.accepted, settings.secret_file)],
+            check.check_database_url(settings.database_url, settings.schema),
+            check.check_sweep(
+                log=settings.schema.log is not None, bodies=settings.bodies, sweep=settings.sweep
+            ),
+            (each for each in sources if as_json or each.source != "default"),
+        )
+    else:
+        used = (each for each in sources if each.setting.startswith("secret") and each.value)
+        results = chain(used, probe.check_url(url, next(iter(read_secrets(secrets, file)), None)))
+    context.exit(report(results, as_json=as_json))
+
+
+def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterator[CheckResult]:
+    """Check the application, or the webhook at a URL with the secret of the application."""
+    from hookrow._diagnostics import check, probe
+
+    for name in ("secret", "previous_secret", "secret_file"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{app} already has secrets: omit {option}.")
+    sources = settings_sources(context, serve, Schema())
+    yield from (each for each in sources if each.setting in {"app", "config"} and each.value)
+    try:
+        receiver, secrets = app.receiver, app.secrets
+        if url is not None:
+            yield from probe.check_url(url, next(iter(secrets), None))
+            return
+        if receiver is not None:
+            text = f"Its endpoint is {receiver.endpoint}, below the path at which it is mounted."
+            yield CheckResult(Level.OK, "app", text)
+        if secrets:
+            yield check.check_secrets(lambda: secrets)
+        yield from check.check_rows(app.store.database, app.schema)
+        if receiver is not None and receiver.provider.name == Postmark.name:
+            yield from check.check_sweep(
+                log=app.schema.log is not None,
+                bodies=receiver.options.keep_bodies,
+                sweep=receiver.options.sweep,
+            )
+    except ConfigurationError as error:
+        yield CheckResult(Level.ERROR, "app", str(error))
+
+
+def report(results: Iterable[CheckResult], *, as_json: bool) -> int:
+    """Print the results; return the exit status, which is 1 if there is an error."""
+    status = 0
+    for result in results:
+        if as_json:
+            echo_json(result)
+        else:
+            details = [f"{'':20} {each}" for each in (result.meaning, result.remedy) if each]
+            echo(f"{result.level.value:8} {result.subject:11} {result.text}", *details)
+        status = max(status, result.level is Level.ERROR)
+    return status

@@ -1,0 +1,392 @@
+"""`hookrow log`: lists, follows, describes and erases notifications in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from hookrow._cli.app import App, require_log
+from hookrow._cli.options import DATABASE_URL, ID, JSON, F, moment
+from hookrow._cli.output import INTERRUPTED, echo, echo_json
+from hookrow._core.log_entry import StoredEntry, stored_body
+from hookrow._core.result import Result
+from hookrow._describe import (
+    count_tries,
+    describe_change,
+    describe_dry_run,
+    describe_outcome,
+    find_problem,
+    format_result,
+    format_time,
+    other_changes,
+    pluralize,
+    printable,
+    superseding,
+)
+from hookrow._receiver.clock import measured_clock
+from hookrow._receiver.replay import arrivals_of, dry_run, parser_of
+from hookrow.errors import ConfigurationError
+from hookrow.providers._base import BodyParser
+from hookrow.stores._errors import (
+    Conflict,
+    Locked,
+    SchemaChanged,
+    StoreError,
+    Unavailable,
+    WrongMapping,
+)
+from hookrow.stores._log import Forgotten, Query
+from hookrow.stores._log_operations import with_bodies
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql._log import SQLLog
+
+_ROW_FORMAT = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
+_TABLE_HEADER = _ROW_FORMAT.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
+
+_CHANGES = 1000
+"""How many of the subscriber's latest changes `show` searches for one that supersedes an entry."""
+
+
+_NO_UUID = (
+    "the column to which provider_message_id is mapped holds UUIDs, and this message ID is not "
+    "one, so no dispatch matches it: map a text column if the provider's ids have another form"
+)
+
+FOLLOW_EVERY = 1.0
+"""Seconds between two reads of `follow`."""
+
+FOLLOW_OVERLAP = 1000
+"""Number of ids below the highest one among which `follow` expects new entries.
+
+PostgreSQL assigns an id before the commit, so a lower id may be committed later."""
+
+FOLLOW_PAGE_SIZE = 1000
+"""The largest number of entries that `follow` reads at once, without their bodies."""
+
+
+def filters(command: F) -> F:
+    """Add the options that select notifications; their names are those of `Query`."""
+    outcome = click.Choice(Result, case_sensitive=False)
+    for name, metavar, type_, text in (
+        ("--recipient", "EMAIL", str, "Only notifications for this address."),
+        ("--since", "TIME", moment, "Only those received at or after this time."),
+        ("--outcome", None, outcome, "Only those with this outcome."),
+        ("--message-id", None, str, "Only those with this message ID."),
+    ):
+        command = click.option(name, type=type_, metavar=metavar, help=text)(command)
+    text = "Only those with this RecordType; other: any but Delivery, Open, SubscriptionChange."
+    command = click.option("--type", "record_type", help=text)(command)
+    text = "Only those that are neither recorded nor retried any more."
+    command = click.option("--expired", is_flag=True, help=text)(command)
+    return click.option("--parked", is_flag=True, help="Only those that will be retried.")(command)
+
+
+@click.group(invoke_without_command=True)
+@filters
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="The maximum number of notifications.",
+)
+@click.option("--before", type=ID, metavar="ID", help="Only those with a lower ID than this.")
+@click.option(
+    "--follow",
+    "follows",
+    is_flag=True,
+    help="List the newest in ascending order, then new ones as they are committed, until Ctrl-C.",
+)
+@JSON
+@DATABASE_URL
+@click.pass_context
+def log(
+    context: click.Context,
+    /,
+    *,
+    limit: int,
+    before: int | None,
+    follows: bool,
+    as_json: bool,
+    database_url: str,
+    **conditions: Any,  # noqa: ANN401 - named and typed as in `Query`
+) -> None:
+    """List notifications with their results, newest first."""
+    if context.invoked_subcommand:
+        _reject_options(context, context.invoked_subcommand)
+        return
+    if follows and before:
+        raise click.UsageError("Omit --before: --follow begins with the newest notifications.")
+    app: App = context.obj
+    with app.open_store(database_url) as store:
+        reader = require_log(store)
+        if follows:
+            followed = follow(reader, Query(**conditions), limit=limit, bodies=as_json)
+            _print_until_interrupted(followed, as_json=as_json)
+            context.exit(INTERRUPTED)
+        entries = reader.newest(Query(**conditions), before=before, limit=limit, bodies=False)
+        for entry in with_bodies(reader, entries) if as_json else ():
+            echo_json(_as_json(entry))
+    if not as_json:
+        _print_table(entries)
+    if len(entries) == limit:
+        echo(f"Older notifications: --before {entries[-1].id}", err=True)
+
+
+@log.command()
+@click.argument("id_", metavar="ID", type=ID)
+@JSON
+@DATABASE_URL
+@click.pass_obj
+def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
+    """Show all details of one notification."""
+    with app.open_store(database_url) as store:
+        reader = require_log(store)
+        entries = reader.newest(Query(ids=[id_]), limit=1)
+        if not entries:
+            raise ConfigurationError(f"The log has no notification {id_}.")
+        if as_json:
+            echo_json(_as_json(entries[0]))
+            return
+        for name, value in _details(store, reader, entries[0], app.provider):
+            echo(f"{name:12}{value}")
+
+
+@log.command(short_help="Erase a person's address, and bodies with it, from the log.")
+@click.argument("email")
+@JSON
+@DATABASE_URL
+@click.pass_context
+def forget(context: click.Context, *, email: str, as_json: bool, database_url: str) -> None:
+    """Erase a person's address, and the bodies that contain it, from the log.
+
+    The notifications are still counted. Parked notifications for this person are no longer retried.
+    The bodies of notifications for others are erased if they contain the address, also in JSON,
+    URL or HTML escapes, unless a retry needs them.
+
+    The command lists the IDs of the bodies that it leaves, and the exit status is then 1: bodies
+    that a retry needs, bodies in which the address may be a part of another one, and binary bodies,
+    which cannot be searched. This also applies to notifications in the spool, which it counts.
+    """
+    app: App = context.obj
+    if "@" not in email:
+        raise click.UsageError(f"{email!r} is not an email address.")
+    with app.open_store(database_url) as store:
+        forgotten = require_log(store).forget(email)
+    spooled = _count_spooled(app.spool, email)
+    if as_json:
+        names = ("erased", "bodies", "waiting", "unread", "doubtful", "spooled")
+        echo_json(dict(zip(names, (*forgotten, spooled), strict=True)))
+    else:
+        for line in _describe_forgotten(forgotten, spooled):
+            echo(line)
+    left = (forgotten.waiting, forgotten.unread, forgotten.doubtful, spooled)
+    context.exit(1 if any(left) else 0)
+
+
+def _count_spooled(path: str | PathLike[str] | None, email: str) -> int:
+    """Return the number of notifications in the spool that contain, or may contain, an address."""
+    from hookrow._core.erasure import address_finder
+    from hookrow._receiver.spool import SPOOL_ERRORS, Spool
+
+    if path is None or not Path(path).exists():
+        return 0
+    find = address_finder(email)
+    try:
+        return Spool(path).count_bodies(lambda body: bool(find(stored_body(body))))
+    except SPOOL_ERRORS as error:
+        raise ConfigurationError(
+            f"The log is erased, but the spool {path} cannot be searched: {error}"
+        ) from error
+
+
+def _describe_forgotten(forgotten: Forgotten, spooled: int) -> Iterator[str]:
+    yield f"Erased from {pluralize(forgotten.entries, 'notification')}."
+    if forgotten.bodies:
+        of_others = pluralize(forgotten.bodies, "other notification")
+        yield f"Erased the bodies of {of_others}, because they contained the address."
+    if forgotten.waiting:
+        yield (
+            f"Left, because a retry of another person needs it: {_list(forgotten.waiting)}. Run "
+            "the command again when `hookrow log --parked` no longer lists them."
+        )
+    if forgotten.unread:
+        yield (
+            "Not searched, because the body is compressed or binary: "
+            f"{_list(forgotten.unread)}. `hookrow prune --keep-bodies DURATION` deletes old ones."
+        )
+    if forgotten.doubtful:
+        yield (
+            "Left, because the address in the body may be a part of another one: "
+            f"{_list(forgotten.doubtful)}. See `hookrow log show ID`. `hookrow prune --keep-bodies "
+            "DURATION` deletes old ones."
+        )
+    if spooled:
+        yield (
+            f"The spool has {pluralize(spooled, 'notification')} with the address. Run the command "
+            "again when it is empty."
+        )
+
+
+def _list(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def format_entry(entry: StoredEntry) -> str:
+    """Return the line for an entry in the table of notifications."""
+    tries = f", {count_tries(entry)}" if entry.attempts > 1 or entry.retries else ""
+    retry = f", next retry {format_time(entry.retry_at)}" if entry.retry_at else ""
+    return _ROW_FORMAT.format(
+        entry.id,
+        format_time(entry.received_at),
+        printable(entry.record_type or "-"),
+        printable(entry.recipient or "-"),
+        printable(entry.message_id or "-"),
+        f"{entry.outcome.value}{tries}{retry}",
+    )
+
+
+def _reject_options(context: click.Context, command: str) -> None:
+    """Raise an error if options precede the subcommand, which would ignore them."""
+    for name in context.params:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"Put the options after {command!r}.")
+
+
+def _print_until_interrupted(entries: Iterable[StoredEntry], *, as_json: bool) -> None:
+    """Print entries as a table or as JSON until Ctrl-C."""
+    if not as_json:
+        echo(_TABLE_HEADER)
+    with suppress(KeyboardInterrupt):
+        for entry in entries:
+            if as_json:
+                echo_json(_as_json(entry))
+            else:
+                echo(format_entry(entry))
+
+
+def _print_table(entries: Sequence[StoredEntry]) -> None:
+    if not entries:
+        echo("No notifications found.")
+        return
+    echo(_TABLE_HEADER)
+    for entry in entries:
+        echo(format_entry(entry))
+
+
+def _details(
+    store: SQLStore, reader: SQLLog, entry: StoredEntry, parser: BodyParser
+) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each line that `show` prints."""
+    received = format_time(entry.received_at)
+    if entry.last_received_at != entry.received_at:
+        received += f", last {format_time(entry.last_received_at)}"
+    query = other_changes(entry)
+    newer = superseding(entry, reader.newest(query, limit=_CHANGES)) if query else None
+    yield "Type", entry.record_type or "unknown"
+    yield "Recipient", entry.recipient or "none"
+    yield "Message ID", entry.message_id or "none"
+    if entry.reason:
+        yield "Reason", entry.reason
+    yield "Occurred", format_time(entry.occurred_at)
+    yield "Received", received
+    if entry.provider not in {None, parser.name}:
+        yield "Provider", entry.provider or ""
+    if entry.trace_id:
+        yield "Trace ID", entry.trace_id
+    yield "Result", f"{entry.outcome.value}, {entry.status}, {format_result(entry)}"
+    yield "Explanation", describe_outcome(entry, store, parser)
+    if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
+        yield "Hint", _NO_UUID
+    if problem := find_problem(entry, parser, store.recorded):
+        yield "Problem", problem
+    if newer:
+        yield "Superseded", f"by {describe_change(newer, parser)}"
+    yield "Replay", _describe_replay(store, entry, parser)
+    yield "Body", entry.body or "not kept"
+
+
+def _can_never_match(store: SQLStore, message_id: str | None) -> bool:
+    """Return whether the dispatches' message ids are UUIDs, and this one is not."""
+    from hookrow.stores.sql._conversions import message_ids_as_stored
+
+    try:
+        holds_uuids = store.role_tables.has_uuids
+    except StoreError:  # the tables do not fit, or the user may only read
+        return False
+    return holds_uuids and message_id is not None and not message_ids_as_stored([message_id])
+
+
+def _describe_replay(store: SQLStore, entry: StoredEntry, parser: BodyParser) -> str:
+    try:
+        arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
+    except WrongMapping as error:
+        return f"not possible: {error}"
+    if not arrivals:
+        if parser_of(entry, parser) is None:
+            return f"not possible without the provider {entry.provider}: use its receiver (--app)"
+        return "not possible, because the original body is not kept"
+    try:
+        return "; ".join(describe_dry_run(dry_run(store, *arrivals), entry, parser))
+    except StoreError as error:
+        return f"could not be tested, because the database returned an error: {error}"
+
+
+def _as_json(entry: StoredEntry) -> Mapping[str, object]:
+    values: Mapping[str, object] = msgspec.to_builtins(entry)
+    return {**values, "fingerprint": entry.fingerprint.hex()}
+
+
+def follow(reader: SQLLog, query: Query, *, limit: int, bodies: bool) -> Iterator[StoredEntry]:
+    """Yield the newest `limit` entries, and then new ones every second, oldest first.
+
+    An entry is yielded once, even if it changes later. While the database is unavailable, one line
+    is printed to standard error; entries committed meanwhile follow afterwards. Raises a
+    `StoreError` if the first entries cannot be read, or if the log's table no longer fits.
+    """
+    highest = _highest_id(reader)
+    newest = reader.newest(query, limit=max(limit, FOLLOW_OVERLAP), bodies=False)
+    first = newest[:limit][::-1]
+    yield from with_bodies(reader, first) if bodies else first
+    seen = {each.id for each in newest}
+    responds = True
+    while True:
+        sleep(FOLLOW_EVERY)
+        try:
+            until = _highest_id(reader)
+            for page in _pages(reader, query, after=max(highest - FOLLOW_OVERLAP, 0)):
+                new = [each for each in page if each.id not in seen]
+                for entry in with_bodies(reader, new) if bodies else new:
+                    yield entry
+                    seen.add(entry.id)
+        except SchemaChanged:
+            raise
+        except (Unavailable, Conflict, Locked) as error:
+            if responds:
+                echo(f"The log cannot be read; retrying every second. {error}", err=True)
+            responds = False
+        else:
+            highest, responds = until, True
+            seen = {each for each in seen if each > highest - FOLLOW_OVERLAP}
+
+
+def _pages(reader: SQLLog, query: Query, *, after: int) -> Iterator[Sequence[StoredEntry]]:
+    """Yield all entries of the query after an id, oldest first, without their bodies."""
+    while page := reader.oldest(query, after=after, limit=FOLLOW_PAGE_SIZE, bodies=False):
+        yield page
+        after = page[-1].id
+
+
+def _highest_id(reader: SQLLog) -> int:
+    bounds = reader.bounds()
+    return bounds[1] if bounds else 0

@@ -1,0 +1,511 @@
+"""`hookrow provider`: manages the webhooks at the provider, and records what they missed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from hookrow._cli import options
+from hookrow._cli.app import App, HostApp
+from hookrow._cli.options import JSON, option, public_url, webhook_url
+from hookrow._cli.output import COMMITTED, echo, echo_json, progress
+from hookrow._cli.settings import PROVIDER_TOKEN, choose_secrets
+from hookrow._core.notification import Arrival
+from hookrow._describe import pluralize, printable
+from hookrow._postmark_api import ADDRESS
+from hookrow._server.settings import read_secrets
+from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.providers.postmark import Postmark
+
+if TYPE_CHECKING:
+    from hookrow._postmark_api.client import PostmarkAPI
+    from hookrow._postmark_api.errors import VerificationFailed
+    from hookrow._postmark_api.reconcile import Reconciled
+    from hookrow._postmark_api.register import ExpectedWebhook, Registered
+    from hookrow._postmark_api.status import ProviderStatus
+    from hookrow._postmark_api.webhooks import PostmarkServer, Stream
+    from hookrow.stores.sql import SQLStore
+
+PROVIDER_API = option(
+    "--provider-api",
+    type=options.api_address,
+    default=ADDRESS,
+    metavar="URL",
+    help="The address of the provider's API.",
+)
+PROVIDER_TOKEN_FILE = option(
+    "--provider-token-file",
+    metavar="FILE",
+    help="Read the token of the API from this file, not from HOOKROW_PROVIDER_TOKEN.",
+)
+STREAM = click.option(
+    "--stream",
+    "streams",
+    multiple=True,
+    metavar="ID",
+    help="Only this message stream; may be repeated. By default, all streams that send mail.",
+)
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Show what would change, and change nothing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSession:
+    """The API, and the secrets and the store that hookrow uses.
+
+    `secret_file` is None if the secrets are not from a file.
+    """
+
+    api: PostmarkAPI
+    secrets: Sequence[str]
+    secret_file: str | None
+    app: App
+    database_url: str
+
+    def require_secret(self) -> None:
+        """Raise `ConfigurationError` if no secret is set, because none could be compared."""
+        if not self.secrets:
+            raise ConfigurationError(
+                "The webhook secret is missing: set HOOKROW_SECRET, --secret or --secret-file to "
+                "the secret that hookrow accepts."
+            )
+
+    def expected(self, url: str | None = None) -> ExpectedWebhook:
+        """Return the settings of a correct webhook. Raises `ConfigurationError` for a wrong URL."""
+        from hookrow._postmark_api.register import ExpectedWebhook, triggers_of
+
+        triggers = triggers_of(self.app.recorded)
+        return ExpectedWebhook(url=url, secrets=self.secrets, triggers=triggers)
+
+    def connect(
+        self, store: SQLStore | None, streams: Sequence[str], url: str | None = None
+    ) -> tuple[PostmarkServer, Sequence[Stream]]:
+        """Return the token's server, and the streams with these names, or all of its streams.
+
+        Raises `APIError`, and `ConfigurationError` if the URL is not valid, if there is no such
+        stream, or if the notifications in the store's log are from another server.
+        """
+        from hookrow._postmark_api import webhooks
+        from hookrow._postmark_api.status import check_server
+
+        expected = self.expected(url)
+        server = webhooks.read_server(self.api)
+        chosen = webhooks.read_streams(self.api, streams)
+        if store is not None:
+            found = (each for one in chosen for each in webhooks.read_webhooks(self.api, one))
+            check_server(server, store, found, expected)
+        return server, chosen
+
+    @contextmanager
+    def open_log(self) -> Iterator[SQLStore | None]:
+        """Yield the store, or warn and yield None if it cannot be opened."""
+        with ExitStack() as stack:
+            store = None
+            try:
+                store = stack.enter_context(self.app.open_store(self.database_url))
+            except HookrowError as error:
+                echo(f"Warning: The log is not available for comparison. {error}", err=True)
+            yield store
+
+
+def with_session(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the common options to a command, whose first argument becomes a `ProviderSession`."""
+
+    @options.SECRET_OPTION
+    @options.PREVIOUS_SECRET
+    @options.SECRET_FILE
+    @options.DATABASE_URL
+    @PROVIDER_API
+    @PROVIDER_TOKEN_FILE
+    @STREAM
+    @JSON
+    @click.pass_context
+    @wraps(command)
+    def wrapped(
+        context: click.Context,
+        /,
+        *,
+        database_url: str,
+        provider_api: str,
+        provider_token_file: str | None,
+        secret: str | None,
+        previous_secret: str | None,
+        secret_file: str | None,
+        **rest: Any,  # noqa: ANN401 - the command's own
+    ) -> None:
+        from hookrow._postmark_api.client import PostmarkAPI
+
+        app = context.obj
+        secrets: Sequence[str] = ()
+        if isinstance(app, HostApp):
+            if app.provider.name != Postmark.name:
+                raise ConfigurationError(
+                    f"{app} receives from {app.provider.name}: `hookrow provider` manages only "
+                    "webhooks at Postmark."
+                )
+            secrets = app.secrets
+        file = None
+        if not secrets:
+            given, file = choose_secrets(
+                context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
+            )
+            secrets = read_secrets(given, file)
+        if secrets:
+            Postmark(*secrets)
+        token = read_token(context, provider_token_file)
+        if token is None:
+            raise ConfigurationError(
+                "The token of the provider's API is missing: set HOOKROW_PROVIDER_TOKEN, or "
+                "--provider-token-file to a file that contains it. It is the API token of the "
+                "server, on its page API Tokens at the provider."
+            )
+        api = PostmarkAPI(token, provider_api, hidden=secrets)
+        command(ProviderSession(api, secrets, file, app, database_url), **rest)
+
+    return wrapped
+
+
+def describe_failure(error: VerificationFailed, url: str) -> HookrowError:
+    """Return the error with the result of each trigger, and the remedy."""
+    from hookrow._postmark_api.register import advice
+
+    results = [
+        f"    {each.trigger}: {each.status or 'no response'}. {each.message}".rstrip()
+        for each in error.results
+    ]
+    remedies = dict.fromkeys(advice(each, url) for each in error.results if not each.success)
+    lines = [str(error), *results, "The webhook was not changed.", *remedies]
+    return HookrowError("\n".join(map(printable, lines)))
+
+
+def read_token(context: click.Context, file: str | None) -> str | None:
+    """Return the token of the API, or None if it is not set. Raises `ConfigurationError`."""
+    token = os.environ.get(PROVIDER_TOKEN, "").strip()
+    source = context.get_parameter_source("provider_token_file")
+    if file is None or (token and source is not ParameterSource.COMMANDLINE):
+        return token or None
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(
+            f"The token file {file} cannot be read: {reason}. Correct --provider-token-file, "
+            "HOOKROW_PROVIDER_TOKEN_FILE or provider_token_file."
+        ) from error
+    if not token:
+        raise ConfigurationError(f"The token file {file} is empty: write the token into it.")
+    return token
+
+
+@click.group()
+def provider() -> None:
+    """Manage the webhooks at the provider.
+
+    The provider must be Postmark. The token of its API is read from HOOKROW_PROVIDER_TOKEN or from
+    a file, and never printed.
+    """
+
+
+@provider.command(short_help="Create or correct the webhooks.")
+@click.option(
+    "--url",
+    required=True,
+    type=public_url,
+    metavar="URL",
+    help="The public URL, ending in /provider/webhooks.",
+)
+@DRY_RUN
+@with_session
+def register(
+    session: ProviderSession, *, url: str, dry_run: bool, streams: Sequence[str], as_json: bool
+) -> None:
+    """Create a webhook for each message stream, or correct the existing one.
+
+    Its URL, its header with the newest secret, and its triggers are set, and the provider tests
+    them: hookrow must be running at the URL, with acknowledge_tests. If nothing is wrong, nothing
+    is changed.
+    """
+    from hookrow._postmark_api import register
+    from hookrow._postmark_api.errors import VerificationFailed
+
+    session.require_secret()
+    with session.open_log() as store:
+        server, chosen = session.connect(store, streams, url)
+    if not chosen:
+        raise ConfigurationError(f"The server {server.name} has no message stream that sends mail.")
+    if not as_json:
+        echo(f"Server {server.name} ({server.id})")
+    try:
+        for each in register.register(session.api, session.expected(url), chosen, dry_run=dry_run):
+            _print_registered(each, dry_run=dry_run, as_json=as_json)
+    except VerificationFailed as error:
+        raise describe_failure(error, url) from error
+
+
+def _print_registered(found: Registered, *, dry_run: bool, as_json: bool) -> None:
+    actions = [
+        "create" if each.id is None else "change" if each.body else "verify"
+        for each in found.changes
+    ]
+    reasons = [text for each in found.changes for text in each.reasons]
+    if as_json:
+        fields = {
+            "stream": found.stream.id,
+            "webhook": found.id,
+            "actions": actions,
+            "reasons": reasons,
+            "dry_run": dry_run,
+        }
+        echo_json(fields)
+        return
+    name = "a webhook" if found.id is None else f"webhook {found.id}"
+    done = {"create": "created", "change": "changed", "verify": "verified"}
+    verbs = [f"would {each}" if dry_run else done[each] for each in actions]
+    what = f"{' and '.join(verbs)} {name}." if verbs else f"{name} needs no change."
+    echo(f"{found.stream.id}: {what}", *(f"    {each}" for each in reasons))
+
+
+@provider.command(short_help="Compare the webhooks with hookrow.")
+@with_session
+def status(session: ProviderSession, *, streams: Sequence[str], as_json: bool) -> None:
+    """Compare the webhooks at the provider with hookrow's settings and its log.
+
+    A webhook is hookrow's if its URL ends in /provider/webhooks. The exit status is 1 if there is
+    none, or if one differs: in its triggers, in its header, because the provider has paused a
+    trigger, or because its stream has another. If one stream has a webhook, another without one is
+    only reported, and so are different counts.
+    """
+    from hookrow._postmark_api.status import read_status
+
+    session.require_secret()
+    with session.open_log() as store:
+        found = read_status(session.api, session.expected(), streams, store=store)
+    if as_json:
+        echo_json(_status_as_json(found))
+    else:
+        echo(*_describe_status(found))
+    click.get_current_context().exit(0 if found.is_correct else 1)
+
+
+def _describe_status(found: ProviderStatus) -> Iterator[str]:
+    """Yield the lines of a status; the last one is the summary."""
+    yield f"Server {found.server.name} ({found.server.id})"
+    if not found.server.track_opens:
+        yield "    Open tracking is off: only messages that request it have opens."
+    for each in found.webhooks:
+        secret = {None: "no accepted secret", 0: "the newest secret"}.get(
+            each.secret, "an old secret"
+        )
+        yield f"{each.stream}: webhook {each.id}, {each.url}, with {secret}"
+        for trigger, state in each.triggers.items():
+            posts = pluralize(each.requests.get(trigger, 0), "post")
+            failed = each.failures.get(trigger, 0)
+            yield f"    {trigger:20}{state:12}{posts} in 24 hours, {failed:,} failed"
+    for stream in found.without_webhook:
+        yield f"{stream}: no hookrow webhook."
+    for name, logged in found.logged.items():
+        if found.complete:
+            posted = found.sent[name]
+            yield f"{name}: the provider posted {posted:,} in 24 hours, and the log has {logged:,}."
+        else:
+            yield f"{name}: the log has {logged:,} of 24 hours, from all streams."
+    yield from found.drift
+    yield found.summary
+
+
+def _status_as_json(found: ProviderStatus) -> Mapping[str, Any]:
+    return {
+        "server": found.server.id,
+        "name": found.server.name,
+        "track_opens": found.server.track_opens,
+        "webhooks": found.webhooks,
+        "without_webhook": found.without_webhook,
+        "logged": found.logged,
+        "summary": found.summary,
+    }
+
+
+@provider.command(short_help="Record what the webhooks missed.")
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%d"]),
+    required=True,
+    metavar="YYYY-MM-DD",
+    help="The day, in UTC, from which events are recorded.",
+)
+@click.option(
+    "--lift",
+    is_flag=True,
+    help="Also lift each suppression that is in none of the provider's message streams.",
+)
+@DRY_RUN
+@with_session
+def reconcile(
+    session: ProviderSession,
+    *,
+    since: datetime,
+    lift: bool,
+    dry_run: bool,
+    streams: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Record suppressions, opens and deliveries that the provider has and hookrow lacks.
+
+    They are recorded as late notifications, which never override newer changes, and are logged
+    with the source "reconcile". The deliveries require one request for each dispatch that has
+    none, at most 10 per second. The command can be interrupted and run again: recorded events are
+    skipped.
+    """
+    from hookrow._postmark_api import reconcile, webhooks
+
+    api, since = session.api, since.replace(tzinfo=UTC)
+    now = datetime.now(UTC)
+    if since > now:
+        raise click.BadParameter("the day is in the future.", param_hint="--since")
+    api.interval = reconcile.REQUEST_INTERVAL
+    if since < now - reconcile.RETENTION:
+        days = reconcile.RETENTION.days
+        echo(
+            f"Warning: By default, the provider keeps messages for {days} days: it may not know "
+            "older deliveries and opens.",
+            err=True,
+        )
+    with session.app.open_store(session.database_url) as store:
+        server, chosen = session.connect(store, streams)
+        every = webhooks.read_streams(api, archived=True) if lift else ()
+        run = reconcile.Reconciliation(
+            api,
+            store,
+            session.app.provider,
+            chosen,
+            since=since,
+            chosen=bool(streams),
+            server=server.id,
+            dry_run=dry_run,
+            report=_report_event if dry_run and not as_json else lambda _: None,
+        )
+        undelivered, limited = run.count_undelivered()
+        if undelivered and not limited:
+            echo(
+                "The time of sending is not mapped, so the provider is asked about all dispatches "
+                f"without delivered_at: {undelivered:,}.",
+                err=True,
+            )
+        interrupted = None if dry_run else COMMITTED
+        with progress("Reconciling", undelivered, interrupted=interrupted) as update:
+            try:
+                for asked in run.steps(every):
+                    update(asked)
+            except HookrowError as error:
+                done = _describe_result(run.result, dry_run=dry_run)
+                raise HookrowError(f"Stopped. {done} {error}") from error
+    if as_json:
+        echo_json({"dry_run": dry_run, **msgspec.to_builtins(run.result)})
+    else:
+        echo(_describe_result(run.result, dry_run=dry_run))
+
+
+def _report_event(arrival: Arrival) -> None:
+    """Print an event that would be recorded."""
+    event = arrival.notification
+    if event is not None:
+        name = type(event).__name__.lower()
+        recipient, message = (each or "-" for each in (event.recipient, event.message_id))
+        echo(f"{event.at:%Y-%m-%d %H:%M:%S}  {name:12}{recipient}  {message}")
+
+
+def _describe_result(result: Reconciled, *, dry_run: bool) -> str:
+    """Return the totals as sentences."""
+    deliveries = "1 delivery" if result.deliveries == 1 else f"{result.deliveries:,} deliveries"
+    suppressions, opens = (
+        pluralize(result.suppressions, "suppression"),
+        pluralize(result.opens, "open"),
+    )
+    verb = "Would record" if dry_run else "Recorded"
+    sentences = [f"{verb} {suppressions}, {opens} and {deliveries}."]
+    if result.lifted:
+        verb = "Would lift" if dry_run else "Lifted"
+        sentences.append(f"{verb} {pluralize(result.lifted, 'suppression')}.")
+    others = {
+        "Events that match no row here": result.unknown,
+        "Messages that the provider has not delivered": result.undelivered,
+        "Messages that the provider does not know": result.unknown_there,
+        "Events that are in the log as failed": result.failed,
+    }
+    sentences += [f"{text}: {count:,}." for text, count in others.items() if count]
+    if result.incomplete:
+        lists = ", ".join(result.incomplete)
+        sentences.append(f"The provider returned only the newest 10,000 of these lists: {lists}.")
+    return " ".join(sentences)
+
+
+@provider.command(short_help="Replace the secret of the webhooks.")
+@click.option("--finish", is_flag=True, help="Remove the old secret once nothing uses it any more.")
+@click.option(
+    "--instance",
+    "instances",
+    multiple=True,
+    type=webhook_url,
+    metavar="URL",
+    help="The URL of an instance of hookrow that must accept both secrets; may be repeated. "
+    "By default, the URLs of the webhooks.",
+)
+@DRY_RUN
+@with_session
+def rotate(
+    session: ProviderSession,
+    *,
+    finish: bool,
+    instances: Sequence[str],
+    dry_run: bool,
+    streams: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Replace the secret of the webhooks, without losing a notification.
+
+    A new secret is written before the old one in the secret file. When every instance accepts both,
+    the webhooks get the new one, and the provider tests them. After 72 minutes, in which the
+    provider may repeat notifications with the old secret, run the command again with --finish,
+    which removes the old one. If the command is interrupted, run it again: it continues.
+    """
+    from hookrow._postmark_api.errors import VerificationFailed
+    from hookrow._postmark_api.rotate import Rotation, SecretFile
+
+    if session.secret_file is None:
+        raise ConfigurationError(
+            "Only secrets in a file can be rotated: set --secret-file. To rotate other secrets, "
+            "set HOOKROW_SECRET to a new one and HOOKROW_PREVIOUS_SECRET to the old one, restart "
+            "every instance, run `hookrow provider register`, and remove the old one after 72 "
+            "minutes."
+        )
+    if finish and streams:
+        raise click.UsageError(
+            "--finish removes the old secret for all message streams: omit --stream."
+        )
+    file = SecretFile(Path(session.secret_file), partial(read_secrets, (), session.secret_file))
+    with session.open_log() as store:
+        server, chosen = session.connect(store, streams)
+        if not as_json:
+            echo(f"Server {server.name} ({server.id})")
+        rotation = Rotation(
+            api=session.api, file=file, streams=chosen, instances=instances, dry_run=dry_run
+        )
+        try:
+            for step in rotation.finish(store) if finish else rotation.begin():
+                if as_json:
+                    echo_json({"step": step})
+                else:
+                    echo(step)
+        except VerificationFailed as error:
+            raise describe_failure(error, error.url) from error

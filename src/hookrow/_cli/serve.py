@@ -1,0 +1,111 @@
+"""`hookrow serve`: the standalone server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hookrow._cli import options
+from hookrow._cli.app import WITHOUT_APP, App, HostApp
+from hookrow._cli.options import option
+from hookrow._cli.provider import PROVIDER_API, PROVIDER_TOKEN_FILE, read_token
+from hookrow._cli.settings import choose_secrets
+from hookrow._server.settings import Settings
+from hookrow.errors import ConfigurationError
+
+
+@click.command()
+@options.SECRET_OPTION
+@options.PREVIOUS_SECRET
+@options.SECRET_FILE
+@options.DATABASE_URL
+@options.MOUNT_PATH
+@options.HOST
+@options.PORT
+@option(
+    "--sweep/--no-sweep",
+    default=True,
+    help="Retry parked notifications every minute; with --no-sweep, only `replay` records them.",
+)
+@option(
+    "--acknowledge-tests",
+    is_flag=True,
+    help="Respond to the provider's tests with 200, as it requires before it saves a webhook.",
+)
+@option(
+    "--acknowledge-parked",
+    is_flag=True,
+    help="Respond to parked notifications with 200: the sweep retries them, the provider does not.",
+)
+@option(
+    "--spool",
+    metavar="FILE",
+    help="Keep notifications in this file while the database cannot be reached.",
+)
+@options.KEEP
+@options.KEEP_BODIES
+@option("--dashboard", is_flag=True, help="Serve the dashboard at <mount path>/dashboard/.")
+@option(
+    "--dashboard-password",
+    metavar="PASSWORD",
+    help="The dashboard's password, for the user hookrow; by default, one is generated.",
+)
+@PROVIDER_API
+@PROVIDER_TOKEN_FILE
+@option("--metrics", is_flag=True, help="Serve Prometheus metrics at /metrics.")
+@option("--workers", type=click.IntRange(1), default=1, help="The number of processes.")
+@option(
+    "--log-level",
+    type=click.Choice(["critical", "error", "warning", "info", "debug"]),
+    default="info",
+    help="The lowest level that is logged to standard error.",
+)
+@option(
+    "--log-format",
+    type=click.Choice(["line", "json"]),
+    default="line",
+    help="The format of the log: lines of text, or one JSON object per line.",
+)
+@click.pass_context
+def serve(
+    context: click.Context,
+    /,
+    *,
+    secret: str | None,
+    previous_secret: str | None,
+    secret_file: str | None,
+    workers: int,
+    log_level: str,
+    log_format: str,
+    **others: Any,  # noqa: ANN401 - the other settings
+) -> None:
+    """Receive notifications over HTTP until SIGTERM or Ctrl-C.
+
+    The server also responds at /healthz (the process is running) and /readyz (a notification
+    would be recorded). It creates and upgrades hookrow's tables in an SQLite file; for PostgreSQL,
+    run `hookrow db upgrade` first. On SIGHUP, it reloads the secret file.
+    """
+    from hookrow._server import run
+
+    app: App = context.obj
+    if isinstance(app, HostApp):
+        raise ConfigurationError(
+            f"{app} is served by your own server: mount the receiver there. For hookrow's own "
+            f"server, {WITHOUT_APP}."
+        )
+    secrets, file = choose_secrets(
+        context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
+    )
+    run.serve(
+        Settings(
+            secrets=secrets,
+            secret_file=file,
+            provider_token=read_token(context, others.pop("provider_token_file")),
+            schema=app.schema,
+            **others,
+        ),
+        workers=workers,
+        log_level=log_level,
+        log_format=log_format,
+    )

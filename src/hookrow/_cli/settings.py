@@ -1,0 +1,228 @@
+"""The settings of commands: the file with their defaults, and where each setting comes from.
+
+click decides which source takes precedence: a flag, a variable, the file, the default.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from hookrow._core.schema import Schema, nearest
+from hookrow._core.schema_values import schema_of
+from hookrow._diagnostics import CheckResult, Level
+from hookrow.errors import ConfigurationError
+
+DEFAULT_FILE = Path("hookrow.toml")
+
+_SECRET_NAME = re.compile(r"(^|_)(secret|password|token)$")
+"""The names of settings whose values are not printed."""
+
+_URL_PASSWORD = re.compile(r"^([\w+.-]+:/+[^:/@]*|[^:/@]*(?!:/)):.*@", re.DOTALL)
+"""The part of a URL up to the host, with a password in it; the URL may be malformed."""
+
+_QUERY_PASSWORD = re.compile(
+    r"((?:^|[?&\s])[^=&\s]*(?:pass|pwd|secret|token|key)[^=&\s]*)=[^&#\s]*", re.IGNORECASE
+)
+"""An option of a URL, or of libpq's `name=value` form, that contains a secret."""
+
+
+_STRONGEST_FIRST = (
+    ParameterSource.COMMANDLINE,
+    ParameterSource.ENVIRONMENT,
+    ParameterSource.DEFAULT_MAP,
+)
+_PREFIX = "HOOKROW_"
+
+_OF_DEVELOPMENT = {"HOOKROW_TEST_PG_BIN", "HOOKROW_SCREENSHOTS"}
+"""The variables of hookrow's own tests (CONTRIBUTING.md), which no command reads."""
+
+PROVIDER_TOKEN = "HOOKROW_PROVIDER_TOKEN"  # noqa: S105 - a name
+"""The variable with the token of the provider's API, which no option or file may contain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingSource(CheckResult):
+    """A setting, its value with secrets hidden (None if it is not set), and its source.
+
+    `source` is "flag", "variable", "file" or "default", and `name` the name of the flag, the
+    variable or the file; it is empty for a default.
+    """
+
+    setting: str
+    value: str | None
+    source: str
+    name: str = ""
+
+
+def read_file(file: Path, command: click.Command) -> tuple[dict[str, Any], Schema]:
+    """Return the settings in a file as click's `default_map` for a command, and the schema.
+
+    Raises `ConfigurationError` if the file cannot be read, if a setting is unknown, or if its
+    option rejects the value: click's own error would not name the file.
+    """
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}.") from error
+    try:
+        schema = schema_of(values.pop("tables", {}))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{file}: [tables]: {error}") from error
+    options = {each.name: each for each in _settings(command) if each.name}
+    options.pop("config", None)  # which names the file
+    for name, value in values.items():
+        if name not in options:
+            hint = nearest(name, options)
+            raise ConfigurationError(f"{file}: there is no setting {name!r}.{hint}")
+        if fault := _fault(options[name], value):
+            raise ConfigurationError(f"{file}: {name}: {fault}")
+    return _default_map(command, values), schema
+
+
+def settings_sources(
+    context: click.Context, command: click.Command, schema: Schema
+) -> Iterator[SettingSource]:
+    """Yield the source of each setting of a command, including flags of the running command.
+
+    If the command would reject the value of a variable, the result is an error.
+    """
+    root = context.find_root()
+    file = str(root.params.get("config") or DEFAULT_FILE)
+    others = _resilient(root, command)
+    for option in (*root.command.params, *command.params):
+        if option.name and option.envvar:
+            owner = next(each for each in (root, context, others) if option.name in each.params)
+            yield _setting_source(owner, option, option.name, file)
+    if schema != Schema():
+        yield _describe("tables", "set", "file", file)
+
+
+def settings_of(context: click.Context, command: click.Command) -> Mapping[str, Any]:
+    """Return the settings of a command by name; one that the command would reject is None."""
+    return _resilient(context.find_root(), command).params
+
+
+def _resilient(root: click.Context, command: click.Command) -> click.Context:
+    """Return the context of another command without arguments.
+
+    Resilient parsing reports no error; it keeps the source of a value that is rejected.
+    """
+    return command.make_context(command.name, [], parent=root, resilient_parsing=True)
+
+
+def _setting_source(
+    context: click.Context, option: click.Parameter, setting: str, file: str
+) -> SettingSource:
+    """Return the source of a setting, which is an option of the context's command."""
+    match context.get_parameter_source(setting):
+        case ParameterSource.COMMANDLINE:
+            return _describe(setting, context.params[setting], "flag", option.opts[0])
+        case ParameterSource.ENVIRONMENT:
+            name = next(each for each in _variables(option) if os.environ.get(each))
+            fault = _fault(option, os.environ[name])
+            return _describe(setting, os.environ[name], "variable", name, fault)
+        case ParameterSource.DEFAULT_MAP:
+            return _describe(setting, option.get_default(context), "file", file)
+        case _:
+            return _describe(setting, option.get_default(context), "default")
+
+
+def unknown_variables(command: click.Command, environment: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each variable HOOKROW_* that no option of the command reads."""
+    known = {PROVIDER_TOKEN, *(name for each in _settings(command) for name in _variables(each))}
+    known = {name for name in known if name.startswith(_PREFIX)}
+    for name in sorted(environment):
+        if name.startswith(_PREFIX) and name not in known | _OF_DEVELOPMENT:
+            hint = nearest(name, known, prefix=_PREFIX)
+            yield f"The variable {name} is not a setting of hookrow, and is ignored.{hint}"
+
+
+def choose_secrets(
+    context: click.Context,
+    *,
+    secret: str | None,
+    previous_secret: str | None = None,
+    secret_file: str | None,
+) -> tuple[tuple[str, ...], str | None]:
+    """Return the secrets and the secret file that a command uses.
+
+    If both are set, the one from the stronger source is used, but a previous secret alone never
+    overrides a file: the newest secret would be rejected. Both are returned if neither overrides
+    the other, which `read_secrets` rejects.
+    """
+    given = {"secret": secret, "previous_secret": previous_secret, "secret_file": secret_file}
+    secrets = tuple(each for each in (secret, previous_secret) if each is not None)
+    ranks = {
+        name: _STRONGEST_FIRST.index(source)
+        for name, value in given.items()
+        if value and (source := context.get_parameter_source(name)) in _STRONGEST_FIRST
+    }
+    file = ranks.pop("secret_file", None)
+    if file is not None and ranks:
+        if file < min(ranks.values()):
+            return (), secret_file
+        if ranks.get("secret", file) < file:
+            return secrets, None
+    return secrets, secret_file
+
+
+def hide_secrets(setting: str, value: str) -> str:
+    """Return the value of a setting, with asterisks in place of a secret or a URL's password."""
+    if _SECRET_NAME.search(setting):
+        return "***"
+    return _QUERY_PASSWORD.sub(r"\1=***", _URL_PASSWORD.sub(r"\1:***@", value))
+
+
+def _settings(command: click.Command) -> Iterator[click.Parameter]:
+    """Yield the options of a command and its subcommands that also have a variable."""
+    yield from (each for each in command.params if each.envvar)
+    if isinstance(command, click.Group):
+        for member in command.commands.values():
+            yield from _settings(member)
+
+
+def _variables(option: click.Parameter) -> Sequence[str]:
+    return [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+
+
+def _default_map(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values as click expects them: repeated for each command of a group."""
+    members = command.commands if isinstance(command, click.Group) else {}
+    return {**values, **{name: _default_map(member, values) for name, member in members.items()}}
+
+
+def _fault(option: click.Parameter, value: object) -> str:
+    """Return why the option rejects a value, or an empty string if it accepts it."""
+    is_flag = isinstance(option.type, click.types.BoolParamType)
+    if not isinstance(value, str | int) or (isinstance(value, bool) and not is_flag):
+        return f"must be {'true or false' if is_flag else 'text or a whole number'}."
+    try:
+        option.type.convert(value, option, None)
+    except click.BadParameter as error:
+        return error.message
+    return ""
+
+
+def _describe(
+    setting: str, value: object, source: str, name: str = "", fault: str = ""
+) -> SettingSource:
+    if not isinstance(value, str | int | Path) or value == "":
+        text, printed, level = f"{setting} is not set.", None, Level.OK
+    else:
+        plain = str(value).lower() if isinstance(value, bool) else str(value)
+        printed = hide_secrets(setting, plain)
+        where = f"from the {source} {name}" if name else "by default"
+        end = f": {hide_secrets(setting, fault)}" if fault else "."
+        text, level = f"{setting} is {printed}, {where}{end}", Level.ERROR if fault else Level.OK
+    return SettingSource(
+        level, "setting", text, setting=setting, value=printed, source=source, name=name
+    )

@@ -1,0 +1,169 @@
+"""`hookrow stats`: the overview in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from heapq import nlargest
+from operator import attrgetter
+from typing import Any
+
+import click
+import msgspec
+
+from hookrow._cli.app import App
+from hookrow._cli.options import DATABASE_URL, JSON
+from hookrow._cli.output import echo, echo_json
+from hookrow._describe import format_time, pluralize, printable
+from hookrow._statistics import (
+    Overview,
+    Period,
+    Present,
+    Rate,
+    TableCounts,
+    count_tables,
+    read_overview,
+    read_present,
+)
+
+_LISTS = 10
+"""The maximum number of lists printed; JSON has all of them."""
+
+
+@click.command(short_help="Show counts of notifications, results and rows.")
+@click.option(
+    "--period",
+    type=click.Choice(Period, case_sensitive=False),
+    default=Period.DAY,
+    show_default="day",
+    help="The last hour by minute, day by hour, week by six hours, or month by day.",
+)
+@JSON
+@DATABASE_URL
+@click.pass_obj
+def stats(app: App, *, period: Period, as_json: bool, database_url: str) -> None:
+    """Show what was received, recorded, delivered, opened and suppressed.
+
+    Notifications are counted by their first outcome. "recorded later" is the number of those that
+    were refused at first and have been recorded since.
+    """
+    now = datetime.now(UTC)
+    with app.open_store(database_url) as store:
+        present, overview = read_present(store, now), read_overview(store, period, now)
+        tables = count_tables(store, now)
+    if as_json:
+        echo_json(_as_json(present, overview, tables))
+        return
+    echo(*_received(present, overview), *_tables(overview, tables))
+
+
+def _received(present: Present, overview: Overview) -> Iterator[str]:
+    """Describe the present state, and the notifications of the period."""
+    yield present.health
+    if present.logged:
+        start, end = format_time(overview.starts[0]), format_time(overview.now)
+        yield ""
+        yield f"{pluralize(overview.total, 'notification')} from {start} to {end}"
+    if overview.complete_since:
+        since = format_time(overview.complete_since)
+        yield f"{overview.why_incomplete}: figures before {since} are incomplete."
+    if overview.total:
+        outcomes = {each.value: row for each, row in overview.by_first_outcome.items()}
+        yield from _series("type", overview.by_type)
+        yield from _series("first outcome", outcomes)
+        if overview.recovered:
+            yield _line("recorded later", f"{overview.recovered:,}", "of those refused at first")
+        yield from _reasons("suppressions", overview.by_reason, "in this period, by reason")
+        yield from _rates(overview.rates)
+    if present.parked:
+        yield ""
+        yield _line("parked", f"{present.parked:,}", "waiting for a retry")
+
+
+def _tables(overview: Overview, tables: TableCounts) -> Iterator[str]:
+    """Describe the rows, regardless of their age."""
+    yield ""
+    yield _line("sent", f"{tables.sent:,}", "in total, of which")
+    for name, rate in (("delivered", tables.delivery_rate), ("opened", tables.open_rate)):
+        if rate is not None:
+            yield _line(name, f"{rate:.1%}")
+    if tables.undelivered is not None:
+        rest = "sent more than an hour and at most 7 days ago"
+        yield _line("undelivered", f"{tables.undelivered:,}", rest)
+    if delays := overview.delays:
+        rest = f"95 % within {_seconds(delays.p95)}; newest {delays.count:,}"
+        yield _line("median", _seconds(delays.median), f"from sent to delivered; {rest}")
+    yield from _reasons("suppressed", tables.suppressed, "of all subscribers, by reason")
+    if len(tables.lists) > 1:
+        yield ""
+        yield _line("list", "sent", f"{len(tables.lists):,} lists")
+        for each in nlargest(_LISTS, tables.lists, attrgetter("sent")):
+            name = "no list" if each.list is None else each.name or str(each.list)
+            rest = f"{each.delivered:,} delivered, {each.opened:,} opened"
+            yield _line(name, f"{each.sent:,}", rest)
+
+
+def _series(name: str, counts: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Describe the sum of each row of counts."""
+    yield ""
+    yield _line(name, "count")
+    for each, row in counts.items():
+        yield _line(each, f"{sum(row):,}")
+
+
+def _reasons(
+    name: str, counts: Mapping[str, int] | Mapping[str | None, int], unit: str
+) -> Iterator[str]:
+    """Describe the count of each reason, the most frequent first."""
+    yield ""
+    yield _line(name, f"{sum(counts.values()):,}", unit)
+    for reason, count in sorted(counts.items(), key=lambda each: -each[1]):
+        yield _line(reason or "no reason", f"{count:,}")
+
+
+def _rates(rates: Mapping[str, Rate]) -> Iterator[str]:
+    """Describe the rates of the period and of the one before."""
+    yield ""
+    yield _line("rate", "share", "of the recorded deliveries; in the previous period")
+    for name, rate in rates.items():
+        yield _line(name, _percent(rate.current), _percent(rate.previous))
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.2%}"
+
+
+def _line(name: str, figure: str, rest: str = "") -> str:
+    return f"{printable(name):20.20}{figure:>12}  {rest}".rstrip()
+
+
+def _seconds(time: timedelta) -> str:
+    return f"{time.total_seconds():,.1f} s"
+
+
+def _as_json(present: Present, overview: Overview, tables: TableCounts) -> Mapping[str, Any]:
+    """Return the object that is printed: delays are in seconds, unknown values null."""
+    logged, delays = present.logged, overview.delays
+    return {
+        "health": present.health,
+        "period": overview.period.value,
+        "now": overview.now,
+        "starts": overview.starts,
+        "total": overview.total if logged else None,
+        "by_type": overview.by_type,
+        "by_first_outcome": {each.value: row for each, row in overview.by_first_outcome.items()},
+        "recovered": overview.recovered if logged else None,
+        "by_reason": overview.by_reason,
+        "rates": {name: rate._asdict() for name, rate in overview.rates.items()},
+        "complete_since": overview.complete_since,
+        "last_received": present.last_received,
+        "parked": present.parked if logged else None,
+        "delay_median": delays and delays.median.total_seconds(),
+        "delay_p95": delays and delays.p95.total_seconds(),
+        "sent": tables.sent,
+        "delivery_rate": tables.delivery_rate,
+        "open_rate": tables.open_rate,
+        "undelivered": tables.undelivered,
+        "suppressed": {reason or "": count for reason, count in tables.suppressed.items()},
+        "lists": [msgspec.to_builtins(each) for each in tables.lists],
+    }

@@ -1,0 +1,162 @@
+"""What a change writes: the columns, their new values, and the guard.
+
+The stores' statements are built from this, and pages, reconciliation and tests compare rows with
+it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from hookrow._core.notification import Change, EventTime, SetSuppression, SetTime, Suppressible
+
+Target: TypeAlias = EventTime | Suppressible
+"""What a change sets: a time of a dispatch, or the suppression of a kind of row."""
+
+State: TypeAlias = Mapping[str, Any]
+"""The columns of a row that notifications set, by hookrow's names."""
+
+
+class Write(NamedTuple):
+    """The columns of a target, of which a row is given those that its table has, and the guard.
+
+    A guarded change is written only if the column `guard` is null, or if its value is `older`, such
+    as `<`, when compared with the time of the change.
+    """
+
+    columns: Sequence[str]
+    guard: str
+    older: Literal["<", "<=", ">"] = "<"
+
+
+_SUPPRESSION = Write(
+    ("suppressed_at", "suppression_reason", "suppression_changed_at"),
+    guard="suppression_changed_at",
+    older="<=",
+)
+
+WRITES: Mapping[Target, Write] = {
+    **{time: Write((time.value,), guard=time.value) for time in EventTime},
+    EventTime.FIRST_OPENED: Write(("first_opened_at",), guard="first_opened_at", older=">"),
+    # Of equal bounces, the last one's type is kept.
+    EventTime.BOUNCED: Write(("bounced_at", "bounce_type"), guard="bounced_at", older="<="),
+    **dict.fromkeys(Suppressible, _SUPPRESSION),
+}
+"""What is written for each target."""
+
+_HOLDS: Mapping[str, Callable[[datetime, datetime], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+}
+
+
+def new_values(
+    change: Change, reason: Callable[[str], Any], empty: str | None = None
+) -> dict[str, Any]:
+    """Return the new value of each column in `WRITES`, by hookrow's names.
+
+    `reason` returns the host's value for a reason, and `empty` is the value for no reason: null,
+    unless the value is to be stored in a column that does not allow it.
+    """
+    if isinstance(change, SetTime):
+        values: dict[str, Any] = {change.column._value_: change.at}  # faster than `value`
+        if change.column is EventTime.BOUNCED:
+            values["bounce_type"] = change.bounce_type
+        return values
+    return {
+        "suppressed_at": None if change.reason is None else change.at,
+        "suppression_reason": empty if change.reason is None else reason(change.reason),
+        "suppression_changed_at": change.at,
+    }
+
+
+def target(change: Change) -> Target:
+    """Return what a change sets."""
+    return change.column if isinstance(change, SetTime) else change.kind
+
+
+def applies(change: Change, last: datetime | None) -> bool:
+    """Return whether a change applies to a row whose guard has this value; None is null."""
+    if not change.guarded or last is None:
+        return True
+    return _HOLDS[WRITES[target(change)].older](last, change.at)
+
+
+def is_news(change: Change, state: Mapping[str, Any]) -> bool:
+    """Return whether a late change would alter a row, given its columns.
+
+    A suppression that is as old as the last one is no news, even if its reason is another: the
+    provider lists one for each stream. If the last change has no date, it is that of the
+    suppression.
+    """
+    if isinstance(change, SetTime):
+        at = state.get(change.column.value)
+        return at != change.at and applies(change, at)
+    suppressed = state.get("suppressed_at")
+    known = [at for at in (suppressed, state.get("suppression_changed_at")) if at is not None]
+    return all(at < change.at for at in known) and (
+        change.reason is not None or suppressed is not None
+    )
+
+
+def is_ignored(
+    change: Change,
+    new: Mapping[str, Any],
+    after: Mapping[str, Any],
+    before: Mapping[str, Any] | None = None,
+    *,
+    last: datetime | None = None,
+) -> bool:
+    """Return whether a database has ignored a change that the guard admits.
+
+    `new` are the change's values, `after` and `before` the columns of the row that notifications
+    set, all by hookrow's names; `last` is the date of the last change if no column has it. A change
+    is not ignored if the row has its values, or newer ones; nor if it has changed in another way
+    since `before`, by a trigger of the host's that stores other values. Without `before`, such a
+    change counts as ignored.
+    """
+    if isinstance(change, SetTime):
+        reflected = _is_time_reflected(change, after)
+    else:
+        reflected = _is_suppression_reflected(change, new, after, last)
+    if reflected:
+        return False
+    return before is None or all(before.get(name) == after.get(name) for name in new)
+
+
+def _is_time_reflected(change: SetTime, state: Mapping[str, Any]) -> bool:
+    at = state.get(change.column.value)
+    return at is not None and (_is_close(at, change.at) or not applies(change, at))
+
+
+def _is_suppression_reflected(
+    change: SetSuppression,
+    new: Mapping[str, Any],
+    state: Mapping[str, Any],
+    last: datetime | None,
+) -> bool:
+    last = state.get("suppression_changed_at", last)
+    if not applies(change, last):
+        return True
+    is_dated = _is_close(last, change.at)
+    has_reason = "suppression_reason" not in state or (
+        _text(state["suppression_reason"]) == _text(new["suppression_reason"])
+    )
+    if change.reason is not None and "suppressed_at" in state:
+        # A view may store only this time. With the date, another reason is an earlier change's.
+        return _is_close(state["suppressed_at"], change.at) and (has_reason or not is_dated)
+    return (is_dated or not change.guarded) and has_reason and state.get("suppressed_at") is None
+
+
+def _text(reason: object) -> str | None:
+    """Return the text of a reason, which a host may store as a number or an enum."""
+    return None if reason is None else str(reason)
+
+
+def _is_close(stored: datetime | None, at: datetime) -> bool:
+    """Return whether a stored time is that of a change: a column may store whole seconds."""
+    return stored is not None and abs(stored - at) < timedelta(seconds=1)

@@ -1,0 +1,88 @@
+"""Optional records: notifications that are recorded only if the schema has a column for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from hookrow._core.notification import (
+    Bounced,
+    Clicked,
+    Complained,
+    Delivered,
+    DispatchEvent,
+    EventTime,
+    Notification,
+    Opened,
+    Reactivated,
+    Rows,
+    SetTime,
+    Suppressed,
+)
+from hookrow.errors import ConfigurationError
+
+RECORDS: Mapping[str, tuple[str, ...]] = {
+    "click": ("clicked_at",),
+    "bounce": ("bounced_at", "bounce_type"),
+    "complaint": ("complained_at",),
+    "first_open": ("first_opened_at",),
+}
+"""The columns of dispatches for each value of `Schema.record`, the required one first."""
+
+OPTIONAL_COLUMNS = tuple(column for columns in RECORDS.values() for column in columns)
+"""The columns of dispatches that a schema has only if it names or requests them."""
+
+LONGEST_BOUNCE_TYPE = 64
+"""In characters: the width of hookrow's own column. A longer type is stored as null."""
+
+Kinds: TypeAlias = Collection[type[Notification]]
+"""Kinds of notification."""
+
+ALWAYS: frozenset[type[Notification]] = frozenset({Delivered, Opened, Suppressed, Reactivated})
+"""The kinds of notification that every schema records."""
+
+OPTIONAL_KINDS: Mapping[str, type[Clicked | Bounced | Complained]] = {
+    kind.column.value: kind for kind in (Clicked, Bounced, Complained)
+}
+"""The other kinds, by the column of their time."""
+
+
+def recorded_kinds(columns: Collection[str]) -> Kinds:
+    """Return the kinds of notification that dispatches with these columns record."""
+    return ALWAYS | {kind for column, kind in OPTIONAL_KINDS.items() if column in columns}
+
+
+def requested(record: Collection[str], table: str) -> Mapping[str, str]:
+    """Return the names of the requested columns in this table, if it is hookrow's dispatches."""
+    names = [column for each in record for column in RECORDS.get(each, ())]
+    return {name: name for name in names} if table == "hookrow_dispatches" else {}
+
+
+def optional_changes(change: SetTime, notification: DispatchEvent, rows: Rows) -> Sequence[SetTime]:
+    """Return the changes of an event: a bounce also has a type, and an open may be the first."""
+    if isinstance(notification, Bounced):
+        type_ = notification.type or ""
+        is_storable = type_.isprintable() and 0 < len(type_) <= LONGEST_BOUNCE_TYPE
+        return (replace(change, bounce_type=type_ if is_storable else None),)
+    if isinstance(notification, Opened) and rows.first_opens:
+        return change, replace(change, column=EventTime.FIRST_OPENED, guarded=True)
+    return (change,)
+
+
+def check_records(record: Collection[str], columns: Collection[str], table: str) -> None:
+    """Raise `ConfigurationError` if dispatches with these columns cannot have the records."""
+    for each in record:
+        if each not in RECORDS:
+            known = ", ".join(map(repr, RECORDS))
+            raise ConfigurationError(f"`record` has {each!r}: use {known}.")
+        if (column := RECORDS[each][0]) not in columns:
+            raise ConfigurationError(
+                f"`record` has {each!r}, but {table!r} has no column {column!r}: map it in the "
+                f"role 'dispatches', or remove {each!r}."
+            )
+    if "bounce_type" in columns and "bounced_at" not in columns:
+        raise ConfigurationError(
+            "The role 'dispatches' has 'bounce_type' without 'bounced_at': map both."
+        )

@@ -1,0 +1,341 @@
+"""The rules: which changes a notification makes to the rows that were found for it.
+
+Every rule about mail belongs here and nowhere else. The law: a group has exactly the same result
+as its members applied one by one, in order of arrival. It holds because no decision reads a column
+that a decision writes (`Rows` holds only identities). Conditions on the current value of a column
+are guards of a change, and `merge` combines guarded changes so that the result is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias, TypeGuard, assert_never
+
+from msgspec.structs import replace
+
+from hookrow._core.changes import Target, applies
+from hookrow._core.notification import (
+    Arrival,
+    Bounced,
+    Change,
+    DispatchEvent,
+    FoundDispatch,
+    FoundSubscriber,
+    Key,
+    LookupKeys,
+    Notification,
+    Outcome,
+    Reactivated,
+    Recorded,
+    Refusal,
+    Refused,
+    RowId,
+    Rows,
+    SetSuppression,
+    SetTime,
+    Source,
+    Suppressed,
+    Suppressible,
+)
+from hookrow._core.optional import optional_changes
+
+_Target: TypeAlias = tuple[Target, Key | tuple[Key, Key]]
+"""The row and the columns that a change sets."""
+
+LONGEST_EMAIL = 320
+"""In characters: 64 before the @ and 255 after it (RFC 3696, section 3)."""
+
+LONGEST_MESSAGE_ID = 255
+"""In characters: the width of hookrow's own column."""
+
+CLOCK_SKEW = timedelta(hours=24)
+"""A suppression change dated more than this after its arrival gets the time of arrival instead."""
+
+_UNSTORABLE = "\0\ud800-\udfff"
+"""Characters that no row can contain: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
+
+UNSTORABLE = re.compile(f"[{_UNSTORABLE}]")
+_is_email = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_EMAIL}}}").fullmatch
+_is_message_id = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_MESSAGE_ID}}}").fullmatch
+
+PROBE = "check@hookrow.invalid"
+"""The recipient in the requests of `hookrow check URL`; .invalid is reserved (RFC 2606)."""
+
+
+TEST_MESSAGE_ID = "00000000-0000-0000-0000-000000000000"
+TEST_RECIPIENT = "john@example.com"
+"""The message id and the recipient of the notifications with which Postmark tests a webhook."""
+
+
+def fold(email: str) -> str:
+    """Return the email for comparison: with ASCII letters, and no others, in lower case.
+
+    `str.lower` also folds other letters, but spellings that differ in those are two mailboxes.
+    """
+    if email.isascii():
+        return email.lower()
+    return email.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+def is_email(text: str | None) -> TypeGuard[str]:
+    """Return whether a subscriber can have this email."""
+    return text is not None and _is_email(text) is not None
+
+
+def is_message_id(text: str | None) -> TypeGuard[str]:
+    """Return whether a dispatch can have this message id."""
+    return text is not None and _is_message_id(text) is not None
+
+
+def why_no_email(text: str) -> str | None:
+    """Return why no subscriber can have this email, as a predicate, or None if one can."""
+    return _why_no_key(text, LONGEST_EMAIL)
+
+
+def why_no_message_id(text: str) -> str | None:
+    """Return why no dispatch can have this message id, as a predicate, or None if one can."""
+    return _why_no_key(text, LONGEST_MESSAGE_ID)
+
+
+def _why_no_key(text: str, longest: int) -> str | None:
+    if not text:
+        return "is empty"
+    if len(text) > longest:
+        return f"is longer than {longest} characters"
+    return "contains NUL or an unpaired surrogate" if UNSTORABLE.search(text) else None
+
+
+def is_probe(arrival: Arrival) -> bool:
+    """Return whether `hookrow check URL` posted the arrival.
+
+    A probe finds no subscriber, even if one has its address, so it changes nothing. Its refusal is
+    neither logged nor reported to a hook.
+    """
+    recipient = arrival.notification.recipient if arrival.notification else None
+    return recipient is not None and fold(recipient) == PROBE
+
+
+def is_provider_test(notification: Notification | None) -> bool:
+    """Return whether Postmark sent the notification to test a webhook, before it saves it."""
+    if notification is None or notification.message_id != TEST_MESSAGE_ID:
+        return False
+    return fold(notification.recipient or "") == TEST_RECIPIENT
+
+
+def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
+    """Collect the keys by which a store finds the rows that `decide` needs.
+
+    Emails and message ids that no row can contain are omitted, so that no database receives them.
+    """
+    emails: set[str] = set()
+    message_ids: set[str] = set()
+    changed: set[tuple[str, str]] = set()
+    recipients: set[str] = set()
+    for arrival in arrivals:
+        notification = arrival.notification
+        if not notification or not notification.recipient or not _is_email(notification.recipient):
+            continue
+        email, message_id = fold(notification.recipient), notification.message_id
+        emails.add(email)
+        recipients.add(notification.recipient)
+        if message_id and _is_message_id(message_id):
+            message_ids.add(message_id)
+            if isinstance(notification, Suppressed | Reactivated):
+                changed.add((message_id, email))
+    return LookupKeys(emails, message_ids, changed, recipients)
+
+
+def subscription_keys(
+    group: LookupKeys,
+    subscribers: Mapping[str, Sequence[FoundSubscriber]],
+    dispatches: Mapping[str, Sequence[FoundDispatch]],
+) -> Collection[tuple[Key, Key]]:
+    """Collect the (list, subscriber) pairs whose subscriptions a store must find.
+
+    `subscribers` by ASCII-lowered email and `dispatches` by message id are the rows found so far.
+    """
+    return {
+        (dispatch.list, subscriber.id)
+        for message_id, email in group.changed
+        for dispatch in dispatches.get(message_id, ())
+        for subscriber in subscribers.get(email, ())
+        if dispatch.list is not None
+    }
+
+
+def decide(arrival: Arrival, rows: Rows) -> Outcome:
+    """Return the outcome of an arrival, given the rows that were found for its group."""
+    notification = arrival.notification
+    if notification is None:
+        return Refusal.UNSUPPORTED.refused()
+    subscriber = _subscriber(notification, rows)
+    if subscriber is None:
+        return (Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND).refused()
+    dispatch = _dispatch(notification.message_id, subscriber, rows)
+    match notification:
+        case DispatchEvent():
+            if dispatch is None:
+                return Refusal.DISPATCH_NOT_FOUND.refused()
+            if dispatch.owner != subscriber.id:
+                return Refusal.RECIPIENT_MISMATCH.refused(
+                    owner=dispatch.owner_email, recipient=notification.recipient or ""
+                )
+            late = arrival.source is not Source.LIVE or arrival.applied_at is not None
+            change = SetTime(dispatch.id, notification.column, notification.at, guarded=late)
+            is_plain = type(notification) is not Bounced and not rows.first_opens
+            return Recorded((change,) if is_plain else optional_changes(change, notification, rows))
+        case Suppressed() | Reactivated():
+            return Recorded(_suppression(notification, dispatch, subscriber, arrival, rows))
+        case _:
+            assert_never(notification)
+
+
+def effective_time(at: datetime | None, arrived_at: datetime, now: datetime) -> datetime:
+    """Return the time of a suppression change: that of its arrival if its own cannot be right.
+
+    `arrived_at` is the last arrival, because equal bodies are one entry of the log. `now` is the
+    time at which the change is applied: no event is later, and an arrival that seems to be later
+    was dated by a clock that was wrong.
+    """
+    if at is None or at > now + CLOCK_SKEW:
+        return min(arrived_at, now)
+    return at
+
+
+def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
+    """Combine a group's changes, in order of arrival, into at most one per row and column."""
+    merged: dict[_Target, Change] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, Refused):
+            continue
+        for change in outcome.changes:
+            target: _Target
+            if isinstance(change, SetTime):
+                target = change.column, change.dispatch
+            else:
+                target = change.kind, change.key
+            earlier = merged.get(target)
+            merged[target] = change if earlier is None else _combined(earlier, change)
+    return list(merged.values())
+
+
+def affected_rows(outcomes: Iterable[Outcome]) -> Collection[RowId]:
+    """Return every row that the outcomes change, each once."""
+    return {
+        change.row
+        for outcome in outcomes
+        if isinstance(outcome, Recorded)
+        for change in outcome.changes
+    }
+
+
+def leave_locked(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome | None]:
+    """Return None in place of each outcome that changes a locked row, and the other outcomes.
+
+    So that none overtakes another, a notification is left too if it changes a row of an earlier one
+    that is left.
+    """
+    rows = set(held)
+    unlocked: list[Outcome | None] = []
+    for outcome in outcomes:
+        changed = affected_rows([outcome])
+        if rows.isdisjoint(changed):
+            unlocked.append(outcome)
+        else:
+            rows |= set(changed)
+            unlocked.append(None)
+    return unlocked
+
+
+def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list[Outcome]:
+    """Refuse arrivals that could not be recorded; unsupported ones are refused as such."""
+    return [
+        (refusal if arrival.notification else Refusal.UNSUPPORTED).refused() for arrival in arrivals
+    ]
+
+
+def _subscriber(notification: Notification, rows: Rows) -> FoundSubscriber | None:
+    """Return the subscriber whom a notification concerns.
+
+    If several subscribers have the email, such as the people of several tenants, those who own a
+    dispatch with the message id come first, then the exact spelling, then the lowest id.
+    """
+    recipient = notification.recipient
+    if recipient is None:
+        return None
+    email = fold(recipient)
+    if email == PROBE:
+        return None
+    candidates = rows.subscribers.get(email, ())
+    if rows.exact:
+        candidates = [row for row in candidates if row.email in {recipient, email}]
+    match candidates:
+        case []:
+            return None
+        case [only]:
+            return only
+        case _:
+            sent = rows.dispatches.get(notification.message_id or "", ())
+            owners = {dispatch.owner for dispatch in sent}
+            return min(
+                candidates,
+                key=lambda row: (row.id not in owners, row.email != recipient, row.id),
+            )
+
+
+def _dispatch(
+    message_id: str | None, subscriber: FoundSubscriber, rows: Rows
+) -> FoundDispatch | None:
+    """Return the dispatch with this id: the subscriber's own if possible, then the lowest id."""
+    if message_id is None:
+        return None
+    match rows.dispatches.get(message_id, ()):
+        case []:
+            return None
+        case [only]:
+            return only
+        case found:
+            return min(found, key=lambda row: (row.owner != subscriber.id, row.id))
+
+
+def _suppression(
+    notification: Suppressed | Reactivated,
+    dispatch: FoundDispatch | None,
+    subscriber: FoundSubscriber,
+    arrival: Arrival,
+    rows: Rows,
+) -> Sequence[Change]:
+    arrived_at = arrival.last_received_at or arrival.received_at
+    at = effective_time(notification.at, arrived_at, arrival.applied_at or arrived_at)
+    reason = notification.reason if isinstance(notification, Suppressed) else None
+    return [
+        # Without a stored date of the last change, a row accepts every change, even a late one.
+        SetSuppression(kind, key, at, reason, guarded=kind not in rows.unguarded)
+        for kind, key in _suppressible(dispatch, subscriber, rows)
+    ]
+
+
+def _suppressible(
+    dispatch: FoundDispatch | None, subscriber: FoundSubscriber, rows: Rows
+) -> Iterator[RowId]:
+    """Yield the existing rows whose suppression changes."""
+    yield Suppressible.SUBSCRIBER, subscriber.id
+    if dispatch is None:
+        return
+    yield Suppressible.DISPATCH, dispatch.id
+    if dispatch.list is not None and (dispatch.list, subscriber.id) in rows.subscriptions:
+        yield Suppressible.SUBSCRIPTION, (dispatch.list, subscriber.id)
+
+
+def _combined(earlier: Change, later: Change) -> Change:
+    """Return the single change with the same result as two changes in succession.
+
+    A change without a guard always applies. A guarded one applies if it is not older than the
+    other: of two with equal times, the later arrival wins. The combined change has a guard if both
+    have one. Of two first opens, the earlier one applies.
+    """
+    if not applies(later, earlier.at):
+        return earlier
+    return replace(later, guarded=earlier.guarded) if later.guarded else later

@@ -1,0 +1,413 @@
+"""The schema: the tables and columns of a host that fill hookrow's roles, the same for every store.
+
+`stores/sql/verify` compares it with a database, `django/mapping` with a Django project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, get_args
+
+from hookrow._arguments import reject
+from hookrow._core.changes import WRITES
+from hookrow._core.notification import KNOWN_REASONS, Suppressible
+from hookrow._core.optional import OPTIONAL_COLUMNS, check_records, requested
+from hookrow.errors import ConfigurationError
+
+SUPPRESSION = WRITES[Suppressible.SUBSCRIBER].columns
+
+WRITTEN = tuple(dict.fromkeys(each for write in WRITES.values() for each in write.columns))
+"""The columns that notifications set, in any table that has them."""
+
+NULLED = ("suppressed_at", "suppression_reason")
+"""The columns that a reactivation sets to null."""
+
+TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason", "bounce_type"}
+"""Columns with a time; `sent_at` is only read."""
+
+KEYS = {
+    Suppressible.SUBSCRIBER: ("id",),
+    Suppressible.DISPATCH: ("id",),
+    Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
+}
+"""The columns of the key in a `RowId`: one column by itself, two as a pair."""
+
+_REQUIRED = {
+    "subscribers": ("id", "email", "suppressed_at"),
+    "dispatches": ("id", "provider_message_id", "subscriber_id", "delivered_at", "opened_at"),
+    "subscriptions": ("list_id", "subscriber_id"),
+    "messages": ("id", "list_id"),
+}
+_OPTIONAL = {
+    "subscribers": ("suppression_reason", "suppression_changed_at"),
+    "dispatches": ("list_id", "message_id", "sent_at", *SUPPRESSION, *OPTIONAL_COLUMNS),
+    "subscriptions": SUPPRESSION,
+    "messages": (),
+}
+_MAY_BE_NONE = {"subscriptions", "messages"}
+_SENT_AT = {"hookrow_dispatches": "created_at"}
+"""The default column for `sent_at`, by table: only hookrow's own table has one."""
+
+Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
+"""The index of a table's emails, which determines how they are compared.
+
+`ascii`: on `lower(email COLLATE "C")`, as in hookrow's table; `lower`: on `lower(email)`;
+`exact`: on the column itself, which finds an email in its original spelling or in lower case;
+`citext`: on a column of that type or with a collation that ignores case; on SQLite, on one with
+`COLLATE NOCASE`.
+"""
+
+Scalar: TypeAlias = str | int | bool | None
+"""A value that a column can equal; None is null."""
+
+OTHERWISE = "*"
+"""The key in `Schema.reasons` for all other reasons."""
+
+
+def _table_of(value: object) -> str:
+    """Return the name of a model's table: SQLAlchemy's, or Django's label; else an example."""
+    if isinstance(value, str) and value:
+        return value
+    meta = getattr(value, "_meta", None)
+    found = [
+        getattr(value, "__tablename__", None),
+        getattr(value, "fullname", None),
+        getattr(meta, "label", None),
+    ]
+    return next((each for each in found if isinstance(each, str)), "people")
+
+
+def _check_names(argument: str, names: object, example: str) -> None:
+    """Reject a mapping of columns that is not one, or whose keys are not names."""
+    if not isinstance(names, Mapping):
+        reject(f"`{argument}` of a role", "a dict", names, example)
+    for name in names:
+        if not isinstance(name, str):
+            reject(f"A key in `{argument}` of a role", "the name of a column", name, example)
+
+
+def _plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return values without the subclasses of `str` and `int`, such as members of enums.
+
+    Drivers and encoders write those in different forms, or not at all.
+    """
+    return {name: _as_builtin(value) for name, value in values.items()}
+
+
+def _as_builtin(value: Any) -> Any:  # noqa: ANN401 - other values remain, and are rejected later
+    if isinstance(value, str):
+        return str.__str__(value)  # `str` returns the name of a member
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__int__(value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """The table for a role, and its columns whose names differ from hookrow's.
+
+    `Role("people", {"email": "address"})`: a column that is not mapped has hookrow's name; an
+    optional column that the table lacks is None. A table outside the default database schema is
+    written `"crm.people"`.
+
+    `where` hides all rows whose columns, by the table's own names, do not equal these values:
+    `{"deleted_at": None}`. For a column that is not boolean, False also means null, because a
+    settings file cannot express null. `fold` applies only to the subscribers. `empty` is the value
+    of `suppression_reason` for no reason: null, or an empty string if the column does not allow
+    null. The empty string is read as null. Members of enums are replaced with their values.
+
+    Raises `ConfigurationError` for an object that is not a name, such as the class of a model.
+    """
+
+    table: str
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+    where: Mapping[str, Scalar] = field(default_factory=dict, kw_only=True)
+    fold: Fold = field(default="ascii", kw_only=True)
+    empty: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.table, str):
+            line = f'Role("{_table_of(self.table)}")'
+            reject("The table of a role", "the name of a table", self.table, line)
+        _check_names("columns", self.columns, '{"email": "address"}')
+        _check_names("where", self.where, '{"deleted_at": None}')
+        for name, column in self.columns.items():
+            if not isinstance(column, str | None):
+                line = f'{{"{name}": "{getattr(column, "name", None) or name}"}}'
+                reject(f"The column for {name!r}", "the name of a column, or None", column, line)
+        object.__setattr__(self, "where", _plain(self.where))
+
+    def column(self, name: str) -> str | None:
+        """Return a column's name in the table by hookrow's name, or None if the table lacks it.
+
+        `sent_at` exists only if it is mapped, except in hookrow's own table; a column for optional
+        records, only if it is mapped.
+        """
+        usual = None if name in OPTIONAL_COLUMNS else name
+        if name == "sent_at":
+            usual = _SENT_AT.get(self.table)
+        return self.columns.get(name, usual)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The tables of a host, by default hookrow's. A host without lists has no subscriptions.
+
+    With `messages`, the list of a dispatch is that of its message: `dispatches.message_id` refers
+    to `messages.id`, and the message's `list_id` is the list. `reasons` maps the provider's reasons
+    to the host's values, and `"*"` all others; without it, reasons are stored unchanged. `log` is
+    the table of the log, always one of hookrow's own; None disables the log. `record` requests
+    optional records: "click", "bounce", "complaint" and "first_open". A host's dispatches need
+    columns for them.
+
+    Raises `ConfigurationError` for unknown columns, required columns that are None, values that
+    no column can hold, and contradictory options.
+    """
+
+    subscribers: Role = Role("hookrow_subscribers")
+    dispatches: Role = Role("hookrow_dispatches")
+    subscriptions: Role | None = Role("hookrow_subscriptions")
+    messages: Role | None = None
+    reasons: Mapping[str, str | int] | None = None
+    log: str | None = "hookrow_notifications"
+    record: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        if self.log == "":
+            raise ConfigurationError("The log needs a table: set its name, or None for no log.")
+        for name, role in self.roles.items():
+            _check(name, role)
+            _check_twice(name, self.columns(name))
+            _check_where(name, role)
+        if self.messages is not None:
+            self._check_messages()
+        if self.reasons is not None:
+            _check_reasons(self.reasons)
+            object.__setattr__(self, "reasons", _plain(self.reasons))
+        check_records(self.record, self.columns("dispatches"), self.dispatches.table)
+        for name, role in self.roles.items():
+            if role.empty is not None:
+                _check_empty(name, role, self.reasons or {})
+
+    @cached_property
+    def roles(self) -> Mapping[str, Role]:
+        """The roles of this host, by name."""
+        roles = {
+            "subscribers": self.subscribers,
+            "dispatches": self.dispatches,
+            "subscriptions": self.subscriptions,
+            "messages": self.messages,
+        }
+        return {name: role for name, role in roles.items() if role is not None}
+
+    @cached_property
+    def is_own(self) -> bool:
+        """Whether the tables of all roles are hookrow's own."""
+        return self.roles == OWN_ROLES
+
+    @property
+    def dated_in_side_table(self) -> Collection[Suppressible]:
+        """The kinds of row whose last change hookrow dates itself, because no column does."""
+        return self._without_date if self.log else ()
+
+    @property
+    def unguarded(self) -> Collection[Suppressible]:
+        """The same kinds of row if there is no log, in which case nothing stores the date."""
+        return () if self.log else self._without_date
+
+    def side_table(self, table: str) -> str:
+        """Return the name of a table that accompanies the log, in the log's database schema."""
+        namespace, dot, _ = (self.log or "").rpartition(".")
+        return f"{namespace}{dot}{table}"
+
+    def columns(self, name: str) -> Mapping[str, str]:
+        """Return the columns of a role: hookrow's names, each with the table's name."""
+        return self._columns[name]
+
+    def reason(self, reason: str | None) -> str | int | None:
+        """Return the host's value for a reason, or None for no reason."""
+        if reason is None or self.reasons is None:
+            return reason
+        return self.reasons.get(reason, self.reasons.get(OTHERWISE, reason))
+
+    @cached_property
+    def known_values(self) -> Mapping[str, str | int]:
+        """The host's values that hookrow knows it may write, by the provider's reason or `"*"`.
+
+        Without `"*"`, any other reason of the provider is written unchanged.
+        """
+        reasons = self.reasons or {}
+        values = {word: reasons.get(OTHERWISE, word) for word in KNOWN_REASONS}
+        return {**values, **reasons}
+
+    @cached_property
+    def _columns(self) -> Mapping[str, Mapping[str, str]]:
+        return {name: self._columns_of(name, role) for name, role in self.roles.items()}
+
+    def _columns_of(self, name: str, role: Role) -> Mapping[str, str]:
+        named = {field: role.column(field) for field in (*_REQUIRED[name], *_OPTIONAL[name])}
+        if name == "dispatches":
+            wanted = requested(self.record, role.table)
+            named = {field: column or wanted.get(field) for field, column in named.items()}
+        return {
+            field: column
+            for field, column in named.items()
+            if column is not None and field not in self._unused(name)
+        }
+
+    @cached_property
+    def _without_date(self) -> Collection[Suppressible]:
+        kinds = [kind for kind in Suppressible if kind.value in self.roles]
+        kept = {kind: {*SUPPRESSION} & self.columns(kind.value).keys() for kind in kinds}
+        return {kind for kind in kinds if kept[kind] and "suppression_changed_at" not in kept[kind]}
+
+    def _unused(self, name: str) -> Collection[str]:
+        """Return the columns that this host does not use, by hookrow's names."""
+        if name != "dispatches":
+            return ()
+        if self.subscriptions is None:
+            return ("list_id", "message_id")
+        return ("message_id",) if self.messages is None else ("list_id",)
+
+    def _check_messages(self) -> None:
+        if self.subscriptions is None:
+            raise ConfigurationError(
+                "`messages` needs `subscriptions`: map the subscriptions, or omit the messages."
+            )
+        if self.dispatches.column("message_id") is None:
+            raise ConfigurationError(
+                "With `messages`, the dispatches need the column 'message_id': map it."
+            )
+        if self.dispatches.columns.get("list_id") is not None:
+            raise ConfigurationError(
+                "The list is mapped in both the dispatches and the messages: omit one of the two."
+            )
+
+
+def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
+    """Return a hint that contains the most similar name after the prefix, or an empty string."""
+    lowered = {each.removeprefix(prefix).lower(): each for each in names if each != name}
+    near = get_close_matches(name.removeprefix(prefix).lower(), lowered, n=1)
+    return f" Did you mean {lowered[near[0]]!r}?" if near else ""
+
+
+def _check_types(schema: Schema) -> None:
+    for name in _REQUIRED:
+        given = getattr(schema, name)
+        if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
+            line = f'{name}=Role("{_table_of(given)}")'
+            reject(f"The role {name!r}", "a Role", given, line)
+    if not isinstance(schema.log, str | None):
+        reject("log", "the name of a table, or None", schema.log, "log=None for no log")
+    record: object = schema.record
+    if not isinstance(record, list | tuple):
+        reject("record", "a tuple of names", record, 'record=("click", "bounce")')
+    for each in record:
+        if not isinstance(each, str):
+            reject("Each item of record", "a string", each, 'record=("click", "bounce")')
+    if not isinstance(schema.reasons, Mapping | None):
+        reject("reasons", "a dict", schema.reasons, 'reasons={"HardBounce": "bounced"}')
+
+
+def _check(name: str, role: Role) -> None:
+    known = (*_REQUIRED[name], *_OPTIONAL[name])
+    if not role.table:
+        raise ConfigurationError(f"The role {name!r} needs a table: set its name.")
+    for column in role.columns:
+        if column not in known:
+            raise ConfigurationError(
+                f"The role {name!r} has no column {column!r}.{nearest(column, known)}"
+            )
+    for column in known:
+        column_name = role.column(column)
+        if not column_name and (column in _REQUIRED[name] or column_name is not None):
+            raise ConfigurationError(f"The role {name!r} needs the column {column!r}: map it.")
+    if role.fold not in get_args(Fold):
+        raise ConfigurationError(
+            f"The role {name!r} has fold={role.fold!r}: "
+            f"use {', '.join(get_args(Fold)[:-1])} or {get_args(Fold)[-1]}."
+        )
+    if role.fold != "ascii" and name != "subscribers":
+        raise ConfigurationError(f"The role {name!r} has no email: omit `fold`.")
+
+
+def _check_twice(name: str, columns: Mapping[str, str]) -> None:
+    """Reject two uses of one column; `columns` are those that the host uses."""
+    users: dict[str, str] = {}
+    for each, column in columns.items():
+        if column in users:
+            raise ConfigurationError(
+                f"The role {name!r} uses the column {column!r} for both {users[column]} and "
+                f"{each}: map one of the two to another column."
+            )
+        users[column] = each
+
+
+def _check_where(name: str, role: Role) -> None:
+    """Reject conditions on columns that notifications set, and values that are not plain."""
+    for column in (*_REQUIRED[name], *_OPTIONAL[name]):
+        if column in WRITTEN and role.column(column) in role.where:
+            raise ConfigurationError(
+                f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
+                "set: use another column in `where`."
+            )
+    for column_name, value in role.where.items():
+        if not isinstance(value, str | int | None):
+            raise ConfigurationError(
+                f"The role {name!r} has {value!r} for {column_name!r} in `where`: use a string, an "
+                "integer, True, False or None."
+            )
+
+
+def _check_reasons(reasons: Mapping[str, str | int]) -> None:
+    if not reasons:
+        raise ConfigurationError(
+            f"`reasons` is {reasons!r}: map reasons, for example {{'HardBounce': 'bounced'}}, or "
+            "omit it to store them unchanged."
+        )
+    for word, value in reasons.items():
+        _check_reason(word, value)
+    numbers = [value for value in reasons.values() if isinstance(value, int)]
+    if numbers and OTHERWISE not in reasons:
+        raise ConfigurationError(
+            "`reasons` has integers: add one for all others, for example {'*': 9}."
+        )
+    if len(numbers) not in {0, len(reasons)}:
+        raise ConfigurationError("`reasons` has strings and integers: use only one of the two.")
+
+
+def _check_reason(word: object, value: object) -> None:
+    if not isinstance(word, str) or not word:
+        raise ConfigurationError(
+            f"`reasons` has the key {word!r}: use a reason of the provider, or '*' for all others."
+        )
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ConfigurationError(
+            f"`reasons` has {value!r} for {word!r}: use a string or an integer."
+        )
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigurationError(
+            f"`reasons` has {value} for {word!r}: use an integer that fits 64 bits."
+        )
+
+
+def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:
+    mistake = ""
+    if role.empty != "":
+        mistake = "which is not an empty string: use empty='', or omit it for null."
+    elif "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
+        mistake = "but no column for a reason: omit `empty`, or map suppression_reason."
+    elif any(isinstance(value, int) for value in reasons.values()):
+        mistake = "but `reasons` has integers: omit `empty`, and let the column allow null."
+    elif "" in reasons.values():
+        mistake = "which is also a value in `reasons`: use another value there."
+    if mistake:
+        raise ConfigurationError(f"The role {name!r} has empty={role.empty!r}, {mistake}")
+
+
+OWN_ROLES = Schema().roles
+"""The roles of hookrow's own tables."""

@@ -1,0 +1,245 @@
+"""Log entries and their values as text, for the command, the dashboard and the Django admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hookrow._core.log_entry import RECORD_TYPES, StoredEntry, unescaped
+from hookrow._core.notification import Reactivated, Recorded, Refused, RowId, Source, Suppressed
+from hookrow._core.optional import Kinds
+from hookrow._core.result import MISSING, PARKED, Result
+from hookrow._core.rules import effective_time, why_no_email, why_no_message_id
+from hookrow._receiver.replay import DryRun, parse_entry, parser_of
+from hookrow.providers._base import BodyParser, Event, explain
+from hookrow.stores._log import Query
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+
+MAX_BODY_LENGTH = 20_000
+"""Characters to which a longer body is truncated."""
+
+_CHANGE = RECORD_TYPES[Suppressed]
+_CHANGE_NAMES: Mapping[type[object], str] = {
+    Suppressed: "a suppression",
+    Reactivated: "a reactivation",
+}
+
+_REASONS = {
+    Result.RECORDED: "",
+    Result.SUBSCRIBER_NOT_FOUND: "no subscriber{visible} had {address}",
+    Result.DISPATCH_NOT_FOUND: "no dispatch{visible} had {id}",
+    Result.RECIPIENT_MISMATCH: "the dispatch with {id} belonged to another subscriber",
+    Result.UNSUPPORTED: "the payload is not supported{unknown}",
+    Result.FAILED: "the database returned an error, or a row was locked",
+    Result.TEST: "a test by the provider, which changes nothing",
+}
+"""Why a notification has a result."""
+
+
+def describe_outcome(entry: StoredEntry, store: SQLStore, parser: BodyParser) -> str:
+    """Describe the first and the current result of a notification, with the reasons.
+
+    `store` is that of the log, and `parser` the receiver's provider.
+    """
+    changed = entry.outcome is not entry.first_outcome
+    parts = []
+    if reason := _reason(entry.first_outcome, entry, store, parser):
+        parts.append(reason + (" at first" if changed else ""))
+    parts.append(count_tries(entry))
+    took = format_duration(entry.ended_at - entry.received_at)
+    if entry.outcome is Result.RECORDED:
+        parts.append(f"recorded {took} later" if changed else f"recorded within {took}")
+    elif changed:
+        parts.append(f"{took} later, {_reason(entry.outcome, entry, store, parser)}")
+    if entry.retry_at:
+        parts.append(f"next retry {format_time(entry.retry_at)}")
+    elif entry.outcome in PARKED:
+        parts.append("no further retries")
+    return "; ".join(parts)
+
+
+def count_tries(entry: StoredEntry) -> str:
+    """Return how often the provider posted a notification, and how often hookrow retried it."""
+    posts = pluralize(entry.attempts, "post")
+    if not entry.retries:
+        return posts
+    return f"{posts}, {entry.retries:,} {'retry' if entry.retries == 1 else 'retries'}"
+
+
+def format_result(entry: StoredEntry) -> str:
+    """Return the time of the result, and its origin if that was not a request."""
+    origins = {
+        Source.SPOOL: ", from the spool",
+        Source.REPLAY: ", from the log",
+        Source.RECONCILE: ", from the provider's API",
+    }
+    return format_time(entry.ended_at) + origins.get(entry.source, "")
+
+
+def other_changes(entry: StoredEntry) -> Query | None:
+    """Return the query for all changes of the entry's subscriber, or None if it changed nothing."""
+    if entry.record_type != _CHANGE or entry.outcome is not Result.RECORDED or not entry.recipient:
+        return None
+    return Query(recipient=entry.recipient, record_type=_CHANGE, outcome=Result.RECORDED)
+
+
+def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEntry | None:
+    """Return the newest of the changes if it certainly occurred after the entry, otherwise None.
+
+    An entry without an event time may have taken effect at any of its arrivals.
+    """
+    newest = max(changes, key=_changed_at, default=entry)
+    latest = effective_time(entry.occurred_at, entry.last_received_at, entry.last_received_at)
+    if _changed_at(newest) <= latest:
+        return None
+    return newest
+
+
+def describe_change(entry: StoredEntry, parser: BodyParser) -> str:
+    """Return the id, kind and time of a change of suppression.
+
+    Without a reason and a body, it is unknown whether it was a suppression.
+    """
+    event = parse_entry(entry, parser)
+    kind = Suppressed if entry.reason else type(event and event.notification)
+    change = _CHANGE_NAMES.get(kind, "a change")
+    return f"entry {entry.id}, {change} of {format_time(_changed_at(entry))}"
+
+
+def find_problem(entry: StoredEntry, parser: BodyParser, recorded: Kinds) -> str | None:
+    """Return why a store that records these kinds does not support an entry, in sentences.
+
+    Returns None if it does, or if that is not known.
+    """
+    own = parser_of(entry, parser)
+    if own is None or entry.body is None:
+        return None
+    # Only a body that is no JSON is ambiguous, so its parts that look like escapes do not matter.
+    event = parse_entry(entry, parser) or Event(None, unescaped(entry.body))
+    return explain(own, event, recorded)
+
+
+def describe_refusal(outcome: Refused, entry: StoredEntry, parser: BodyParser) -> str:
+    """Return the text of a refusal and, if no row can match the entry, the reason for that."""
+    result = Result[outcome.refusal.name]
+    reason = _why_no_row(result, entry, parser) if result in MISSING else None
+    return f"{outcome.text} ({reason})" if reason else outcome.text
+
+
+def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parser: BodyParser) -> list[str]:
+    """Describe each change of the dry run of an entry."""
+    if not isinstance(dry_run.outcome, Recorded):
+        return [f"would be refused: {describe_refusal(dry_run.outcome, entry, parser)}"]
+    changed = [
+        f"{format_row(row)}: {column} {_value(value)} -> {_value(dry_run.after[row][column])}"
+        for row, state in dry_run.before.items()
+        for column, value in state.items()
+        if value != dry_run.after[row][column]
+    ]
+    return changed or ["would change nothing: the rows already have these values, or newer ones"]
+
+
+def format_row(row: RowId) -> str:
+    """Return the kind and the key of a row."""
+    kind, key = row
+    keys = key if isinstance(key, tuple) else (key,)
+    return f"{kind.name.lower()} {' '.join(map(str, keys))}"
+
+
+def _changed_at(entry: StoredEntry) -> datetime:
+    return effective_time(entry.occurred_at, entry.received_at, entry.received_at)
+
+
+def _reason(result: Result, entry: StoredEntry, store: SQLStore, parser: BodyParser) -> str:
+    """Return why a notification has a result; an empty string for `recorded`."""
+    if result in MISSING and (impossible := _why_no_row(result, entry, parser)):
+        return impossible
+    # After `hookrow log forget`, and without bodies, it is not known what the payload had.
+    return _REASONS[result].format(
+        visible=" that `where` does not hide" if store.mapping_key else "",
+        address=f"the address {entry.recipient}" if entry.recipient else "its address",
+        id=f"the message ID {entry.message_id}" if entry.message_id else "its message ID",
+        unknown=""
+        if entry.body is not None
+        else "; the reason is unknown, because its body is not kept",
+    )
+
+
+def _why_no_row(result: Result, entry: StoredEntry, parser: BodyParser) -> str | None:
+    """Return why no row that is missing can exist: the payload has no usable key for it.
+
+    Returns None if the row can exist, or if the body is unknown.
+    """
+    event, own = parse_entry(entry, parser), parser_of(entry, parser)
+    if event is None or event.notification is None or own is None:
+        return None
+    recipient_name, id_name = own.field_names(event.notification)
+    if result is Result.SUBSCRIBER_NOT_FOUND:
+        name, value, why = recipient_name, event.notification.recipient, why_no_email
+    else:
+        name, value, why = id_name, event.notification.message_id, why_no_message_id
+    if value is None:
+        return f"the payload has no {name} that is a string"
+    fault = why(value)
+    return fault and f"the payload's {name} {fault}"
+
+
+def _value(value: object) -> str:
+    return format_time(value) if isinstance(value, datetime) else str(value or "null")
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Escape control characters, line breaks, and characters that hide or reorder text.
+
+    The characters in `keep` stay. Zero-width joiners are escaped, too, although some emoji and
+    names in Persian and Indic scripts contain them: of two addresses that differ only in one,
+    each must be recognizable.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else repr(each)[1:-1] for each in text
+    )
+
+
+def format_body(body: str) -> str:
+    """Return the beginning of a body, with one line per value if it is JSON.
+
+    It is escaped, except for line breaks and tabs.
+
+    A body longer than `MAX_BODY_LENGTH` is not indented, because 1 MiB of nested values could
+    become 1 GB: each line begins with its indentation.
+    """
+    text = body
+    if len(body) <= MAX_BODY_LENGTH:
+        with suppress(ValueError, RecursionError):
+            text = msgspec.json.format(body, indent=2)
+    formatted = printable(text[:MAX_BODY_LENGTH], keep="\n\t")
+    if len(text) > MAX_BODY_LENGTH:
+        formatted += f"\n... (truncated: the body has {len(body):,} characters)"
+    return formatted
+
+
+def format_time(time: datetime | None) -> str:
+    """Format a time in UTC, to the second; None is "unknown"."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if time else "unknown"
+
+
+def format_duration(duration: timedelta) -> str:
+    """Format a duration in the largest unit that makes it at least 2. Negative ones are 0."""
+    seconds = max(duration.total_seconds(), 0)
+    for name, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f} {name}"
+    return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def pluralize(number: int, noun: str) -> str:
+    """Return a number and a noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,227 @@
+"""Finds weaknesses in tables that work, such as missing indexes and emails in several rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from hookrow._core.result import Result
+from hookrow._describe import format_duration, pluralize
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.indexes import missing_indexes, quoted
+from hookrow._observability.logging import mask_email
+from hookrow._receiver.clock import clock_difference, describe_difference
+from hookrow.stores._driver_errors import message
+from hookrow.stores._errors import SchemaChanged, StoreError, Unavailable
+from hookrow.stores._log import MOST_EXPIRED, Query
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._connections import Database, server_time
+from hookrow.stores.sql._dialects import NAIVE
+from hookrow.stores.sql._hours import HourlyCounts
+from hookrow.stores.sql._keys import described, effect, keys, undeclarable_keys
+from hookrow.stores.sql._log import SQLLog
+from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord
+from hookrow.stores.sql._role_tables import RoleTables
+from hookrow.stores.sql._statements import Statements
+
+OVERDUE = timedelta(hours=1)
+"""How long a retry may be due before `hookrow check` reports it. A sweep runs every minute."""
+
+TOLERABLE = timedelta(minutes=1)
+"""The greatest difference between two clocks that `hookrow check` does not report."""
+
+
+def check_weaknesses(
+    database: Database, tables: RoleTables, subjects: Collection[str]
+) -> Iterator[CheckResult]:
+    """Yield a warning for each weakness of these subjects, and for each failed check."""
+    for subject in subjects:
+        try:
+            with limited_to(STATEMENT_TIMEOUT):
+                texts = list(WEAKNESSES[subject](database, tables))
+        except StoreError as error:
+            # A lookup that cannot be planned, or a damaged file, would fail for notifications, too.
+            fails = isinstance(error, Unavailable) and not isinstance(error, SchemaChanged)
+            level = Level.ERROR if fails or subject == "indexes" else Level.WARNING
+            yield CheckResult(level, subject, f"It cannot be checked: {message(error)}")
+        else:
+            yield from (CheckResult(Level.WARNING, subject, text) for text in texts)
+
+
+def check_retries(database: Database, statements: Statements) -> CheckResult:
+    """Check that retries keep up, and count the log entries that will not be retried any more."""
+    log = SQLLog(database, statements.tables.schema, lambda: statements)
+    now = datetime.now(UTC)
+    try:
+        with limited_to(STATEMENT_TIMEOUT):
+            parked, oldest_due, expired = log.backlog(now)
+            unknown = Query(expired=True, outcome=Result.SUBSCRIBER_NOT_FOUND)
+            strangers = log.count(unknown, limit=MOST_EXPIRED)
+            nobody = log.count(replace(unknown, unaddressed=True), limit=MOST_EXPIRED)
+    except StoreError as error:
+        text = f"They cannot be checked: {message(error)}"
+        return CheckResult(Level.WARNING, "retries", text)
+    # Without a recipient, nothing was late: the row that would be needed cannot exist.
+    expired, strangers = expired - nobody, strangers - nobody
+    overdue = now - (oldest_due or now)
+    texts = [f"{pluralize(parked, 'notification')} in the log will be retried"]
+    if overdue:
+        texts[0] += f"; the oldest retry has been due for {format_duration(overdue)}"
+    if overdue > OVERDUE:
+        texts.append("No sweep is running, or it cannot keep up: run `hookrow replay --parked`")
+    if expired:
+        texts.append(
+            f"{pluralize(expired, 'notification')}, of which {strangers:,} for unknown addresses, "
+            "could not be recorded in time: see `hookrow log --expired`. Once their rows exist, "
+            "`hookrow replay --expired` records them"
+        )
+    is_fault = overdue > OVERDUE or expired > strangers
+    level = Level.WARNING if is_fault else Level.OK
+    return CheckResult(level, "retries", "".join(f"{text}. " for text in texts).rstrip())
+
+
+def repeated_emails(database: Database, tables: RoleTables) -> Iterator[str]:
+    """Yield a warning if several subscribers have the same email. Reads a whole table.
+
+    Emails whose rows differ by case, and others, have separate warnings.
+    """
+    email = tables.column("subscribers", "email")
+    folded = tables.dialect.fold("ascii", email)
+    spelling = f"{tables.text('subscribers', 'email')} COLLATE {tables.dialect.binary}"
+    spellings = (
+        f"SELECT {folded} AS email, {spelling} AS spelling, count(*) AS number "
+        f"FROM {tables.table('subscribers')} WHERE {email} IS NOT NULL"
+        f"{tables.visible('subscribers')} GROUP BY 1, 2"
+    )
+    sql = (
+        "SELECT equal, count(*), min(email) FROM ("
+        f"SELECT email, max(number) > 1 AS equal FROM ({spellings}) AS spellings "
+        "GROUP BY email HAVING sum(number) > 1) AS repeated GROUP BY equal ORDER BY equal"
+    )
+    with database.reading() as connection:
+        rows = connection.fetch(sql)
+    for equal, count, example in rows:
+        emails = "1 email is" if count == 1 else f"{count} emails are"
+        differ = "with the same spelling" if equal else "that differ only by case"
+        yield f"{emails} in several rows {differ}, such as {mask_email(example)}: {_CHOICE}"
+
+
+_CHOICE = (
+    "hookrow uses the row that owns a dispatch with the notification's MessageID, or else the row "
+    "with the Recipient's spelling, or else the lowest id. Manual suppressions and reactivations "
+    "at the provider have no MessageID, so they may change the wrong person's row. Make emails "
+    "unique regardless of case or, if the rows belong to several tenants, give each tenant its own "
+    "receiver and log, with `where`."
+)
+
+
+def _unprotected_keys(database: Database, tables: RoleTables) -> Iterator[str]:
+    """Yield a warning for each key that no index can keep unique."""
+    with database.reading() as connection:
+        roles = list(undeclarable_keys(catalogue_of(connection, tables.dialect), tables))
+    for role in roles:
+        key = described(tables, role, keys(tables.schema)[role])
+        then = "" if role == "messages" else ", and would get a 503 instead"
+        yield (
+            f"No index keeps the {key} unique, because this is a view, a foreign table, or a table "
+            "with partitions or children. Make sure that no two rows have the same key: otherwise, "
+            f"{effect(role)}{then}."
+        )
+
+
+def _policies(database: Database, tables: RoleTables) -> Iterator[str]:
+    """Yield a warning for each table in which row-level security may exclude rows."""
+    changed = {kind.value for kind in tables.written}
+    for role, each in tables.schema.roles.items():
+        commands = ["SELECT", "UPDATE"] if role in changed else ["SELECT"]
+        with database.reading() as connection:
+            catalogue = catalogue_of(connection, tables.dialect)
+            user = catalogue.restricting_user(each.table, commands)
+            table = catalogue.statement_name(each.table)
+        if user is None:
+            continue
+        policies = "; ".join(
+            f"CREATE POLICY hookrow_{command.lower()} ON {table} FOR {command} TO {user} "
+            "USING (true)"
+            for command in commands
+        )
+        refused = ""
+        if role in changed:
+            refused = ", and notifications get a 503 if a policy forbids the update"
+        yield (
+            f"Row-level security is active for {each.table!r} and the user {user}: rows that "
+            f"its policies hide are not found{refused}. Connect as a role with BYPASSRLS, or "
+            f"run: {policies}"
+        )
+
+
+def _naive_times(_: Database, tables: RoleTables) -> Iterator[str]:
+    """Yield a warning for each column without a time zone. SQLite's columns have none."""
+    for role_name, role in tables.schema.roles.items():
+        for column in tables.columns(role_name).values():
+            if column.type == NAIVE:
+                table = tables.dialect.table(role.table).replace("%%", "%")
+                name = quoted(tables, column.name)
+                yield (
+                    f"{role.table}.{column.name} has no time zone; hookrow stores UTC. To add one, "
+                    f"run: ALTER TABLE {table} ALTER {name} TYPE timestamptz USING {name} "
+                    "AT TIME ZONE 'UTC'"
+                )
+
+
+def _wrong_clock(database: Database, _: RoleTables) -> Iterator[str]:
+    """Yield a warning if this machine's clock differs from the server's. SQLite has no server."""
+    difference = clock_difference(partial(server_time, database), lambda: datetime.now(UTC))
+    if difference is not None and abs(difference) > TOLERABLE:
+        yield (
+            f"The clock of this machine is {describe_difference(difference)}, compared with the "
+            "database's: set it, for example with NTP. Receivers correct a difference of more than "
+            "an hour, but not a smaller one."
+        )
+
+
+def _other_mapping(database: Database, tables: RoleTables) -> Iterator[str]:
+    if tables.schema.log is None:
+        return
+    if difference := MappingRecord(database, tables).difference():
+        yield f"{difference} {REMEDY}"
+
+
+def _cached_ids(database: Database, tables: RoleTables) -> Iterator[str]:
+    """Yield a warning if sessions reserve ids: some would be lower than ids already counted."""
+    log = tables.schema.log
+    if log is None:
+        return
+    with database.reading() as connection:
+        sequence = catalogue_of(connection, tables.dialect).caching_sequence(log)
+    if sequence is not None:
+        run = f"Run: ALTER SEQUENCE {sequence} CACHE 1"
+        yield f"The log's sequence caches ids, so hourly counts may miss entries. {run}"
+
+
+def _uncounted(database: Database, tables: RoleTables) -> Iterator[str]:
+    log = tables.schema.log
+    if log is None:
+        return
+    hours = HourlyCounts(tables.dialect, tables.schema)
+    with database.reading() as connection:
+        usable = hours.are_usable(connection)
+    if not usable:
+        yield f"Notifications are not counted by hour. {hours.missing}"
+
+
+WEAKNESSES: Mapping[str, Callable[[Database, RoleTables], Iterable[str]]] = {
+    "times": _naive_times,
+    "clock": _wrong_clock,
+    "mapping": _other_mapping,
+    "log": _cached_ids,
+    "counts": _uncounted,
+    "keys": _unprotected_keys,
+    "policies": _policies,
+    "emails": repeated_emails,
+    "indexes": missing_indexes,
+}
+"""The functions that yield warnings, by subject. Each may raise a `StoreError`."""

@@ -1,0 +1,219 @@
+"""Checks the configuration and its database; each result states the remedy for a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from hookrow import _migrations
+from hookrow._core.schema import Schema
+from hookrow._describe import pluralize
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.advice import WEAKNESSES, check_retries, check_weaknesses
+from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
+from hookrow.providers.postmark import Postmark
+from hookrow.stores._errors import (
+    OWN_TABLES,
+    UPGRADE,
+    AccessDenied,
+    Conflict,
+    Locked,
+    ReadOnly,
+    SchemaChanged,
+    StoreError,
+    Unavailable,
+)
+from hookrow.stores.sql._connections import Database
+from hookrow.stores.sql._statements import Statements
+from hookrow.stores.sql._transaction import SQLTransaction, begun
+from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
+from hookrow.stores.sql._verify import verify
+
+
+def check_database_url(url: str, schema: Schema) -> Iterator[CheckResult]:
+    """Check the database at a URL and its tables; see `check_rows`."""
+    try:
+        with closing(open_database(url)) as database:
+            yield from check_rows(database, schema)
+    except ConfigurationError as error:
+        yield CheckResult(Level.ERROR, "database", str(error))
+
+
+def check_rows(database: Database, schema: Schema) -> Iterator[CheckResult]:
+    """Check the database and its tables and, if they work, their weaknesses and the retries.
+
+    Raises `ConfigurationError` for a database in memory.
+    """
+    refuse_memory(database)
+    results = list(check_database(database, schema))
+    yield from results
+    if all(each.level is Level.OK for each in results):
+        yield from check_working(database, schema, WEAKNESSES)
+
+
+def check_working(
+    database: Database, schema: Schema, subjects: Collection[str]
+) -> Iterator[CheckResult]:
+    """Check tables that work for weaknesses of these subjects, and the retries.
+
+    The subjects include `indexes`.
+    """
+    statements = verify(database, schema)
+    weaknesses = list(check_weaknesses(database, statements.tables, subjects))
+    yield from weaknesses
+    if "indexes" not in {each.subject for each in weaknesses}:
+        yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
+    if schema.log is not None:
+        yield check_retries(database, statements)
+
+
+def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) -> CheckResult:
+    """Check that the secrets are valid, plausible, long and readable only by their owner.
+
+    No secret is shown.
+
+    `read` returns them, or raises `ConfigurationError`; `file` is the path of their file, if any.
+    """
+    try:
+        secrets = read()
+        Postmark(*secrets)
+    except ConfigurationError as error:
+        return CheckResult(Level.ERROR, "secret", str(error))
+    for secret in secrets:
+        if doubt := doubt_about(secret):
+            return CheckResult(Level.WARNING, "secret", DOUBTFUL.format(doubt))
+    shortest = min(map(len, secrets))
+    if shortest < MIN_SECRET_LENGTH:
+        length = pluralize(shortest, "character")
+        text = (
+            f"The webhook secret has {length} and can be guessed: use {MIN_SECRET_LENGTH} or more."
+        )
+        return CheckResult(Level.WARNING, "secret", text)
+    if file and Path(file).stat().st_mode & 0o077:
+        text = f"Other users can read the secret file. Run: chmod 600 {file}"
+        return CheckResult(Level.WARNING, "secret", text)
+    return CheckResult(Level.OK, "secret", "It is set.")
+
+
+def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult]:
+    """Yield a warning unless notifications that arrive before their rows are retried.
+
+    `log`, `bodies` and `sweep` are whether the receiver has a log, the log keeps bodies, and the
+    receiver sweeps it. `acknowledge_parked` requires all three.
+    """
+    if not log:
+        then = "Without a log, one that arrives before its rows are committed is never recorded."
+        remedy = (
+            "If your application commits rows after it sends their mail, turn on the log: remove "
+            "`log = false` (in Python, log=None; in Django, 'LOG': False)."
+        )
+    elif not bodies:
+        then = (
+            "The log keeps no bodies, so one that arrives before its rows are committed is never "
+            "recorded."
+        )
+        remedy = (
+            'Keep the bodies for a few days: `keep_bodies = "7d"` (in Python, keep_bodies=True; '
+            "in Django, 'KEEP_BODIES': True)."
+        )
+    elif not sweep:
+        then = (
+            "No sweep is on, so one that arrives before its rows are committed is recorded only "
+            "by a replay."
+        )
+        remedy = (
+            "Unless another process sweeps this log, turn on the sweep: `sweep = true` (in "
+            "Python, sweep=True; in Django, 'SWEEP': True)."
+        )
+    else:
+        return
+    # The source is in docs/how-to/provider-webhook.md.
+    final = "Since August 2026, Postmark does not repeat a notification that got a 404."
+    yield CheckResult(Level.WARNING, "sweep", f"{final} {then}", remedy=remedy)
+
+
+def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
+    """Check that the database responds, is migrated, and has tables that it lets hookrow change."""
+    try:
+        if missing := missing_file(database):
+            yield CheckResult(Level.ERROR, "database", missing)
+            return
+        current = _migrations.current(database)
+    except AccessDenied as error:
+        yield CheckResult(Level.ERROR, "access", str(error))
+        return
+    except Unavailable as error:
+        is_server = database.dialect.is_server
+        remedy = ". Start the database, or correct its URL." if is_server else ""
+        yield CheckResult(Level.ERROR, "database", f"{error}{remedy}")
+        return
+    yield CheckResult(Level.OK, "database", f"{database} responds.")
+    tables = list(check_tables(database, schema))
+    if needed := _migrations.needed(schema):
+        by_the_host = not current and tables[0].level is Level.OK
+        revision = _OWN_MIGRATIONS if by_the_host else _check_revision(schema, current, needed)
+        yield revision
+        if revision.level is Level.ERROR:
+            return
+    yield from tables
+
+
+_OWN_MIGRATIONS = CheckResult(
+    Level.OK, "migrations", "Your own migrations created hookrow's tables."
+)
+
+
+def check_tables(database: Database, schema: Schema) -> Iterator[CheckResult]:
+    """Check that the tables and columns exist, with suitable types, and can be changed now."""
+    try:
+        statements = verify(database, schema)
+    except HookrowError as error:
+        yield CheckResult(Level.ERROR, "tables", str(error))
+        return
+    yield CheckResult(Level.OK, "tables", "All tables and columns exist.")
+    yield from _check_changes(database, statements)
+
+
+def _check_changes(database: Database, statements: Statements) -> Iterator[CheckResult]:
+    """Yield an error if the database rejects a change that selects no row; see `SQLStore.probe`."""
+    try:
+        with database.recording() as connection, begun(connection, database.dialect):
+            SQLTransaction(connection, statements).probe()
+    except StoreError as error:
+        yield CheckResult(
+            Level.ERROR,
+            "changes",
+            f"The database accepts no changes: {error}",
+            "Until it does, notifications get a 503.",
+            _remedy(error),
+        )
+
+
+def _remedy(error: StoreError) -> str:
+    """Return the remedy, unless the text of the error includes it, as that of SQLite's errors."""
+    if isinstance(error, Conflict | Locked):
+        return "Find the transaction that has locked the table or the file, and end it."
+    if isinstance(error, SchemaChanged):
+        return "Let the user SELECT and UPDATE the tables, and those behind views."
+    if isinstance(error, ReadOnly):
+        return (
+            "Connect to the primary server: if the URL names several servers, hookrow chooses it. "
+            "If this is the primary, turn off default_transaction_read_only."
+        )
+    return ""
+
+
+def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str]) -> CheckResult:
+    for revision in current:
+        if not _migrations.is_known(revision):
+            return CheckResult(Level.ERROR, "migrations", _migrations.UNKNOWN.format(revision))
+    if set(needed) <= set(current):
+        text = f"They are up to date ({_migrations.listed(needed)})."
+        return CheckResult(Level.OK, "migrations", text)
+    state = f"at {', '.join(current)}, not at {', '.join(needed)}" if current else "not created yet"
+    text = f"hookrow's tables are {state}. Run {UPGRADE}."
+    if not current and schema.is_own:
+        text += f" {OWN_TABLES}"
+    return CheckResult(Level.ERROR, "migrations", text)

@@ -1,0 +1,79 @@
+"""The periodic task that updates the log's hourly counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from hookrow._concurrency import PeriodicTask
+from hookrow._receiver.clock import utc_now
+from hookrow.stores._log import RequestKind
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql._log import SQLLog
+
+COUNT_EVERY = 60.0
+"""In seconds; the interval between two updates."""
+
+
+class HourlyCount(PeriodicTask):
+    """Counts the log's new entries, and the requests without a valid secret or with an old one.
+
+    The log does not show the latter, so each process counts them by hour, in UTC, until the next
+    update that succeeds, or until `close`. Those of the last minute are lost if the process ends
+    without it. `old_matches` returns the number of requests with an old secret, which never
+    decreases. `clock` returns the time.
+    """
+
+    _counts: Counter[tuple[RequestKind, datetime]]
+
+    def __init__(
+        self,
+        log: SQLLog,
+        old_matches: Callable[[], int] = int,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._old_matches = old_matches
+        self._clock = clock
+        super().__init__(self._update, seconds=COUNT_EVERY, name="hourly count", later=True)
+        self._log = log
+
+    def add(self, kind: RequestKind, at: datetime, number: int = 1) -> None:
+        """Count requests, and start the task if it is not running."""
+        hour = at - timedelta(seconds=at.timestamp() % 3600)
+        self._keep({(kind, hour): number})
+        self.start()
+
+    def reset(self) -> None:
+        """Return to the state before `start`, without requests, which the parent process counts."""
+        super().reset()
+        self._counts = Counter()
+        self._counted = self._old_matches()
+
+    def _update(self) -> bool:
+        self._add_requests()
+        return self._log.count_hours()
+
+    def _finish(self) -> None:
+        with limited_to(STATEMENT_TIMEOUT):
+            self._add_requests()
+
+    def _add_requests(self) -> None:
+        if new := self._old_matches() - self._counted:
+            self._counted += new
+            self.add(RequestKind.OLD_SECRET, self._clock(), new)
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+        try:
+            if counts:
+                self._log.add_requests(counts)
+        except Exception:
+            self._keep(counts)
+            raise
+
+    def _keep(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
+        with self._lock:
+            self._counts.update(counts)

@@ -1,0 +1,75 @@
+"""Manual suppression: a user of the host suppresses a subscriber, or lifts a suppression.
+
+The change is recorded as a notification: the same rules, log and replay apply.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hookrow._core.notification import Arrival, Outcome, Reactivated, Recorded, Refusal, RowId
+from hookrow._core.rules import decide, lookup_keys
+from hookrow._receiver.clock import measured_clock
+from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
+from hookrow.providers.postmark import Postmark
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql._transaction import SQLReading
+
+ORIGIN = "Host"
+"""The origin of a manual change in the log; the provider's are Recipient, Customer and Admin."""
+
+
+def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its author and a note
+    store: SQLStore,
+    email: str,
+    *,
+    reason: str | None,
+    by: str,
+    at: datetime,
+    message_id: str | None = None,
+    note: str | None = None,
+    bodies: bool = True,
+) -> Outcome:
+    """Suppress a subscriber for a reason, or lift the suppression if the reason is None.
+
+    With a message id, its dispatch and the subscription to the dispatch's list are changed too.
+    `at` is the time of the change, and has a time zone. The body in the log contains `by` and
+    `note`, unless `bodies` is False. A blank reason is refused as unsupported, without a log entry.
+    Raises a `StoreError` if the change cannot be recorded now.
+    """
+    body = msgspec.json.encode(
+        {
+            "RecordType": "SubscriptionChange",
+            "Recipient": email,
+            "MessageID": message_id,
+            "ChangedAt": at.astimezone(UTC).isoformat(timespec="microseconds"),
+            "Origin": ORIGIN,
+            "ChangedBy": by,
+            "Note": note,
+            "SuppressSending": reason is not None,
+            "SuppressionReason": reason,
+        }
+    )
+    notification = Postmark.parse(body).notification
+    if notification is None:
+        return Refusal.UNSUPPORTED.refused()
+    arrival = Arrival(notification, body, at)
+    clock = measured_clock(store)
+    attempts = Attempts(store, bodies, clock)
+    [outcome] = attempts.wait_for_locks([arrival], until=monotonic() + RETRY_CONFLICTS_FOR)
+    if outcome is None:  # a sweep will retry it
+        [outcome] = keep_failed(store, [arrival], bodies=bodies, clock=clock)
+    return outcome
+
+
+def find_subscriber(reading: SQLReading, email: str) -> RowId | None:
+    """Find the subscriber to whom a notification for the address would apply."""
+    arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
+    outcome = decide(arrival, reading.find(lookup_keys([arrival])))
+    return outcome.changes[0].row if isinstance(outcome, Recorded) else None

@@ -1,0 +1,420 @@
+"""The receiver: authenticates requests and queues their notifications."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from hookrow._arguments import reject, several
+from hookrow._concurrency import PeriodicTask, reset_after_fork
+from hookrow._core.notification import Arrival, Outcome, Refusal
+from hookrow._core.optional import ALWAYS, Kinds
+from hookrow._core.rules import is_provider_test
+from hookrow._faults import describe_bug, log_fault
+from hookrow._http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
+from hookrow._observability.logging import log_refusal, log_unauthentic
+from hookrow._observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
+from hookrow._receiver.batch import QueueFull
+from hookrow._receiver.clock import Clock
+from hookrow._receiver.hooks import Hooks, OnRecorded, OnRefused
+from hookrow._receiver.hourly import HourlyCount
+from hookrow._receiver.options import ReceiverOptions
+from hookrow._receiver.replay import SWEEP_EVERY, ParkedRetry
+from hookrow._receiver.responder import (
+    Responder,
+    ResponseCollector,
+    Responses,
+    combine,
+    unavailable,
+)
+from hookrow.errors import ConfigurationError
+from hookrow.providers._base import Event, Provider, Unauthentic, check_provider, mask
+from hookrow.providers._secrets import DOUBTFUL, doubt_about
+from hookrow.stores._log import RequestKind
+from hookrow.stores._timeouts import limited_to
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from hookrow._receiver.spool import Spool
+    from hookrow.stores.sql import SQLStore
+
+logger = logging.getLogger("hookrow")
+
+
+class Receiver:
+    """Responds to `POST <mount path>/provider/webhooks`: a `LoopHandler` for any host.
+
+    The options are keyword arguments:
+
+    * `mount_path=""` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A
+      host that mounts the receiver reports the mount's path.
+    * `group=256`: the largest number of notifications that share a commit.
+    * `backlog=4096`: the largest number of notifications that wait for one.
+    * `deadline=5.0`: seconds after the body was read within which each response is sent. A
+      notification that got a 503 at the deadline may still be recorded.
+    * `sweep=False`: whether parked notifications are retried every minute.
+    * `spool=None`: the path of a file that keeps notifications while the database is unavailable.
+    * `keep_bodies=True`: whether the log contains the bodies. Without its body, no notification in
+      it can be retried.
+    * `acknowledge_tests=False`: whether the provider's tests get a 200 instead of a 404.
+    * `acknowledge_parked=False`: whether a notification that the sweep will retry gets a 200.
+    * `on_recorded=None`, `on_refused=None`: functions, which may be async, or lists of functions.
+      They are called with an `Arrival` and its `Outcome`, in a separate thread after the commit,
+      each time a notification is processed; neither a 503 nor a test is an outcome.
+    * `observer=None`: an observer, which collects metrics or traces, or a list of observers. The
+      items of a list are called in its order.
+    * `clock=None`: a function that returns a UTC datetime, for tests that freeze time. By default,
+      the process's clock is corrected by the database's if they differ by more than an hour.
+
+    Raises `ConfigurationError` if an option is invalid.
+    """
+
+    _hourly: HourlyCount | None
+    _parked: ParkedRetry | None
+
+    def __init__(  # noqa: PLR0913 - the options, with the defaults that users see
+        self,
+        provider: Provider,
+        store: SQLStore,
+        *,
+        mount_path: str = "",
+        group: int = 256,
+        backlog: int = 4096,
+        deadline: float = 5.0,
+        sweep: bool = False,
+        spool: str | PathLike[str] | None = None,
+        keep_bodies: bool = True,
+        acknowledge_tests: bool = False,
+        acknowledge_parked: bool = False,
+        on_recorded: OnRecorded = None,
+        on_refused: OnRefused = None,
+        observer: Observer | Sequence[Observer] | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        _check_parts(provider, store)
+        self.provider, self.store = provider, store
+        self.options = options = ReceiverOptions(
+            mount_path=mount_path,
+            group=group,
+            backlog=backlog,
+            deadline=deadline,
+            sweep=sweep,
+            spool=spool,
+            keep_bodies=keep_bodies,
+            acknowledge_tests=acknowledge_tests,
+            acknowledge_parked=acknowledge_parked,
+            on_recorded=on_recorded,
+            on_refused=on_refused,
+            observer=observer,
+            clock=clock,
+            has_log=store.log is not None,
+        )
+        """What the host has chosen."""
+        self.endpoint = endpoint_path(options.mount_path)
+        """The path of the endpoint, below that of the host's mount."""
+        self.clock = Clock(store, options.clock)
+        """The time by which arrivals and retries are dated."""
+        self._reader = ArrivalReader(
+            provider, store.recorded, acknowledge_tests=options.acknowledge_tests
+        )
+        self._hooks = Hooks(options.hooks)
+        observers = several(options.observer)
+        self._observer = Observers(*observers) if observers else None
+        self._spool = _open_spool(options, store)
+        self._responder = self._create_responder()
+        self.results = self._responder.results
+        """Whether the database kept the last notifications, for `hookrow serve`."""
+        self._writers = self._responder.create_writers()
+        self._hourly, self._parked = self._create_log_tasks()
+        self._tasks = [*self._create_tasks()]
+        self._start_observer()
+        self.reset()
+        reset_after_fork(self)
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Check the path, the method and the secret, in this order; None admits the request."""
+        if not head.is_at(self.endpoint):
+            return self.refuse(head, Refusal.NO_SUCH_PATH)
+        if head.method != "POST":
+            return self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
+        challenge = self.provider.admit(head)
+        return None if challenge is None else self._refuse_unauthentic(head, challenge)
+
+    def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
+        """Return the response to a request that was refused before parsing, and report it."""
+        if self._observer is not None:
+            self._observer.refused(head, refusal)
+        log_refusal(head, refusal)
+        return refuse(refusal)
+
+    def submit(
+        self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
+    ) -> None:
+        """Record an admitted request; pass the response to `reply` in the thread of the loop."""
+        arrivals = self._arrivals(request)
+        if isinstance(arrivals, Response):
+            reply(arrivals)
+            return
+        if len(arrivals) > 1:
+            reply = ResponseCollector(len(arrivals), reply)
+        kept = self._kept(arrivals, reply)
+        for writer in self._writers if kept else ():
+            try:
+                writer.submit(kept, loop, reply)
+            except QueueFull:
+                continue
+            return
+        for response in self._responder.refuse_overflow(kept) if kept else ():
+            reply(response)
+
+    def __call__(self, request: Request, *others: object) -> Response:
+        """Record an admitted request with those of other threads; wait for the response."""
+        if others or not isinstance(request, Request):
+            return reject_call("receiver", self, request, *others)
+        arrivals = self._arrivals(request)
+        if isinstance(arrivals, Response):
+            return arrivals
+        responses: list[Response] = []
+        kept = self._kept(arrivals, responses.append)
+        return combine(responses + self._wait(kept))
+
+    def record_directly(self, request: Request) -> Response:
+        """Record an admitted request in the calling thread, within the deadline.
+
+        In a transaction of the host, which no store may end, only single statements have a time
+        limit: a database that stops responding blocks the call for longer. No task is started.
+        """
+        arrivals = self._arrivals(request, start=False)
+        if isinstance(arrivals, Response):
+            return arrivals
+        responses: list[Response] = []
+        kept = self._kept(arrivals, responses.append)
+        try:
+            with limited_to(self.options.deadline * 0.9):  # the rest of the time is for the spool
+                return combine(responses + (self._responder.wait(kept) if kept else []))
+        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
+            log_fault(error, "Returned 503: %s", describe_bug(error))
+            return combine([*map(unavailable, arrivals)])
+
+    def can_spool(self) -> bool:
+        """Return whether there is a spool, and the last write to it, if any, succeeded."""
+        return self._spool is not None and self._spool.accepts
+
+    def start(self) -> None:
+        """Start the periodic tasks, such as the sweep. The first queued request also does this."""
+        started = [task.start() for task in self._tasks]
+        self._started = all(started)
+
+    def retry_now(self, *message_ids: str) -> Future[int]:
+        """Retry the parked notifications of these messages, whose dispatches are now committed.
+
+        The future's `result()` returns the number of recorded notifications, or raises a
+        `StoreError`. The sweep retries the others later. Raises `ConfigurationError` without a log,
+        and if an id is not a string.
+        """
+        if self._parked is None:
+            raise ConfigurationError("Without a log, no notification is parked: add a log.")
+        for each in message_ids:
+            if not isinstance(each, str):
+                reject("A message id", "a string", each, "receiver.retry_now(*message_ids)")
+        return self._parked.retry_now(message_ids)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Accept no more notifications, record those in the queue, and end all threads.
+
+        Waits up to `timeout` seconds for each thread. Notifications that are not recorded by
+        then are kept in the spool, if there is one; calls of hooks that have not ended are dropped.
+        """
+        writer, *overflow = self._writers
+        writer.close(timeout)
+        self._responder.spool_rest(writer.drain_queue())
+        self._responder.locked.close(timeout)
+        self._responder.spool_rest(self._responder.locked.drain_queue())
+        # Closing the retries first also ends the sweep, which is one of the tasks.
+        for each in (*overflow, self._parked, *self._tasks, self._hooks):
+            if each is not None:
+                each.close(timeout)
+
+    def reset(self) -> None:
+        """Let the next request start the tasks again, because threads do not survive a fork."""
+        self._started = False
+
+    def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Call the hook for an outcome, after the commit. Subclasses may override this."""
+        self._hooks(arrival, outcome)
+
+    def on_unauthentic(self) -> None:
+        """Count a request without a valid secret. Subclasses may override this."""
+        if self._hourly is not None:
+            self._hourly.add(RequestKind.UNAUTHENTIC, self.clock())
+
+    def _create_responder(self) -> Responder:
+        is_overridden = type(self).on_outcome is not Receiver.on_outcome
+        acknowledge_parked = self.options.acknowledge_parked
+        return Responder(
+            self.store,
+            self.options,
+            clock=self.clock,
+            responses=Responses(self.provider, acknowledge_parked=acknowledge_parked),
+            spool=self._spool.put if self._spool else None,
+            observer=self._observer,
+            on_outcome=self.on_outcome if self._hooks or is_overridden else None,
+        )
+
+    def _create_log_tasks(self) -> tuple[HourlyCount, ParkedRetry] | tuple[None, None]:
+        """Create the count and the retries of the log, if there is one."""
+        store, log, provider = self.store, self.store.log, self.provider
+        if log is None:
+            return None, None
+        hourly = HourlyCount(log, lambda: provider.old_matches, self.clock)
+        return hourly, ParkedRetry(store, log, provider, self._responder.notify, self.clock)
+
+    def _create_tasks(self) -> Iterator[PeriodicTask]:
+        """Yield the tasks that run from the first request until `close`."""
+        if self._hourly is not None:
+            yield self._hourly
+        if self._parked is not None and self.options.sweep:
+            yield PeriodicTask(self._parked.retry_due, seconds=SWEEP_EVERY, name="sweep")
+        if self._observer is not None:
+            yield PeriodicTask(self._observer.collect, seconds=COLLECT_EVERY, name="observer")
+        if self._spool is not None:
+            yield self._create_drain(self._spool)
+
+    def _create_drain(self, spool: Spool) -> PeriodicTask:
+        from hookrow._receiver import spool as spools  # noqa: PLC0415 - loads sqlite3
+
+        drain = spools.Drain(
+            spool,
+            self.store,
+            self._reader.parse,
+            self._responder.notify,
+            self.clock,
+            bodies=self.options.keep_bodies,
+            swept=self.options.sweep,
+        )
+        return PeriodicTask(
+            drain,
+            seconds=spools.DRAIN_EVERY,
+            name="draining of the spool",
+            expected=spools.SPOOL_ERRORS,
+        )
+
+    def _start_observer(self) -> None:
+        """Pass the gauges to the observer."""
+        if self._observer is None:
+            return
+        gauges = Gauges(
+            backlog=self._writers[0].waiting,
+            spooled=self._spool.count if self._spool else int,
+            secret_matches=lambda: self.provider.matched,
+            log=self.store.log,
+        )
+        self._observer.start(gauges)
+
+    def _refuse_unauthentic(self, head: RequestHead, challenge: str) -> Response:
+        self.on_unauthentic()
+        if self._observer is not None:
+            self._observer.refused(head, Refusal.UNAUTHENTIC)
+        log_unauthentic(head, self.provider.describe_unauthentic(head))
+        refused = refuse(Refusal.UNAUTHENTIC)
+        return replace(refused, headers={**refused.headers, "WWW-Authenticate": challenge})
+
+    def _arrivals(self, request: Request, *, start: bool = True) -> Sequence[Arrival] | Response:
+        """Return the arrivals in a request, at least one, or the response to a request without."""
+        if start and not self._started:
+            self.start()
+        head = request.head
+        context = None if self._observer is None else self._observer.admitted(head)
+        try:
+            parts = self.provider.read(request)
+        except Unauthentic as error:
+            return self._refuse_unauthentic(head, error.challenge)
+        now = self.clock.process()
+        return self._reader.arrivals(parts, now, head.request_id, context) or combine([])
+
+    def _kept(
+        self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]
+    ) -> Sequence[Arrival]:
+        """Return the arrivals to record; without a log, refuse the unsupported ones."""
+        if self.store.log is not None:
+            return arrivals
+        for each in arrivals:
+            if each.notification is None:
+                reply(self._responder.refuse_unsupported(each))
+        return [each for each in arrivals if each.notification is not None]
+
+    def _wait(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        """Record the arrivals of a request together; wait for the responses."""
+        if not arrivals:
+            return []
+        for writer in self._writers:
+            with suppress(QueueFull):
+                return writer.wait(arrivals)
+        return self._responder.refuse_overflow(arrivals)
+
+
+def _check_parts(provider: Provider, store: SQLStore) -> None:
+    """Raise `ConfigurationError` for a wrong provider or store; warn of a doubtful secret."""
+    from hookrow.stores.sql._store import check_store  # noqa: PLC0415 - loads sqlite3
+
+    check_provider(provider)
+    check_store(store)
+    for doubt in filter(None, map(doubt_about, provider.secrets)):
+        logger.warning(DOUBTFUL.format(doubt))
+
+
+def _open_spool(options: ReceiverOptions, store: SQLStore) -> Spool | None:
+    """Return the spool of a store, if there is one. Raises `ConfigurationError`."""
+    if options.spool is None:
+        return None
+    from hookrow._receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3
+
+    return Spool(options.spool, store.mapping_key)
+
+
+class ArrivalReader:
+    """Turns events into arrivals, which are unsupported unless their kind is `recorded`."""
+
+    def __init__(
+        self, provider: Provider, recorded: Kinds = ALWAYS, *, acknowledge_tests: bool = False
+    ) -> None:
+        self._provider, self._recorded = provider, recorded
+        self._acknowledge_tests = acknowledge_tests
+
+    def parse(self, body: bytes, received_at: datetime) -> Arrival:
+        """Return the arrival of an event whose body was stored."""
+        return self.arrivals([self._provider.parse(body)], received_at)[0]
+
+    def arrivals(
+        self,
+        parts: Sequence[Event],
+        received_at: datetime,
+        request_id: str = "",
+        context: object | None = None,
+    ) -> list[Arrival]:
+        """Return the arrivals of events, supported or not. Most need no call of `mask`."""
+        recorded = self._recorded
+        return [
+            Arrival(
+                part.notification,
+                part.body,
+                received_at,
+                unsupported=part.unsupported,
+                provider=self._provider.name,
+                request_id=request_id,
+                context=context,
+                event_id=part.event_id,
+                record_type=part.record_type,
+                trace_id=part.trace_id,
+                is_test=self._acknowledge_tests and is_provider_test(part.notification),
+            )
+            for each in parts
+            for part in [each if type(each.notification) in ALWAYS else mask(each, recorded)]
+        ]

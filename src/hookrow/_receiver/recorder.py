@@ -1,0 +1,497 @@
+"""Records groups: finds, decides and writes in one transaction, and handles its failure.
+
+A failed transaction changes nothing. Each response is therefore either the outcome of a commit,
+or 503, after which the provider sends the notification again. Until then, hookrow keeps it: in
+the log if the database failed on it, or in the spool if the database was unavailable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import chain, repeat
+from random import uniform
+from threading import Lock
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hookrow._concurrency import reset_after_fork
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.log_entry import entries as log_entries
+from hookrow._core.notification import Arrival, Outcome, Refusal
+from hookrow._core.rules import affected_rows, decide, fail, leave_locked, lookup_keys, merge
+from hookrow._core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
+from hookrow._faults import describe_bug, type_name, without_values
+from hookrow._observability.logging import describe_arrival, request_ids
+from hookrow._observability.observer import Observer
+from hookrow._receiver.clock import utc_now
+from hookrow.stores._errors import UNCHANGED_HINT, Conflict, Locked, Rejected, StoreError, Unchanged
+from hookrow.stores._timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+
+PAUSES = (0.01, 0.03, 0.1, 0.3)
+"""In seconds; the pauses before the retries of a group that conflicted with another one."""
+
+RETRY_CONFLICTS_FOR = 5.0
+"""In seconds; how long replays and manual operations retry on conflict, and wait for locks."""
+
+WAITING = 0.8
+"""The share of its time for which a notification waits for locked rows; the rest is for the log."""
+
+CHECKED_ATTEMPTS = 2
+"""How often a group is tried again if a row that was found was not locked or changed: the row may
+have been deleted, and another one may be deleted before the next attempt."""
+
+PAUSE_AFTER_OUTAGE = 1.0
+"""In seconds; after an outage, groups are refused for this long without an attempt."""
+
+OUTAGE = 3
+"""After this many unavailable outcomes in a row, the rest of the group is not attempted."""
+
+_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
+
+logger = logging.getLogger("hookrow")
+
+
+def record(
+    store: SQLStore,
+    arrivals: Sequence[Arrival],
+    *,
+    checked: bool = False,
+    bodies: bool = True,
+    clock: Callable[[], datetime] = utc_now,
+) -> list[Outcome]:
+    """Record a group in one transaction: find its rows, decide on each arrival, write the changes.
+
+    `checked` is as in `SQLStore.transaction`. All arrivals are added to the log, if there is one,
+    with or without their `bodies`, and with the time of the `clock`. Raises a `StoreError` if the
+    transaction fails and changes nothing: `Locked` if a row stays locked.
+    """
+    store.claim_log()
+    with _one_large(arrivals), store.recording(checked=checked) as transaction:
+        rows = transaction.find(lookup_keys(arrivals))
+        outcomes = [decide(arrival, rows) for arrival in arrivals]
+        entries = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
+        transaction.write(merge(outcomes), entries)
+    return outcomes
+
+
+def record_unlocked(
+    store: SQLStore,
+    arrivals: Sequence[Arrival],
+    *,
+    checked: bool = False,
+    bodies: bool = True,
+    clock: Callable[[], datetime] = utc_now,
+) -> list[Outcome | None]:
+    """Record the arrivals of a group whose rows nobody has locked, without waiting for any lock.
+
+    The others have no outcome, and are not added to the log. The rest is as in `record`.
+    """
+    store.claim_log()
+    begin = store.transaction(skip_locked=True, checked=checked)
+    with _one_large(arrivals), begin as transaction:
+        rows = transaction.find(lookup_keys(arrivals))
+        decided = [decide(arrival, rows) for arrival in arrivals]
+        outcomes = leave_locked(decided, transaction.lock(affected_rows(decided)))
+        left = [
+            (arrival, outcome)
+            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+            if outcome is not None
+        ]
+        done = [outcome for _, outcome in left]
+        entries = _log_entries(
+            store, [arrival for arrival, _ in left], done, bodies=bodies, clock=clock
+        )
+        transaction.write(merge(done), entries)
+    return outcomes
+
+
+def keep_failed(
+    store: SQLStore,
+    arrivals: Sequence[Arrival],
+    *,
+    bodies: bool = True,
+    clock: Callable[[], datetime] = utc_now,
+) -> list[Outcome]:
+    """Add arrivals to the log as failed, if there is a log; return their outcomes.
+
+    Raises a `StoreError`.
+    """
+    outcomes = fail(arrivals)
+    with _one_large(arrivals):
+        failed = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
+        if failed:
+            store.claim_log()
+            with store.recording() as transaction:
+                transaction.write((), failed)
+    return outcomes
+
+
+def is_reachable(store: SQLStore) -> bool:
+    """Return whether the store accepts changes now."""
+    try:
+        store.probe()
+    except StoreError:
+        return False
+    return True
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing, because no observer is interested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The ways to record arrivals at a store; the options are those of `record`."""
+
+    store: SQLStore
+    bodies: bool
+    clock: Callable[[], datetime] = utc_now
+    ended: Callable[[Sequence[Arrival], Exception | None], object] = _ignore
+    """Called after each attempt, with the arrivals that it recorded or, if it failed, its error."""
+
+    def __call__(
+        self, arrivals: Sequence[Arrival], *, skip_locked: bool, checked: bool
+    ) -> list[Outcome | None]:
+        """Make one attempt, in one transaction. Raises a `StoreError`."""
+        attempt: Callable[..., Sequence[Outcome | None]]
+        attempt = record_unlocked if skip_locked else record
+        try:
+            outcomes = attempt(
+                self.store, arrivals, checked=checked, bodies=self.bodies, clock=self.clock
+            )
+        except Exception as error:
+            self.ended(arrivals, error)
+            raise
+        done = [a for a, outcome in zip(arrivals, outcomes, strict=True) if outcome is not None]
+        if done:  # otherwise, nothing was committed
+            self.ended(done, None)
+        return [*outcomes]
+
+    def retry_on_conflict(
+        self, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
+    ) -> list[Outcome | None]:
+        """Attempt to record a group until it succeeds, or until a time on the clock of `monotonic`.
+
+        A conflict, such as a deadlock or a busy SQLite file, is retried at most four times. After a
+        lock timeout, or with `skip_locked`, arrivals whose rows are locked are left, and have no
+        outcome. After a row was left unchanged, the next attempt is checked, for which a row that
+        has been deleted meanwhile does not exist; if the row is found and left unchanged again, the
+        error is `Rejected`. Raises the last attempt's `StoreError`.
+        """
+        pauses = iter(PAUSES)
+        unchanged = 0
+        while True:
+            try:
+                return self(arrivals, skip_locked=skip_locked, checked=unchanged > 0)
+            except Unchanged as error:
+                unchanged += 1
+                if unchanged > CHECKED_ATTEMPTS:
+                    raise Rejected(f"{error} {UNCHANGED_HINT}") from error
+                if monotonic() > until:
+                    raise
+            except Conflict:
+                pause = next(pauses, None)
+                if pause is None or monotonic() > until:
+                    raise
+                _sleep(pause)
+            except Locked:
+                if skip_locked or monotonic() > until:
+                    return [None] * len(arrivals)
+                skip_locked = True
+
+    def wait_for_locks(
+        self, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
+    ) -> list[Outcome | None]:
+        """Do the same, and attempt to record those whose rows are locked again until then.
+
+        Nothing is locked during the pauses, so that no other transaction waits for this one.
+        """
+        outcomes = self.retry_on_conflict(arrivals, until=until, skip_locked=skip_locked)
+        again = partial(self.retry_on_conflict, until=until, skip_locked=True)
+        return repeat_for_locked(again, arrivals, outcomes, until=until)
+
+
+def repeat_for_locked(
+    attempt: Callable[[Sequence[Arrival]], Sequence[Outcome | None]],
+    arrivals: Sequence[Arrival],
+    outcomes: Sequence[Outcome | None],
+    *,
+    until: float,
+) -> list[Outcome | None]:
+    """Attempt to record the arrivals without an outcome again, with pauses, until a time."""
+    done = [*outcomes]
+    pauses = chain(PAUSES, repeat(PAUSES[-1]))
+    while missing := [n for n, outcome in enumerate(done) if outcome is None]:
+        pause = next(pauses)
+        if monotonic() + pause > until:
+            break
+        _sleep(pause)
+        for n, outcome in zip(missing, attempt([arrivals[n] for n in missing]), strict=True):
+            done[n] = outcome
+    return done
+
+
+def _sleep(seconds: float) -> None:
+    # Without jitter, two groups that conflicted would conflict again.
+    sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
+
+
+class GroupRecorder:
+    """Records groups; after a failure, retries, splits or refuses them.
+
+    No attempt begins later than `seconds` after the first one. Arrivals on which the store fails
+    are logged as failed, with or without their `bodies`; the log's times are those of the `clock`.
+    `spool` receives those that cannot be recorded because the store is unavailable. If the store
+    can be reached, but fails on a group as if it were unavailable, the session was lost, or one of
+    the arrivals is the cause, so they are recorded one by one. No method raises an exception.
+    """
+
+    def __init__(
+        self,
+        store: SQLStore,
+        *,
+        bodies: bool,
+        seconds: float,
+        spool: Callable[[Sequence[Arrival]], object],
+        clock: Callable[[], datetime] = utc_now,
+        observer: Observer | None = None,
+    ) -> None:
+        self._store = store
+        self._bodies = bodies
+        self._clock = clock
+        self._seconds = seconds
+        self._spool = spool
+        ended = observer.attempted if observer is not None else _ignore
+        self._attempts = Attempts(store, bodies, clock, ended)
+        self._paused_until = 0.0
+        self._down_since: float | None = None
+        self.reason = ""
+        """Why arrivals were not recorded the last time, without personal data."""
+
+    def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
+        """Return an outcome for each arrival, or None if another transaction has locked its rows.
+
+        These are neither recorded nor logged.
+        """
+        return self._record(arrivals, until=self._until(self._seconds))
+
+    def resume(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
+        """Do the same for arrivals whose rows were locked, without waiting for any lock.
+
+        Others may have been recorded since, so they override nothing that is newer.
+        """
+        now = self._clock()
+        late = [replace(each, applied_at=now) for each in arrivals]
+        return self._record(late, until=self._until(self._seconds), skip_locked=True)
+
+    def wait(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """Return an outcome for each arrival; wait for locked rows, with pauses.
+
+        Inside a transaction of the host, do not wait: it would keep its own locks meanwhile.
+        """
+        until = self._until(self._seconds * WAITING)
+        outcomes = self(arrivals)
+        if not self._store.is_nested():
+            outcomes = repeat_for_locked(self.resume, arrivals, outcomes, until=until)
+        missing = [n for n, outcome in enumerate(outcomes) if outcome is None]
+        failed = iter(self.give_up([arrivals[n] for n in missing]) if missing else ())
+        return [next(failed) if outcome is None else outcome for outcome in outcomes]
+
+    def give_up(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """Log arrivals whose rows were locked as failed; return their outcomes."""
+        self._log_failure(logging.WARNING, arrivals, "another transaction had locked their rows")
+        return self._failed(arrivals, self._until(self._seconds))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether groups are refused without an attempt, because of an outage a moment ago."""
+        return monotonic() < self._paused_until
+
+    def _until(self, seconds: float) -> float:
+        return min(monotonic() + seconds, STORE_DEADLINE.get())
+
+    def _record(
+        self,
+        arrivals: Sequence[Arrival],
+        until: float,
+        *,
+        skip_locked: bool = False,
+        again: bool = False,
+    ) -> list[Outcome | None]:
+        """Record a group; `again` is whether the store has just failed on it as if unavailable."""
+        if self.is_paused or self._is_late(until):
+            return [*self._unavailable(arrivals)]
+        try:
+            outcomes = self._attempts.retry_on_conflict(
+                arrivals, until=until, skip_locked=skip_locked
+            )
+        except (Conflict, Unchanged) as error:
+            self._log_failure(logging.WARNING, arrivals, str(error))
+        except Rejected as error:
+            if len(arrivals) > 1:
+                return self._record_singly(arrivals, until, skip_locked=skip_locked)
+            self._log_rejected(arrivals[0], error)
+        except StoreError as error:
+            if not again and monotonic() <= until and is_reachable(self._store):
+                # The session may have been lost, or one of the arrivals is the cause.
+                return self._record_singly(arrivals, until, skip_locked=skip_locked)
+            return self._after_outage(arrivals, until, error)
+        except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
+            self._pause(arrivals, describe_bug(error), error)
+        else:
+            down_since = self._down_since  # which another thread may change
+            if down_since is not None and any(outcomes):  # not only locked rows
+                self._down_since = None
+                logger.warning(
+                    "Notifications are recorded again, after %.0f s.", monotonic() - down_since
+                )
+            return outcomes
+        return [*self._failed(arrivals, until)]
+
+    def _is_late(self, until: float) -> bool:
+        if monotonic() <= until:
+            return False
+        self.reason = f"Not recorded within {self._seconds:g} s."
+        return True
+
+    def _after_outage(
+        self, arrivals: Sequence[Arrival], until: float, error: StoreError
+    ) -> list[Outcome | None]:
+        if monotonic() <= until and is_reachable(self._store):
+            self._log_rejected(arrivals[0], error)
+        else:
+            self._pause(arrivals, str(error))
+        return [*self._unavailable(arrivals)]
+
+    def _record_singly(
+        self, arrivals: Sequence[Arrival], until: float, *, skip_locked: bool
+    ) -> list[Outcome | None]:
+        """Record arrivals one by one, until the store is unavailable to several in a row."""
+        outcomes: list[Outcome | None] = []
+        for number, arrival in enumerate(arrivals):
+            if outcomes[-OUTAGE:] == [_UNAVAILABLE] * OUTAGE:
+                return [*outcomes, *self._unavailable(arrivals[number:])]
+            outcomes += self._record([arrival], until, skip_locked=skip_locked, again=True)
+        return outcomes
+
+    def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
+        if monotonic() > until:
+            return self._unavailable(arrivals)
+        try:
+            return keep_failed(self._store, arrivals, bodies=self._bodies, clock=self._clock)
+        except Exception as error:  # the spool can still keep them
+            is_bug = not isinstance(error, StoreError)
+            cause = describe_bug(error) if is_bug else f"{type(error).__name__}: {error}"
+            logger.error(
+                "The log cannot be written: %s",
+                cause,
+                exc_info=without_values(error) if is_bug else None,
+            )
+            public = type_name(error) if is_bug else error
+            self.reason = f"The log cannot be written: {public}"
+            return self._unavailable(arrivals)
+
+    def _unavailable(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        self._spool(arrivals)
+        return fail(arrivals, Refusal.UNAVAILABLE)
+
+    def _pause(
+        self, arrivals: Sequence[Arrival], why: str, bug: BaseException | None = None
+    ) -> None:
+        now = monotonic()
+        self._paused_until = now + PAUSE_AFTER_OUTAGE
+        if self._down_since is None:
+            self._down_since = now
+        self._log_failure(logging.ERROR, arrivals, why, bug)
+
+    def _log_failure(
+        self,
+        level: int,
+        arrivals: Sequence[Arrival],
+        why: str,
+        bug: BaseException | None = None,
+    ) -> None:
+        self.reason = why if bug is None else f"a bug raised {type_name(bug)}"
+        requests = request_ids(arrivals)
+        named = f" (requests {', '.join(requests)})" if requests else ""
+        logger.log(
+            level,
+            "Returned 503 to %s%s: %s",
+            "1 notification" if len(arrivals) == 1 else f"{len(arrivals)} notifications",
+            named,
+            why,
+            exc_info=None if bug is None else without_values(bug),
+            extra={"request_ids": requests},
+        )
+
+    def _log_rejected(self, arrival: Arrival, error: StoreError) -> None:
+        self.reason = str(error)
+        # Without a traceback, which may quote the row.
+        logger.error(
+            "The database rejected %s: %s",
+            describe_arrival(arrival),
+            error,
+            extra={"request_id": arrival.request_id},
+        )
+
+
+def _log_entries(
+    store: SQLStore,
+    arrivals: Sequence[Arrival],
+    outcomes: Sequence[Outcome],
+    *,
+    bodies: bool,
+    clock: Callable[[], datetime],
+) -> Sequence[LogEntry]:
+    if store.log is None:
+        return ()
+    return log_entries(arrivals, outcomes, clock(), bodies=bodies)
+
+
+class _LargeArrivals:
+    """Lets one thread at a time write an arrival whose text may be larger than `LARGEST_GROUP`.
+
+    Such text may take about 50 MiB of memory on its way to the database.
+    """
+
+    _lock: Lock
+
+    def __init__(self) -> None:
+        self.reset()
+        reset_after_fork(self)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Wait until no thread writes a large arrival. Raises `Locked` after the lock timeout."""
+        lock = self._lock  # `reset` replaces it in a child process
+        if not lock.acquire(timeout=max(min(left(), LOCK_TIMEOUT), 0)):
+            raise Locked("Another large notification is being written.")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def reset(self) -> None:
+        """Replace the lock, because a fork may have copied it while it was locked."""
+        self._lock = Lock()
+
+
+_large_arrivals = _LargeArrivals()
+_no_lock = nullcontext()
+
+
+def _one_large(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
+    """Return the lock for large arrivals if the group is a single large one, otherwise no lock."""
+    if len(arrivals) == 1 and len(arrivals[0].body) * TEXT_PER_BYTE > LARGEST_GROUP:
+        return _large_arrivals.locked()
+    return _no_lock

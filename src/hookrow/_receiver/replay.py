@@ -1,0 +1,476 @@
+"""Replay and retry: record notifications from the log or the spool, which arrived earlier.
+
+They are recorded by `record()`, as all notifications are, but they are not live: they do not
+override newer changes.
+
+Retries are the replays of parked notifications, when their rows exist or the database works again.
+Most parked notifications may be hopeless: those for people or messages of another application, for
+instance. They must not delay the others, so a sweep first looks for those whose rows exist.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from math import inf
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, TypeAlias
+
+from hookrow._core.changes import State
+from hookrow._core.log_entry import StoredEntry, body_of
+from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
+from hookrow._core.result import Result
+from hookrow._core.rules import affected_rows, decide, fail, is_message_id, lookup_keys, merge
+from hookrow._core.sizes import TEXT_PER_BYTE, leading
+from hookrow._faults import describe_bug, without_values
+from hookrow._observability.logging import describe_arrival
+from hookrow._receiver.batch import BatchWriter, QueueFull
+from hookrow._receiver.clock import Clock, measured_clock, utc_now
+from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed, repeat_for_locked
+from hookrow.providers._base import BodyParser, Event, mask
+from hookrow.providers.postmark import Postmark
+from hookrow.stores._errors import Conflict, StoreError, Unavailable, Unchanged
+from hookrow.stores._log import BATCH, START, DueKind, Query, Slice
+from hookrow.stores._timeouts import limited_to
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql._log import SQLLog
+
+logger = logging.getLogger("hookrow")
+
+GROUP = 64
+"""The largest number of notifications in a transaction: live ones may wait for its locks."""
+
+PAUSE = 0.02
+"""Seconds between two groups, in which other writers can lock an SQLite file."""
+
+SWEEP_EVERY = 60.0
+"""Seconds between two sweeps."""
+
+SEARCH_FOR, FAILING_FOR, OTHERS_FOR, SWEEP_FOR = 18.0, 22.0, 27.0, 30.0
+"""Seconds after the start of a sweep at which each phase ends: the search for entries whose rows
+exist, the retries of failing entries, those of the others, and the sweep itself, after half of the
+interval. The next sweep continues the search where it stopped."""
+
+PART_SECONDS = 0.4
+"""Seconds that reading one part of the log should take at most, and half of them at least. Some
+databases make writers wait for readers."""
+
+PART_TIMEOUT = 1.0
+"""Seconds after which the database stops reading a part of the log."""
+
+FIRST_PART, SMALLEST_PART, LARGEST_PART = 1000, 50, 50_000
+"""The numbers of entries in a part of the log, which depend on the time that reading it takes."""
+
+PATIENCE = 0.05
+"""Seconds for which a group of a sweep waits for rows that live notifications have locked."""
+
+AT_ONCE = 5000
+"""The largest number of entries whose ids are read at once for a retry."""
+
+
+OutcomesCallback: TypeAlias = Callable[[Sequence[Arrival], Sequence[Outcome]], object]
+"""Receives the arrivals of a group and their outcomes, after the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """The outcome of a dry run, and the affected rows before and after it."""
+
+    outcome: Outcome
+    before: Mapping[RowId, State]
+    after: Mapping[RowId, State]
+
+
+class _Rollback(Exception):
+    """Rolls a transaction back."""
+
+
+def parser_of(entry: StoredEntry, parser: BodyParser) -> BodyParser | None:
+    """Return the parser for the body of an entry, or None if another provider is needed.
+
+    Manual changes have no provider; their bodies are Postmark's.
+    """
+    known: Mapping[str | None, BodyParser] = {
+        None: Postmark,
+        Postmark.name: Postmark,
+        parser.name: parser,
+    }
+    return known.get(entry.provider)
+
+
+def parse_entry(entry: StoredEntry, parser: BodyParser) -> Event | None:
+    """Return the event of an entry, or None if its body is missing or another provider's."""
+    body, parser_ = body_of(entry), parser_of(entry, parser)
+    return None if body is None or parser_ is None else parser_.parse(body)
+
+
+def arrivals_of(
+    store: SQLStore,
+    entries: Iterable[StoredEntry],
+    parser: BodyParser,
+    now: datetime,
+    *,
+    any_mapping: bool = False,
+) -> list[Arrival]:
+    """Return the arrivals of log entries at a store, to be recorded now.
+
+    Those without a readable body are omitted. Raises a `StoreError`: `WrongMapping` if the log was
+    written under another mapping, unless `any_mapping` is true, because the user has accepted the
+    mapping.
+    """
+    if not any_mapping:
+        store.check_mapping()
+    return [
+        Arrival(
+            part.notification,
+            part.body,
+            entry.received_at,
+            source=Source.REPLAY,
+            unsupported=part.unsupported,
+            attempts=0,
+            last_received_at=entry.last_received_at,
+            applied_at=now,
+            fingerprint=entry.fingerprint,
+            provider=entry.provider,
+            record_type=part.record_type,
+            is_test=entry.first_outcome is Result.TEST,
+        )
+        for entry in entries
+        if (read := parse_entry(entry, parser)) is not None
+        for part in [mask(read, store.recorded)]
+    ]
+
+
+def matching_entries(reader: SQLLog, query: Query) -> Iterator[Sequence[StoredEntry]]:
+    """Yield all entries that match the query, oldest first, in groups. Raises a `StoreError`."""
+    last = 0
+    while entries := reader.oldest(query, after=last, limit=GROUP):
+        yield entries
+        last = entries[-1].id
+        sleep(PAUSE)
+
+
+def replay(
+    store: SQLStore,
+    arrivals: Sequence[Arrival],
+    *,
+    bodies: bool = True,
+    clock: Callable[[], datetime] = utc_now,
+    patience: float | None = None,
+) -> list[Outcome]:
+    """Record arrivals that are not live.
+
+    An arrival that the database rejects is logged as failed, and so is one whose rows are locked
+    for a few seconds. With `patience`, these are waited for only for so many seconds, are not
+    logged, and their outcome is `UNAVAILABLE`. If the log rejects it too, its
+    outcome is `UNAVAILABLE`, and nothing stores it. Raises a `StoreError` if the database is
+    unavailable.
+    """
+    outcomes: list[Outcome] = []
+    while group := leading(arrivals[len(outcomes) :], lambda each: TEXT_PER_BYTE * len(each.body)):
+        outcomes += _replay_group(store, group, bodies=bodies, clock=clock, patience=patience)
+    return outcomes
+
+
+def replay_entries(
+    store: SQLStore,
+    log: SQLLog,
+    entries: Sequence[StoredEntry],
+    parser: BodyParser,
+    *,
+    bodies: bool = True,
+    any_mapping: bool = False,
+) -> list[Outcome]:
+    """Record entries of a store's log again, and count a retry of each; return their outcomes.
+
+    Those without a readable body have no outcome. For the other arguments and errors, see `replay`
+    and `arrivals_of`.
+    """
+    clock = measured_clock(store)
+    arrivals = arrivals_of(store, entries, parser, clock(), any_mapping=any_mapping)
+    if not arrivals:
+        return []
+    readable = {each.fingerprint for each in arrivals}
+    log.count_retries([each.id for each in entries if each.fingerprint in readable])
+    return replay(store, arrivals, bodies=bodies, clock=clock)
+
+
+def replay_ready(
+    store: SQLStore,
+    arrivals: Sequence[Arrival],
+    clock: Callable[[], datetime] = utc_now,
+    *,
+    patience: float | None = None,
+) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
+    """Record the arrivals whose rows exist now; return these arrivals and their outcomes."""
+    with store.reading() as reading:
+        rows = reading.find(lookup_keys(arrivals))
+    ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
+    return ready, replay(store, ready, clock=clock, patience=patience) if ready else []
+
+
+def dry_run(store: SQLStore, arrival: Arrival) -> DryRun:
+    """Record an arrival in a transaction that is rolled back; return the changes.
+
+    Raises a `StoreError`: `Unchanged` if the database would ignore a change.
+    """
+    with suppress(_Rollback), store.transaction(checked=True) as transaction:
+        outcome = decide(arrival, transaction.find(lookup_keys([arrival])))
+        rows = affected_rows([outcome])
+        transaction.lock(rows)
+        before = transaction.read(rows)
+        transaction.write(merge([outcome]))
+        result = DryRun(outcome, before, transaction.read(rows))
+        raise _Rollback
+    return result
+
+
+def _replay_group(
+    store: SQLStore,
+    arrivals: Sequence[Arrival],
+    *,
+    bodies: bool,
+    clock: Callable[[], datetime],
+    patience: float | None,
+) -> list[Outcome]:
+    attempts, now = Attempts(store, bodies, clock), monotonic()
+    until = now + RETRY_CONFLICTS_FOR
+    try:
+        outcomes = attempts.retry_on_conflict(arrivals, until=until, skip_locked=True)
+        again = partial(attempts.retry_on_conflict, until=until, skip_locked=True)
+        end = until if patience is None else now + patience
+        outcomes = repeat_for_locked(again, arrivals, outcomes, until=end)
+    except (Conflict, Unchanged, Unavailable):
+        raise
+    except Exception as error:  # bad data or a bug must not stop the other arrivals
+        if len(arrivals) > 1:
+            return _replay_singly(store, arrivals, bodies=bodies, clock=clock, patience=patience)
+        is_bug = not isinstance(error, StoreError)
+        logger.error(
+            "Cannot record %s: %s",
+            describe_arrival(arrivals[0]),
+            describe_bug(error) if is_bug else error,
+            exc_info=without_values(error) if is_bug else None,
+        )
+        return _keep_failed(store, arrivals, bodies=bodies, clock=clock)
+    missing = [arrivals[n] for n, outcome in enumerate(outcomes) if outcome is None]
+    ends = iter(fail(missing, Refusal.UNAVAILABLE))
+    if missing and patience is None:
+        ends = iter(_keep_failed(store, missing, bodies=bodies, clock=clock))
+    return [next(ends) if outcome is None else outcome for outcome in outcomes]
+
+
+def _replay_singly(
+    store: SQLStore,
+    arrivals: Sequence[Arrival],
+    *,
+    bodies: bool,
+    clock: Callable[[], datetime],
+    patience: float | None,
+) -> list[Outcome]:
+    """Record arrivals one by one; those after a `StoreError` are unavailable."""
+    outcomes: list[Outcome] = []
+    with suppress(StoreError):
+        for each in arrivals:
+            outcomes += replay(store, [each], bodies=bodies, clock=clock, patience=patience)
+    return outcomes + fail(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
+
+
+def _keep_failed(
+    store: SQLStore, arrivals: Sequence[Arrival], *, bodies: bool, clock: Callable[[], datetime]
+) -> list[Outcome]:
+    try:
+        return keep_failed(store, arrivals, bodies=bodies, clock=clock)
+    except StoreError:
+        return fail(arrivals, Refusal.UNAVAILABLE)
+
+
+_Call: TypeAlias = tuple[Future[int], Sequence[str]]
+"""A call of `retry_now`: its result and the message ids."""
+
+
+class ParkedRetry:
+    """Retries the parked notifications of a log.
+
+    `parser` is the receiver's provider. `on_outcomes` receives the arrivals whose rows exist, and
+    their outcomes; `clock` returns the time.
+    """
+
+    def __init__(
+        self,
+        store: SQLStore,
+        log: SQLLog,
+        parser: BodyParser,
+        on_outcomes: OutcomesCallback,
+        clock: Clock | None = None,
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._parser = parser
+        self._providers = [Postmark.name, parser.name]
+        self._on_outcomes = on_outcomes
+        self._clock = clock or Clock(store)
+        self._place = START
+        self._part = FIRST_PART
+        self._closed = False
+        self._calls: BatchWriter[_Call, None] = BatchWriter(
+            self._run, fallback=lambda _: None, deadline=inf, group=1, name="retry"
+        )
+
+    def retry_due(self) -> int:
+        """Retry notifications that are due; return the number of recorded ones.
+
+        Those whose rows exist come first, then those that fail for another reason, beginning with
+        those with the fewest retries, then the others, beginning with the youngest, until none is
+        due or the time is over. Raises a `StoreError`; the notifications taken before the error
+        become due again later.
+        """
+        self._clock.measure()  # a wrong time would end the retries of entries that seem too old
+        self._store.check_mapping()  # before an entry is taken and its next retry postponed
+        began = monotonic()
+        recorded, is_complete = self._retry_hopeful(until=began + SEARCH_FOR)
+        recorded += self._retry_others(DueKind.FAILING, until=began + FAILING_FOR)
+        recorded += self._retry_others(DueKind.MISSING, until=began + OTHERS_FOR)
+        if is_complete:
+            self._expire(until=began + SWEEP_FOR)
+        return recorded
+
+    def retry_now(self, message_ids: Sequence[str]) -> Future[int]:
+        """Retry the parked notifications of these messages in a thread, one call at a time.
+
+        The future's `result()` returns the number of recorded notifications, or raises a
+        `StoreError`. The number is 0 after `close`, if the queue of calls is full, or if no thread
+        can be started.
+        """
+        future: Future[int] = Future()
+        try:
+            self._calls.put((future, [*filter(is_message_id, message_ids)]))
+        except QueueFull:
+            future.set_result(0)
+        return future
+
+    def close(self, timeout: float | None = None) -> None:
+        """Stop a sweep after its present group, and accept no more calls of `retry_now`.
+
+        Waits up to `timeout` seconds for earlier calls.
+        """
+        self._closed = True
+        self._calls.close(timeout)
+
+    def _retry_hopeful(self, *, until: float) -> tuple[int, bool]:
+        """Search the due entries for those whose rows exist, and retry these.
+
+        Continues where the last search stopped, until the end of the log or of the time. Returns
+        the number of recorded ones, and whether the search has reached the end.
+        """
+        recorded = 0
+        while not self._is_over(until):
+            try:
+                ids, end = self._search()
+            except StoreError as error:  # the others can be retried without it
+                logger.warning("The search for entries whose rows exist failed: %s", error)
+                break
+            recorded += self._retry_ids(ids, until)
+            if self._is_over(until):
+                break  # some of the ids may be left
+            self._place = end or START
+            if end is None:
+                return recorded, True
+            sleep(PAUSE)
+        return recorded, False
+
+    def _expire(self, *, until: float) -> None:
+        """End the retries of entries that are too old, and for which there was no time."""
+        while not self._is_over(until):
+            if self._log.expire(self._clock(), providers=self._providers) < BATCH:
+                break
+            sleep(PAUSE)
+
+    def _search(self) -> Slice:
+        """Search the next part of the log; adapt the size of the parts to the time it takes."""
+        while True:
+            began = monotonic()
+            try:
+                with limited_to(PART_TIMEOUT):
+                    found = self._log.hopeful(
+                        self._clock(),
+                        providers=self._providers,
+                        after=self._place,
+                        limit=self._part,
+                    )
+            except StoreError:
+                if self._part <= SMALLEST_PART:
+                    raise
+                self._part = max(self._part // 4, SMALLEST_PART)
+                continue
+            seconds = monotonic() - began
+            if seconds < PART_SECONDS / 2:
+                self._part = min(self._part * 2, LARGEST_PART)
+            elif seconds > PART_SECONDS:
+                self._part = max(self._part // 2, SMALLEST_PART)
+            return found
+
+    def _retry_others(self, kind: DueKind, *, until: float) -> int:
+        recorded = 0
+        while not self._is_over(until):
+            ids = self._log.due(self._clock(), kind, providers=self._providers, limit=AT_ONCE)
+            recorded += self._retry_ids(ids, until)
+            if len(ids) < AT_ONCE:
+                break
+        return recorded
+
+    def _retry_ids(self, ids: Sequence[int], until: float) -> int:
+        """Retry the entries with these ids that are still due, in groups, until a time."""
+        recorded = 0
+        for start in range(0, len(ids), GROUP):
+            group = ids[start : start + GROUP]
+            while not self._is_over(until) and (taken := self._log.take(group, self._clock())):
+                recorded += self._record(taken, patience=PATIENCE)
+                sleep(PAUSE)
+                if len(taken) == len(group):
+                    break
+        return recorded
+
+    def _is_over(self, until: float) -> bool:
+        return monotonic() >= until or self._closed
+
+    def _run(self, calls: Sequence[_Call]) -> Sequence[None]:
+        [(future, message_ids)] = calls
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(self._retry(message_ids))
+            except BaseException as error:  # noqa: BLE001 - passed on to the caller
+                future.set_exception(error)
+        return [None]
+
+    def _retry(self, message_ids: Sequence[str]) -> int:
+        self._clock.measure()
+        self._store.check_mapping()
+        recorded = 0
+        for start in range(0, len(message_ids), GROUP):
+            for entries in self._find(message_ids[start : start + GROUP]):
+                self._log.count_retries([each.id for each in entries])
+                recorded += self._record(entries)
+        return recorded
+
+    def _find(self, message_ids: Sequence[str]) -> Iterator[Sequence[StoredEntry]]:
+        """Yield the parked entries of these messages in groups, oldest first."""
+        last = 0
+        while entries := self._log.parked(message_ids, after=last):
+            yield entries
+            last = entries[-1].id
+
+    def _record(self, found: Sequence[StoredEntry], *, patience: float | None = None) -> int:
+        arrivals = arrivals_of(self._store, found, self._parser, self._clock())
+        if not arrivals:
+            return 0
+        ready, outcomes = replay_ready(self._store, arrivals, self._clock, patience=patience)
+        self._on_outcomes(ready, outcomes)
+        return sum(isinstance(outcome, Recorded) for outcome in outcomes)

@@ -1,0 +1,106 @@
+"""The results of the last notifications, which show faults that a probe of the database misses.
+
+A full disk is one: a change that selects no row succeeds on it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import takewhile
+from time import monotonic
+
+from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal
+from hookrow._core.rules import is_probe
+
+COUNTED = 100
+"""How many results are kept."""
+
+SEVERAL = 3
+"""After this many results in a row that the database kept none of, the next notification would
+probably get a 503. A single one may have another cause, such as a trigger."""
+
+COUNTS_FOR = 60.0
+"""Seconds for which a result counts. A receiver that gets no notifications, because it is not
+ready, is then tried again."""
+
+_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
+"""The outcome of a notification of which neither the rows nor the log keep anything."""
+
+_LOGGED = {
+    *(Refusal.SUBSCRIBER_NOT_FOUND, Refusal.DISPATCH_NOT_FOUND, Refusal.RECIPIENT_MISMATCH),
+    Refusal.FAILED,
+}
+"""The refusals of notifications that are then in the log, if there is one. An unsupported
+notification is refused as such even if it could not be logged."""
+
+_KEPT = (0.0,) * COUNTED
+
+
+class RecentResults:
+    """Whether the database kept each of the last notifications: in a row, or in the log.
+
+    Tests of the provider and the requests of `hookrow check URL` do not count, and neither do
+    notifications of which nothing had to be written. Any thread may call the methods.
+    """
+
+    def __init__(self, *, has_log: bool) -> None:
+        self._has_log = has_log
+        # A result is the time of a notification that was not kept, otherwise 0.
+        self._last: deque[float] = deque(maxlen=COUNTED)
+        self._kept_at = float("-inf")
+        self._reason = ""
+
+    def add(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], reason: str) -> None:
+        """Add the results of a group; `reason` is why some were not kept, if any."""
+        kept, lost = [*map(type, outcomes)].count(Recorded), 0
+        if kept < len(outcomes):
+            kept, lost = self._count(arrivals, outcomes)
+        if lost:
+            self._last.extend([monotonic()] * lost)
+            self._reason = reason
+        # They come last, because one that was kept shows that the others had their own causes.
+        if kept:
+            self._last.extend(_KEPT[:kept])
+            self._kept_at = monotonic()
+
+    def add_late(self, arrival: Arrival, reason: str) -> None:
+        """Add a notification that got its response before its result was known."""
+        if arrival.notification is not None and not _is_excluded(arrival):
+            self._last.append(monotonic())
+            self._reason = reason
+
+    def fault(self) -> str | None:
+        """Return why the next notification would probably get a 503, or None.
+
+        The reason contains no personal data. It is given if the last three notifications, or all
+        in the last minute if they were fewer, were not kept.
+        """
+        last, since = self._last.copy(), monotonic() - COUNTS_FOR
+        streak = [*takewhile(bool, reversed(last))]
+        recent = sum(at > since for at in streak)
+        if not recent or (recent < SEVERAL and self._kept_at > since):
+            return None
+        them = "notification" if len(streak) == 1 else f"{len(streak)} notifications"
+        lost = len(last) - last.count(0.0)
+        among = f", like {lost} of the last {len(last)}" if lost > len(streak) else ""
+        return f"The last {them} got a 503{among}: {self._reason}"
+
+    def forget(self) -> None:
+        """Forget all results, because their cause has ended."""
+        self._last.clear()
+
+    def _count(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> tuple[int, int]:
+        """Return how many of a group were kept, and how many were not."""
+        kept = lost = 0
+        for arrival, outcome in zip(arrivals, outcomes, strict=True):
+            if isinstance(outcome, Recorded):
+                kept += 1
+            elif not _is_excluded(arrival):
+                lost += outcome == _UNAVAILABLE
+                kept += self._has_log and outcome.refusal in _LOGGED
+        return kept, lost
+
+
+def _is_excluded(arrival: Arrival) -> bool:
+    return arrival.is_test or is_probe(arrival)

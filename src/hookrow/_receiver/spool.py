@@ -1,0 +1,646 @@
+"""The spool: a file that stores notifications while the database is unavailable, and its drain.
+
+It is an SQLite file on this machine. Each write is synced to the disk before it returns. The drain
+records the entries when the database is available again. `spool_file` has the file itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from hookrow._core.log_entry import FINGERPRINT_SIZE, fingerprint, stored_trace_id
+from hookrow._core.notification import (
+    Arrival,
+    Notification,
+    Outcome,
+    Reactivated,
+    Recorded,
+    Refusal,
+    Source,
+    Suppressed,
+)
+from hookrow._core.result import retry_at
+from hookrow._core.rules import effective_time, is_probe
+from hookrow._core.sizes import TEXT_PER_BYTE, leading
+from hookrow._faults import describe_bug, without_values
+from hookrow._observability.logging import describe_arrival
+from hookrow._receiver.clock import Clock
+from hookrow._receiver.recorder import is_reachable, keep_failed
+from hookrow._receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
+from hookrow._receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
+from hookrow.errors import ConfigurationError
+from hookrow.stores._errors import StoreError, WrongMapping
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+
+logger = logging.getLogger("hookrow")
+
+_FAILURE_COUNTS_FOR = 60.0
+"""Seconds for which a spool that could not be written counts as one that accepts nothing."""
+
+LARGEST = 1024**3
+"""In bytes; the largest size of the file."""
+
+DRAIN_EVERY = 2.0
+"""Seconds between two drains."""
+
+REST = 10.0
+"""Seconds to wait after a drain that left entries in the spool."""
+
+WRONG_MAPPING_REST = 60.0
+"""Seconds to wait if the log was written under another mapping, until it is compared again, and
+between two reports of entries of the spool that arrived with another `where`."""
+
+DRAIN_PATIENCE = 0.5
+"""Seconds for which the entries of a group wait for rows that live notifications have locked. Those
+whose rows stay locked stay in the spool."""
+
+FAILING = 5.0
+"""Seconds after which a drain that has recorded nothing stops.
+
+The next drain begins after the entry that failed last, so that failing entries delay no others.
+"""
+
+FAILED_AFTER = timedelta(minutes=1)
+"""The age at which an entry on which the database keeps failing is logged as failed."""
+
+_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
+"""The outcome of an entry that only the spool keeps and counts."""
+
+_UNCOUNTED = "The attempts of spooled notifications could not be counted: %s"
+
+_PUT = """
+INSERT INTO arrivals
+    (fingerprint, body, attempts, received_at, last_received_at, trace_id, mapping)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (fingerprint, mapping) DO UPDATE SET
+    attempts = attempts + excluded.attempts,
+    received_at = min(received_at, excluded.received_at),
+    last_received_at = max(last_received_at, excluded.last_received_at)
+"""
+
+_PUT_LAST = _PUT + ", id = (SELECT max(id) + 1 FROM arrivals)"  # noqa: S608 - constant
+"""Puts an entry behind all others, even if it is there already."""
+
+_AFTER = f"""
+SELECT id, {FINGERPRINT}, {BODY}, attempts, trace_id, received_at, last_received_at
+FROM arrivals WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
+"""  # noqa: S608 - constants
+
+_KEYS = f"SELECT id, {FINGERPRINT} FROM arrivals WHERE mapping IN (?, '') ORDER BY id"  # noqa: S608 - constants
+
+_BODIES = f"SELECT id, {BODY} FROM arrivals WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
+
+_PART = 64
+"""The number of entries whose bodies are searched in one transaction."""
+
+_OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT IN (?, '')"
+
+_MOST_ATTEMPTS = 1_000_000
+"""More arrivals than any notification can have: a greater number is damaged."""
+
+_COUNTS = f"typeof(attempts) = 'integer' AND attempts BETWEEN 0 AND {_MOST_ATTEMPTS}"
+
+_COUNT = f"""
+UPDATE arrivals SET attempts = CASE WHEN {_COUNTS} THEN attempts + ? ELSE 0 END
+WHERE id = ? AND {FINGERPRINT} = ?
+"""  # noqa: S608 - constants
+
+_REMOVE = f"""
+DELETE FROM arrivals
+WHERE id = ? AND {FINGERPRINT} = ? AND CASE WHEN {_COUNTS} THEN attempts ELSE 0 END <= ?
+"""  # noqa: S608 - constants
+
+SPOOL_ERRORS = (OSError, sqlite3.Error, ConfigurationError)
+"""The errors of a file that fails or was replaced."""
+
+
+EntryKey: TypeAlias = tuple[int, bytes]
+"""The id and the fingerprint of an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolEntry:
+    """A notification in the spool: its body, number of arrivals and their times, in UTC.
+
+    `taken` is the number of these arrivals that the file no longer counts. `unreadable` names the
+    columns that are damaged: an unreadable body is empty, an unreadable number of arrivals is 1,
+    and an unreadable time is the other one, or None if neither can be read.
+    """
+
+    id: int
+    fingerprint: bytes
+    body: bytes
+    attempts: int
+    trace_id: str | None
+    received_at: datetime | None
+    last_received_at: datetime | None
+    unreadable: Sequence[str] = ()
+    taken: int = 0
+
+    @property
+    def key(self) -> EntryKey:
+        """What identifies the entry in its file: another file may have other entries."""
+        return self.id, self.fingerprint
+
+
+class Spool:
+    """A file of at most `limit` bytes with an entry for each distinct notification.
+
+    The entries are in the order of their first arrival. A change without a date is in that of its
+    last one, which dates it, because a store may date nothing: the last one recorded then wins.
+
+    Only the file's owner can read it. Processes may share it. If their stores hide different rows,
+    which `mapping` identifies, each process takes its own entries out of it. Entries without a
+    `mapping` belong to all. Only `put` needs room on the disk. A damaged file is renamed, and its
+    readable entries are copied to a new one. Raises `ConfigurationError` if the file cannot be
+    created or written; if its disk is full, this is logged, and the next `put` creates it. `count`,
+    `after`, `has_entries`, `others`, `take`, `remove` and `drained` raise one of `SPOOL_ERRORS` if
+    the file fails.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], mapping: str = "", *, limit: int = LARGEST
+    ) -> None:
+        self._mapping = mapping
+        absolute = Path(path).absolute()  # the process may change its directory
+        self._file = SpoolFile(absolute, limit=limit)
+        self._failed_at = float("-inf")
+        try:
+            self._file.create()
+        except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: NUL in the path
+            if is_full(error):
+                logger.error("The spool %s cannot be used until its disk has room.", absolute)
+                self._failed_at = monotonic()
+                return
+            raise ConfigurationError(
+                f"The spool {absolute} cannot be written: {error}. "
+                "Choose a separate file in a directory that hookrow may write to."
+            ) from error
+
+    def put(self, arrivals: Sequence[Arrival]) -> None:
+        """Write the arrivals to the disk. Never raises: a failure is logged."""
+
+        def insert(connection: sqlite3.Connection) -> None:
+            for arrival in arrivals:
+                put = _PUT_LAST if _counts_last(arrival) else _PUT
+                connection.execute(put, (*_row(arrival), self._mapping))
+
+        try:
+            self._file.transact(insert, grows=True)
+            self._failed_at = float("-inf")
+        except SPOOL_ERRORS as error:
+            if is_full(error) and len(arrivals) > 1:  # some may fit
+                half = len(arrivals) // 2
+                self.put(arrivals[:half])
+                self.put(arrivals[half:])
+                return
+            self._failed_at = monotonic()
+            logger.error(
+                "Not spooled, so only the provider can send them again: %d. %s",
+                len(arrivals),
+                error,
+            )
+
+    @property
+    def accepts(self) -> bool:
+        """Whether no write of this process has failed in the last minute, or one succeeded since.
+
+        Without notifications, nothing is written, so a failure must not count for ever.
+        """
+        return monotonic() > self._failed_at + _FAILURE_COUNTS_FOR
+
+    def count(self) -> int:
+        """Return the number of entries."""
+        (count,) = self._file.transact(
+            lambda connection: connection.execute("SELECT count(*) FROM arrivals").fetchone()
+        )
+        return int(count)
+
+    def count_bodies(self, matches: Callable[[bytes], bool]) -> int:
+        """Return the number of entries, of all mappings, whose readable body matches.
+
+        They are read in parts, because no process can write to the file meanwhile.
+        """
+        last = count = 0
+
+        def read(connection: sqlite3.Connection) -> tuple[int, int]:
+            found, end = 0, 0
+            for id_, body in connection.execute(_BODIES, (last, _PART)):
+                found += isinstance(body, bytes) and matches(body)
+                end = id_
+            return found, end
+
+        while True:
+            found, end = self._file.transact(read)
+            count += found
+            if not end:
+                return count
+            last = end
+
+    def after(self, last: int, *, limit: int) -> Sequence[SpoolEntry]:
+        """Return at most `limit` entries with ids above `last`, oldest first.
+
+        Returns fewer if their text might be larger than `LARGEST_GROUP`.
+        """
+
+        def read(connection: sqlite3.Connection) -> list[SpoolEntry]:
+            rows = connection.execute(_AFTER, (self._mapping, last, limit))
+            entries = (_entry(*row) for row in rows)
+            return leading(entries, lambda each: TEXT_PER_BYTE * len(each.body), most=limit)
+
+        return self._file.transact(read)
+
+    def has_entries(self, *, besides: Collection[EntryKey]) -> bool:
+        """Return whether there are entries with other keys than these."""
+        return self._file.transact(
+            lambda connection: any(
+                key not in besides for key in connection.execute(_KEYS, (self._mapping,))
+            )
+        )
+
+    def others(self) -> tuple[int, str]:
+        """Return the number of entries of other mappings, and the key of one of these."""
+        number, mapping = self._file.transact(
+            lambda connection: connection.execute(_OTHERS, (self._mapping,)).fetchone()
+        )
+        return number, str(mapping or "")
+
+    def take(self, entries: Sequence[SpoolEntry]) -> Sequence[SpoolEntry]:
+        """Subtract the attempts of entries, which the log counts next; return the entries.
+
+        If the disk has no room even for that, a warning is logged, and the file counts them still.
+        """
+        try:
+            self._count([(-each.attempts, *each.key) for each in entries])
+        except sqlite3.Error as error:
+            if not lacks_room(error):
+                raise
+            logger.warning(_UNCOUNTED, error)
+            return entries
+        return [replace(each, taken=each.attempts) for each in entries]
+
+    def put_back(self, entries: Sequence[SpoolEntry]) -> None:
+        """Restore the attempts that were taken. Never raises: a failure is logged."""
+        taken = [(each.taken, *each.key) for each in entries if each.taken]
+        if not taken:
+            return
+        try:
+            self._count(taken)
+        except SPOOL_ERRORS as error:
+            logger.warning(_UNCOUNTED, error)
+
+    def remove(self, entries: Sequence[SpoolEntry]) -> None:
+        """Remove entries, unless they have arrived again since they were read."""
+        read = [(*each.key, each.attempts - each.taken) for each in entries]
+        self._file.transact(lambda connection: connection.executemany(_REMOVE, read))
+
+    def drained(self) -> AbstractContextManager[bool]:
+        """Lock the spool against drains in all processes; yield False if another has locked it."""
+        return self._file.locked()
+
+    def _count(self, attempts: Sequence[tuple[int, int, bytes]]) -> None:
+        self._file.transact(lambda connection: connection.executemany(_COUNT, attempts))
+
+
+def _entry(
+    id_: int,
+    fingerprint_: bytes,
+    body: object,
+    attempts: object,
+    trace_id: object,
+    received_at: object,
+    last_received_at: object,
+) -> SpoolEntry:
+    """Return the entry of a row, of which any column but the first two may be of any type."""
+    first, last = _time(received_at), _time(last_received_at)
+    is_number = isinstance(attempts, int) and 0 <= attempts <= _MOST_ATTEMPTS
+    readable = {
+        "fingerprint": len(fingerprint_) == FINGERPRINT_SIZE,
+        "body": isinstance(body, bytes),
+        "attempts": is_number,
+        "trace_id": isinstance(trace_id, str | None),
+        "received_at": first is not None,
+        "last_received_at": last is not None,
+    }
+    return SpoolEntry(
+        id_,
+        fingerprint_,
+        body if isinstance(body, bytes) else b"",
+        attempts if isinstance(attempts, int) and is_number else 1,
+        trace_id if isinstance(trace_id, str) else None,
+        first or last,
+        last or first,
+        [name for name, is_readable in readable.items() if not is_readable],
+    )
+
+
+def _time(stored: object) -> datetime | None:
+    """Return a stored time in UTC, or None if it is none."""
+    try:
+        time = datetime.fromisoformat(str(stored))
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _counts_last(arrival: Arrival) -> bool:
+    """Return whether a notification counts as of its last arrival."""
+    notification = arrival.notification
+    return isinstance(notification, Suppressed | Reactivated) and notification.at is None
+
+
+def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str, str | None]:
+    last = arrival.last_received_at or arrival.received_at
+    return (
+        fingerprint(arrival),
+        arrival.body,
+        arrival.attempts,
+        arrival.received_at.isoformat(timespec="microseconds"),
+        last.isoformat(timespec="microseconds"),
+        arrival.trace_id and stored_trace_id(arrival.trace_id),
+    )
+
+
+_Pair: TypeAlias = tuple[SpoolEntry, Arrival]
+
+
+class Drain:
+    """Records the entries of a spool, oldest first, and removes them.
+
+    `parse` returns the arrival for a body and the time at which it was received; `on_outcomes`
+    receives the outcomes of each group; `clock` returns the time. If a sweep retries the failed
+    notifications in the log (`swept`), an entry that is logged as failed is removed from the spool.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        store: SQLStore,
+        parse: Callable[[bytes, datetime], Arrival],
+        on_outcomes: OutcomesCallback,
+        clock: Clock | None = None,
+        *,
+        bodies: bool,
+        swept: bool,
+    ) -> None:
+        self._spool = spool
+        self._store = store
+        self._parse = parse
+        self._on_outcomes = on_outcomes
+        self._clock = clock or Clock(store)
+        self._replay = partial(
+            replay, store, bodies=bodies, clock=self._clock, patience=DRAIN_PATIENCE
+        )
+        self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=self._clock)
+        self._swept = swept
+        self._resting_until = self._others_at = 0.0
+        self._stopped_at = 0
+        self._recorded_at = 0.0
+        self._error: StoreError | None = None
+        self._unremoved: dict[EntryKey, SpoolEntry] = {}
+        self._unusable: set[EntryKey] = set()
+        self._damaged: set[EntryKey] = set()
+
+    def __call__(self) -> None:
+        """Empty the spool, unless another process is already doing this.
+
+        Raises a `StoreError` or one of `spool.SPOOL_ERRORS` if it stops early.
+        """
+        if monotonic() > self._others_at:
+            self._others_at = monotonic() + WRONG_MAPPING_REST
+            self._report_others()
+        if monotonic() < self._resting_until or not self._has_work():
+            return
+        self._store.probe()  # raises if the database is still unavailable
+        self._clock.measure()
+        try:
+            self._store.check_mapping()
+        except WrongMapping:
+            self._resting_until = monotonic() + WRONG_MAPPING_REST
+            raise
+        with self._spool.drained() as alone:
+            if alone:
+                self._drain()
+
+    def _has_work(self) -> bool:
+        return bool(self._unremoved) or self._spool.has_entries(besides=self._unusable)
+
+    def _report_others(self) -> None:
+        """Log a warning if the spool has entries that arrived with another `where`."""
+        number, mapping = self._spool.others()
+        if number:
+            logger.warning(
+                "The spool has %s that arrived with another `where`. Start a receiver with it to "
+                "record them: %s",
+                "1 notification" if number == 1 else f"{number} notifications",
+                mapping,
+            )
+
+    def _drain(self) -> None:
+        """Record all groups, beginning where the last call stopped.
+
+        Raises a `StoreError` if the database is unavailable, or if an entry failed and stays in the
+        spool, after recording the entries that follow it.
+        """
+        last, self._stopped_at = self._stopped_at, 0
+        self._error, self._recorded_at = None, monotonic()
+        recorded, self._unremoved = [*self._unremoved.values()], {}
+        self._remove(recorded)
+        while found := self._spool.after(last, limit=GROUP):
+            group = [*self._readable(found)]
+            try:
+                self._record(group, self._replay)
+            except StoreError:
+                for entry, arrival in group:
+                    self._record_alone(entry, arrival)
+            last = found[-1].id
+            sleep(PAUSE)
+        if self._error is not None:
+            raise self._error
+
+    def _readable(self, entries: Sequence[SpoolEntry]) -> Iterator[_Pair]:
+        """Yield the entries that can be recorded, unless this process has recorded them."""
+        for entry in entries:
+            if entry.key in self._unusable or self._is_recorded(entry):
+                continue
+            try:
+                arrival = self._arrival(entry)
+            except _Unusable as error:
+                self._give_up(entry, str(error))
+            except Exception as error:  # noqa: BLE001 - it must not hold up the others
+                self._give_up(entry, describe_bug(error), error)
+            else:
+                self._report_damage(entry)
+                yield entry, arrival
+
+    def _give_up(self, entry: SpoolEntry, cause: str, bug: BaseException | None = None) -> None:
+        """Leave an entry in the spool for as long as this process runs."""
+        self._unusable.add(entry.key)
+        logger.error(
+            "Entry %d of the spool cannot be recorded, and stays there: %s",
+            entry.id,
+            cause,
+            exc_info=None if bug is None else without_values(bug),
+        )
+
+    def _report_damage(self, entry: SpoolEntry) -> None:
+        if entry.unreadable and entry.key not in self._damaged:
+            self._damaged.add(entry.key)
+            names = ", ".join(entry.unreadable)
+            logger.warning("Entry %d of the spool is damaged; not readable: %s", entry.id, names)
+
+    def _record_alone(self, entry: SpoolEntry, arrival: Arrival) -> None:
+        """Record an entry, or log it as failed if a reachable database keeps failing on it.
+
+        Raises a `StoreError` if the database is unavailable, or has not recorded any entry for
+        `FAILING` seconds.
+        """
+        try:
+            self._record([(entry, arrival)], self._replay)
+        except StoreError as error:
+            if not is_reachable(self._store):
+                raise
+            if self._is_logged(entry, arrival):
+                return
+            self._error = type(error)(f"{describe_arrival(arrival)}: {error}")
+            if monotonic() > self._recorded_at + FAILING:
+                self._stopped_at = entry.id
+                raise self._error from error
+
+    def _is_logged(self, entry: SpoolEntry, arrival: Arrival) -> bool:
+        """Log an entry as failed after a minute; return False if it has to be tried again."""
+        if self._clock() - arrival.received_at <= FAILED_AFTER:
+            return False
+        try:
+            self._record([(entry, arrival)], self._keep_failed)
+        except _Bug as bug:
+            self._give_up(entry, str(bug), bug.__cause__)
+        except StoreError:
+            return False
+        return True
+
+    def _record(
+        self,
+        group: Sequence[_Pair],
+        record: Callable[[Sequence[Arrival]], Sequence[Outcome]],
+    ) -> None:
+        """Record a group, and remove the finished entries.
+
+        Raises a `StoreError`, which is a `_Bug` for any other exception. The attempts are taken
+        from the spool first: a crash may lose some, but none counts twice, unless the disk is full.
+        """
+        if not group:
+            return
+        arrivals = [arrival for _, arrival in group]
+        entries = self._spool.take([entry for entry, _ in group])
+        try:
+            outcomes = record(arrivals)
+        except Exception as error:
+            self._spool.put_back(entries)
+            if isinstance(error, StoreError):
+                raise
+            raise _Bug(describe_bug(error)) from error
+        self._recorded_at = monotonic()
+        self._on_outcomes(arrivals, outcomes)
+        done, uncounted = [], []
+        for entry, arrival, outcome in zip(entries, arrivals, outcomes, strict=True):
+            if self._is_done(arrival, outcome):
+                done.append(entry)
+            elif outcome == _UNAVAILABLE:
+                uncounted.append(entry)
+        self._remove(done)
+        self._spool.put_back(uncounted)
+        if len(done) < len(group):
+            self._resting_until = monotonic() + REST
+
+    def _remove(self, entries: Sequence[SpoolEntry]) -> None:
+        """Remove entries, now or, if the disk has no room even for that, in a later drain."""
+        if not entries:
+            return
+        try:
+            self._spool.remove(entries)
+        except SPOOL_ERRORS as error:
+            self._unremoved |= {each.key: replace(each, body=b"") for each in entries}
+            if not (isinstance(error, sqlite3.Error) and lacks_room(error)):
+                raise
+            logger.error(
+                "Recorded, but not removed from the spool yet: %d. %s", len(entries), error
+            )
+            self._resting_until = monotonic() + REST
+
+    def _is_recorded(self, entry: SpoolEntry) -> bool:
+        """Return whether this process has recorded an entry that it could not remove."""
+        recorded = self._unremoved.get(entry.key)
+        return recorded is not None and entry.attempts <= recorded.attempts - recorded.taken
+
+    def _arrival(self, entry: SpoolEntry) -> Arrival:
+        """Return the arrival of an entry; columns that are unreadable are replaced.
+
+        If both times are unreadable, the arrival is dated now. A suppression without its own date
+        is then dated too late, which is better than losing it. Raises any exception if the entry
+        cannot be recorded.
+        """
+        if "body" in entry.unreadable:
+            raise _Unusable("its body is unreadable.")
+        now = self._clock()
+        arrived_at = entry.received_at or now
+        arrival = self._parse(entry.body, arrived_at)
+        if entry.received_at is None and _depends_on_arrival(arrival.notification, now):
+            raise _Unusable("its time is unreadable, so it might undo a newer suppression.")
+        return msgspec.structs.replace(
+            arrival,
+            source=Source.SPOOL,
+            attempts=entry.attempts,
+            last_received_at=entry.last_received_at or now,
+            applied_at=now,
+            fingerprint=None if "fingerprint" in entry.unreadable else entry.fingerprint,
+            trace_id=entry.trace_id,
+        )
+
+    def _is_done(self, arrival: Arrival, outcome: Outcome) -> bool:
+        """Return whether an entry is finished; without a log, write a log line for each refusal."""
+        if isinstance(outcome, Recorded):
+            return True
+        match outcome.refusal:
+            case Refusal.FAILED if self._swept:
+                return True
+            case Refusal.FAILED | Refusal.UNAVAILABLE:
+                if retry_at(arrival.received_at, self._clock()) is not None:
+                    return False
+            case _ if self._store.log is not None or is_probe(arrival):
+                return True
+        logger.warning(
+            "Dropped from the spool: %s: %s",
+            describe_arrival(arrival),
+            outcome.refusal.name.lower(),
+        )
+        return True
+
+
+class _Unusable(Exception):
+    """An entry is damaged, and cannot be recorded; the text says why."""
+
+
+class _Bug(StoreError):
+    """Recording raised another exception than a `StoreError`."""
+
+
+def _depends_on_arrival(notification: Notification | None, now: datetime) -> bool:
+    """Return whether the time of its arrival decides what a reactivation undoes."""
+    if not isinstance(notification, Reactivated):
+        return False
+    return effective_time(notification.at, now, now) != notification.at

@@ -1,0 +1,282 @@
+"""The ASGI application of `hookrow serve`: the receiver, health checks, metrics and the dashboard.
+
+Processes, signals and uvicorn are in `run` and `workers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from threading import Lock, current_thread, main_thread
+from typing import TYPE_CHECKING
+
+from hookrow._concurrency import PeriodicTask
+from hookrow._core.notification import Arrival, Outcome, Refusal
+from hookrow._describe import pluralize
+from hookrow._diagnostics.check import check_database
+from hookrow._http import RequestHead
+from hookrow._observability.logging import outcome_name, rate_limit
+from hookrow._observability.observer import GroupEnd, Observer
+from hookrow._receiver.receiver import Receiver
+from hookrow._server import RECEIVER, release_sighup
+from hookrow._server.health import Liveness, Readiness
+from hookrow._server.preflight import warn_of_secret
+from hookrow._server.settings import Settings
+from hookrow.asgi import ASGI, Receive, Scope, Send
+from hookrow.errors import ConfigurationError
+from hookrow.providers.postmark import Postmark
+from hookrow.stores._log_operations import DoubtfulClock, Retention
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._log import SQLLog
+
+if TYPE_CHECKING:
+    from hookrow.dashboard import Dashboard
+
+logger = logging.getLogger("hookrow")
+
+MINUTE_SECONDS = 60.0
+HOUR_SECONDS = 60 * MINUTE_SECONDS
+DAY_SECONDS = 24 * HOUR_SECONDS
+
+DRAIN_TIMEOUT = 11
+"""Seconds that a stopping server waits for requests in progress: 5 for the rest of a body,
+5 for the response to it, and 1 until the sweep closes the other connections."""
+
+RECORD_TIMEOUT = 7.0
+"""Seconds that a stopping server records queued notifications before it spools the rest.
+The group in progress is spooled, too, because the database has probably stopped responding."""
+
+TASK_TIMEOUT = 0.5
+"""Seconds that a stopping server waits for a task that the next start can continue."""
+
+
+class Server:
+    """The application, with its `receiver`, which the server's protocol calls directly.
+
+    Raises a `HookrowError` if the settings are not valid, or if a package is not installed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._provider = Postmark(*settings.accepted())
+        self._store = store = SQLStore(settings.database_url, settings.schema)
+        self._pages = {"/healthz": ASGI(Liveness())}
+        summary = MinuteSummary()
+        self.receiver = Receiver(
+            self._provider,
+            store,
+            mount_path=settings.mount_path,
+            sweep=_sweeps(settings),
+            acknowledge_tests=settings.acknowledge_tests,
+            acknowledge_parked=settings.acknowledge_parked,
+            spool=settings.spool,
+            keep_bodies=settings.bodies,
+            observer=[summary, self._metrics()] if settings.metrics else summary,
+        )
+        self._readiness = Readiness(
+            partial(check_database, store.database, settings.schema),
+            self.receiver.results,
+            can_spool=self.receiver.can_spool,
+        )
+        self._pages["/readyz"] = ASGI(self._readiness)
+        self._tasks = [
+            PeriodicTask(self._log_secret_use, seconds=HOUR_SECONDS, name="count of secrets"),
+            PeriodicTask(summary.log_counts, seconds=MINUTE_SECONDS, name="summary", later=True),
+        ]
+        if store.log is not None:
+            prune = partial(self._prune, store.log)
+            self._tasks.append(PeriodicTask(prune, seconds=DAY_SECONDS, name="pruning of the log"))
+        self._webhook = ASGI(self.receiver)
+        watch = self._watch() if settings.dashboard and settings.provider_token else None
+        self._dashboard = _dashboard(settings, store, watch) if settings.dashboard else None
+        self._dashboard_app = ASGI(self._dashboard) if self._dashboard else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Route a request by its path; start and stop with the server."""
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+        else:
+            mount = self._settings.dashboard_path
+            if self._dashboard_app and f"{scope['path']}/".startswith(f"{mount}/"):
+                await self._dashboard_app({**scope, "root_path": mount}, receive, send)
+            elif page := self._pages.get(scope["path"]):
+                # These admit every request, which is no reason to keep its connection.
+                await page({**scope, "extensions": {}}, receive, send)
+            else:
+                await self._webhook(scope, receive, send)
+
+    def reload(self) -> None:
+        """Accept the secrets that are now in the secret file, if they are valid."""
+        rate_limit.reset()  # so that each warning is logged again
+        self._log_secret_use()
+        try:
+            self._provider.accept(*self._settings.accepted())
+        except ConfigurationError as error:
+            logger.error(f"The secrets were not reloaded. {error}")
+        else:
+            logger.info("The secrets were reloaded.")
+            warn_of_secret(self._settings)
+
+    def close(self) -> None:
+        """Record the queued notifications, then close the connections to the database."""
+        for task in self._tasks:
+            task.close(TASK_TIMEOUT)
+        if self._dashboard is not None:
+            self._dashboard.close(TASK_TIMEOUT)
+        self.receiver.close(RECORD_TIMEOUT)
+        self._readiness.close()
+        self._log_secret_use()
+        self._store.close()
+
+    def _watch(self) -> Callable[[], str | None]:
+        """Start to poll the provider for the status of its webhooks; return its reader."""
+        from hookrow._postmark_api.status import ProviderWatch  # noqa: PLC0415 - seldom needed
+
+        settings = self._settings
+        watch = ProviderWatch(
+            settings.provider_token or "",
+            settings.provider_api,
+            self._store,
+            lambda: self._provider.secrets,
+        )
+        self._tasks.append(watch)
+        return lambda: watch.line
+
+    def _metrics(self) -> Observer:
+        """Return an observer that counts, and add the page with its counts."""
+        from hookrow._observability import metrics  # noqa: PLC0415 - an extra
+
+        registry = metrics.create_registry()
+        self._pages["/metrics"] = ASGI(metrics.MetricsEndpoint(registry))
+        return metrics.Metrics(registry)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        # Otherwise, the garbage collector would keep traversing the modules that are loaded by
+        # now, and delay one notification in a hundred by 30 ms or more.
+        gc.collect()
+        gc.freeze()
+        self.receiver.start()
+        for task in self._tasks:
+            task.start()
+        scope.get("state", {})[RECEIVER] = self.receiver
+        with _on_hangup(self.reload):
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await asyncio.to_thread(self.close)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _log_secret_use(self) -> None:
+        """Log how often each secret was used, if an old one is still accepted."""
+        used = self._provider.matched
+        if len(used) > 1:
+            counts = ", ".join(map(str, used.values()))
+            logger.info("How often each secret was used, the newest first: %s.", counts)
+
+    def _prune(self, entries: SQLLog) -> None:
+        settings = self._settings
+        retention = Retention(
+            self._store, entries, keep=settings.keep, keep_bodies=settings.keep_bodies
+        )
+        try:
+            count = sum(retention.prune())
+        except DoubtfulClock as error:
+            logger.warning("%s", error)
+            return
+        if count:
+            logger.info("Pruned from the log: %d.", count)
+
+
+class MinuteSummary(Observer):
+    """Counts outcomes by group, and requests without a valid secret, until `log_counts`."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()  # for the writer's thread, the event loop and that of the task
+        self._outcomes: Counter[str] = Counter()
+        self._unauthentic = 0
+
+    def refused(self, head: RequestHead, refusal: Refusal) -> None:
+        """Count a request without a valid secret."""
+        del head
+        if refusal is Refusal.UNAUTHENTIC:
+            with self._lock:
+                self._unauthentic += 1
+
+    def begin_group(
+        self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
+    ) -> GroupEnd:
+        """Return the function that counts the outcomes of the group."""
+        del arrivals, contexts
+        return self._count
+
+    def log_counts(self) -> None:
+        """Log the counts since the last call, one minute ago, unless there are none."""
+        with self._lock:
+            outcomes, self._outcomes = self._outcomes, Counter()
+            unauthentic, self._unauthentic = self._unauthentic, 0
+        if not outcomes and not unauthentic:
+            return
+        text = f"Received {pluralize(outcomes.total(), 'notification')} in the last minute"
+        if outcomes:
+            text += ": " + ", ".join(f"{count:,} {name}" for name, count in outcomes.most_common())
+        if unauthentic:
+            text += f"; {pluralize(unauthentic, 'request')} without a valid secret"
+        logger.info("%s.", text)
+
+    def _count(self, outcomes: Sequence[Outcome | None]) -> None:
+        with self._lock:
+            self._outcomes.update(outcome_name(each) for each in outcomes if each is not None)
+
+
+@contextmanager
+def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
+    """Call a function on each SIGHUP during the block; ignore the signal afterwards.
+
+    The event loop makes the calls, because a signal handler that interrupts a log line cannot log.
+    """
+    if current_thread() is not main_thread():  # only the main thread can handle signals
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    # After `loop.remove_signal_handler`, a signal would terminate the process before it is ignored.
+    signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(reload))
+    release_sighup()
+    yield
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _sweeps(settings: Settings) -> bool:
+    """Return whether parked notifications are retried, for which the log needs their bodies.
+
+    Raises `ConfigurationError` if they are acknowledged although they are not retried.
+    """
+    sweeps = settings.sweep and settings.bodies and settings.schema.log is not None
+    if settings.acknowledge_parked and not sweeps:
+        raise ConfigurationError(
+            "acknowledge_parked needs the sweep, the log and its bodies, because the provider does "
+            "not send an acknowledged notification again: remove `--no-sweep`, `--keep-bodies "
+            "none` and `log = false`, or acknowledge_parked."
+        )
+    return sweeps
+
+
+def _dashboard(
+    settings: Settings, store: SQLStore, provider_status: Callable[[], str | None] | None
+) -> Dashboard:
+    """Build the dashboard. Raises `ConfigurationError` if it would be open to all."""
+    from hookrow.dashboard import Dashboard, _auth  # noqa: PLC0415 - an extra
+
+    password = settings.dashboard_password
+    _auth.require_password(password, host=settings.host)
+    return Dashboard(
+        store,
+        authorize=_auth.basic(_auth.USER, password or settings.generated_password),
+        provider_status=provider_status,
+        keep_bodies=settings.bodies,
+    )

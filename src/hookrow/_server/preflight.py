@@ -1,0 +1,90 @@
+"""Checks that run before the server starts. A wrong setting or table prevents the start."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+
+from hookrow import _migrations
+from hookrow._core.schema import Schema
+from hookrow._describe import pluralize
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.check import check_database, check_secrets, check_sweep
+from hookrow._server.settings import Settings
+from hookrow.errors import ConfigurationError
+from hookrow.stores._errors import Unavailable
+from hookrow.stores.sql._connections import Database
+from hookrow.stores.sql._urls import location, missing_file, open_database, refuse_memory
+
+logger = logging.getLogger("hookrow")
+
+_NEW_FILE = (
+    "The file %s did not exist. It is new and has no subscribers, so notifications get a 404 until "
+    "your application adds them. If you meant another file, stop the server, delete this one, and "
+    "correct --database-url, HOOKROW_DATABASE_URL or database_url; a relative path begins in the "
+    "current directory."
+)
+
+
+def check_and_prepare(settings: Settings) -> None:
+    """Log warnings about weak settings, check the database, and upgrade an SQLite file.
+
+    Raises a `HookrowError` if the server could not use the database.
+    """
+    warn_of_secret(settings)
+    if settings.dashboard and settings.dashboard_password:
+        _warn_of_password(settings.dashboard_password)
+    if settings.schema.log is not None:  # a host that disabled it reads what that means in `check`
+        for result in check_sweep(log=True, bodies=settings.bodies, sweep=settings.sweep):
+            logger.warning(f"{result.text} {result.remedy}")
+    with closing(open_database(settings.database_url)) as database:
+        refuse_memory(database)
+        _prepare_database(database, settings.schema)
+
+
+def warn_of_secret(settings: Settings) -> None:
+    """Log a warning if the webhook secret is weak, or if other users can read it."""
+    result = check_secrets(settings.accepted, settings.secret_file)
+    if result.level is Level.WARNING:
+        logger.warning(result.text)
+
+
+def _warn_of_password(password: str) -> None:
+    from hookrow.dashboard._auth import MIN_PASSWORD_LENGTH  # noqa: PLC0415 - an extra
+
+    if len(password) < MIN_PASSWORD_LENGTH:
+        logger.warning(
+            "The dashboard's password has %s and can be guessed: use %d or more.",
+            pluralize(len(password), "character"),
+            MIN_PASSWORD_LENGTH,
+        )
+
+
+def _prepare_database(database: Database, schema: Schema) -> None:
+    """Create or upgrade hookrow's tables in a file; on a server, only check them.
+
+    A database that cannot be reached, or accepts no changes, causes only a warning, because this
+    may end.
+    """
+    upgradable = not database.dialect.is_server and schema.is_own
+    is_new = missing_file(database) is not None
+    # Tables that the host's own migrations created have no errors, and are left unchanged.
+    if upgradable and any(each.subject != "changes" for each in _errors(database, schema)):
+        try:
+            _migrations.upgrade(database, schema)
+        except Unavailable as error:
+            if missing_file(database):
+                raise
+            logger.warning(str(error))
+        else:
+            if is_new:
+                logger.warning(_NEW_FILE, location(database).removeprefix("sqlite:///"))
+    for result in _errors(database, schema):
+        if result.subject not in {"database", "changes"}:
+            raise ConfigurationError(result.text)
+        logger.warning(f"Nothing can be recorded yet; responses are 503. {result.text}")
+
+
+def _errors(database: Database, schema: Schema) -> Iterator[CheckResult]:
+    return (each for each in check_database(database, schema) if each.level is Level.ERROR)

@@ -1,0 +1,32 @@
+"""Figures about the log and the host's tables."""
+
+from hookrow._statistics.cache import Statistics
+from hookrow._statistics.log_search import ResultCount, SearchResult, count, search
+from hookrow._statistics.overview import (
+    Delays,
+    Overview,
+    Period,
+    Present,
+    Rate,
+    TableCounts,
+    count_tables,
+    read_overview,
+    read_present,
+)
+
+__all__ = [
+    "Delays",
+    "Overview",
+    "Period",
+    "Present",
+    "Rate",
+    "ResultCount",
+    "SearchResult",
+    "Statistics",
+    "TableCounts",
+    "count",
+    "count_tables",
+    "read_overview",
+    "read_present",
+    "search",
+]

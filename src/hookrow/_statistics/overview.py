@@ -1,0 +1,345 @@
+"""The present state of the log, the overview of a period, and the counts of the host's tables.
+
+An overview has the notifications by type and outcome, suppressions, their rates, and delays. The
+tables are counted for dispatches sent, delivered and opened, and for suppressed subscribers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from statistics import quantiles
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from hookrow._core.log_entry import RECORD_TYPES
+from hookrow._core.notification import Delivered, Suppressed
+from hookrow._core.result import Result
+from hookrow._describe import format_duration
+from hookrow.stores._log import MOST_COUNTED, Count, RequestKind, Requests
+from hookrow.stores._row_counts import ListCount
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql._log import SQLLog
+    from hookrow.stores.sql._row_counts import SQLRowCounts
+
+K = TypeVar("K")
+
+RECENT = 1000
+"""The number of newest entries whose present outcomes are counted."""
+
+DELIVERIES = 1000
+"""The largest number of deliveries for which the time from sent to delivered is computed."""
+
+RATES = {"bounce": "HardBounce", "complaint": "SpamComplaint", "unsubscribe": "ManualSuppression"}
+"""The rates, and the reason of the suppressions that each of them counts."""
+
+_SECOND = timedelta(seconds=1)
+
+_DAY = timedelta(days=1)
+
+_NO_REQUESTS = Requests(0, None, None)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_REFUSED = {
+    Result.SUBSCRIBER_NOT_FOUND: "because no subscriber has the address",
+    Result.DISPATCH_NOT_FOUND: "because the dispatch was not yet saved",
+    Result.RECIPIENT_MISMATCH: "because the dispatch belongs to another subscriber",
+    Result.UNSUPPORTED: "because the payload is not supported",
+    Result.FAILED: "because of a database error",
+}
+
+MAX_REASONS = 20
+"""The largest number of reasons listed, because users can enter any text as a reason."""
+
+DUE_AFTER, DUE_WITHIN = timedelta(hours=1), timedelta(days=7)
+"""The ages between which a dispatch that is not delivered is counted as undelivered."""
+
+OTHERS = "other reasons"
+
+
+class Period(Enum):
+    """A period that ends now, divided into buckets of equal length; the last is incomplete."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+    @property
+    def bucket(self) -> timedelta:
+        """The length of a bucket."""
+        return _BUCKETS[self][0]
+
+    def starts(self, now: datetime) -> Sequence[datetime]:
+        """Return the start of each bucket, by the clock and calendar of UTC."""
+        length, number = _BUCKETS[self]
+        last = now - (now - _EPOCH) % length
+        return [(last - n * length).astimezone(UTC) for n in reversed(range(number))]
+
+
+_BUCKETS = {
+    Period.HOUR: (timedelta(minutes=1), 60),
+    Period.DAY: (timedelta(hours=1), 24),
+    Period.WEEK: (timedelta(hours=6), 28),
+    Period.MONTH: (timedelta(days=1), 30),
+}
+
+
+class Rate(NamedTuple):
+    """Recorded suppressions for a reason in a period, divided by its recorded deliveries.
+
+    `previous` is the rate of the period of the same length before it. A rate is None if no delivery
+    was counted. The previous rate is also None if notifications are missing from the counts.
+    """
+
+    current: float | None
+    previous: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """The time from sent to delivered, of the newest `count` deliveries of a period."""
+
+    median: timedelta
+    p95: timedelta
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """The state of the log at `now`; `logged` is False if the store has none.
+
+    `last_received` is when the last notification arrived, `outcomes` has the outcomes of the newest
+    `RECENT` ones, and `types` their record types. `parked` is the number of notifications that wait
+    for a retry. `unauthentic` are the requests without a valid secret in the last day, which the
+    log does not contain.
+    """
+
+    now: datetime
+    logged: bool = True
+    last_received: datetime | None = None
+    outcomes: Mapping[Result, int] = field(default_factory=dict)
+    types: Collection[str] = ()
+    parked: int = 0
+    unauthentic: Requests = _NO_REQUESTS
+
+    @property
+    def received(self) -> str:
+        """How long ago the last notification was received."""
+        if self.last_received is None:
+            return "never"
+        age = self.now - self.last_received
+        return "just now" if age < _SECOND else f"{format_duration(age)} ago"
+
+    @property
+    def health(self) -> str:
+        """A sentence: when the last notification was received, how many were refused, and why."""
+        if not self.logged:
+            return "This store has no log, so notifications are not counted."
+        if self.last_received is None:
+            return "No notification has been received yet."
+        refusals = _refusals(self.outcomes)
+        return f"The last notification was received {self.received}; {refusals}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Overview:
+    """The figures of a period that ended at `now`, in buckets that begin at `starts`.
+
+    `by_type` and `by_first_outcome` have a number of notifications for each bucket. Types are those
+    that hookrow knows, or "other", most frequent first. `by_reason` counts the suppressions in the
+    period by reason: one that hookrow knows, or "other". `rates` are those of `RATES`, by name.
+    `recovered` is the number of notifications that were refused at first and recorded later.
+
+    `complete_since` is None if no notification of the period is missing from these counts;
+    otherwise, those before that time are missing, for the reason that `why_incomplete` states.
+    `delays` is None if the times of sending or of delivery are unknown. Without a log, there are no
+    figures.
+
+    Overviews are compared by identity, so that text rendered from one can be cached.
+    """
+
+    period: Period
+    now: datetime
+    starts: Sequence[datetime]
+    by_type: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    by_first_outcome: Mapping[Result, Sequence[int]] = field(default_factory=dict)
+    by_reason: Mapping[str, int] = field(default_factory=dict)
+    rates: Mapping[str, Rate] = field(default_factory=dict)
+    recovered: int = 0
+    complete_since: datetime | None = None
+    delays: Delays | None = None
+
+    @property
+    def total(self) -> int:
+        """The number of notifications in the period."""
+        return sum(map(sum, self.by_type.values()))
+
+    @property
+    def why_incomplete(self) -> str:
+        """Why the counts may be incomplete; those of the last hour do not use hourly counts."""
+        more = f"More than {MOST_COUNTED:,} notifications"
+        return more if self.period is Period.HOUR else "Counting"
+
+
+def read_present(store: SQLStore, now: datetime) -> Present:
+    """Read the state of the log. Raises a `StoreError`."""
+    if store.log is None:
+        return Present(now=now, logged=False)
+    last_received, outcomes, types = store.log.recent(RECENT)
+    parked = store.log.backlog(now).parked
+    return Present(
+        now=now,
+        last_received=last_received,
+        outcomes=outcomes,
+        types=types,
+        parked=parked,
+        unauthentic=store.log.requests(RequestKind.UNAUTHENTIC, now - _DAY),
+    )
+
+
+def read_overview(store: SQLStore, period: Period, now: datetime) -> Overview:
+    """Read the figures of a period up to now. Raises a `StoreError`."""
+    starts, log = period.starts(now), store.log
+    empty = Overview(period=period, now=now, starts=starts)
+    if log is None:
+        return empty
+    previous_start = starts[0] - period.bucket * len(starts)
+    both, complete_since = log.counts(previous_start, period.bucket)
+    counts = [each for each in both if each.at >= starts[0]]
+    before = [each for each in both if each.at < starts[0]] if complete_since is None else []
+    if complete_since is not None and complete_since <= starts[0]:
+        complete_since = None
+    types = _series(empty, counts, lambda count: count.record_type)
+    outcomes = _series(empty, counts, lambda count: count.first_outcome)
+    reasons: Counter[str] = Counter()
+    for count in counts:
+        reasons[count.reason] += count.entries
+    return replace(
+        empty,
+        by_type=dict(sorted(types.items(), key=lambda each: -sum(each[1]))),
+        by_first_outcome={each: outcomes[each] for each in Result if each in outcomes},
+        by_reason={reason: number for reason, number in reasons.most_common() if reason},
+        rates={
+            name: Rate(_rate(counts, reason), _rate(before, reason))
+            for name, reason in RATES.items()
+        },
+        recovered=sum(count.recovered for count in counts),
+        complete_since=complete_since,
+        delays=_delays(store.row_counts, log, starts[0]),
+    )
+
+
+def _series(
+    overview: Overview, counts: Sequence[Count], key: Callable[[Count], K]
+) -> Mapping[K, Sequence[int]]:
+    """Return the numbers of entries for each bucket, by a key."""
+    starts, series = overview.starts, dict[K, list[int]]()
+    for count in counts:
+        # The clock that dated an entry may be ahead of this one.
+        bucket = min((count.at - starts[0]) // overview.period.bucket, len(starts) - 1)
+        series.setdefault(key(count), [0] * len(starts))[bucket] += count.entries
+    return series
+
+
+def _rate(counts: Sequence[Count], reason: str) -> float | None:
+    """Return the recorded suppressions for a reason, divided by the recorded deliveries."""
+    recorded: Counter[tuple[str, str]] = Counter()
+    for count in counts:
+        was_recorded = count.first_outcome is Result.RECORDED
+        number = count.entries if was_recorded else count.recovered
+        recorded[count.record_type, count.reason] += number
+    deliveries = recorded[RECORD_TYPES[Delivered], ""]
+    return recorded[RECORD_TYPES[Suppressed], reason] / deliveries if deliveries else None
+
+
+def _delays(row_counts: SQLRowCounts, log: SQLLog, since: datetime) -> Delays | None:
+    """Return the delays of the newest deliveries; those sent after they arrived count as zero."""
+    delivered = log.deliveries(since, limit=DELIVERIES)
+    sent = row_counts.sent(delivered.keys())
+    seconds = [max((delivered[id_] - at).total_seconds(), 0) for id_, at in sent.items()]
+    if not seconds:
+        return None
+    # `quantiles` requires at least two values.
+    cuts = quantiles(seconds * 2 if len(seconds) == 1 else seconds, n=20, method="inclusive")
+    return Delays(
+        median=timedelta(seconds=cuts[9]), p95=timedelta(seconds=cuts[18]), count=len(seconds)
+    )
+
+
+def _refusals(outcomes: Mapping[Result, int]) -> str:
+    """Return the end of a sentence: how many of the newest entries were refused, and why."""
+    total = sum(outcomes.values())
+    refused = {each: number for each in _REFUSED if (number := outcomes.get(each, 0))}
+    number = sum(refused.values())
+    if not number:
+        return "it was recorded." if total == 1 else f"none of the last {total:,} was refused."
+    of_them = f"{number:,} of the last {total:,} {'was' if number == 1 else 'were'} refused"
+    if total == 1:
+        of_them = "it was refused"
+    if len(refused) == 1:
+        every = "all " if number > 1 else ""
+        return f"{of_them}, {every}{_REFUSED[next(iter(refused))]}."
+    reasons = ", ".join(f"{count:,} {_REFUSED[each]}" for each, count in refused.items())
+    return f"{of_them}: {reasons}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCounts:
+    """The counts of all rows of the host's tables at `as_of`.
+
+    `suppressed` counts subscribers by reason, of which the rarest are added up as `OTHERS`; None
+    stands for no reason. `undelivered` are the dispatches that were sent more than `DUE_AFTER` and
+    at most `DUE_WITHIN` ago and are not delivered; None if the time of sending is unknown.
+    """
+
+    as_of: datetime
+    lists: Sequence[ListCount]
+    suppressed: Mapping[str | None, int]
+    undelivered: int | None = None
+
+    @property
+    def sent(self) -> int:
+        """The number of dispatches that were sent."""
+        return sum(each.sent for each in self.lists)
+
+    @property
+    def delivery_rate(self) -> float | None:
+        """The share of sent dispatches that were delivered, from 0 to 1; None if none was sent."""
+        return self._share(sum(each.delivered for each in self.lists))
+
+    @property
+    def open_rate(self) -> float | None:
+        """The share of sent dispatches that were opened, from 0 to 1; None if none was sent."""
+        return self._share(sum(each.opened for each in self.lists))
+
+    def _share(self, part: int) -> float | None:
+        return part / self.sent if self.sent else None
+
+
+def count_tables(store: SQLStore, now: datetime) -> TableCounts:
+    """Count all rows, which may take a long time. Raises a `StoreError`."""
+    row_counts = store.row_counts
+    return TableCounts(
+        as_of=now,
+        lists=row_counts.lists(),
+        suppressed=_frequent(row_counts.suppressed()),
+        undelivered=row_counts.undelivered(now - DUE_WITHIN, now - DUE_AFTER),
+    )
+
+
+def _frequent(reasons: Mapping[str | None, int]) -> Mapping[str | None, int]:
+    """Add up all but the most frequent reasons as `OTHERS`; an empty reason counts as None."""
+    counts: Counter[str | None] = Counter()
+    for reason, count in reasons.items():
+        counts[reason or None] += count
+    if len(counts) <= MAX_REASONS:
+        return counts
+    most = Counter(dict(counts.most_common(MAX_REASONS - 1)))
+    most[OTHERS] += counts.total() - most.total()
+    return most

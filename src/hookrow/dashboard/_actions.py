@@ -1,0 +1,95 @@
+"""The actions of users, which `record()` records like any notification."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hookrow._core.log_entry import StoredEntry
+from hookrow._core.notification import Recorded
+from hookrow._observability.logging import outcome_name
+from hookrow._receiver import manual
+from hookrow._receiver.clock import measured_clock
+from hookrow._receiver.replay import replay_entries
+from hookrow.dashboard._forms import BadRequest, Fields, link
+from hookrow.dashboard._queries import Context, find_entry
+from hookrow.stores._errors import WrongMapping
+
+FORM_FIELDS = ("action", "reason", "email")
+
+MAX_ENTERED_REASON = 200
+"""Characters of the longest reason that a user may enter."""
+
+RESULTS = {
+    "recorded": "Replayed and recorded.",
+    "subscriber_not_found": "Not recorded: no subscriber was found.",
+    "dispatch_not_found": "Not recorded: no dispatch was found.",
+    "recipient_mismatch": "Not recorded: the dispatch belongs to another subscriber.",
+    "unsupported": "Not recorded: the notification is not supported.",
+    "failed": "Not recorded: a row is locked, or the database returned an error.",
+    "unavailable": "Not recorded: the database cannot be reached.",
+    "wrong_mapping": "Not replayed: the log was written for other tables, or with another `where`. "
+    "`hookrow check` names them.",
+    "no_body": "Not recorded: the log does not contain the original body.",
+    "suppressed": "Suppressed.",
+    "lifted": "Suppression lifted.",
+}
+"""The messages after an action. The query contains only their names, so that links cannot forge
+messages."""
+
+
+class Done(NamedTuple):
+    """A completed action: a summary for the log, without addresses, and the page to show next."""
+
+    summary: str
+    location: str
+
+
+def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
+    """Record a notification again. Raises `BadRequest`."""
+    if form.get("action") != "replay":
+        raise BadRequest("The action must be replay.")
+    entry = find_entry(context, fields)
+    result = _replay(context, entry)
+    query = link({}, id=entry.id, done=result)
+    return Done(f"replayed notification {entry.id}: {result}", f"notification?{query}")
+
+
+def _replay(context: Context, entry: StoredEntry) -> str:
+    """Record an entry again; return the name of the result."""
+    store, log, bodies = context.store, context.log, context.keep_bodies
+    try:
+        outcomes = replay_entries(store, log, [entry], context.provider, bodies=bodies)
+    except WrongMapping:
+        return "wrong_mapping"
+    return outcome_name(outcomes[0]) if outcomes else "no_body"
+
+
+def change_suppression(context: Context, fields: Fields, form: Fields, user: str) -> Done:
+    """Suppress a subscriber, or lift the suppression. Raises `BadRequest`.
+
+    On a dispatch's page, this includes the dispatch and the subscription, as in a notification.
+    """
+    action, reason = form.get("action", ""), form.get("reason", "").strip()
+    if action not in {"suppress", "lift"}:
+        raise BadRequest("The action must be suppress or lift.")
+    if not reason or len(reason) > MAX_ENTERED_REASON:
+        raise BadRequest(f"Enter a reason of at most {MAX_ENTERED_REASON} characters.")
+    message_id = fields.get("message_id")
+    email = fields.get("email") or form.get("email", "")
+    outcome = manual.change_suppression(
+        context.store,
+        email,
+        message_id=message_id,
+        reason=reason if action == "suppress" else None,
+        by=user,
+        at=measured_clock(context.store)(),
+        note=reason,
+        bodies=context.keep_bodies,
+    )
+    result = outcome_name(outcome)
+    if isinstance(outcome, Recorded):
+        result = "suppressed" if action == "suppress" else "lifted"
+    location = f"subscriber?{link({}, email=email, done=result)}"
+    if message_id is not None:
+        location = f"dispatch?{link({}, message_id=message_id, done=result)}"
+    return Done(f"requested a manual change ({action}): {result}", location)

@@ -1,0 +1,319 @@
+"""The dashboard's handler: authenticates requests, routes them to pages, secures responses."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from inspect import iscoroutine
+from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from hookrow._arguments import check_flags, check_function, is_async, kind_of, reject
+from hookrow._describe import printable
+from hookrow._faults import describe_bug, describe_fault, log_fault, type_name, without_values
+from hookrow._http import Handler, Request, RequestHead, Response, plain, reject_call
+from hookrow._observability.logging import mask_email
+from hookrow._statistics import Statistics
+from hookrow.dashboard import _actions, _auth, _pages
+from hookrow.dashboard._actions import Done
+from hookrow.dashboard._forms import (
+    LOG_FILTERS,
+    BadRequest,
+    Fields,
+    Forbidden,
+    NotFound,
+    parse_fields,
+)
+from hookrow.dashboard._queries import Context
+from hookrow.dashboard._suppressions import SUPPRESSION_FILTERS, download, suppressions
+from hookrow.dashboard._templating import Redirect, View, render, static_files
+from hookrow.errors import ConfigurationError
+from hookrow.providers._base import BodyParser
+from hookrow.providers.postmark import Postmark
+from hookrow.stores._errors import StoreError
+from hookrow.stores._timeouts import limited_to
+from hookrow.stores.sql._store import SQLStore, check_store
+
+logger = logging.getLogger("hookrow")
+
+Action: TypeAlias = Callable[[Context, Fields, Fields, str], Done]
+"""Performs an action, given the fields of the query string and the form, and the user's name."""
+
+
+class Page(NamedTuple):
+    """A page or a file, the fields of its query string, and the action of its forms."""
+
+    show: Callable[[Context, Fields], View | Redirect | Response]
+    fields: Collection[str] = ()
+    act: Action | None = None
+
+
+_HISTORY = ("before", "after", "done")
+
+PAGES = {
+    "": Page(_pages.overview, ("period",)),
+    "lists": Page(_pages.lists),
+    "suppressions": Page(suppressions, (*SUPPRESSION_FILTERS, "before", "after")),
+    "suppressions.csv": Page(download, SUPPRESSION_FILTERS),
+    "notifications": Page(_pages.notifications, (*LOG_FILTERS, "before", "after", "rows")),
+    "notification": Page(_pages.notification, ("id", "done"), _actions.replay),
+    "subscriber": Page(_pages.subscriber, ("email", *_HISTORY), _actions.change_suppression),
+    "search": Page(_pages.search, ("q",)),
+    "dispatch": Page(_pages.dispatch, ("message_id", *_HISTORY), _actions.change_suppression),
+}
+"""The pages by path."""
+
+ACTIONS = frozenset(name for name, page in PAGES.items() if page.act)
+"""The pages with forms."""
+
+_NEXT = {"suppressions": "suppressions", "suppressions.csv": "suppressions"}
+"""The page to which an error links, by the name of the page; otherwise, the notifications."""
+
+SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    # With no-referrer, browsers would send no origin with a form, either.
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+PAGE_TIMEOUT = 4.0
+"""Seconds that a page may wait for the database, apart from reconnecting.
+
+It is shorter than the time that `asgi` waits for a handler, so that the page can report the error.
+"""
+
+
+class Address(NamedTuple):
+    """The name of a page or file, and the URL of the dashboard relative to the request's.
+
+    A trailing slash changes only the relative URL.
+    """
+
+    name: str
+    base: str
+
+    @classmethod
+    def of(cls, head: RequestHead) -> Address:
+        """Return the address of a request."""
+        path = _path_below_root(head)
+        if not path and (last := head.path.rpartition("/")[2]):
+            return cls("", f"./{quote(last)}/")
+        return cls(path.strip("/"), "../" * (path.count("/") - 1) or "./")
+
+
+class Dashboard(Handler):
+    """Serves pages about the store and its log; any host mounts it separately from the receiver.
+
+    `authorize` authenticates users: `basic(user, password)`, or a function of the host.
+    `provider` is the receiver's provider, or its class, and `provider_status` returns a line about
+    the webhooks there for the overview, or None; it must not block. With `keep_bodies=False`, the
+    log does not store the author of a manual change. A page waits at most about ten seconds for the
+    database. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
+    limits of the project's connections also apply.
+
+    Raises `ConfigurationError` without `authorize`, because a dashboard must not be open to all,
+    and if another argument is not valid.
+    """
+
+    def __init__(
+        self,
+        store: SQLStore,
+        *,
+        authorize: _auth.Authorize | None = None,
+        provider: BodyParser = Postmark,
+        provider_status: Callable[[], str | None] | None = None,
+        keep_bodies: bool = True,
+    ) -> None:
+        if authorize is None:
+            raise ConfigurationError(
+                "The dashboard is never open by default: pass authorize, "
+                "for example authorize=basic(user, password)."
+            )
+        check_store(store)
+        check_function("authorize", authorize, "head")
+        if is_async(authorize):
+            raise ConfigurationError(
+                "authorize is an async function, but the dashboard calls it in a thread: write "
+                "def authorize(head)."
+            )
+        if not (hasattr(provider, "parse") and hasattr(provider, "name")):
+            reject("provider", "a provider or its class", provider, "provider=Postmark")
+        if provider_status is not None:
+            check_function("provider_status", provider_status)
+        check_flags(keep_bodies=keep_bodies)
+        self._authorize = authorize
+        self._context = Context(
+            store,
+            Statistics(store),
+            provider,
+            provider_status=provider_status or (lambda: None),
+            keep_bodies=keep_bodies,
+        )
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Refuse requests without access before their body is read."""
+        user = self._authenticate(head)
+        if isinstance(user, Response):
+            return user
+        head.context[self] = user
+        return None
+
+    def __call__(self, request: Request, *others: object) -> Response:
+        """Respond to a request; call `authorize` unless `admit` has already called it."""
+        if others or not isinstance(request, Request):
+            return reject_call("dashboard", self, request, *others)
+        user = request.head.context.pop(self, None) or self._authenticate(request.head)
+        return user if isinstance(user, Response) else self.respond(request, user)
+
+    @limited_to(PAGE_TIMEOUT)
+    def respond(
+        self, request: Request, user: str, *, allowed: Collection[str] = ACTIONS
+    ) -> Response:
+        """Respond to a request of a user whom the host has authenticated.
+
+        `allowed` contains the names of the pages whose forms the user may submit.
+        """
+        address = Address.of(request.head)
+        try:
+            response = self._respond(request, address, user, allowed)
+        except BadRequest as error:
+            response = _error(address, error.status, str(error))
+        except StoreError as error:
+            response = _error(address, 503, f"The database cannot be read: {error}")
+        except Exception as error:  # noqa: BLE001 - any fault of a page
+            id_ = request.head.request_id
+            log_fault(
+                error,
+                "The dashboard failed, request %s: %s",
+                id_,
+                describe_bug(error),
+                extra={"request_id": id_},
+            )
+            name = type_name(error)
+            response = _error(address, 500, f"The page failed with {name}. See the server's log.")
+        return _secure(response)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Stop counting tables; wait up to `timeout` seconds for a count in progress."""
+        self._context.statistics.close(timeout)
+
+    def _authenticate(self, head: RequestHead) -> str | Response:
+        """Return the name of the user, or the response that denies access."""
+        try:
+            result = self._authorize(head)
+        except Exception as error:  # noqa: BLE001 - raised by the host's function
+            return _not_authenticated(head, f"authorize raised {describe_fault(error)}", error)
+        if isinstance(result, Response):
+            return _secure(result)
+        if not isinstance(result, bool | str):
+            if iscoroutine(result):
+                result.close()
+            expected = "authorize must return a name, a bool or a Response"
+            return _not_authenticated(head, f"{expected}, not {kind_of(result)}")
+        if not result:
+            return _secure(plain(403, "You do not have access to this dashboard."))
+        return "unknown" if result is True else result
+
+    def _respond(
+        self, request: Request, address: Address, user: str, allowed: Collection[str]
+    ) -> Response:
+        head, name = request.head, address.name
+        if file := static_files().get(name):
+            return file
+        if name not in PAGES:
+            raise NotFound("This page does not exist.")
+        page = PAGES[name]
+        if head.method in {"GET", "HEAD"}:
+            return self._show(page, address, head, user, may=name in allowed)
+        if head.method != "POST" or page.act is None:
+            allow = "GET, HEAD, POST" if page.act else "GET, HEAD"
+            return _error(address, 405, "This page does not support this method.", {"Allow": allow})
+        if name not in allowed:
+            raise Forbidden("You may view this page, but not submit its forms.")
+        return self._submit(page, page.act, address.base, request, user)
+
+    def _show(
+        self, page: Page, address: Address, head: RequestHead, user: str, *, may: bool
+    ) -> Response:
+        name, base = address
+        view = page.show(self._context, parse_fields(head.query, page.fields))
+        if isinstance(view, Redirect):
+            return _redirect(base, view.location)
+        if isinstance(view, Response):
+            if head.method == "GET":
+                _log_action(head, user, "downloaded suppressions as CSV")
+            return view
+        return render(view, user=user, page=name, base=base, may=may)
+
+    def _submit(self, page: Page, act: Action, base: str, request: Request, user: str) -> Response:
+        head = request.head
+        form = parse_fields(request.body.decode("utf-8", "replace"), _actions.FORM_FIELDS)
+        if not _auth.is_own_form(head):
+            raise Forbidden(
+                "The form was not sent by a page of this dashboard, "
+                "or a proxy did not preserve the Host header."
+            )
+        action = act(self._context, parse_fields(head.query, page.fields), form, user)
+        _log_action(head, user, action.summary)
+        return _redirect(base, action.location)
+
+
+def _not_authenticated(head: RequestHead, cause: str, error: Exception | None = None) -> Response:
+    id_ = head.request_id
+    logger.error(
+        "The dashboard cannot authenticate request %s: %s.",
+        id_,
+        cause,
+        exc_info=None if error is None else without_values(error),
+        extra={"request_id": id_},
+    )
+    return _secure(plain(500, "The request cannot be authenticated; see the server's log."))
+
+
+def _log_action(head: RequestHead, user: str, summary: str) -> None:
+    logger.info(
+        "Dashboard user %s %s, request %s",
+        printable(mask_email(user) if "@" in user else user)[:80],
+        summary,
+        head.request_id,
+        extra={"request_id": head.request_id},
+    )
+
+
+def _path_below_root(head: RequestHead) -> str:
+    """Return the path without the root.
+
+    Behind a proxy, sometimes only the end of the root is a prefix of the path (FastAPI's
+    `root_path`). A host that has removed the mount path may still report it as its root.
+    """
+    parts = head.root.rstrip("/").split("/")[1:]
+    for start in range(len(parts)):
+        prefix = "/" + "/".join(parts[start:])
+        if f"{head.path}/".startswith(f"{prefix}/"):
+            return head.path.removeprefix(prefix)
+    return head.path
+
+
+def _error(
+    address: Address, status: int, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    values = {
+        "title": HTTPStatus(status).phrase.capitalize(),
+        "message": message,
+        "next": _NEXT.get(address.name, "notifications"),
+    }
+    response = render(View("error.html", values), status, user="", base=address.base)
+    return replace(response, headers={**response.headers, **(headers or {})})
+
+
+def _redirect(base: str, location: str) -> Response:
+    return Response(303, b"", {"Location": f"{base}{location}"})
+
+
+def _secure(response: Response) -> Response:
+    return replace(response, headers={**SECURITY, **response.headers})

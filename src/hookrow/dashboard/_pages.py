@@ -1,0 +1,192 @@
+"""The pages: each reads the store and its log, and returns a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from heapq import nlargest
+from operator import attrgetter
+
+from hookrow._core.log_entry import RECORD_TYPES, StoredEntry
+from hookrow._core.notification import KNOWN_REASONS, Suppressed
+from hookrow._core.result import Result
+from hookrow._describe import describe_change, describe_outcome, find_problem
+from hookrow._receiver.replay import parse_entry
+from hookrow._statistics import Period, count
+from hookrow.dashboard import _queries
+from hookrow.dashboard._actions import RESULTS
+from hookrow.dashboard._forms import (
+    LOG_FILTERS,
+    BadRequest,
+    Fields,
+    NotFound,
+    link,
+    parse,
+    parse_query,
+    required,
+)
+from hookrow.dashboard._queries import Context
+from hookrow.dashboard._suppressions import find_lists
+from hookrow.dashboard._templating import Redirect, View, format_text, render_figures, words
+from hookrow.providers._base import mask
+from hookrow.stores._errors import StoreError
+from hookrow.stores._log import KNOWN_TYPES, OTHER, Query
+from hookrow.stores._log_operations import with_bodies
+
+MAX_LISTED = 500
+"""The maximum number of lists on a page: those with the most dispatches are shown."""
+
+
+LOG_PERIODS = {
+    "Hour": timedelta(hours=1),
+    "Day": timedelta(days=1),
+    "Week": timedelta(days=7),
+    "30 days": timedelta(days=30),
+}
+"""The links to the notifications of a period that ends now, and its length."""
+
+
+def overview(context: Context, fields: Fields) -> View:
+    """Show the state of the webhook, and the figures for a period."""
+    period = parse(fields, "period") or Period.DAY
+    statistics, now, counts = context.statistics, datetime.now(UTC), None
+    with suppress(StoreError):
+        counts = statistics.table_counts(0)
+    values = {
+        "title": "Overview",
+        "present": statistics.present(now),
+        "undelivered": counts and counts.undelivered,
+        "provider_status": context.provider_status(),
+        "figures": partial(render_figures, statistics.overview(period, now)),
+    }
+    return View("overview.html", values)
+
+
+def lists(context: Context, _: Fields) -> View:
+    """Show the counts of all dispatches, subscriptions and suppressions, by list and reason."""
+    counts = context.statistics.table_counts()
+    all_lists = counts.lists if counts else ()
+    too_many = len(all_lists) > MAX_LISTED
+    lists = nlargest(MAX_LISTED, all_lists, attrgetter("sent")) if too_many else all_lists
+    values = {
+        "title": "Totals",
+        "counts": counts,
+        "lists": lists,
+        "by_list": any(each.list is not None for each in all_lists),
+        "most_sent": max((each.sent for each in all_lists), default=0),
+        "most_subscribed": max((each.subscribed or 0 for each in all_lists), default=0),
+    }
+    return View("lists.html", values)
+
+
+def notifications(context: Context, fields: Fields) -> View:
+    """List notifications, newest first; if `rows` is an id, only those with a higher id."""
+    if context.store.log is None:
+        return View("no_log.html", {"title": "Notifications"})
+    query, last = parse_query(fields), _queries.last_id(context.log)
+    after = parse(fields, "rows")
+    if after is not None:
+        entries = _queries.list_newer(context.log, query, after, last)
+        return View("rows.html", {"entries": entries, "last": last})
+    listing = _queries.list_entries(context, query, fields)
+    now, newest = datetime.now(UTC), not {"before", "after"} & fields.keys()
+    types = context.statistics.present(now).types
+    values = {
+        "title": "Notifications",
+        "listing": listing,
+        "entries": listing.entries,
+        "last": max([last, *(each.id for each in listing.entries[:1])]),
+        "filters": {name: value for name, value in fields.items() if name in LOG_FILTERS},
+        "fields": {name: fields.get(name, "") for name in LOG_FILTERS},
+        "types": {each: each for each in [*sorted(KNOWN_TYPES.union(types) - {OTHER}), OTHER]},
+        "count": count(context.log, query) if newest else None,
+        "ranges": {name: f"{now - ago:%Y-%m-%dT%H:%M}" for name, ago in LOG_PERIODS.items()},
+        "outcomes": {each.value: words(each) for each in Result},
+        "reasons": {each: each for each in sorted(KNOWN_REASONS)},
+        "live": newest,
+    }
+    return View("notifications.html", values)
+
+
+def notification(context: Context, fields: Fields) -> View:
+    """Show a notification: its results, its effects and its body."""
+    entry = _queries.find_entry(context, fields)
+    newer = _queries.find_superseding(context, entry)
+    event, recorded = parse_entry(entry, context.provider), context.store.recorded
+    values = {
+        "title": f"Notification {entry.id}",
+        "entry": entry,
+        "outcome": describe_outcome(entry, context.store, context.provider),
+        "supported": event is None or mask(event, recorded).notification is not None,
+        "provider": context.provider.name,
+        "problem": find_problem(entry, context.provider, recorded),
+        "change": _queries.describe_suppression(entry, context.provider),
+        "superseded": (newer.id, describe_change(newer, context.provider)) if newer else None,
+        "effects": _queries.find_effects(context.store, entry, context.provider),
+        "result": RESULTS.get(fields.get("done", "")),
+    }
+    return View("notification.html", values)
+
+
+def subscriber(context: Context, fields: Fields) -> View:
+    """Show the row of a subscriber, and the notifications for the address."""
+    email = required(fields, "email")
+    row = _queries.find_subscriber(context, email)
+    listing = _queries.list_entries(context, Query(recipient=email), fields)
+    if row is None and listing.empty:
+        raise NotFound("Neither the subscribers nor the log contain this address.")
+    row = row and _queries.with_causes(context, listing, row)
+    values = {"title": "Subscriber", "email": email, "row": row}
+    return View("subscriber.html", {**values, **_history(context, fields, listing)})
+
+
+def dispatch(context: Context, fields: Fields) -> View:
+    """Show the row of a dispatch, and the notifications with its message id."""
+    message_id = required(fields, "message_id")
+    rows = _queries.find_dispatches(context, message_id)
+    listing = _queries.list_entries(context, Query(message_id=message_id), fields)
+    if not rows and listing.empty:
+        raise NotFound("Neither the dispatches nor the log contain this message ID.")
+    rows = [_queries.with_causes(context, listing, row) for row in rows]
+    has_list = any(row.dispatch and row.dispatch.list is not None for row in rows)
+    lists = find_lists(context.store.suppressions) if has_list else {}
+    values = {"title": "Dispatch", "message_id": message_id, "rows": rows, "lists": lists}
+    return View("dispatch.html", {**values, **_history(context, fields, listing)})
+
+
+def search(context: Context, fields: Fields) -> View | Redirect:
+    """Find a notification by its id, a subscriber by an address, or a dispatch by a message id.
+
+    A number may be an id and a message id, which may also be an address: all matches are listed.
+    """
+    text, found = fields.get("q", "").strip(), {}
+    for page, field in (notification, "id"), (dispatch, "message_id"), (subscriber, "email"):
+        with suppress(BadRequest):
+            view = page(context, {field: text} if text else {})
+            found[f"{page.__name__}?{link({}, **{field: text})}"] = view.values["title"]
+    if len(found) == 1:
+        return Redirect(next(iter(found)))
+    return View("search.html", {"title": "Search", "q": text, "found": found})
+
+
+def _history(context: Context, fields: Fields, listing: _queries.LogPage) -> Mapping[str, object]:
+    """Return the values that the pages of a subscriber and of a dispatch have in common."""
+    return {
+        "listing": listing,
+        "changes": _changes(context, listing.entries) if listing.entries else {},
+        "logged": context.store.log is not None,
+        "result": RESULTS.get(fields.get("done", "")),
+    }
+
+
+def _changes(context: Context, entries: Sequence[StoredEntry]) -> Mapping[int, str]:
+    """Describe the entries that are changes of suppression; return the descriptions by id."""
+    changes = [each for each in entries if each.record_type == RECORD_TYPES[Suppressed]]
+    # Each description is shortened immediately, because it may be as long as the body.
+    return {
+        entry.id: format_text(text)
+        for entry in with_bodies(context.log, changes)
+        if (text := _queries.describe_suppression(entry, context.provider))
+    }

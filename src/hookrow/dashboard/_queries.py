@@ -1,0 +1,284 @@
+"""Queries for the pages of notifications, subscribers and dispatches. They lock no row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from hookrow._core.changes import State, new_values
+from hookrow._core.log_entry import RECORD_TYPES, StoredEntry
+from hookrow._core.notification import (
+    DispatchEvent,
+    EventTime,
+    FoundDispatch,
+    LookupKeys,
+    Opened,
+    Reactivated,
+    Recorded,
+    RowId,
+    Suppressed,
+    Suppressible,
+)
+from hookrow._core.result import Result
+from hookrow._core.rules import decide, is_message_id, lookup_keys
+from hookrow._describe import describe_refusal, other_changes, superseding
+from hookrow._receiver import manual
+from hookrow._receiver.clock import measured_clock
+from hookrow._receiver.replay import arrivals_of, parse_entry
+from hookrow._statistics import Statistics, search
+from hookrow.dashboard._forms import Fields, NotFound, parse, required
+from hookrow.providers._base import BodyParser
+from hookrow.stores._errors import WrongMapping
+from hookrow.stores._log import Query
+from hookrow.stores._log_operations import with_bodies
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._log import SQLLog
+
+PAGE_SIZE = 50
+"""The number of entries on a page."""
+
+MAX_RANGE = 50_000
+"""The number of ids in the largest range that a page of newer entries reads."""
+
+_TYPE_OF_COLUMN = {
+    **{kind.column.value: RECORD_TYPES[kind] for kind in DispatchEvent.__subclasses__()},
+    EventTime.FIRST_OPENED.value: RECORD_TYPES[Opened],
+    **dict.fromkeys(("suppressed_at", "suppression_changed_at"), RECORD_TYPES[Suppressed]),
+}
+"""Postmark's type of the notifications that set a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The store, and the arguments of `Dashboard`."""
+
+    store: SQLStore
+    statistics: Statistics
+    provider: BodyParser
+    provider_status: Callable[[], str | None]
+    keep_bodies: bool = True
+
+    @property
+    def log(self) -> SQLLog:
+        """The log. Raises `NotFound` if the store has none."""
+        if self.store.log is None:
+            raise NotFound("This store has no log.")
+        return self.store.log
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """A page of log entries without bodies, newest first.
+
+    Other entries may follow after the id `newer` and before the id `older`. A long log is searched
+    in several steps, so a page may have fewer than `PAGE_SIZE` entries although more follow.
+    """
+
+    entries: Sequence[StoredEntry] = ()
+    newer: int | None = None
+    older: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the page is full, or the search reached the end of the log."""
+        return len(self.entries) == PAGE_SIZE or self.older is None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the log has no other such entries."""
+        return self.newer is None and self.older is None
+
+    @property
+    def empty(self) -> bool:
+        """Whether the whole log has no such entry."""
+        return self.whole and not self.entries
+
+
+@dataclass(frozen=True, slots=True)
+class RowHistory:
+    """A row and the columns that notifications set; for a dispatch, also its owner and list.
+
+    `causes` maps each time to the id of the notification that set it, or to None if the log does
+    not contain that notification. It omits times whose notification may be on another page.
+    """
+
+    id: RowId
+    state: State
+    causes: Mapping[str, int | None]
+    dispatch: FoundDispatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A value that a notification sets in a row, and the row's current value.
+
+    They differ if a newer notification, or the host itself, has set a different value.
+    """
+
+    row: RowId
+    column: str
+    value: Any
+    current: Any
+
+
+def find_entry(context: Context, fields: Fields) -> StoredEntry:
+    """Return the entry with the `id` in the fields. Raises `BadRequest`."""
+    id_ = required(fields, "id")
+    entries = context.log.newest(Query(ids=[parse(fields, "id")]), limit=1)
+    if not entries:
+        raise NotFound(f"The log has no notification with the ID {id_}.")
+    return entries[0]
+
+
+def list_entries(context: Context, query: Query, fields: Fields) -> LogPage:
+    """List the newest entries, or those before or after the id in `before` or `after`.
+
+    Without a log, the listing is empty. Raises `BadRequest`.
+    """
+    before, after = parse(fields, "before"), parse(fields, "after")
+    if context.store.log is None:
+        return LogPage()
+    log = context.store.log
+    if after is None:
+        page = search(log, query, before=before, limit=PAGE_SIZE)
+        newer = None if before is None else max(before - 1, 0)
+        return LogPage(page.entries, newer, page.before)
+    last = last_id(log)
+    end = min(last, after + MAX_RANGE)
+    in_range = replace(query, ids=range(after + 1, end + 1))
+    entries = log.oldest(in_range, limit=PAGE_SIZE, bodies=False)
+    reached = entries[-1].id if len(entries) == PAGE_SIZE else end
+    return LogPage(entries[::-1], reached if reached < last else None, after + 1)
+
+
+def list_newer(log: SQLLog, query: Query, after: int, last: int) -> Sequence[StoredEntry]:
+    """Return the newest entries after the id `after`, up to the id `last`, within `MAX_RANGE`."""
+    ids = range(max(after, last - MAX_RANGE) + 1, last + 1)
+    return log.newest(replace(query, ids=ids), limit=PAGE_SIZE, bodies=False) if ids else []
+
+
+def last_id(log: SQLLog) -> int:
+    """Return the id of the newest entry, or 0 if the log is empty."""
+    newest = log.newest(Query(), limit=1, bodies=False)
+    return newest[0].id if newest else 0
+
+
+def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None:
+    """Find a newer change of the entry's subscriber among the newest entries of the log."""
+    query = other_changes(entry)
+    if query is None:
+        return None
+    newer = superseding(entry, search(context.log, query, limit=PAGE_SIZE).entries)
+    return next(with_bodies(context.log, [newer]), None) if newer else None
+
+
+def find_subscriber(context: Context, email: str) -> RowHistory | None:
+    """Find the subscriber to whom a notification for the address would apply; without causes."""
+    with context.store.reading() as reading:
+        id_ = manual.find_subscriber(reading, email)
+        if id_ is None:
+            return None
+        state = reading.read([id_]).get(id_, {})
+    return RowHistory(id_, state, {})
+
+
+def find_dispatches(context: Context, message_id: str) -> Sequence[RowHistory]:
+    """Find the dispatches with the message id, without causes.
+
+    There is one for each recipient of the message.
+    """
+    if not is_message_id(message_id):
+        return []
+    keys = LookupKeys(emails=(), message_ids={message_id}, changed=())
+    with context.store.reading() as reading:
+        dispatches = reading.find(keys).dispatches.get(message_id, ())
+        rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
+        states = reading.read(list(rows))
+    return [RowHistory(id_, states.get(id_, {}), {}, dispatch) for id_, dispatch in rows.items()]
+
+
+def find_effects(
+    store: SQLStore, entry: StoredEntry, parser: BodyParser
+) -> Sequence[Effect] | str | None:
+    """Return the values that a notification sets, or the text of its refusal in a replay.
+
+    Returns None if its body cannot be replayed.
+    """
+    try:
+        arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
+    except WrongMapping as error:
+        return str(error)
+    if not arrivals:
+        return None
+    with store.reading() as reading:
+        outcome = decide(arrivals[0], reading.find(lookup_keys(arrivals)))
+        if not isinstance(outcome, Recorded):
+            return describe_refusal(outcome, entry, parser)
+        states = reading.read({change.row for change in outcome.changes})
+    return [
+        Effect(change.row, column, value, states[change.row][column])
+        for change in outcome.changes
+        for column, value in new_values(change, store.schema.reason).items()
+        if column in states.get(change.row, {})
+    ]
+
+
+class _ManualFields(msgspec.Struct, rename="pascal"):
+    """The additional fields in the body of a manual change."""
+
+    origin: str = ""
+    changed_by: str = ""
+    note: str | None = None
+
+
+def describe_suppression(entry: StoredEntry, parser: BodyParser) -> str | None:
+    """Describe a change of suppression and, if it was manual, its author; None for other types."""
+    if entry.record_type != RECORD_TYPES[Suppressed]:
+        return None
+    event = parse_entry(entry, parser)
+    match event and event.notification:
+        case Suppressed(reason=reason):
+            return f"suppressed for {reason}{_author(entry)}"
+        case Reactivated():
+            return f"suppression lifted{_author(entry)}"
+        case _:
+            return None
+
+
+def _author(entry: StoredEntry) -> str:
+    try:
+        fields = msgspec.json.decode(entry.body or "", type=_ManualFields)
+    except msgspec.MsgspecError:
+        return ""
+    if fields.origin != manual.ORIGIN:
+        return ""
+    return f", by {fields.changed_by}{f': {fields.note}' if fields.note else ''}"
+
+
+def with_causes(context: Context, listing: LogPage, row: RowHistory) -> RowHistory:
+    """Add the causes of a row's times. The row was read before its entries, which are listed."""
+    if context.store.log is None:
+        return row
+    found = {
+        column: _find_cause(listing.entries, type_, time)
+        for column, type_ in _TYPE_OF_COLUMN.items()
+        if isinstance(time := row.state.get(column), datetime)
+    }
+    causes = {column: id_ for column, id_ in found.items() if id_ is not None or listing.whole}
+    return replace(row, causes=causes)
+
+
+def _find_cause(entries: Sequence[StoredEntry], type_: str, time: datetime) -> int | None:
+    """Return the id of the newest entry that set a time; other providers have their own types."""
+    for entry in entries:
+        if (
+            entry.outcome is Result.RECORDED
+            and (entry.record_type == type_ or entry.record_type not in RECORD_TYPES.values())
+            and time in {entry.occurred_at, entry.received_at, entry.last_received_at}
+        ):
+            return entry.id
+    return None

@@ -1,0 +1,155 @@
+"""Templates, their filters, and the static files of the pages.
+
+All values are escaped, also in attributes: markup by Jinja, and unprintable characters by
+`make_printable`. Links, and the fields of forms, encode a value that must stay exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from hookrow import __version__
+from hookrow._core.result import Result
+from hookrow._describe import (
+    count_tries,
+    format_body,
+    format_duration,
+    format_row,
+    format_time,
+    pluralize,
+    printable,
+)
+from hookrow._http import Response
+from hookrow._statistics import Overview, Period
+from hookrow.dashboard._forms import ENCODED, encode_value, link
+
+MAX_SHOWN_LENGTH = 400
+"""Characters to which longer values are shortened."""
+
+_FILE_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+_CACHED = {"Cache-Control": "private, max-age=3600"}
+"""The header of static files, whose URLs contain the version."""
+
+
+class View(NamedTuple):
+    """A template and its values."""
+
+    template: str
+    values: Mapping[str, Any]
+
+
+class Redirect(NamedTuple):
+    """The page to show instead, by its name and query string."""
+
+    location: str
+
+
+def render(view: View, status: int = 200, **common: object) -> Response:
+    """Render a view; `common` contains the values that all pages need.
+
+    One of them is `base`: the relative URL of the dashboard, with which every link begins.
+    """
+    text = _environment().get_template(view.template).render(**view.values, **common)
+    return Response(status, text.encode(), {"Content-Type": "text/html; charset=utf-8"})
+
+
+@lru_cache(maxsize=4 * len(Period))
+def render_figures(overview: Overview, base: str) -> str:
+    """Render the figures of an overview, once for all open pages that show them."""
+    template = _environment().get_template("figures.html")
+    return template.render(overview=overview, base=base, periods=list(Period))
+
+
+@cache
+def static_files() -> Mapping[str, Response]:
+    """Return the responses with the static files, by path."""
+    directory = files("hookrow.dashboard").joinpath("static")
+    return {
+        f"static/{file.name}": Response(200, file.read_bytes(), {"Content-Type": type_, **_CACHED})
+        for file in directory.iterdir()
+        if (type_ := _FILE_TYPES.get(file.name.rpartition(".")[2]))
+    }
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("hookrow.dashboard"),
+        autoescape=True,
+        finalize=make_printable,
+        auto_reload=False,  # it would check each file on each request
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "all_printable": lambda values: all(map(str.isprintable, values)),
+        "body": format_body,
+        "encoded": encode_value,
+        "duration": format_duration,
+        "iso": iso,
+        "link": link,
+        "percent": percent,
+        "pluralize": pluralize,
+        "tries": count_tries,
+        "row": format_row,
+        "sentence": sentence,
+        "text": format_text,
+        "time": format_time,
+        "words": words,
+    }
+    environment.globals |= {"ENCODED": ENCODED, "version": __version__}
+    return environment
+
+
+def make_printable(value: object) -> object:
+    """Escape the unprintable characters of any value in a template, except markup.
+
+    Line breaks and tabs stay, because bodies have them; the filter `text` escapes them, too.
+    """
+    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
+
+
+def format_text(value: object, max_length: int = MAX_SHOWN_LENGTH) -> str:
+    """Format a value as one line, escaped, and shortened if it is long."""
+    if isinstance(value, datetime):
+        return format_time(value)
+    text = "none" if value is None else str(value)
+    rest = f" ... ({len(text):,} characters)" if len(text) > max_length else ""
+    start = text[:max_length]
+    if not start.strip(" "):
+        start = start.replace(" ", r"\x20")
+    return printable(start) + rest
+
+
+def words(name: Result | str) -> str:
+    """Format an outcome or an identifier as words."""
+    return (name.value if isinstance(name, Result) else name).replace("_", " ")
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Format a fraction as a percentage; None, the share of an empty set, is a dash."""
+    if share is None:
+        return "-"
+    return f"{share:.{digits}%}" if 0 < share < 1 else f"{share:.0%}"
+
+
+def sentence(text: str) -> str:
+    """Format a text as a sentence, with a capital letter and a period."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def iso(time: datetime) -> str:
+    """Format a time for the attribute `datetime`."""
+    return time.astimezone(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,175 @@
+"""System checks of the settings and of the models that they name.
+
+docs/how-to/hosts/django.md lists the ids, which are stable. No check queries a database or creates
+a file.
+"""
+
+# ruff: noqa: SLF001 - `_meta` is a public name of Django
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from math import isinf
+from pathlib import Path
+from typing import TypeAlias
+
+from django.apps.config import AppConfig
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
+from django.db import connections, router
+
+from hookrow._diagnostics import Level
+from hookrow._diagnostics.check import check_secrets, check_sweep
+from hookrow.django._columns import NeedsORM
+from hookrow.django._conf import NAMES, conf
+from hookrow.django._mapping import ModelMapping, map_models
+from hookrow.django._receiver import build_receiver
+from hookrow.django._store import DjangoStore, check_alias
+from hookrow.django._vendors import vendor_of
+from hookrow.errors import ConfigurationError, SchemaMismatch
+
+Messages: TypeAlias = list[CheckMessage]
+
+_SETTINGS = f"The settings are {', '.join(NAMES)}."
+_WITH_OTHER_IDS = {"SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG"}
+"""The settings that other checks examine."""
+
+
+def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
+    """Return the mistakes in the settings and in the mapping of the models."""
+    del app_configs
+    messages: Messages = []
+    _check_settings(messages)
+    with _reporting(
+        messages,
+        ConfigurationError,
+        hint="Set HOOKROW['DATABASE'] to an alias of DATABASES, on PostgreSQL or SQLite.",
+        id="hookrow.E004",
+    ):
+        check_alias(conf.database)
+        _check_models(messages)
+    if not any(each.is_serious() for each in messages):
+        with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
+            build_receiver(DjangoStore(conf.tables, conf.database), spool=None)
+        messages += _connecting(conf.database, conf.deadline)
+        messages += _spool()
+    return messages
+
+
+def check_deployment(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
+    """Return a warning if no notification that arrives before its rows is retried."""
+    del app_configs
+    with suppress(ConfigurationError):  # which `check` reports
+        results = check_sweep(
+            log=conf.tables.log is not None, bodies=conf.keep_bodies, sweep=conf.sweep
+        )
+        return [Warning(each.text, hint=each.remedy, id="hookrow.W004") for each in results]
+    return []
+
+
+@contextmanager
+def _reporting(messages: Messages, kind: type[Exception], **message: str) -> Iterator[None]:
+    """Report an exception raised in the block as an error with this hint and id."""
+    try:
+        yield
+    except kind as error:
+        messages.append(Error(str(error), **message))
+
+
+def _check_settings(messages: Messages) -> None:
+    hint = "For example: HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}."
+    secret = check_secrets(conf.secrets)
+    if secret.level is Level.ERROR:
+        messages.append(Error(secret.text, hint=hint, id="hookrow.E001"))
+    elif secret.level is Level.WARNING:
+        hint = "Change it here and in the webhook at the provider."
+        messages.append(Warning(f"The secret: {secret.text}", hint=hint, id="hookrow.W001"))
+    with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
+        conf.check_names()
+        for name in NAMES:
+            if name not in _WITH_OTHER_IDS:
+                getattr(conf, name.lower())
+
+
+def _check_models(messages: Messages) -> None:
+    invalid = "docs/how-to/hosts/django.md describes the keys of HOOKROW['TABLES']."
+    unsuitable = (
+        "HOOKROW['TABLES'] names models by label ('crm.Person') and columns by field. To drop NOT "
+        "NULL, add null=True to the field, then run makemigrations and migrate."
+    )
+    limits = "docs/how-to/hosts/django.md describes the limits of HOOKROW['TABLES']."
+    with (
+        _reporting(messages, ConfigurationError, hint=invalid, id="hookrow.E003"),
+        _reporting(messages, SchemaMismatch, hint=unsuitable, id="hookrow.E002"),
+        _reporting(messages, NeedsORM, hint=limits, id="hookrow.E006"),
+    ):
+        mapping = map_models(conf.tables, conf.database)
+        messages += _routers(mapping, conf.database)
+
+
+def _connecting(using: str, deadline: float) -> Iterator[CheckMessage]:
+    """Warn if connecting may take longer than a response may."""
+    connection = connections[using]
+    vendor = vendor_of(connection)
+    seconds = vendor.connect_limit(connection.settings_dict)
+    if seconds < deadline:
+        return
+    option = vendor.connect_option(connection.settings_dict)
+    hint = f"Set {option} in DATABASES[{using!r}]['OPTIONS'], in seconds."
+    if isinf(seconds):
+        text = (
+            f"DATABASES[{using!r}] has no time limit for connecting: if the server does not "
+            "respond, a response may take minutes."
+        )
+    else:
+        text = (
+            f"Connecting to DATABASES[{using!r}] may take {seconds:g} seconds, but "
+            f"HOOKROW['DEADLINE'] allows {deadline:g} for the whole response."
+        )
+        hint += " If this is still too long, raise HOOKROW['DEADLINE']."
+    yield Warning(text, hint=hint, id="hookrow.W005")
+
+
+def _spool() -> Iterator[CheckMessage]:
+    if conf.spool is not None and (fault := _spool_fault(Path(conf.spool).absolute())):
+        hint = (
+            "Set HOOKROW['SPOOL'] to a file in a separate directory. If the server runs as another "
+            "user, add hookrow.E005 to SILENCED_SYSTEM_CHECKS."
+        )
+        yield Error(fault, hint=hint, id="hookrow.E005")
+
+
+def _spool_fault(path: Path) -> str | None:
+    """Return why this user cannot use the spool, or None if it can. Does not create the spool."""
+    from hookrow._receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3 only if there is a spool
+
+    if not os.access(path, os.F_OK):
+        writable = os.access(path.parent, os.W_OK | os.X_OK)
+        return None if writable else f"The spool {path} cannot be created: check its directory."
+    try:
+        Spool(path)
+    except ConfigurationError as error:
+        return str(error)
+    return None
+
+
+def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
+    """Warn about models for which the project and its admin use another database."""
+    models = list(mapping.models.values())
+    if mapping.log is not None:
+        models.append(mapping.log)
+        if not router.allow_migrate_model(using, mapping.log):
+            yield Warning(
+                f"DATABASE_ROUTERS does not allow the log's table in the database {using!r}.",
+                hint="Allow the app 'hookrow' to migrate there, or set HOOKROW['LOG'] to False.",
+                id="hookrow.W002",
+            )
+    labels = [each._meta.label for each in models if router.db_for_write(each) != using]
+    if labels:
+        yield Warning(
+            f"HOOKROW['DATABASE'] is {using!r}, but DATABASE_ROUTERS uses another database for "
+            f"{', '.join(labels)}.",
+            hint="Add a router to DATABASE_ROUTERS: docs/how-to/hosts/django.md has an example.",
+            id="hookrow.W003",
+        )

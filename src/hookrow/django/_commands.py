@@ -1,0 +1,186 @@
+"""The commands of `manage.py hookrow`, with the project's settings in place of options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from os import PathLike
+from typing import Any
+from urllib.parse import urljoin
+
+import click
+from django.core.checks import ERROR, WARNING, run_checks
+from django.db import Error, connections
+from django.db.migrations.executor import MigrationExecutor
+from django.urls import NoReverseMatch, reverse
+
+from hookrow._cli import Commands
+from hookrow._cli.check import report
+from hookrow._cli.log import log
+from hookrow._cli.options import JSON, webhook_url
+from hookrow._cli.replay import prune, replay
+from hookrow._cli.simulate import simulate
+from hookrow._cli.stats import stats
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.check import check_tables, check_working
+from hookrow._diagnostics.probe import check_url
+from hookrow.django._conf import conf
+from hookrow.django._receiver import store
+from hookrow.django.models import Notification
+from hookrow.errors import ConfigurationError
+from hookrow.stores.sql import SQLStore
+
+RUNSERVER = "http://127.0.0.1:8000"
+"""The address of `manage.py runserver`."""
+
+_APPS = ("hookrow", "hookrow_tables")
+
+_SUBJECTS = ("clock", "mapping", "counts", "keys", "policies", "emails", "indexes")
+"""The weaknesses that system checks and migrations cannot find, because they read only the
+models."""
+
+
+class Project:
+    """The store that the project's settings describe."""
+
+    provider = conf.provider
+
+    @property
+    def spool(self) -> str | PathLike[str] | None:
+        """The file of the spool. Raises `ConfigurationError`."""
+        return conf.spool
+
+    @contextmanager
+    def open_store(self, database_url: str) -> Iterator[SQLStore]:
+        """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
+        del database_url
+        opened = store()
+        table = Notification._meta.db_table  # noqa: SLF001 - a public name of Django
+        with opened.database.reading():
+            tables = connections[conf.database].introspection.table_names()
+        if opened.log is not None and table not in tables:
+            raise ConfigurationError(f"The table {table} does not exist. Run: manage.py migrate")
+        yield opened
+
+
+def commands() -> click.Group:
+    """Return the commands, with the project's current settings."""
+    posting = {
+        "secret": lambda: conf.secret,
+        "secret_file": None,
+        "mount_path": "",
+        "host": "",
+        "port": 0,
+    }
+    return Commands(
+        "hookrow",
+        help="Manage the log of notifications, with the project's settings.",
+        context_settings={"obj": Project(), "help_option_names": ["-h", "--help"]},
+        commands=[
+            check,
+            *(_adapted(each, {"database_url": ""}) for each in (log, stats, replay, prune)),
+            _adapted(simulate, posting, url=_endpoint),
+        ],
+    )
+
+
+@click.command(short_help="Check the settings, the database or the webhook.")
+@click.argument("url", required=False, type=webhook_url)
+@JSON
+@click.pass_context
+def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
+    """Check the settings and the database, and explain how to fix each fault.
+
+    With the URL configured at the provider, check the webhook over the network instead.
+    The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
+    which changes nothing and is not logged. The secret is sent only after hookrow has
+    rejected a wrong one, and never unencrypted to a public address.
+
+    The exit status is 1 if there is an error.
+    """
+    results = _check_project() if url is None else check_url(url, conf.secret)
+    context.exit(report(results, as_json=as_json))
+
+
+def _check_project() -> Iterator[CheckResult]:
+    """Run Django's system checks, and then check the database."""
+    found = run_checks(tags=["hookrow"], include_deployment_checks=True)
+    messages = [each for each in found if not each.is_silenced()]
+    for message in messages:
+        text = " ".join(filter(None, (message.msg, message.hint)))
+        yield CheckResult(_level(message.level), str(message.id), text)
+    if not messages:
+        yield CheckResult(Level.OK, "settings", "Every system check of hookrow passes.")
+    if any(message.id == "hookrow.E004" for message in messages):
+        return
+    migrations = _check_migrations()
+    yield migrations
+    if migrations.level is Level.OK and not any(each.is_serious() for each in messages):
+        yield from _check_database()
+
+
+def _check_database() -> Iterator[CheckResult]:
+    """Check that the tables match the models; if they do, check them for weaknesses."""
+    database, schema = store().database, store().mapping.schema
+    tables = list(check_tables(database, schema))
+    yield from tables
+    if all(each.level is Level.OK for each in tables):
+        yield from check_working(database, schema, _SUBJECTS)
+
+
+def _level(level: int) -> Level:
+    if level >= ERROR:
+        return Level.ERROR
+    return Level.WARNING if level >= WARNING else Level.OK
+
+
+def _check_migrations() -> CheckResult:
+    try:
+        executor = MigrationExecutor(connections[conf.database])
+    except Error as error:
+        return CheckResult(Level.ERROR, "database", f"It cannot be reached: {error}".strip())
+    leaves = [leaf for leaf in executor.loader.graph.leaf_nodes() if leaf[0] in _APPS]
+    missing = [migration for migration, _ in executor.migration_plan(leaves)]
+    if not missing:
+        return CheckResult(Level.OK, "migrations", "All are applied.")
+    names = ", ".join(map(str, missing))
+    return CheckResult(Level.ERROR, "migrations", f"Not applied: {names}. Run: manage.py migrate")
+
+
+def _endpoint() -> str:
+    """Return the endpoint's URL at `manage.py runserver`."""
+    try:
+        return urljoin(RUNSERVER, reverse("hookrow:webhooks"))
+    except NoReverseMatch:
+        raise ConfigurationError(
+            "The project's URLs do not include hookrow.django.urls: include it, or pass --url."
+        ) from None
+
+
+def _adapted(
+    command: click.Command, values: Mapping[str, object], **defaults: object
+) -> click.Command:
+    """Return the command with values in place of some options, and with other defaults.
+
+    Values and defaults may be functions, which are called when the command runs.
+    """
+    adapted = copy(command)
+    adapted.params = [copy(each) for each in command.params if each.name not in values]
+    for each in adapted.params:
+        each.default = defaults.get(str(each.name), each.default)
+    replaced = {str(each.name) for each in command.params} & values.keys()
+    callback = command.callback
+
+    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the command's own
+        for name in replaced:
+            value = values[name]
+            options[name] = value() if callable(value) else value
+        return callback and callback(*args, **options)
+
+    if callback is not None:
+        adapted.callback = call
+    if isinstance(adapted, click.Group):
+        members = adapted.commands.items()
+        adapted.commands = {name: _adapted(member, values) for name, member in members}
+    return adapted

@@ -1,0 +1,165 @@
+"""The settings: one property for each key of the project's dict `HOOKROW`.
+
+The dict is read at each access, so that tests can override it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from threading import TIMEOUT_MAX
+from types import UnionType
+from typing import Any, TypeVar
+
+from django.apps import apps
+from django.conf import settings
+
+from hookrow._core.schema import Schema, nearest
+from hookrow._core.schema_values import schema_of
+from hookrow._observability.observer import Observers, check_observers
+from hookrow.errors import ConfigurationError
+from hookrow.providers.postmark import Postmark
+
+T = TypeVar("T")
+
+
+class ProjectSettings:
+    """The settings. Each property raises `ConfigurationError` if its value cannot be used.
+
+    `provider` parses the bodies in the log.
+    """
+
+    provider: type[Postmark] = Postmark
+
+    @property
+    def secret(self) -> str | None:
+        """The secret that the provider sends as X-Provider-Secret."""
+        return self._get("SECRET", None, str | None, "text")
+
+    @property
+    def previous_secret(self) -> str | None:
+        """A second secret that is also accepted, during a rotation."""
+        return self._get("PREVIOUS_SECRET", None, str | None, "text")
+
+    @property
+    def database(self) -> str:
+        """The alias of the database with the rows and the log."""
+        alias: str | None = self._get("DATABASE", None, str | None, "text")
+        return "default" if alias is None else alias
+
+    @property
+    def tables(self) -> Schema:
+        """The models of the roles: by default, those of `hookrow.django.tables`."""
+        tables = self._all().get("TABLES")
+        if tables is None:
+            if not apps.is_installed("hookrow.django.tables"):
+                raise ConfigurationError(
+                    "hookrow has no tables: map your models in HOOKROW['TABLES'], "
+                    "or add 'hookrow.django.tables' to INSTALLED_APPS."
+                )
+            tables = Schema()
+        schema = tables if isinstance(tables, Schema) else _schema(tables)
+        if schema.log not in {None, Schema().log}:
+            raise ConfigurationError(
+                f"HOOKROW['TABLES']: the log cannot use the table {schema.log!r}, because Django "
+                "creates the log's table: remove 'log', or set it to None to disable the log."
+            )
+        return schema if self.log else replace(schema, log=None)
+
+    @property
+    def log(self) -> bool:
+        """Whether the log keeps notifications."""
+        return self._flag("LOG", default=True)
+
+    @property
+    def keep_bodies(self) -> bool:
+        """Whether the log keeps the bodies of notifications, which retries and replays need."""
+        return self._flag("KEEP_BODIES", default=True)
+
+    @property
+    def group_commit(self) -> bool:
+        """Whether concurrent notifications share a commit, in a thread of the process."""
+        return self._flag("GROUP_COMMIT", default=False)
+
+    @property
+    def sweep(self) -> bool:
+        """Whether each process retries parked notifications every minute."""
+        return self._flag("SWEEP", default=False)
+
+    @property
+    def acknowledge_tests(self) -> bool:
+        """Whether the provider's tests get a 200."""
+        return self._flag("ACKNOWLEDGE_TESTS", default=False)
+
+    @property
+    def acknowledge_parked(self) -> bool:
+        """Whether parked notifications, which the sweep retries, get a 200."""
+        return self._flag("ACKNOWLEDGE_PARKED", default=False)
+
+    @property
+    def spool(self) -> str | PathLike[str] | None:
+        """The file that keeps notifications while the database is unavailable."""
+        return self._get("SPOOL", None, str | PathLike | None, "text")
+
+    @property
+    def deadline(self) -> float:
+        """The time limit for each response, in seconds."""
+        value = self._all().get("DEADLINE", 5.0)
+        if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
+            return float(value)
+        raise ConfigurationError("HOOKROW['DEADLINE'] must be a positive number of seconds.")
+
+    @property
+    def observer(self) -> Observers | None:
+        """The observer of all notifications, such as `Metrics(registry)`, or a list of them."""
+        value, line = self._all().get("OBSERVER"), "'OBSERVER': Metrics(registry)"
+        observers = check_observers("HOOKROW['OBSERVER']", value, line)
+        return Observers(*observers) if observers else None
+
+    def secrets(self) -> Sequence[str]:
+        """Return the accepted secrets. Raises `ConfigurationError` if there is none."""
+        if not self.secret:
+            raise ConfigurationError(
+                "hookrow has no secret: set HOOKROW['SECRET'] to the value that the provider "
+                "sends as X-Provider-Secret."
+            )
+        return [each for each in (self.secret, self.previous_secret) if each]
+
+    def check_names(self) -> None:
+        """Raise `ConfigurationError` for a setting that does not exist."""
+        for name in self._all():
+            if name not in NAMES:
+                hint = nearest(str(name), NAMES)
+                raise ConfigurationError(f"HOOKROW has no setting {name!r}.{hint}")
+
+    def _all(self) -> Mapping[str, Any]:
+        value = getattr(settings, "HOOKROW", {})
+        if not isinstance(value, Mapping):
+            raise ConfigurationError("HOOKROW must be a dict, for example {'SECRET': ...}.")
+        return value
+
+    def _get(self, name: str, default: T, types: type | UnionType, expected: str) -> T:
+        value: T = self._all().get(name, default)
+        if isinstance(value, types):
+            return value
+        given = type(value).__name__
+        raise ConfigurationError(f"HOOKROW[{name!r}] must be {expected}, not {given}.")
+
+    def _flag(self, name: str, *, default: bool) -> bool:
+        return self._get(name, default, bool, "True or False")
+
+
+NAMES = tuple(
+    name.upper() for name, each in vars(ProjectSettings).items() if isinstance(each, property)
+)
+"""The names of all settings."""
+
+conf = ProjectSettings()
+
+
+def _schema(tables: object) -> Schema:
+    try:
+        return schema_of(tables)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"HOOKROW['TABLES']: {error}") from error

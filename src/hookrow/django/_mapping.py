@@ -1,0 +1,400 @@
+"""Finds the models and fields that a `Schema` names, and describes their tables and columns.
+
+In the schema, a role's table is the label of a model ("crm.Person"), and its columns are fields.
+Nothing here queries a database, so whether the keys of rows are unique is known from what the
+models declare; `stores.sql.keys` asks a database.
+"""
+
+# ruff: noqa: SLF001 - `_meta` is a public name of Django
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from django.apps import apps
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import BooleanField, Field, Model, Q, UniqueConstraint
+from django.db.models.constants import LOOKUP_SEP
+
+from hookrow._core.schema import WRITTEN, Role, Scalar, Schema, nearest
+from hookrow.django._columns import (
+    AnyField,
+    MappedFields,
+    NeedsORM,
+    check_plain,
+    check_references,
+    check_value,
+    column,
+    column_name,
+    holds,
+    literal,
+)
+from hookrow.django._vendors import vendor_of
+from hookrow.errors import SchemaMismatch
+from hookrow.stores.sql._column_rules import first_of_each, mistakes
+from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._keys import effect, keys
+from hookrow.stores.sql._needs import REFERENCES, cannot_compare, role_needs
+
+LOG_MODEL = "hookrow.Notification"
+
+_OWN_MODELS = {
+    "hookrow_subscribers": "hookrow_tables.Subscriber",
+    "hookrow_dispatches": "hookrow_tables.Dispatch",
+    "hookrow_subscriptions": "hookrow_tables.Subscription",
+}
+"""The models of hookrow's own tables, to which a schema refers by default."""
+
+_INSTALL = {
+    "hookrow": " Add 'hookrow.django' to INSTALLED_APPS.",
+    "hookrow_tables": " Add 'hookrow.django.tables' to INSTALLED_APPS.",
+}
+
+_Where: TypeAlias = Mapping[AnyField, Scalar]
+"""The fields of `where`, each with the value of the rows that are not hidden, as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMapping:
+    """The models of a schema by role, and their fields by role and hookrow's name.
+
+    `schema` is the same schema with the names of tables and columns in the database; `columns`
+    contains the columns by role and name.
+    """
+
+    schema: Schema
+    columns: Mapping[str, Mapping[str, Column]]
+    models: Mapping[str, type[Model]]
+    fields: MappedFields
+    log: type[Model] | None
+
+    @property
+    def has_separate_rows(self) -> bool:
+        """Whether no two models share rows, as models of views may."""
+        written = [
+            self.models[role]._meta
+            for role in {role for role, name in self.fields if name in WRITTEN}
+        ]
+        tables = {each.db_table for each in written}
+        return all(each.managed for each in written) and len(tables) == len(written)
+
+
+def map_models(schema: Schema, using: str) -> ModelMapping:
+    """Find all models and fields. Raises `SchemaMismatch` for the first that cannot be used."""
+    schema, connection = _with_messages(schema), connections[using]
+    models = {name: _model_of(role) for name, role in schema.roles.items()}
+    fields: dict[tuple[str, str], AnyField] = {}
+    roles: dict[str, Role] = {}
+    columns: dict[str, dict[str, Column]] = {}
+    hiding: dict[str, Mapping[AnyField, Scalar]] = {}
+    for name, role in schema.roles.items():
+        model = models[name]
+        _check_table_name(model, connection)
+        mapped = {
+            own_name: _mapped_field(model, role, own_name, path)
+            for own_name, path in schema.columns(name).items()
+        }
+        fields |= {(name, own_name): field for own_name, field in mapped.items()}
+        where = hiding[name] = _where(model, role, mapped, connection)
+        roles[name] = _database_role(role, model, mapped, where)
+        columns[name] = {
+            column_name(field): column(field, connection) for field in (*mapped.values(), *where)
+        }
+    log = find_model(LOG_MODEL) if schema.log else None
+    table = log._meta.db_table if log else None
+    changed: dict[str, Any] = {**roles, "log": table}
+    mapping = ModelMapping(replace(schema, **changed), columns, models, fields, log)
+    _check_fields(mapping, connection)
+    for name, key in keys(schema).items():
+        fields_of_key = [fields[name, own_name] for own_name in key]
+        _check_key(name, models[name], fields_of_key, hiding[name], connection)
+    return mapping
+
+
+def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> None:
+    """Raise `SchemaMismatch` for unsuitable fields. Errors name models by label.
+
+    The fields themselves convert the values; `_where` has checked those of `where`.
+    """
+    roles: dict[str, Any] = {
+        name: replace(role, table=mapping.models[name]._meta.label, where={})
+        for name, role in mapping.schema.roles.items()
+    }
+    schema = replace(mapping.schema, **roles)
+    found = [*mistakes(schema, mapping.columns)]
+    fields = {
+        (roles[name].table, column_name(field)): field
+        for (name, _), field in mapping.fields.items()
+    }
+    for need in role_needs(schema, mapping.columns):
+        field = fields[need.table, need.column.name]
+        if refused := [each for each in need.values if not holds(field, need, each, connection)]:
+            found.append(need.refusal(refused))
+    for (name, own_name), (other, key) in REFERENCES:
+        if (name, own_name) in mapping.fields and (other, key) in mapping.fields:
+            columns = [
+                mapping.columns[role][column_name(mapping.fields[role, each])]
+                for role, each in ((name, own_name), (other, key))
+            ]
+            if len({each.kind for each in columns} - {""}) > 1:
+                found.append(
+                    cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
+                )
+    if found:
+        raise SchemaMismatch(" ".join(each.text for each in first_of_each(found)))
+    for (_, own_name), field in mapping.fields.items():
+        if own_name == "suppression_reason":
+            for reason in (mapping.schema.reasons or {}).values():
+                check_value(field, reason, connection)  # a number may be out of the field's range
+    check_references(mapping.fields)
+    check_plain(mapping.fields["subscribers", "email"])
+    check_plain(mapping.fields["dispatches", "provider_message_id"])
+
+
+def find_model(label: str) -> type[Model]:
+    """Return the model with a label, including models that Django created for relations."""
+    try:
+        model = apps.get_model(label)
+    except (LookupError, ValueError):
+        app = label.partition(".")[0]
+        hint = "" if app in apps.app_configs else _INSTALL.get(app)
+        models = apps.get_models(include_auto_created=True)
+        hint = hint or nearest(label, (each._meta.label for each in models))
+        raise SchemaMismatch(f"There is no model {label!r}.{hint}") from None
+    if swapped := model._meta.swapped:
+        raise SchemaMismatch(
+            f"The settings replace the model {label!r} with {swapped!r}: use that model."
+        )
+    return model
+
+
+def _model_of(role: Role) -> type[Model]:
+    return find_model(_OWN_MODELS.get(role.table, role.table))
+
+
+def _with_messages(schema: Schema) -> Schema:
+    """Return the schema with the role `messages` if the list is reached by a foreign key."""
+    role = schema.dispatches
+    step, lookup, last = (role.columns.get("list_id") or "").partition(LOOKUP_SEP)
+    if not lookup or schema.subscriptions is None:
+        return schema
+    if LOOKUP_SEP in last:
+        raise NeedsORM(
+            f"{role.table}: list_id can follow only one foreign key; "
+            f"{step}{LOOKUP_SEP}{last} follows several."
+        )
+    key = _field(_model_of(role), step)
+    message = _related_model(key)
+    columns = {name: column for name, column in role.columns.items() if name != "list_id"}
+    return replace(
+        schema,
+        dispatches=replace(role, columns={**columns, "message_id": key.attname}),
+        messages=Role(
+            message._meta.label,
+            {"id": key.target_field.attname, "list_id": last},  # type: ignore[attr-defined] # a foreign key's
+        ),
+    )
+
+
+def _mapped_field(model: type[Model], role: Role, name: str, path: str) -> AnyField:
+    if name == "id" and "id" not in role.columns:
+        path = "pk"
+    if LOOKUP_SEP in path:
+        raise SchemaMismatch(
+            f"{role.table}: {name} must be a field of this model; "
+            f"{path!r} belongs to another model."
+        )
+    return _own_field(model, path)
+
+
+def _where(
+    model: type[Model],
+    role: Role,
+    mapped: Mapping[str, AnyField],
+    connection: BaseDatabaseWrapper,
+) -> Mapping[AnyField, Scalar]:
+    """Return the fields that select rows, and the value that each of their columns must equal."""
+    written = [field for name, field in mapped.items() if name in WRITTEN]
+    where: dict[AnyField, Scalar] = {}
+    for path, value in role.where.items():
+        step, lookup, _ = path.partition(LOOKUP_SEP)
+        if lookup:
+            _related_model(_field(model, step))
+            raise NeedsORM(
+                f"{role.table}: `where` names {path!r}, a field of another model: use a field of "
+                "this model."
+            )
+        field = _own_field(model, path)
+        if field in written:
+            raise SchemaMismatch(
+                f"{role.table}: `where` names {field.attname!r}, which notifications set: use "
+                "another field."
+            )
+        if value is not None and (value is not False or isinstance(field, BooleanField)):
+            check_value(field, value, connection)
+        where[field] = literal(field, value, connection)
+    return where
+
+
+def _database_role(
+    role: Role, model: type[Model], mapped: Mapping[str, AnyField], where: Mapping[AnyField, Scalar]
+) -> Role:
+    """Return the role with the name of its table, and of each column that needs one."""
+    named = Role(
+        model._meta.db_table,
+        where={column_name(field): value for field, value in where.items()},
+        fold=role.fold,
+        empty=role.empty,
+    )
+    columns = {own_name: None for own_name, column in role.columns.items() if column is None}
+    names = {own_name: column_name(field) for own_name, field in mapped.items()}
+    renamed = {own_name: name for own_name, name in names.items() if named.column(own_name) != name}
+    return replace(named, columns={**columns, **renamed})
+
+
+def _check_table_name(model: type[Model], connection: BaseDatabaseWrapper) -> None:
+    table = model._meta.db_table
+    if vendor_of(connection).dot_names_database and "." in table.replace('"."', ""):
+        raise NeedsORM(
+            f"{model.__name__} has the db_table {table!r}: on SQLite, hookrow reads the part "
+            "before the dot as the name of a database. Rename the table."
+        )
+
+
+def _own_field(model: type[Model], name: str) -> AnyField:
+    """Return a field, which must be in the model's own table, not in a parent's."""
+    field = _field(model, name)
+    if field.model._meta.db_table != model._meta.db_table:
+        raise NeedsORM(
+            f"{field} is not in the table of {model.__name__}: map a model that has all fields."
+        )
+    if field.column is None:
+        raise SchemaMismatch(
+            f"The primary key of {model.__name__} is composite: map one of its fields."
+        )
+    return field
+
+
+def _field(model: type[Model], name: str) -> AnyField:
+    meta = model._meta
+    if name == "pk" and isinstance(meta.pk, Field):
+        return meta.pk
+    fields = {each.attname: each for each in meta.concrete_fields}
+    fields |= {each.name: each for each in meta.concrete_fields}
+    if name not in fields:
+        raise SchemaMismatch(
+            f"The model {meta.label!r} has no field {name!r}.{nearest(name, fields)}"
+        )
+    return fields[name]
+
+
+def _related_model(field: AnyField) -> type[Model]:
+    related = field.related_model
+    if not isinstance(related, type):
+        raise SchemaMismatch(f"{field} is not a foreign key.")
+    return related
+
+
+def _check_key(
+    role: str,
+    model: type[Model],
+    key: Sequence[AnyField],
+    where: _Where,
+    connection: BaseDatabaseWrapper,
+) -> None:
+    """Raise `SchemaMismatch` unless the model declares that no two visible rows have the same key.
+
+    A field that `where` fixes to a value is the same in all visible rows, so they may be unique
+    together with it. A field that is null does not count, because nulls are distinct. An unmanaged
+    model declares it, too; `manage.py hookrow check` asks the database.
+    """
+    given = [*key, *(field for field, value in where.items() if value is not None)]
+    attributes = {field.attname for field in given}
+    if any(field.unique for field in given) or any(
+        attributes.issuperset(unique) for unique in _declared(model, key, where, connection)
+    ):
+        return
+    label, quoted = model._meta.label, [repr(field.name) for field in key]
+    if len(key) == 1:
+        is_not = "is not unique"
+        remedy = f"map id to {_primary_key(model)!r}, or add unique=True to the field"
+    else:
+        is_not = "are not unique together"
+        remedy = f"add a UniqueConstraint(fields=[{', '.join(quoted)}], name=...) to its Meta"
+    raise SchemaMismatch(
+        f"{' and '.join(quoted)} of {label} {is_not}, so {effect(role)}: {remedy}."
+    )
+
+
+def _primary_key(model: type[Model]) -> str:
+    return model._meta.pk.name
+
+
+def _declared(
+    model: type[Model], key: Sequence[AnyField], where: _Where, connection: BaseDatabaseWrapper
+) -> Iterator[Collection[str]]:
+    """Yield sets of fields, by attribute, that are unique together among the visible rows."""
+    meta: Any = model._meta
+    meta = meta.concrete_model._meta  # a proxy has no constraints of its own
+    fields = _by_name(model)
+    yield {field.attname for field in meta.pk_fields}
+    for names in meta.unique_together:
+        yield {fields[name].attname for name in names}
+    for constraint in meta.constraints:
+        # A constraint on expressions has no fields.
+        if isinstance(constraint, UniqueConstraint) and constraint.fields:
+            condition = constraint.condition or Q()
+            if all(
+                _is_implied(each, fields, key, where, connection) for each in _conjuncts(condition)
+            ):
+                yield {fields[name].attname for name in constraint.fields}
+
+
+def _by_name(model: type[Model]) -> Mapping[str, AnyField]:
+    """Return the fields by name and by attribute."""
+    fields: dict[str, AnyField] = {}
+    for field in model._meta.concrete_fields:
+        fields[field.name] = fields[field.attname] = field
+    return fields
+
+
+def _conjuncts(condition: Q) -> Iterator[object]:
+    """Yield the parts of a conjunction: lookups with their values, or anything else unchanged."""
+    if condition.negated or (condition.connector != Q.AND and len(condition.children) > 1):
+        yield condition
+        return
+    for child in condition.children:
+        if isinstance(child, Q):
+            yield from _conjuncts(child)
+        else:
+            yield child
+
+
+def _is_implied(
+    part: object,
+    fields: Mapping[str, AnyField],
+    key: Sequence[AnyField],
+    where: _Where,
+    connection: BaseDatabaseWrapper,
+) -> bool:
+    """Return whether a part of a condition holds for all visible rows that have a key.
+
+    The parts `field=value` and `field__isnull=...` are understood; others are never implied.
+    """
+    path, value = part if isinstance(part, tuple) else ("", None)
+    name, _, lookup = path.partition(LOOKUP_SEP)
+    field = fields.get(name)
+    if field is None:
+        return False
+    match lookup:
+        case "" | "exact":
+            return field in where and where[field] == literal(field, value, connection)
+        case "isnull" if value:
+            return field in where and where[field] is None
+        case "isnull":
+            return field in key or where.get(field) is not None
+        case _:
+            return False

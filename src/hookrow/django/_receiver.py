@@ -1,0 +1,156 @@
+"""The receiver and the store of this process, built from the settings on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from os import PathLike
+from threading import RLock
+from typing import Any
+
+from django.core.signals import setting_changed
+from django.db import close_old_connections, connections
+from django.db.transaction import on_commit
+
+from hookrow._core.notification import Arrival, Outcome, Recorded
+from hookrow._observability.observer import Observer, Observers
+from hookrow._receiver.receiver import Receiver
+from hookrow.django._conf import conf
+from hookrow.django._store import DjangoStore
+from hookrow.django.signals import NotificationSignal, notification_recorded, notification_refused
+from hookrow.providers.postmark import Postmark
+
+_lock = RLock()
+
+_CLOSE_TIMEOUT = 5.0
+"""Seconds for a replaced receiver to record the queued notifications."""
+
+
+def receiver() -> Receiver:
+    """Return the receiver of this process. Raises `ConfigurationError`."""
+    with _lock:
+        return _receiver()
+
+
+def store() -> DjangoStore:
+    """Return the store of this process. Raises `ConfigurationError`."""
+    with _lock:
+        return _store()
+
+
+class SyncReceiver(Receiver):
+    """Records in the thread of the request, and sends signals there."""
+
+    def __init__(self, provider: Postmark, store: DjangoStore, **options: Any) -> None:  # noqa: ANN401 - passed on
+        super().__init__(provider, store, **options)
+        self._using = store.using
+
+    def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Send the signal; inside a transaction of the project, send it after the commit."""
+        if connections[self._using].in_atomic_block:
+            on_commit(partial(_notify, arrival, outcome), using=self._using)
+        else:
+            _notify(arrival, outcome)
+
+    def on_unauthentic(self) -> None:
+        """Count a request without a valid secret, except in a transaction such as a `TestCase`'s.
+
+        There, the thread that counts would use the test's connection, or outlive its database.
+        """
+        if not connections[self._using].in_atomic_block:
+            super().on_unauthentic()
+
+
+class BatchReceiver(SyncReceiver):
+    """Records in a separate thread, and sends signals in the hook thread."""
+
+    def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Queue the signal if it has listeners.
+
+        Inside a transaction of the project, the transaction's thread sends it after the commit.
+        """
+        if connections[self._using].in_atomic_block:
+            super().on_outcome(arrival, outcome)
+        elif _signal(outcome).has_listeners(Receiver):
+            Receiver.on_outcome(self, arrival, outcome)
+
+
+def build_receiver(
+    store: DjangoStore, *, spool: str | PathLike[str] | None, observer: Observer | None = None
+) -> Receiver:
+    """Build a receiver from the settings. Raises `ConfigurationError`."""
+    conf.check_names()
+    options: dict[str, Any] = {
+        "spool": spool,
+        "observer": observer,
+        "deadline": conf.deadline,
+        "keep_bodies": conf.keep_bodies,
+        "sweep": conf.sweep,
+        "acknowledge_tests": conf.acknowledge_tests,
+        "acknowledge_parked": conf.acknowledge_parked,
+    }
+    provider = Postmark(*conf.secrets())
+    if conf.group_commit:
+        return BatchReceiver(
+            provider, store, on_recorded=_notify_in_thread, on_refused=_notify_in_thread, **options
+        )
+    return SyncReceiver(provider, store, **options)
+
+
+@cache
+def _store() -> DjangoStore:
+    return DjangoStore(conf.tables, conf.database)
+
+
+@cache
+def _receiver() -> Receiver:
+    observer = conf.observer and _Observers(conf.observer)
+    return build_receiver(_store(), spool=conf.spool, observer=observer)
+
+
+class _Observers(Observers):
+    """Closes old connections of the thread that collects the gauges."""
+
+    def collect(self) -> None:
+        """Collect the gauges of each observer."""
+        with _own_connections():
+            super().collect()
+
+
+def _notify(arrival: Arrival, outcome: Outcome) -> None:
+    _signal(outcome).notify(arrival, outcome)
+
+
+def _notify_in_thread(arrival: Arrival, outcome: Outcome) -> None:
+    """Send the signal in the hook thread."""
+    with _own_connections():
+        _notify(arrival, outcome)
+
+
+def _signal(outcome: Outcome) -> NotificationSignal:
+    return notification_recorded if isinstance(outcome, Recorded) else notification_refused
+
+
+@contextmanager
+def _own_connections() -> Iterator[None]:
+    """Close old connections, as Django does before and after a request."""
+    close_old_connections()
+    try:
+        yield
+    finally:
+        close_old_connections()
+
+
+def _rebuild(*, setting: str, **_: object) -> None:
+    """Discard the receiver and the store after a test has overridden a setting."""
+    if setting not in {"HOOKROW", "DATABASES", "INSTALLED_APPS"}:
+        return
+    with _lock:
+        if _receiver.cache_info().currsize:
+            _receiver().close(_CLOSE_TIMEOUT)
+        _receiver.cache_clear()
+        _store.cache_clear()
+
+
+setting_changed.connect(_rebuild, dispatch_uid="hookrow.django")

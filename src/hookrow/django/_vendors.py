@@ -1,0 +1,397 @@
+"""What differs between the databases of Django: one object for each `connection.vendor`.
+
+The limits themselves are in `stores.sql.limits`, and the SQL of rows is in `stores.sql.dialects`.
+"""
+
+# ruff: noqa: ANN401 - connections and fields of different backends have different attributes
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from math import inf, isfinite, isinf
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from django.db import Error
+from django.utils.timezone import make_aware
+
+from hookrow.errors import ConfigurationError
+from hookrow.stores._errors import UNSUPPORTED_DATABASE, Unavailable
+from hookrow.stores._timeouts import (
+    STATEMENT_TIMEOUT,
+    left,
+    milliseconds,
+)
+from hookrow.stores._watchdog import duplicate_socket, watchdog
+from hookrow.stores.sql._connections import Row
+from hookrow.stores.sql._dialects import SQLITE, Dialect, PostgreSQL, SQLite
+from hookrow.stores.sql._limits import POSTGRES_LIMITS
+
+
+class _QuotesTables(Dialect):
+    """Quotes table names as Django does: a dot is part of the name."""
+
+    def __init__(self, quote: Callable[[str], str]) -> None:
+        self._quote = quote
+
+    def table(self, name: str) -> str:
+        return self._quote(name).replace("%", "%%")
+
+
+class _PostgreSQLDialect(_QuotesTables, PostgreSQL):
+    pass
+
+
+class _SQLiteDialect(_QuotesTables, SQLite):
+    pass
+
+
+class Vendor(ABC):
+    """A kind of database. `connection` is always Django's own, a `BaseDatabaseWrapper`."""
+
+    dialect: ClassVar[type[_QuotesTables]]
+    """The SQL of the store."""
+    enforces_lengths: ClassVar[bool]
+    """Whether a column cannot hold more than the `max_length` of its field."""
+    stores_times_as_text: ClassVar[bool]
+    """Whether a time is stored as text, without a zone."""
+    dot_names_database: ClassVar[bool]
+    """Whether hookrow reads the part of a table's name before a dot as the name of a database."""
+
+    @abstractmethod
+    def connected(self, connection: Any) -> AbstractContextManager[None]:
+        """Connect, replace a lost connection, and limit it to the time left during the block.
+
+        The block is outside of all transactions. Raises `Unavailable` if no time is left to
+        connect.
+        """
+
+    @abstractmethod
+    def begin(self, connection: Any, *, recording: bool) -> None:
+        """Begin hookrow's transaction at the beginning of an outermost `atomic` block.
+
+        For `recording`, see `Limits.transaction`.
+        """
+
+    @abstractmethod
+    def limit_commit(self, connection: Any) -> None:
+        """Limit the commit that follows to the time left."""
+
+    @abstractmethod
+    def savepoint_limits(self, connection: Any) -> AbstractContextManager[None]:
+        """Limit the statements of the block, which is in a transaction of the project."""
+
+    @abstractmethod
+    def reading_limits(self) -> str | None:
+        """Return the SELECT that limits a transaction which reads, or None if none is needed."""
+
+    @abstractmethod
+    def connect_limit(self, settings: Mapping[str, Any]) -> float:
+        """Return how long Django may take to connect with an alias's settings, in seconds."""
+
+    @abstractmethod
+    def connect_option(self, settings: Mapping[str, Any]) -> str:
+        """Return the entry of OPTIONS that makes this time as short as possible."""
+
+    @abstractmethod
+    def with_time_zone(
+        self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
+    ) -> Sequence[Row]:
+        """Add the time zone to times that Django returns without one because USE_TZ is off."""
+
+    @abstractmethod
+    def parameter_type(self, field: Any, connection: Any) -> str:
+        """Return the type of a field's parameters, without a length, so that nothing is cut."""
+
+    @abstractmethod
+    def ignores_case(self, field: Any, connection: Any) -> bool:
+        """Return whether a field can be compared ignoring case, by its type and collation."""
+
+
+class PostgreSQLVendor(Vendor):
+    """PostgreSQL, whose server has time limits; the watchdog is for a server without a response."""
+
+    dialect = _PostgreSQLDialect
+    enforces_lengths = True
+    stores_times_as_text = False
+    dot_names_database = False
+
+    @contextmanager
+    def connected(self, connection: Any) -> Iterator[None]:
+        """Watch the connection. Only the driver's own limit applies while Django connects."""
+        with ExitStack() as stack:
+            idle = connection.connection
+            if idle is not None and idle.closed:
+                connection.close()
+            elif idle is not None:
+                stack.enter_context(watchdog.watch(idle))
+                close_if_lost(connection)
+                # Otherwise, `atomic` would do it, and the new connection would not be watched.
+                connection.close_if_health_check_failed()
+            if connection.connection is None:
+                _connect(connection)
+                stack.enter_context(watchdog.watch(connection.connection))
+            yield
+
+    def begin(self, connection: Any, *, recording: bool) -> None:
+        """Set the limits. The driver begins the transaction with this statement."""
+        fetch_row(connection, POSTGRES_LIMITS.transaction(recording=recording))
+
+    def limit_commit(self, connection: Any) -> None:
+        """Do nothing: the watchdog limits the commit."""
+
+    @contextmanager
+    def savepoint_limits(self, connection: Any) -> Iterator[None]:
+        """Lower the transaction's limits, and those of each statement if little time is left.
+
+        A rollback to the savepoint restores the previous limits, but releasing it does not.
+        """
+        former = fetch_row(connection, POSTGRES_LIMITS.lowered())
+        with connection.execute_wrapper(_execute_in_time):
+            yield
+        fetch_row(connection, POSTGRES_LIMITS.restored(), former[: len(POSTGRES_LIMITS.OTHERS)])
+
+    def reading_limits(self) -> str | None:
+        """Limit each statement to the time left, if that is limited."""
+        return None if isinf(left()) else POSTGRES_LIMITS.reading()
+
+    def connect_limit(self, settings: Mapping[str, Any]) -> float:
+        """Return the driver's limit, for all hosts together; infinity if none is set.
+
+        psycopg 3 ignores a limit in a service file (`pg_service.conf`), so that it does not count.
+        """
+        options = settings["OPTIONS"]
+        if pool := options.get("pool"):
+            # Django waits for the pool, which connects in other threads.
+            timeout = pool.get("timeout", _POOL_TIMEOUT) if pool is not True else _POOL_TIMEOUT
+            return _seconds(timeout) or inf
+        value = options.get("connect_timeout", os.environ.get("PGCONNECT_TIMEOUT"))
+        seconds = int(_seconds(value))
+        hosts = (
+            options.get("hostaddr")
+            or settings["HOST"]
+            or options.get("host")
+            or os.environ.get("PGHOST")
+            or ""
+        )
+        return max(seconds, _LEAST_TIMEOUT) * len(hosts.split(",")) if seconds > 0 else inf
+
+    def connect_option(self, settings: Mapping[str, Any]) -> str:
+        """Return `connect_timeout`, or the limit of Django's pool if there is one."""
+        limit = f"{{'timeout': {_LEAST_TIMEOUT}}}" if settings["OPTIONS"].get("pool") else None
+        return f"'pool': {limit}" if limit else f"'connect_timeout': {_LEAST_TIMEOUT}"
+
+    def with_time_zone(
+        self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
+    ) -> Sequence[Row]:
+        """Add the zone of the session, in which the driver returns times."""
+        if connection.timezone is not None:
+            return rows
+        places = {place for place, each in enumerate(description) if each[1] == _TIMESTAMPTZ}
+        zone = ZoneInfo(connection.timezone_name)
+        return [
+            [
+                make_aware(value, zone) if place in places and value is not None else value
+                for place, value in enumerate(row)
+            ]
+            for row in rows
+        ]
+
+    def parameter_type(self, field: Any, connection: Any) -> str:
+        """Return PostgreSQL's name of the type."""
+        plain = re.sub(r"\(.*?\)", "", field.db_type(connection) or "")
+        return _TYPE_NAMES.get(plain, plain).replace("%", "%%")
+
+    def ignores_case(self, field: Any, connection: Any) -> bool:
+        """Return whether the type is citext or the collation may be nondeterministic."""
+        collation = getattr(field, "db_collation", None) or "default"
+        return field.db_type(connection) == "citext" or not _PREDEFINED.fullmatch(collation)
+
+
+class SQLiteVendor(Vendor):
+    """SQLite, whose only time limit is that for file locks."""
+
+    dialect = _SQLiteDialect
+    enforces_lengths = False
+    stores_times_as_text = True
+    dot_names_database = True
+
+    @contextmanager
+    def connected(self, connection: Any) -> Iterator[None]:
+        """Limit the time that SQLite waits for file locks; restore the project's own limit.
+
+        SQLite has no limit for a single statement or transaction: it waits as the connection says,
+        and neither `interrupt` nor a progress handler ends a wait. hookrow could poll for the lock
+        itself without a limit of the connection, but not while a commit waits for readers.
+        """
+        close_if_lost(connection)
+        connection.ensure_connection()
+        with _busy_timeout(connection.connection):
+            yield
+
+    def begin(self, connection: Any, *, recording: bool) -> None:
+        """Take the write lock at the beginning, because a later attempt to take it may fail."""
+        del recording
+        mode = connection.settings_dict["OPTIONS"].get("transaction_mode") or ""
+        if mode.upper() in {"IMMEDIATE", "EXCLUSIVE"}:
+            return  # Django has taken it
+        with connection.cursor() as cursor:
+            cursor.execute("ROLLBACK")  # ends the transaction of `atomic`, which holds no lock yet
+            cursor.execute(SQLITE.begin)
+
+    def limit_commit(self, connection: Any) -> None:
+        """Limit the time again, because the commit may wait for readers."""
+        _limit_busy_timeout(connection.connection)
+
+    def savepoint_limits(self, connection: Any) -> AbstractContextManager[None]:
+        """Limit the time that SQLite waits for file locks."""
+        return _busy_timeout(connection.connection)
+
+    def reading_limits(self) -> str | None:
+        """Return None: SQLite does not interrupt a statement."""
+        return None
+
+    def connect_limit(self, settings: Mapping[str, Any]) -> float:
+        """Return 0: a file is opened without waiting."""
+        del settings
+        return 0.0
+
+    def connect_option(self, settings: Mapping[str, Any]) -> str:
+        """Return nothing."""
+        del settings
+        return ""
+
+    def with_time_zone(
+        self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
+    ) -> Sequence[Row]:
+        """Return the rows: times are text."""
+        del connection, description
+        return rows
+
+    def parameter_type(self, field: Any, connection: Any) -> str:
+        """Return nothing: parameters have no declared types."""
+        del field, connection
+        return ""
+
+    def ignores_case(self, field: Any, connection: Any) -> bool:
+        """Return True: an expression chooses the collation."""
+        del field, connection
+        return True
+
+
+VENDORS: Mapping[str, Vendor] = {"postgresql": PostgreSQLVendor(), "sqlite": SQLiteVendor()}
+"""By `connection.vendor`."""
+
+
+def vendor_of(connection: Any) -> Vendor:
+    """Return the vendor of a connection. Raises `ConfigurationError` for other databases."""
+    if connection.vendor not in VENDORS:
+        raise ConfigurationError(UNSUPPORTED_DATABASE.format(connection.vendor))
+    return VENDORS[connection.vendor]
+
+
+def _seconds(value: object) -> float:
+    """Return a finite time limit in seconds; 0 for none, or for one that the driver refuses."""
+    try:
+        seconds = float(value)  # type: ignore[arg-type] # of a project's settings
+    except (TypeError, ValueError):
+        return 0.0
+    return seconds if isfinite(seconds) else 0.0
+
+
+def fetch_row(connection: Any, statement: str, values: Sequence[Any] = ()) -> Sequence[Any]:
+    """Execute a statement through Django; return the first row."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        row: Sequence[Any] = cursor.fetchone()
+        return row
+
+
+def close_if_lost(connection: Any) -> None:
+    """Close a lost connection. Django does so only between requests."""
+    if connection.errors_occurred:
+        connection.close_if_unusable_or_obsolete()
+
+
+def _connect(connection: Any) -> None:
+    """Connect. Raises `Unavailable` if there is no time left."""
+    if left() <= 0:
+        raise Unavailable("There was no time left to connect.")
+    try:
+        with watchdog.watch_socket(_NewSocket(connection)):
+            connection.ensure_connection()
+    except Error:
+        connection.close()  # Django would keep one whose first statements have failed
+        raise
+
+
+class _NewSocket:
+    """The socket of a connection that Django is opening, once the driver has connected.
+
+    Django's own first statements, such as the one that sets the time zone, need it: a pooler
+    accepts connections even if its server does not respond.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def shutdown(self, how: int, /) -> None:
+        """Shut down the socket, unless the driver is still connecting or has closed it."""
+        opened = self._connection.connection
+        if opened is None:
+            return
+        with suppress(self._connection.Database.Error):
+            number = opened.fileno()
+            with duplicate_socket(number) as duplicate:
+                # Otherwise, the number may belong to another socket by now.
+                if opened.fileno() == number:
+                    duplicate.shutdown(how)
+
+
+def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+    """Execute a statement within the remaining time. Raises `Unavailable` if there is none."""
+    seconds = left()
+    if seconds <= 0:
+        raise Unavailable("There was no time left for another statement.")
+    if seconds < STATEMENT_TIMEOUT:
+        execute(POSTGRES_LIMITS.lowered(), None, False, rest[-1])  # noqa: FBT003 - as Django passes it
+    return execute(sql, *rest)
+
+
+@contextmanager
+def _busy_timeout(file: sqlite3.Connection) -> Iterator[None]:
+    """Limit the time that SQLite waits for file locks to the remaining time, during the block."""
+    (former,) = file.execute(_BUSY_TIMEOUT).fetchone()
+    _limit_busy_timeout(file)
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.ProgrammingError):  # Django has closed it
+            file.execute(f"{_BUSY_TIMEOUT} = {former}")
+
+
+def _limit_busy_timeout(file: sqlite3.Connection) -> None:
+    (now,) = file.execute(_BUSY_TIMEOUT).fetchone()
+    file.execute(f"{_BUSY_TIMEOUT} = {milliseconds(now / 1000)}")
+
+
+_BUSY_TIMEOUT = "PRAGMA busy_timeout"
+
+_TIMESTAMPTZ = 1184
+"""The type's OID in PostgreSQL."""
+
+_TYPE_NAMES = {"varchar": "character varying", "char": "bpchar"}
+
+_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
+"""PostgreSQL's predefined collations, all of which are case-sensitive."""
+
+_LEAST_TIMEOUT = 2
+"""Seconds of the shortest `connect_timeout`: libpq and psycopg read 1 as 2."""
+
+_POOL_TIMEOUT = 30.0
+"""Seconds that psycopg's pool lets a thread wait for a connection by default."""

@@ -1,0 +1,101 @@
+"""The endpoint: one Django view for WSGI and ASGI, whose only access check is the secret."""
+
+from __future__ import annotations
+
+import logging
+
+from django.contrib.auth.decorators import login_not_required
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import connections
+from django.db.transaction import non_atomic_requests
+from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
+from django.views.decorators.csrf import csrf_exempt
+
+from hookrow._core.notification import Refusal
+from hookrow._environ import read_input, request_headers
+from hookrow._http import (
+    ENDPOINT,
+    MAX_BODY,
+    REQUEST_ID_HEADER,
+    BodyReader,
+    Request,
+    RequestHead,
+    Response,
+    refuse,
+    request_id,
+)
+from hookrow.django._conf import conf
+from hookrow.django._receiver import receiver
+from hookrow.errors import ConfigurationError
+
+logger = logging.getLogger("hookrow")
+
+
+@csrf_exempt
+@login_not_required
+def webhooks(request: HttpRequest) -> HttpResponse:
+    """Respond to a notification, outside the transaction of `ATOMIC_REQUESTS`.
+
+    On WSGI, the secret is checked before the body is read. On ASGI, Django reads the body first.
+    """
+    # The URLconf has checked the path below its mount path.
+    head = head_of(request, ENDPOINT)
+    return django_response(_respond(request, head), head)
+
+
+for _alias in connections:
+    non_atomic_requests(using=_alias)(webhooks)
+
+
+def django_response(response: Response, head: RequestHead) -> HttpResponse:
+    """Convert a response to a Django response."""
+    headers = {"Content-Length": str(len(response.body)), REQUEST_ID_HEADER: head.request_id}
+    headers |= response.headers
+    return HttpResponse(response.body, status=response.status, headers=headers)
+
+
+def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
+    """Return the head of a request; the URLconf has already checked the path."""
+    headers = request_headers(request.META)
+    query = request.META.get("QUERY_STRING", "")
+    return RequestHead(request.method or "", path, headers, root, query, request_id(headers))
+
+
+def read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
+    """Read the body, without the project's limits; return it, or the reason to refuse it."""
+    body = BodyReader(head)
+    # No public attribute shows whether a middleware has read from the body.
+    is_untouched: bool = not request._read_started  # type: ignore[attr-defined] # noqa: SLF001
+    # On WSGI, Django reads nothing of a body without a declared length, whoever asks for it.
+    if isinstance(request, WSGIRequest) and (is_untouched or body.declared is None):
+        return read_input(head, request.environ)
+    try:
+        # `request.body` would apply DATA_UPLOAD_MAX_MEMORY_SIZE to a body that it has not read yet.
+        read = request.read(MAX_BODY + 1) if is_untouched else request.body
+    except RawPostDataException:
+        read = b""  # the middleware has read from the stream, and Django keeps no copy
+    except UnreadablePostError:
+        return Refusal.TIMED_OUT
+    body.add(read)
+    return body.end()
+
+
+def _respond(request: HttpRequest, head: RequestHead) -> Response:
+    try:
+        handler = receiver()
+    except ConfigurationError as error:
+        logger.error("Returned 503 because of the settings: %s", error)
+        return refuse(Refusal.UNAVAILABLE)
+    refusal = handler.admit(head)
+    if refusal is not None:
+        return refusal
+    body = read_body(request, head)
+    if isinstance(body, Refusal):
+        return handler.refuse(head, body)
+    admitted = Request(head, body)
+    if connections[conf.database].in_atomic_block:  # of a test: no other thread sees its rows
+        return handler.record_directly(admitted)
+    if not conf.group_commit:
+        handler.start()
+        return handler.record_directly(admitted)
+    return handler(admitted)

@@ -1,0 +1,829 @@
+"""What a database says about itself: tables, keys, privileges, plans, other transactions, locks.
+
+A catalogue answers for one connection. On PostgreSQL, the connection must be in a transaction,
+which may be the host's.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from itertools import count, groupby
+from operator import itemgetter
+from typing import ClassVar, NamedTuple
+
+from hookrow.errors import SchemaMismatch
+from hookrow.stores._driver_errors import store_error
+from hookrow.stores._errors import SchemaChanged
+from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._connections import Connection, Row
+from hookrow.stores.sql._dialects import Dialect
+from hookrow.stores.sql._role_tables import ALIASES, RoleTables
+
+
+class Uniqueness(Enum):
+    """What the database knows about a key."""
+
+    DECLARED = "a primary key, a unique constraint or a unique index keeps it unique"
+    MISSING = "there is none, but there can be"
+    UNDECLARABLE = "the database can keep it unique only in parts of this relation, or not at all"
+
+
+class Relation(Enum):
+    """What a name stands for, as far as indexes are concerned."""
+
+    TABLE = "a table"
+    PARTITIONED = "a table whose rows are in its partitions"
+    VIEW = "a view, or another relation that cannot have an index"
+
+
+class Writers(NamedTuple):
+    """The other transactions that may have written to a table: their names, unique to a server.
+
+    `server` identifies the run of the server: after a restart, it assigns the same names again.
+    """
+
+    server: str
+    names: Sequence[str]
+
+
+class Catalogue(ABC):
+    """The answers of a database about its tables, whose names are those of a `Role`."""
+
+    reuses_ids: ClassVar[bool] = False
+    """Whether a new row may get the id of one that was deleted."""
+
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+        self.connection, self.dialect = connection, dialect
+
+    def version(self) -> tuple[str, tuple[int, ...]]:
+        """Return the version as text and as numbers."""
+        ((text,),) = self.connection.fetch(self.dialect.version)
+        version = text.split()[0]  # Debian adds the version of its package
+        return version, tuple(int(part) for part in version.split(".") if part.isdigit())
+
+    @abstractmethod
+    def tables(self) -> Collection[str]:
+        """Return the names of all tables and views."""
+
+    @abstractmethod
+    def own_name(self, table: str) -> str | None:
+        """Return the database's own name for a table, with its schema; None if there is none."""
+
+    @abstractmethod
+    def relation(self, table: str) -> Relation:
+        """Return what a name stands for."""
+
+    @abstractmethod
+    def columns(self, table: str) -> Mapping[str, Column]:
+        """Return the columns of a table or a view by name, in order; none if it does not exist."""
+
+    @abstractmethod
+    def is_unique(self, table: str, *names: str) -> bool:
+        """Return whether there is a unique index on exactly these columns, for an upsert."""
+
+    @abstractmethod
+    def primary_key(self, table: str) -> Sequence[str]:
+        """Return the columns of the primary key; none if there is no such key."""
+
+    @abstractmethod
+    def examine_key(
+        self, tables: RoleTables, role: str, key: Sequence[str], names: Sequence[str]
+    ) -> tuple[Uniqueness, str | None]:
+        """Return what the database knows about the uniqueness of a role's key.
+
+        `key` are its columns by hookrow's names, and `names` the table's own names of columns that
+        an index may have. If nothing keeps the key unique, also return the name of a unique index
+        that does not cover all rows, if there is one.
+        """
+
+    @abstractmethod
+    def are_disjoint(self, tables: Sequence[str]) -> bool:
+        """Return whether no row of one table is also a row of another, for example of a view."""
+
+    @abstractmethod
+    def is_updatable(self, table: str, names: Collection[str]) -> bool:
+        """Return whether the database can change these columns of a row.
+
+        Raises `SchemaMismatch` if only the user may not.
+        """
+
+    def lacking(self, table: str, privileges: Collection[str]) -> Sequence[str]:  # noqa: ARG002 - some databases have no users
+        """Return those of the privileges on a table that the user lacks."""
+        return ()
+
+    def check_privileges(self, table: str, needed: Collection[str]) -> None:
+        """Raise `SchemaMismatch` if the user lacks a privilege on a table."""
+        if lacking := self.lacking(table, needed):
+            raise self.denied_error(table, lacking)
+
+    def denied_error(self, table: str, privileges: Collection[str]) -> SchemaMismatch:
+        """Return the error for privileges on a table that the user lacks."""
+        granted = ", ".join(sorted(privileges))
+        return SchemaMismatch(
+            f"permission denied for table {table}: GRANT {granted} "
+            f"ON {self.statement_name(table)} TO {self._user()}"
+        )
+
+    def check_namespace(self, table: str) -> None:  # noqa: B027 - not every database has any
+        """Raise `SchemaMismatch` if the user may not use the database schema of a table."""
+
+    def check_sequence(self, table: str) -> None:  # noqa: B027 - not every database has any
+        """Raise `SchemaMismatch` if the user may not use the sequence of the ids of a table."""
+
+    def check_creation(self) -> None:  # noqa: B027 - not every database has any
+        """Raise `SchemaMismatch` if the user may not create tables."""
+
+    def restricting_user(self, table: str, commands: Collection[str]) -> str | None:  # noqa: ARG002 - most have no policies
+        """Return the user if row-level security may exclude rows from one of the commands."""
+        return None
+
+    @abstractmethod
+    def named(self, table: str) -> list[str]:
+        """Return the parameters that name a table in a query of the catalogue."""
+
+    def statement_name(self, table: str) -> str:
+        """Return the name of a table for a statement that users run: without driver's escapes."""
+        return self.dialect.table(table).replace("%%", "%")
+
+    def plan(self, sql: str, parameters: Sequence[object] = ()) -> Sequence[str]:
+        """Return the lines of the plan of a statement."""
+        rows = self.connection.fetch(f"{self.dialect.explain} {sql}", parameters)
+        return [str(row[-1]) for row in rows]
+
+    def prefer_indexes(self) -> None:  # noqa: B027 - not every database has any
+        """Let the transaction's plans use an index even if a scan of a small table is faster."""
+
+    def isolation_obstacle(self) -> str | None:
+        """Return why the transaction does not see what others commit; None if it does."""
+        return None
+
+    def try_lock(self, number: int) -> bool:  # noqa: ARG002 - a transaction may hold everything
+        """Take a lock until the end of the transaction; return False if another one holds it."""
+        return True
+
+    def open_writers(self, table: str) -> Writers | None:  # noqa: ARG002 - as above
+        """Return the other transactions that may have written to a table.
+
+        None if there are none, because a transaction holds the whole database.
+        """
+        return None
+
+    def last_id(self, table: str) -> int | None:  # noqa: ARG002 - not every database knows it
+        """Return the last id that was assigned to a row; None if the database does not know it."""
+        return None
+
+    def caching_sequence(self, table: str) -> str | None:  # noqa: ARG002 - most have no sequences
+        """Return the name of the sequence of the ids if its sessions reserve ids."""
+        return None
+
+    def _user(self) -> str:
+        """Return the user's name for a statement."""
+        return ""
+
+
+class PostgresCatalogue(Catalogue):
+    """PostgreSQL's system catalogues: its manual, chapter 53.
+
+    A domain counts as the type that it is based on, and a view as the table behind it.
+    """
+
+    def tables(self) -> Collection[str]:
+        """Return the names, with the schema of those that the search path does not find."""
+        rows = self.connection.fetch(_POSTGRES_TABLES)
+        return [f"{schema}.{name}" if schema else name for schema, name in rows]
+
+    def own_name(self, table: str) -> str | None:
+        """Return the name with its schema."""
+        rows = self.connection.fetch(_OWN_NAME, [self.statement_name(table)])
+        return str(rows[0][0]) if rows else None
+
+    def relation(self, table: str) -> Relation:
+        """Decide by the kind of the relation."""
+        sql = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass(%s)"
+        ((kind,),) = self.connection.fetch(sql, [self.statement_name(table)])
+        return {"r": Relation.TABLE, "p": Relation.PARTITIONED}.get(kind, Relation.VIEW)
+
+    def named(self, table: str) -> list[str]:
+        """Return the name for `to_regclass`."""
+        return [self.statement_name(table)]
+
+    def columns(self, table: str) -> Mapping[str, Column]:
+        """Return the columns with their types, and the privileges that the user lacks."""
+        rows = self.connection.fetch(_POSTGRES_COLUMNS, [self.statement_name(table)])
+        return {row[0]: _postgres_column(row) for row in rows}
+
+    def is_unique(self, table: str, *names: str) -> bool:
+        """Return whether ON CONFLICT can name the columns. An index of a view is not known."""
+        values = [self.statement_name(table), self.dialect.encode(sorted(names))]
+        return bool(self.connection.fetch(_IS_UNIQUE, values))
+
+    def primary_key(self, table: str) -> Sequence[str]:
+        """Return the columns in the order of the key."""
+        rows = self.connection.fetch(_PRIMARY_KEY, [self.statement_name(table)])
+        return [name for (name,) in rows]
+
+    def examine_key(
+        self, tables: RoleTables, role: str, key: Sequence[str], names: Sequence[str]
+    ) -> tuple[Uniqueness, str | None]:
+        """Let the planner prove whether a partial index has all visible rows."""
+        encode = self.dialect.encode
+        table = self.statement_name(tables.schema.roles[role].table)
+        ((cannot, is_inherited),) = self.connection.fetch(_RELATION, [encode(names), table])
+        readable = [*names, *(column.name for column, _ in tables.hiding[role])]
+        partial = None
+        found = self.connection.fetch(_INDEXES, [encode(readable), table, encode(names)])
+        for index, predicate, is_readable in found:
+            if predicate is None or (
+                is_readable and self._is_implied(tables, role, key, predicate)
+            ):
+                return Uniqueness.UNDECLARABLE if is_inherited else Uniqueness.DECLARED, None
+            partial = partial or index
+        return Uniqueness.UNDECLARABLE if cannot else Uniqueness.MISSING, partial
+
+    def _is_implied(
+        self, tables: RoleTables, role: str, key: Sequence[str], predicate: str
+    ) -> bool:
+        """Return whether the planner proves that a partial index has all visible rows.
+
+        Its plan for the visible rows without the predicate then reads no table.
+        """
+        is_key = "".join(f" AND {tables.column(role, name)} IS NOT NULL" for name in key)
+        predicate = predicate.replace("%", "%%")
+        # By default, the planner does not look for contradictions in the conditions on a table.
+        fetch = self.connection.fetch
+        ((former,),) = fetch("SELECT current_setting('constraint_exclusion')")
+        fetch(_SET_EXCLUSION, ["on"])
+        plan = self.plan(
+            f"SELECT FROM {tables.table(role)} WHERE ({predicate}) IS NOT TRUE{is_key}"
+            f"{tables.visible(role)}{_flags(tables, role, _FLAGS)}"
+        )
+        fetch(_SET_EXCLUSION, [former])
+        return any("One-Time Filter: false" in line for line in plan)
+
+    def are_disjoint(self, tables: Sequence[str]) -> bool:
+        """Return whether they are several tables, none of them a view."""
+        names = [self.statement_name(each) for each in tables]
+        ((found, no_view),) = self.connection.fetch(_DISJOINT, [self.dialect.encode(names)])
+        return bool(found == len(tables) and no_view)
+
+    def is_updatable(self, table: str, names: Collection[str]) -> bool:  # noqa: ARG002 - of rows, not columns
+        """Consider rules, and policies that allow no UPDATE."""
+        sql = "SELECT pg_relation_is_updatable(to_regclass(%s), true) & %s"  # rules count
+        named = self.statement_name(table)
+        ((bit,),) = self.connection.fetch(sql, [named, _UPDATE])
+        ((ignored, hidden),) = self.connection.fetch(_WITHOUT_EFFECT, [named])
+        if hidden:
+            raise SchemaMismatch(
+                f"Row-level security does not let the user change any row of {table!r}: "
+                "CREATE POLICY ... FOR UPDATE, or connect as a user that may bypass it."
+            )
+        return bool(bit) and not ignored
+
+    def lacking(self, table: str, privileges: Collection[str]) -> Sequence[str]:
+        """Return those on the whole table; all of them if there is no such table."""
+        sql = (
+            "SELECT p FROM unnest(%s::text[]) AS p "
+            "WHERE NOT coalesce(has_table_privilege(to_regclass(%s), p), false)"
+        )
+        values = [self.dialect.encode(privileges), self.statement_name(table)]
+        return [privilege for (privilege,) in self.connection.fetch(sql, values)]
+
+    def check_namespace(self, table: str) -> None:
+        """Check the privilege USAGE on the schema in the name of the table."""
+        if namespace := table.rpartition(".")[0]:
+            self._check_usage("schema", _UNUSABLE_SCHEMA, namespace)
+
+    def check_sequence(self, table: str) -> None:
+        """Check the privilege USAGE."""
+        self._check_usage("sequence", _UNUSABLE_SEQUENCE, self.statement_name(table))
+
+    def _check_usage(self, kind: str, unusable: str, name: str) -> None:
+        """Check the privilege USAGE. The query `unusable` returns the name if it is missing."""
+        for object_, user in self.connection.fetch(unusable, [name]):
+            raise SchemaMismatch(
+                f"permission denied for {kind} {object_}: "
+                f"GRANT USAGE ON {kind.upper()} {object_} TO {user}"
+            )
+
+    def check_creation(self) -> None:
+        """Check the privilege CREATE on the first schema of the search path."""
+        ((schema, user, may),) = self.connection.fetch(
+            "SELECT quote_ident(current_schema()), quote_ident(current_user), "
+            "has_schema_privilege(current_schema(), 'CREATE')"
+        )
+        if may is False:  # None if the search_path names no schema that the user may use
+            raise SchemaMismatch(
+                f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
+            )
+
+    def restricting_user(self, table: str, commands: Collection[str]) -> str | None:
+        """Look for a policy that includes all rows, and for restrictive ones."""
+        letters = self.dialect.encode([_POLICY_LETTERS[each] for each in commands])
+        rows = self.connection.fetch(_RESTRICTED, [self.statement_name(table), letters])
+        return str(rows[0][0]) if rows else None
+
+    def prefer_indexes(self) -> None:
+        """Turn off sequential scans until the end of the transaction."""
+        self.connection.execute("SET LOCAL enable_seqscan = off")
+
+    def isolation_obstacle(self) -> str | None:
+        """Compare the isolation level: in others, the snapshot would be older than the locks."""
+        ((level,),) = self.connection.fetch("SELECT current_setting('transaction_isolation')")
+        if level == "read committed":
+            return None
+        return (
+            "Counting needs the isolation level READ COMMITTED, but the connection has "
+            f"{level.upper()}: change it."
+        )
+
+    def try_lock(self, number: int) -> bool:
+        """Take an advisory lock."""
+        return bool(self.connection.fetch("SELECT pg_try_advisory_xact_lock(%s)", [number])[0][0])
+
+    def open_writers(self, table: str) -> Writers:
+        """Return the virtual ids of the transactions that hold a writer's lock on the table.
+
+        An INSERT takes this lock before it takes an id from the sequence.
+        """
+        ((server, names),) = self.connection.fetch(_WRITERS, [self.statement_name(table)])
+        return Writers(server, names)
+
+    def last_id(self, table: str) -> int | None:
+        """Return the last value of the sequence; None if there is none."""
+        ((last,),) = self.connection.fetch(_POSTGRES_LAST_ID, [self.statement_name(table)])
+        return last if last is None else int(last)
+
+    def caching_sequence(self, table: str) -> str | None:
+        """Compare the sequence's CACHE with 1."""
+        rows = self.connection.fetch(_CACHING_SEQUENCE, [self.statement_name(table)])
+        return str(rows[0][0]) if rows else None
+
+    def _user(self) -> str:
+        ((user,),) = self.connection.fetch("SELECT quote_ident(current_user)")
+        return str(user)
+
+
+_POSTGRES_TABLES = """
+SELECT CASE WHEN NOT pg_table_is_visible(c.oid) THEN nspname END, relname
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
+WHERE relkind IN ('r', 'p', 'v', 'm', 'f')
+AND nspname <> 'information_schema' AND nspname NOT LIKE 'pg\\_%%'
+"""
+
+_POSTGRES_COLUMNS = """
+WITH RECURSIVE found AS (
+    SELECT attnum, attname, atttypid AS type, atttypmod AS mod, attnotnull AS filled,
+        attgenerated <> '' AS generated,
+        atthasdef OR attidentity <> '' OR relkind = 'v' AS defaults,
+        has_column_privilege(attrelid, attnum, 'SELECT') AS selects,
+        has_column_privilege(attrelid, attnum, 'UPDATE') AS updates,
+        coalesce(NOT collisdeterministic, false) AS lenient,
+        format_type(atttypid, atttypmod) || CASE WHEN attcollation <> typcollation
+            THEN ' COLLATE ' || attcollation::regcollation::text ELSE '' END AS declared
+    FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid JOIN pg_type AS d ON d.oid = atttypid
+    LEFT JOIN pg_collation AS l ON l.oid = attcollation
+    WHERE c.oid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+    UNION ALL
+    SELECT attnum, attname, typbasetype, typtypmod, filled OR typnotnull, generated,
+        defaults OR typdefault IS NOT NULL, selects, updates, lenient, declared
+    FROM found JOIN pg_type ON oid = found.type WHERE typtype = 'd'
+)
+SELECT attname, format_type(t.oid, -1), format_type(t.oid, mod), typcategory::text, NOT filled,
+    generated, defaults, mod,
+    ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder),
+    declared, lenient, selects, updates
+FROM found JOIN pg_type AS t ON t.oid = found.type WHERE typtype <> 'd' ORDER BY attnum
+"""
+
+_IS_UNIQUE = """
+SELECT FROM pg_class AS c LEFT JOIN pg_index ON indrelid = c.oid AND indisunique
+    AND indisvalid AND indimmediate AND indpred IS NULL
+WHERE c.oid = to_regclass(%s) AND (relkind = 'v' OR ARRAY(
+    SELECT attname::text FROM unnest(indkey) WITH ORDINALITY AS key (number, place)
+    LEFT JOIN pg_attribute ON attrelid = c.oid AND attnum = number
+    WHERE place <= indnkeyatts ORDER BY attname COLLATE "C"
+) = %s::text[])
+"""
+
+_OWN_NAME = """
+SELECT concat(nspname, '.', relname) FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)
+"""
+
+_PRIMARY_KEY = """
+SELECT attname
+FROM pg_index, unnest(indkey) WITH ORDINALITY AS key (number, place), pg_attribute
+WHERE indrelid = to_regclass(%s) AND indisprimary
+AND place <= indnkeyatts AND attrelid = indrelid AND attnum = number
+ORDER BY place
+"""
+
+_RELATION = """
+SELECT
+    relkind IN ('v', 'f') OR EXISTS (
+        SELECT FROM pg_partition_tree(CASE WHEN relkind = 'p' THEN c.oid END) AS tree
+        JOIN pg_class AS part ON part.oid = tree.relid
+        LEFT JOIN pg_partitioned_table ON partrelid = part.oid
+        WHERE part.relkind = 'f' OR EXISTS (
+            SELECT FROM unnest(partattrs) AS number
+            LEFT JOIN pg_attribute ON attrelid = part.oid AND attnum = number
+            WHERE attname IS NULL OR attname <> ALL(%s::text[])
+        )
+    ),
+    relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
+FROM pg_class AS c WHERE oid = to_regclass(%s)
+"""
+"""Whether no unique index can cover the key, and whether none covers the tables that inherit.
+
+A unique index of a partitioned table needs the columns of its partition key, and the same applies
+to partitions that have partitions. A foreign table has no unique index.
+"""
+
+_INDEXES = """
+SELECT relname, pg_get_expr(indpred, indrelid), NOT EXISTS (
+    SELECT FROM pg_depend JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
+    WHERE classid = 'pg_class'::regclass AND objid = indexrelid AND refobjid = indrelid
+    AND refclassid = 'pg_class'::regclass AND attname <> ALL(%s::text[])
+)
+FROM pg_index JOIN pg_class AS c ON c.oid = indexrelid
+WHERE indrelid = to_regclass(%s) AND indisunique AND indisvalid AND indisready
+AND NOT indisexclusion AND NOT EXISTS (
+    SELECT FROM unnest(indkey, indcollation, indclass)
+        WITH ORDINALITY AS key (number, collation_, class, place)
+    LEFT JOIN pg_attribute AS a ON attrelid = indrelid AND attnum = number
+    LEFT JOIN pg_collation AS l ON l.oid = attcollation
+    LEFT JOIN pg_type AS t ON t.oid = atttypid
+    LEFT JOIN pg_opclass AS used ON used.oid = class
+    LEFT JOIN pg_opclass AS own ON own.opcmethod = used.opcmethod AND own.opcdefault
+        AND own.opcintype = coalesce(nullif(typbasetype, 0), atttypid)
+    WHERE place <= indnkeyatts AND (
+        attname IS NULL OR attname <> ALL(%s::text[])
+        OR NOT collisdeterministic AND collation_ <> attcollation
+        OR used.opcintype <> own.opcintype
+    )
+)
+ORDER BY indpred IS NOT NULL, relname
+"""
+"""The unique indexes on some of the given columns and no others, their predicates, and whether
+these depend on no columns but some that the user may read.
+
+A subset of the columns is stricter than all of them. An expression has no column. If the column's
+collation or type regards different texts as equal, that of the index must do so, too: an index on a
+column of the type citext may have the operators of text.
+"""
+
+
+_DISJOINT = """
+SELECT count(DISTINCT c.oid), bool_and(relkind <> 'v')
+FROM unnest(%s::text[]) AS name JOIN pg_class AS c ON c.oid = to_regclass(name)
+"""
+
+_WITHOUT_EFFECT = """
+SELECT EXISTS (
+        SELECT FROM pg_rewrite
+        WHERE ev_class = c.oid AND ev_type = '2'
+        AND pg_get_ruledef(oid) LIKE '%% DO INSTEAD NOTHING;'
+    ),
+    row_security_active(c.oid) AND NOT EXISTS (
+        SELECT FROM pg_policy WHERE polrelid = c.oid AND polpermissive AND polcmd IN ('w', '*')
+        AND EXISTS (
+            SELECT FROM unnest(polroles) AS role WHERE role = 0 OR pg_has_role(role, 'USAGE')
+        )
+    )
+FROM pg_class AS c WHERE oid = to_regclass(%s)
+"""
+"""Whether a rule ignores every UPDATE, and whether no policy allows one; neither is an error."""
+
+_UPDATE = 4
+"""The bit for UPDATE in the result of `pg_relation_is_updatable`."""
+
+_UNUSABLE_SCHEMA = """
+SELECT quote_ident(nspname), quote_ident(current_user) FROM pg_namespace
+WHERE nspname = %s AND NOT has_schema_privilege(oid, 'USAGE')
+"""
+
+_UNUSABLE_SEQUENCE = """
+SELECT sequence, quote_ident(current_user) FROM pg_get_serial_sequence(%s, 'id') AS sequence
+WHERE NOT has_sequence_privilege(sequence, 'USAGE')
+"""
+
+_RESTRICTED = """
+SELECT quote_ident(current_user) FROM pg_class AS c
+WHERE oid = to_regclass(%s) AND row_security_active(oid) AND EXISTS (
+    SELECT FROM unnest(%s::text[]) AS command WHERE NOT EXISTS (
+        SELECT FROM pg_policy WHERE polrelid = c.oid AND polcmd::text IN (command, '*')
+        AND polpermissive AND pg_get_expr(polqual, polrelid) = 'true'
+        AND coalesce(pg_get_expr(polwithcheck, polrelid), 'true') = 'true' AND EXISTS (
+            SELECT FROM unnest(polroles) AS role WHERE role = 0 OR pg_has_role(role, 'USAGE')
+        )
+    ) OR EXISTS (
+        SELECT FROM pg_policy
+        WHERE polrelid = c.oid AND polcmd::text IN (command, '*') AND NOT polpermissive
+    )
+)
+"""
+"""Selects the user if the policies of a table may exclude rows from one of these commands."""
+
+_POLICY_LETTERS = {"SELECT": "r", "UPDATE": "w"}
+"""The commands of policies, as the catalogue has them."""
+
+_WRITERS = """
+WITH RECURSIVE tree(id) AS (
+    SELECT to_regclass(%s)::oid
+    UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = id
+), writers AS (
+    SELECT DISTINCT virtualtransaction FROM pg_locks
+    WHERE locktype = 'relation' AND relation IN (SELECT id FROM tree)
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
+)
+SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text),
+    ARRAY(SELECT virtualtransaction FROM writers)
+"""
+"""The server's start, and the names of the other transactions that may have written to a table.
+
+The table may have partitions. Prepared transactions have no pid.
+"""
+
+_POSTGRES_LAST_ID = """
+SELECT CASE WHEN name <> '' THEN coalesce(pg_sequence_last_value(name::regclass), 0) END
+FROM pg_get_serial_sequence(%s, 'id') AS name
+"""
+
+_CACHING_SEQUENCE = """
+SELECT seqrelid::regclass::text FROM pg_sequence
+WHERE seqrelid = pg_get_serial_sequence(%s, 'id')::regclass AND seqcache > 1
+"""
+
+_SET_EXCLUSION = "SELECT set_config('constraint_exclusion', %s, true)"
+"""Sets the planner's option until the end of the transaction, which may be the host's."""
+
+_TYPE_CATEGORIES = {"S": "text", "N": "number", "B": "boolean", "E": "enum"}
+"""By PostgreSQL's category of a type."""
+
+_VARLENA_HEADER = 4
+"""PostgreSQL adds this to the length in the type modifier of a text column."""
+
+
+def _postgres_column(row: Row) -> Column:
+    name, type_, type_name, category, nullable, generated, default, modifier, labels, *rest = row
+    declared, is_lenient, *may = rest
+    kind = _TYPE_CATEGORIES.get(category, "datetime" if type_.startswith("timestamp") else type_)
+    return Column(
+        name,
+        "bpchar" if type_ == "character" else type_.replace("%", "%%"),
+        f"enum {type_name}" if kind == "enum" else type_name.upper(),
+        kind,
+        nullable=nullable,
+        generated=generated,
+        default=default,
+        holds_uuids=type_ == "uuid",
+        ignores_case=type_ == "citext" or is_lenient,
+        length=max(modifier - _VARLENA_HEADER, 0) or None if kind == "text" else None,
+        labels=labels,
+        denied=[each for each, has in zip(("SELECT", "UPDATE"), may, strict=True) if not has],
+        sized=type_name.replace("%", "%%"),
+        declared=declared.replace("%", "%%"),
+    )
+
+
+class SQLiteCatalogue(Catalogue):
+    """SQLite's schema tables and pragmas. There are no users, and a transaction holds the file."""
+
+    reuses_ids = True
+
+    def tables(self) -> Collection[str]:
+        """Return the names in the main database."""
+        rows = self.connection.fetch(_SQLITE_TABLES)
+        return [name for (name,) in rows]
+
+    def own_name(self, table: str) -> str | None:
+        """Return the name as it was declared, with an attached database's."""
+        bare, namespace = self.named(table)
+        sql = (
+            f"SELECT name FROM {self._master(namespace)} "
+            "WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE"
+        )
+        rows = self.connection.fetch(sql, [bare])
+        if not rows:
+            return None
+        return str(rows[0][0]) if namespace == "main" else f"{namespace}.{rows[0][0]}"
+
+    def relation(self, table: str) -> Relation:
+        """Look for a view of that name."""
+        bare, namespace = self.named(table)
+        sql = (
+            f"SELECT 1 FROM {self._master(namespace)} "
+            "WHERE type = 'view' AND name = %s COLLATE NOCASE"
+        )
+        return Relation.VIEW if self.connection.fetch(sql, [bare]) else Relation.TABLE
+
+    def columns(self, table: str) -> Mapping[str, Column]:
+        """Return the columns with the kinds that their declared types suggest."""
+        named = self.named(table)
+        schemas = self.connection.fetch("SELECT name FROM pragma_database_list")
+        if "." in table and (named[1],) not in map(tuple, schemas):
+            return {}
+        rows = self.connection.fetch(_SQLITE_COLUMNS, named * 2)
+        return {row[0]: _sqlite_column(*row) for row in rows}
+
+    def is_unique(self, table: str, *names: str) -> bool:
+        """Return whether ON CONFLICT can name the columns."""
+        named = self.named(table)
+        indexes = self.connection.fetch(_SQLITE_UNIQUE, named)
+        indexed_columns = (
+            self.connection.fetch("SELECT name FROM pragma_index_info(%s, %s)", [name, named[1]])
+            for (name,) in indexes
+        )
+        return any({name for (name,) in indexed} == {*names} for indexed in indexed_columns)
+
+    def primary_key(self, table: str) -> Sequence[str]:
+        """Return the columns in the order of the key."""
+        sql = "SELECT name FROM pragma_table_xinfo(%s, %s) WHERE pk > 0 ORDER BY pk"
+        return [name for (name,) in self.connection.fetch(sql, self.named(table))]
+
+    def examine_key(
+        self,
+        tables: RoleTables,
+        role: str,
+        key: Sequence[str],  # noqa: ARG002 - by the table's names
+        names: Sequence[str],
+    ) -> tuple[Uniqueness, str | None]:
+        """Let the planner decide whether an index finds all visible rows."""
+        table = self.named(tables.schema.roles[role].table)
+        relation = _SQLITE_RELATION.format(self.dialect.quote(table[1]))
+        if self.connection.fetch(relation, table[:1]):
+            return Uniqueness.UNDECLARABLE, None
+        rowids = self.connection.fetch(_SQLITE_ROWID, table * 2)
+        if any(name in names for (name,) in rowids):
+            return Uniqueness.DECLARED, None
+        partial = None
+        rows = self.connection.fetch(_SQLITE_INDEXES, [*table, table[1]])
+        for (index, is_partial), columns in groupby(rows, itemgetter(0, 1)):
+            collations = [(name, collation) for _, _, name, collation in columns]
+            if any(name not in names for name, _ in collations):
+                continue
+            if self._is_searched(tables, role, index, collations):
+                return Uniqueness.DECLARED, None
+            if is_partial:
+                partial = partial or index
+        return Uniqueness.MISSING, partial
+
+    def _is_searched(
+        self, tables: RoleTables, role: str, index: str, collations: Sequence[tuple[str, str]]
+    ) -> bool:
+        """Return whether the planner can find visible rows by all columns of an index.
+
+        It cannot if the index is partial and its predicate does not follow from the conditions, or
+        if a column's collation regards different texts as equal and that of the index, BINARY, does
+        not. An index with another collation is at least as strict; it is searched with its own.
+        """
+        alias, quote = ALIASES[role], self.dialect.quote
+        equal = []
+        for name, collation in collations:
+            own = "" if collation.upper() == "BINARY" else f" COLLATE {quote(collation)}"
+            equal.append(f"{alias}.{quote(name)}{own} = (SELECT NULL)")
+        sql = (
+            f"SELECT 1 FROM {tables.table(role)} "
+            f"INDEXED BY {quote(index)} WHERE {' AND '.join(equal)}{tables.visible(role)}"
+            f"{_flags(tables, role, _SQLITE_FLAGS)} /* {next(_NUMBERS)} */"
+        )
+        try:
+            plan = self.plan(sql)
+        except Exception as error:
+            if not isinstance(store_error(error), SchemaChanged):  # "no query solution"
+                raise
+            return False
+        # If one column cannot be searched, the plan has only the columns before it.
+        searched = f"({' AND '.join(f'{name}=?' for name, _ in collations)})"
+        return any("SEARCH" in line and line.endswith(searched) for line in plan)
+
+    def are_disjoint(self, tables: Sequence[str]) -> bool:  # noqa: ARG002 - one statement per table
+        """Return False: no statement changes several tables."""
+        return False
+
+    def is_updatable(self, table: str, names: Collection[str]) -> bool:
+        """Compile the UPDATE of a view, which fails without a trigger, but do not run it."""
+        if self.relation(table) is not Relation.VIEW:
+            return True
+        nulls = ", ".join(f"{self.dialect.quote(name)} = NULL" for name in names)
+        update = f"UPDATE {self.dialect.table(table)} SET {nulls}"
+        try:
+            self.connection.fetch(f"EXPLAIN {update} /* {next(_NUMBERS)} */")
+        except Exception as error:
+            if not isinstance(store_error(error), SchemaChanged):
+                raise
+            return False
+        return True
+
+    def named(self, table: str) -> list[str]:
+        """Return the bare name, and that of the database, as pragmas need them."""
+        namespace, _, bare = table.rpartition(".")
+        return [bare, namespace.lower() or "main"]
+
+    def _master(self, namespace: str) -> str:
+        return f"{self.dialect.quote(namespace)}.sqlite_master"
+
+
+_NUMBERS = count()
+"""Make texts unique: Python's sqlite3 caches statements, and SQLite does not prepare an EXPLAIN
+again after the schema has changed."""
+
+_SQLITE_TABLES = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+
+_SQLITE_COLUMNS = """
+SELECT name, type, NOT "notnull", hidden IN (2, 3), dflt_value IS NOT NULL OR (pk > 0
+    AND NOT EXISTS (SELECT 1 FROM pragma_index_list(%s, %s) WHERE origin = 'pk'))
+FROM pragma_table_xinfo(%s, %s)
+"""
+"""SQLite assigns a value to a primary key without a separate index, because it is the rowid."""
+
+_SQLITE_UNIQUE = """
+SELECT name FROM pragma_index_list(%s, %s) WHERE "unique" AND NOT partial
+"""
+
+_SQLITE_RELATION = """
+SELECT 1 FROM {}.sqlite_master
+WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE AND coalesce(rootpage, 0) = 0
+"""
+"""Selects a view or a virtual table: neither is stored, and neither has indexes."""
+
+_SQLITE_ROWID = """
+SELECT name FROM pragma_table_xinfo(%s, %s)
+WHERE pk > 0 AND NOT EXISTS (SELECT 1 FROM pragma_index_list(%s, %s) WHERE origin = 'pk')
+"""
+"""Selects the INTEGER PRIMARY KEY: it is the rowid, and the only primary key without an index."""
+
+_SQLITE_INDEXES = """
+SELECT i.name, i.partial, c.name, c.coll
+FROM pragma_index_list(%s, %s) AS i, pragma_index_xinfo(i.name, %s) AS c WHERE i."unique" AND c.key
+ORDER BY i.partial, i.name, c.seqno
+"""
+"""Selects the columns of the unique indexes, and their collations. An expression has no name."""
+
+_SQLITE_KINDS = {
+    **dict.fromkeys(("BOOL", "BOOLEAN"), "boolean"),
+    "DATE": "date",
+    "TIME": "time",
+    **dict.fromkeys(("DATETIME", "TIMESTAMP"), "datetime"),
+}
+"""The kind of a column, by its declared type."""
+
+
+def _sqlite_column(name: str, declared: str, nullable: int, generated: int, default: int) -> Column:
+    type_name = declared.upper()
+    word = re.split(r"\W", type_name)[0]
+    kind = _SQLITE_KINDS.get(word, "")
+    if not kind and "INT" in type_name:
+        kind = "integer"
+    elif not kind and any(each in type_name for each in ("CHAR", "CLOB", "TEXT")):
+        kind = "text"
+    return Column(
+        name,
+        "",
+        type_name,
+        kind or word.lower(),
+        nullable=bool(nullable),
+        generated=bool(generated),
+        default=bool(default),
+        holds_uuids=type_name == "CHAR(32)",
+        ignores_case=True,
+    )
+
+
+_FLAGS = {
+    True: "{0} AND {0} IS TRUE AND {0} IS NOT FALSE",
+    False: "NOT {0} AND {0} IS FALSE AND {0} IS NOT TRUE",
+}
+"""The forms of a condition on a boolean column that an index may have."""
+
+_SQLITE_FLAGS = {True: f"{_FLAGS[True]} AND {{0}} = 1", False: f"{_FLAGS[False]} AND {{0}} = 0"}
+
+
+def _flags(tables: RoleTables, role: str, forms: Mapping[bool, str]) -> str:
+    """Return the conditions on boolean columns in other forms, to follow another condition.
+
+    SQLite compares the texts of conditions: to it, `active = true` does not imply `active`.
+    PostgreSQL does not prove that `active = true` implies `active IS TRUE`.
+    """
+    alias, quote = ALIASES[role], tables.dialect.quote
+    return "".join(
+        f" AND {forms[value].format(f'{alias}.{quote(column.name)}')}"
+        for column, value in tables.hiding[role]
+        if isinstance(value, bool) and column.kind == "boolean"
+    )
+
+
+CATALOGUES: Mapping[str, type[Catalogue]] = {
+    "postgresql": PostgresCatalogue,
+    "sqlite": SQLiteCatalogue,
+}
+"""The catalogue of each dialect, by its name."""
+
+
+def catalogue_of(connection: Connection, dialect: Dialect) -> Catalogue:
+    """Return the catalogue of a connection's database."""
+    return CATALOGUES[dialect.name](connection, dialect)

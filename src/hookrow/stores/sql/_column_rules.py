@@ -1,0 +1,129 @@
+"""Rules that reject unsuitable columns by what a database's catalogue says about them. No I/O.
+
+Whether a type can hold hookrow's values is not among them: see `_needs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from hookrow._core.schema import NULLED, OTHERWISE, WRITTEN, Scalar, Schema
+from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
+from hookrow.stores.sql._needs import Columns, Mistake, never_equals
+
+
+class _Rule(NamedTuple):
+    """A condition that makes a column with one of hookrow's `names` unsuitable, and the error."""
+
+    names: Collection[str]
+    is_broken: Callable[[Column, Schema], bool]
+    text: str
+
+
+_REASON = {"suppression_reason"}
+_TYPE = "of the type {type_name}"
+
+_RULES = (
+    _Rule(
+        WRITTEN,
+        lambda column, _: column.generated,
+        "generated, and cannot be written: name another.",
+    ),
+    _Rule(
+        {"email"},
+        lambda column, schema: schema.subscribers.fold == "citext" and not column.ignores_case,
+        f"{_TYPE}, not CITEXT, and case-sensitive: set another `fold`, for example 'lower', or "
+        "change its type or its collation.",
+    ),
+    _Rule(
+        {"id", "subscriber_id", "list_id", "message_id"},
+        lambda column, _: column.type == "citext",
+        f"{_TYPE}; keys are case-sensitive: use TEXT.",
+    ),
+    _Rule(
+        _REASON,
+        lambda column, schema: column.kind == "enum" and OTHERWISE not in (schema.reasons or {}),
+        f"{_TYPE}: set `reasons`, with one of its values for each of the provider's reasons and "
+        "for all others ('*').",
+    ),
+    _Rule(
+        {"bounce_type"},
+        lambda column, _: not column.nullable,
+        "NOT NULL, but not every bounce has a type: drop NOT NULL.",
+    ),
+)
+_NOT_NULL = "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}."
+_OR_NO_REASON = (
+    ", set empty='' in its role to write an empty string instead of null, or map suppression_reason"
+    " to None to keep no reason"
+)
+
+
+def mistakes(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Mistake]:
+    """Yield the unsuitable columns, given the columns of each role's table."""
+    for name, role in schema.roles.items():
+        for field, column_name in schema.columns(name).items():
+            column = tables[name][column_name]
+            for rule in _RULES:
+                if field in rule.names and rule.is_broken(column, schema):
+                    yield _mistake(role.table, column, rule.text)
+            is_filled = field in _REASON and role.empty is not None
+            if field in NULLED and not column.nullable and not is_filled:
+                or_none = _OR_NO_REASON if field in _REASON else ""
+                yield _mistake(role.table, column, _NOT_NULL.format(or_none=or_none))
+        for column_name, value in role.where.items():
+            column = tables[name][column_name]
+            if _is_word(column, value):
+                text = never_equals(role.table, column, value)
+                yield Mistake(role.table, column.name, text)
+
+
+def first_of_each(found: Iterable[Mistake]) -> Collection[Mistake]:
+    """Return the first mistake of each column, because the others may have the same cause."""
+    first: dict[tuple[str, str], Mistake] = {}
+    for mistake in found:
+        first.setdefault((mistake.table, mistake.column), mistake)
+    return first.values()
+
+
+def _mistake(table: str, column: Column, text: str) -> Mistake:
+    text = text.format(type_name=column.type_name)
+    return Mistake(table, column.name, f"The column {column.name!r} of {table!r} is {text}")
+
+
+def _is_word(column: Column, value: Scalar) -> bool:
+    """Return whether a value is a text that PostgreSQL might read as a relative date.
+
+    These are words such as 'yesterday' (its manual, section 8.5.1.4).
+    """
+    if column.kind not in {"date", "datetime"} or not column.type or not isinstance(value, str):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return True
+    return False
+
+
+_NULLABLE = {
+    *("record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"),
+    *("reason", "provider", "entry", "trace_id"),
+}
+
+
+def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
+    """Yield the unsuitable columns of the log."""
+    for name in REQUIRED_COLUMNS:
+        column = columns[name]
+        if name == "body" and column.length is not None:
+            yield _mistake(log, column, f"{_TYPE}, which is too short: a body has any length.")
+        if name in _NULLABLE and not column.nullable:
+            yield _mistake(log, column, "NOT NULL, but not every entry has such a value.")
+        if name == "id" and not column.default:
+            text = "without a default, but the database must number the entries."
+            yield _mistake(log, column, text)
+        if name != "id" and column.generated:
+            yield _mistake(log, column, "generated, and cannot be written.")

@@ -1,0 +1,127 @@
+"""Converts values between hookrow and columns that store them in another form.
+
+Conversions exist only for a host's custom field types and for columns of UUIDs, in which a host may
+store message ids, because the provider's are GUIDs. All other columns cost nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
+
+from hookrow._core.notification import Suppressible
+from hookrow._core.schema import KEYS
+from hookrow.stores.sql._columns import Column, Convert
+from hookrow.stores.sql._connections import Row
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+Converters: TypeAlias = Mapping[int, Convert]
+"""The conversions of a row's values, by their index in the row."""
+
+LIST = 4
+"""The index of a list's key in the rows of `Statements.find`."""
+
+_GUID_FORMAT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""The canonical form, in upper or lower case: the provider sends no other."""
+
+
+class Conversions:
+    """The conversions of all roles' columns; `written` are the columns that notifications set."""
+
+    def __init__(
+        self,
+        columns: Mapping[str, Mapping[str, Column]],
+        written: Mapping[Suppressible, Sequence[str]],
+    ) -> None:
+        self._columns = columns
+        lists = "messages" if "messages" in columns else "dispatches"
+        self.found = _present(
+            {
+                0: self.read("subscribers", "id"),
+                3: self.read("dispatches", "id"),
+                LIST: self.read(lists, "list_id"),
+            }.items()
+        )
+        """The conversions of the rows of `Statements.find`."""
+        self.state: dict[Suppressible, Converters] = {}
+        """The conversions of the rows of `Statements.state`, `select` and `lock`, keys first."""
+        self._writes: dict[Suppressible, Mapping[str, Convert]] = {}
+        for kind, names in written.items():
+            named = {f"key_{n}": columns[kind.value][field] for n, field in enumerate(KEYS[kind])}
+            named |= {field: columns[kind.value][field] for field in names}
+            self.state[kind] = _present(enumerate(column.read for column in named.values()))
+            self._writes[kind] = _present((name, column.write) for name, column in named.items())
+        self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
+        """Whether any column has a conversion."""
+
+    def read(self, role: str, name: str) -> Convert | None:
+        """Return the conversion of a column's values; None if there is none, or no such column."""
+        column = self._columns[role].get(name)
+        return column.read if column else None
+
+    def keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Sequence[Any]]:
+        """Return the parts of each key, as the columns store them."""
+        rows = [key if isinstance(key, tuple) else (key,) for key in keys]
+        if not self._writes.get(kind):
+            return rows
+        named = [{f"key_{n}": part for n, part in enumerate(row)} for row in rows]
+        return [list(self.stored(kind, each).values()) for each in named]
+
+    def stored(self, kind: Suppressible, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values, by the names of parameters in `_statements`, as columns store them."""
+        writes = self._writes.get(kind)
+        if not writes:
+            return values
+        return {
+            name: writes[name](value) if name in writes and value is not None else value
+            for name, value in values.items()
+        }
+
+
+def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:
+    """Return rows with their values converted. None stays None."""
+    if not converters:
+        return rows
+    return [
+        [
+            converters[index](value) if index in converters and value is not None else value
+            for index, value in enumerate(row)
+        ]
+        for row in rows
+    ]
+
+
+def _present(converters: Iterable[tuple[K, Convert | None]]) -> dict[K, Convert]:
+    return {key: convert for key, convert in converters if convert is not None}
+
+
+def message_ids_as_stored(message_ids: Iterable[str]) -> Collection[str]:
+    """Return the GUIDs among the ids, unchanged and as 32 digits: SQLite may store either."""
+    guids = {each for each in message_ids if _GUID_FORMAT.fullmatch(each)}
+    return guids | {_digits(each) for each in guids}
+
+
+def by_message_id(message_ids: Iterable[str], values: Mapping[str, T]) -> dict[str, T]:
+    """Return values by message id in the provider's spelling, given values by stored GUID."""
+    by_digits = {_digits(guid): each for guid, each in values.items()}
+    return {
+        message_id: by_digits[_digits(message_id)]
+        for message_id in message_ids
+        if _GUID_FORMAT.fullmatch(message_id) and _digits(message_id) in by_digits
+    }
+
+
+def guid(stored: str) -> str:
+    """Return a stored GUID in the provider's spelling; another text is returned unchanged."""
+    try:
+        return str(UUID(stored))
+    except ValueError:
+        return stored
+
+
+def _digits(guid: str) -> str:
+    return guid.replace("-", "").lower()

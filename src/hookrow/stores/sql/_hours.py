@@ -1,0 +1,242 @@
+"""Counts the log's entries by hour of arrival in `hookrow_hours`: each id exactly once.
+
+`hookrow_meta` has the watermark, up to which all ids are counted, and the ceiling, the highest id
+in the log at some earlier time. A transaction of any age may commit a lower id after a higher one,
+so no clock decides when to count: the ceiling is final once every transaction that could write to
+the log at that time has ended. An INSERT locks the log before it takes an id, so a transaction that
+locks it later gets a higher one. On SQLite, there are no other writers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from functools import partial
+
+from hookrow._core.notification import KNOWN_REASONS
+from hookrow._core.result import Result
+from hookrow._core.schema import Schema
+from hookrow.stores._errors import UPGRADE
+from hookrow.stores._log import KNOWN_TYPES, OTHER
+from hookrow.stores.sql._catalogues import Catalogue, catalogue_of
+from hookrow.stores.sql._connections import Connection
+from hookrow.stores.sql._dialects import Dialect
+
+logger = logging.getLogger("hookrow")
+
+IDS_PER_TRANSACTION = 5000
+"""Ids that one transaction counts. On SQLite, the transaction locks the whole file."""
+
+COUNTING_LOCK = 0x686F6F6B68
+"""The lock that a process holds while it counts a chunk: "hookh"."""
+
+ONE_HOUR = timedelta(hours=1)
+
+WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
+"""Names in `hookrow_meta`: the watermark, the ceiling, and the fingerprint of the entry with id 1.
+
+After the ceiling, the value contains the server's start and the transactions that can still write.
+"""
+
+HAS_RECOVERED = (
+    f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}'"
+)
+"""The condition of entries that were refused at first, and are recorded now."""
+
+RECOVERED = f"{HAS_RECOVERED} AND recovery_counted IS NULL"
+"""The condition of those of them that are not yet counted as recovered."""
+
+HOURLY_COLUMNS = ("hour", "record_type", "reason", "first_outcome")
+"""The key of a row of counts."""
+
+
+def _is_any(column: str, words: Collection[str]) -> str:
+    """Return a branch of CASE for the words that are counted under their own name."""
+    listed = ", ".join(f"'{word}'" for word in sorted(words))
+    return f"WHEN {column} IN ({listed}) THEN {column}"
+
+
+HOURLY_KEYS = (
+    f"CASE {_is_any('record_type', KNOWN_TYPES)} ELSE '{OTHER}' END",
+    f"CASE WHEN reason IS NULL THEN '' {_is_any('reason', KNOWN_REASONS)} ELSE '{OTHER}' END",
+    "first_outcome",
+)
+"""The keys of the counts apart from the time; each has a bounded set of values."""
+
+
+class HourlyCounts:
+    """The hourly counts of a schema's log, as SQL that runs on a connection in a transaction."""
+
+    def __init__(self, dialect: Dialect, schema: Schema) -> None:
+        self.dialect, self._log = dialect, schema.log or ""
+        self._tables = [schema.side_table(name) for name in ("hookrow_hours", "hookrow_meta")]
+        self.table, self._meta = map(dialect.table, self._tables)
+        self._columns = {
+            self._tables[0]: {*HOURLY_COLUMNS, "entries", "recovered"},
+            self._tables[1]: {"name", "value"},
+            self._log: {"recovery_counted"},
+        }
+        self.log = dialect.table(self._log)
+        self._obstacle: str | None = None
+        self.missing = (
+            f"Either one of {', '.join(self._columns)} is missing or lacks a column: run "
+            f"{UPGRADE}, or your own migrations; or the user lacks SELECT, "
+            "INSERT or UPDATE on one of them: grant it."
+        )
+        """The remedy if `are_usable` returns False."""
+
+    @property
+    def watermark(self) -> str:
+        """The highest id that is counted."""
+        number = self.dialect.as_integer("value")
+        value = f"SELECT {number} FROM {self._meta} WHERE name = '{WATERMARK}'"
+        return f"coalesce(({value}), 0)"
+
+    def count(self, connection: Connection) -> bool:
+        """Count a chunk, or determine which ids are final; return whether there is more to do now.
+
+        Does nothing while another process counts, or if the tables do not allow it.
+        """
+        obstacle = self.find_obstacle(connection)
+        if obstacle not in {None, self._obstacle}:
+            logger.warning(f"Notifications are not counted by hour. {obstacle}")
+        self._obstacle = obstacle
+        catalogue = catalogue_of(connection, self.dialect)
+        if obstacle is not None or not catalogue.try_lock(COUNTING_LOCK):
+            return False
+        more = self._count_new(connection, catalogue)
+        return self._count_recovered(connection) or more
+
+    def find_obstacle(self, connection: Connection) -> str | None:
+        """Return why a transaction cannot count entries, or None if it can."""
+        if not self.are_usable(connection):
+            return self.missing
+        return catalogue_of(connection, self.dialect).isolation_obstacle()
+
+    def can_be_read(self, connection: Connection) -> bool:
+        """Return whether the tables have all columns, and the user may read them."""
+        catalogue = catalogue_of(connection, self.dialect)
+        for name, required in self._columns.items():
+            existing = catalogue.columns(name).values()
+            if not required <= {each.name for each in existing if "SELECT" not in each.denied}:
+                return False
+        return True
+
+    def are_usable(self, connection: Connection) -> bool:
+        """Return whether the tables have all columns, and the user may read and write them."""
+        catalogue = catalogue_of(connection, self.dialect)
+        return self.can_be_read(connection) and not any(
+            catalogue.lacking(name, ["INSERT", "UPDATE"]) for name in self._tables
+        )
+
+    def _count_new(self, connection: Connection, catalogue: Catalogue) -> bool:
+        values = self._locked(connection)
+        save = partial(self._save, connection, values)
+        watermark = int(values[WATERMARK])
+        kept, start, *writers = values.get(CEILING, "0 -").split()  # no ceiling yet
+        ceiling = int(kept)
+        # Before the writers are listed: one that began in between would be missing from the list,
+        # and could still commit a lower id.
+        ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self.log}")
+        seen = max(watermark, ceiling)
+        if self._have_restarted(connection, catalogue, values, seen, highest):
+            watermark = ceiling = 0
+            save(WATERMARK, "0")
+        open_writers = catalogue.open_writers(self._log)
+        if open_writers is None:
+            end = self._count_chunk(connection, min(watermark, highest), highest)
+            save(WATERMARK, str(end))
+            return bool(end < highest)
+        server, holders = open_writers
+        if ceiling <= watermark or (writers and start != server):
+            save(CEILING, " ".join([str(highest), server, *holders]))
+            return bool(highest > watermark)
+        if set(writers) & set(holders):
+            return False
+        if writers:
+            save(CEILING, f"{ceiling} {server}")
+        end = self._count_chunk(connection, watermark, ceiling)
+        save(WATERMARK, str(end))
+        return end < ceiling
+
+    def _count_chunk(self, connection: Connection, watermark: int, ceiling: int) -> int:
+        """Count ids after the watermark, at most up to the ceiling; return the last one."""
+        within = "id > %s AND id <= %s"
+        first = f"SELECT min(id) FROM {self.log} WHERE {within}"
+        ((low,),) = connection.fetch(first, [watermark, ceiling])  # there may be a wide gap
+        end = ceiling if low is None else min(low + IDS_PER_TRANSACTION - 1, ceiling)
+        if low is not None:
+            connection.execute(self._add("count(*)", "0", within), [watermark, end])
+        return end
+
+    def _count_recovered(self, connection: Connection) -> bool:
+        """Count entries that have recovered since they were counted; return whether there are more.
+
+        Each is marked, so that it counts once, even if its notification is repeated.
+        """
+        rows = connection.fetch(
+            f"SELECT id FROM {self.log} WHERE {RECOVERED} AND id <= {self.watermark} "
+            f"ORDER BY id LIMIT {IDS_PER_TRANSACTION} {self.dialect.skip_locked}"
+        )
+        if rows:
+            is_any = self.dialect.any_of("id", "bigint")
+            ids = [self.dialect.encode([id_ for (id_,) in rows])]
+            connection.execute(self._add("0", "count(*)", is_any), ids)
+            mark = f"UPDATE {self.log} SET recovery_counted = true WHERE {is_any}"
+            connection.execute(mark, ids)
+        return len(rows) == IDS_PER_TRANSACTION
+
+    def _add(self, number: str, recovered: str, where: str) -> str:
+        """Return the statement that adds the entries which meet a condition to the counts."""
+        hour = self.dialect.hour("received_at")
+        return self.insert(
+            f"SELECT {self.dialect.hour_as_time(hour)}, {', '.join(HOURLY_KEYS)}, "
+            f"{number}, {recovered} "
+            f"FROM {self.log} WHERE {where} GROUP BY {hour}, 2, 3, 4"
+        )
+
+    def insert(self, rows: str) -> str:
+        """Return the statement that adds rows of counts to those with the same key."""
+        old, new = partial(self.dialect.old, self.table), self.dialect.new
+        sums = {name: f"{old(name)} + {new(name)}" for name in ("entries", "recovered")}
+        return self.dialect.insert(self.table, [*HOURLY_COLUMNS, *sums], rows, HOURLY_COLUMNS, sums)
+
+    def _locked(self, connection: Connection) -> dict[str, str]:
+        """Return the values by name; the watermark is locked until the end of the transaction."""
+        connection.execute(self._put({}), [WATERMARK, "0"])
+        sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
+        names = [WATERMARK, CEILING, FIRST]
+        return dict(map(tuple, connection.fetch(f"{sql} {self.dialect.for_update}", names)))
+
+    def _save(self, connection: Connection, values: dict[str, str], name: str, value: str) -> None:
+        """Save a value, unless it is that of `values`, which are the present ones."""
+        if values.get(name) != value:
+            connection.execute(self._put({"value": self.dialect.new("value")}), [name, value])
+            values[name] = value
+
+    def _put(self, assignments: Mapping[str, str]) -> str:
+        """Return the statement that adds a value; `assignments` change an existing one."""
+        rows = "VALUES (%s, %s)"
+        return self.dialect.insert(self._meta, ["name", "value"], rows, ["name"], assignments)
+
+    def _have_restarted(
+        self,
+        connection: Connection,
+        catalogue: Catalogue,
+        values: dict[str, str],
+        seen: int,
+        highest: int,
+    ) -> bool:
+        """Return whether the ids have started again from 1.
+
+        max(id) is not sufficient: the newest entries may have been deleted.
+        """
+        if not catalogue.reuses_ids:
+            last = catalogue.last_id(self._log)
+            return last is not None and max(last, highest) < seen
+        sql = f"SELECT max(hex(fingerprint)) FROM {self.log} WHERE id = 1"
+        ((first,),) = connection.fetch(sql)
+        if restarted := first not in {None, values.get(FIRST)}:
+            self._save(connection, values, FIRST, first)
+        return restarted

@@ -1,0 +1,124 @@
+"""The SQL that sets time limits on a server: of a session, a transaction and a reading.
+
+SQLite limits only the wait for the file, which its connections set.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from math import inf
+from typing import ClassVar
+
+from hookrow.stores._timeouts import (
+    LOCK_TIMEOUT,
+    ROW_LOCK_TIMEOUT,
+    STATEMENT_TIMEOUT,
+    milliseconds,
+)
+
+
+class Limits(ABC):
+    """The time limits of a server, as statements that return one row.
+
+    They are those of `_timeouts`; for a transaction, they are shorter if less time is left.
+    """
+
+    @abstractmethod
+    def session(self) -> str:
+        """Limit each transaction of a session that records, and set what hookrow's SQL needs."""
+
+    @abstractmethod
+    def transaction(self, *, recording: bool, tuned: bool = False) -> str:
+        """Limit the transaction.
+
+        It is for `recording` notifications, or for other work, such as on hookrow's own tables.
+        With `tuned`, the settings that hookrow's SQL needs are set, too, as in `session`.
+        """
+
+    @abstractmethod
+    def reading(self) -> str:
+        """Limit each statement of the transaction to the time left, within `limited_to`."""
+
+    @abstractmethod
+    def none(self, *, local: bool = True) -> str:
+        """Lift the limits of the transaction or, if not `local`, of the session."""
+
+
+class PostgresLimits(Limits):
+    """The settings of PostgreSQL.
+
+    Plans are generic, so that the length of an array does not cause replanning. The time zone is
+    UTC, because drivers cannot represent the earliest and the latest times in other zones. Times
+    are in the form that every driver reads.
+    """
+
+    OTHERS: ClassVar[dict[str, float]] = {
+        "lock_timeout": LOCK_TIMEOUT,
+        "statement_timeout": STATEMENT_TIMEOUT,
+    }
+    RECORDING: ClassVar[dict[str, float]] = {
+        "lock_timeout": ROW_LOCK_TIMEOUT,
+        "statement_timeout": STATEMENT_TIMEOUT,
+    }
+    TUNING: ClassVar[dict[str, str]] = {
+        "plan_cache_mode": "force_generic_plan",
+        "TimeZone": "UTC",
+        "DateStyle": "ISO",
+    }
+
+    def session(self) -> str:
+        """Set them for the session, and the isolation level of its transactions."""
+        isolation = {"default_transaction_isolation": "read committed"}
+        limits = {name: f"{int(seconds * 1000)}ms" for name, seconds in self.RECORDING.items()}
+        return self._set(limits | self.TUNING | isolation, local=False)
+
+    def transaction(self, *, recording: bool, tuned: bool = False) -> str:
+        """Set them until the end of the transaction."""
+        limits = _texts(self.RECORDING if recording else self.OTHERS)
+        return self._set(limits | (self.TUNING if tuned else {}))
+
+    def reading(self) -> str:
+        """Set the limit of statements only: a reading waits for no row."""
+        return self._set({"statement_timeout": f"{milliseconds(inf)}ms"})
+
+    def none(self, *, local: bool = True) -> str:
+        """Zero stands for no limit."""
+        return self._set(dict.fromkeys(self.OTHERS, "0"), local=local)
+
+    def lowered(self) -> str:
+        """Lower the limits of the host's transaction to hookrow's, if they are longer.
+
+        The row begins with the former values, in the order of the parameters of `restored`.
+        """
+        limits = _texts(self.OTHERS)
+        former = ", ".join(f"current_setting('{name}') AS {name}" for name in limits)
+        lower = ", ".join(
+            # Zero means no limit, and the units of time are those of an interval.
+            f"set_config('{name}', CASE WHEN {name}::interval > '0' "
+            f"AND {name}::interval < '{value}' THEN {name} ELSE '{value}' END, true)"
+            for name, value in limits.items()
+        )
+        # Materialized, so that each value is read before it is changed.
+        return (
+            f"WITH former AS MATERIALIZED (SELECT {former}) "
+            f"SELECT {', '.join(limits)}, {lower} FROM former"
+        )
+
+    def restored(self) -> str:
+        """Set the limits of the host's transaction to parameters, one for each."""
+        names = self.OTHERS
+        return "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in names)
+
+    def _set(self, settings: Mapping[str, str], *, local: bool = True) -> str:
+        scope = "true" if local else "false"
+        return "SELECT " + ", ".join(
+            f"set_config('{name}', '{value}', {scope})" for name, value in settings.items()
+        )
+
+
+POSTGRES_LIMITS = PostgresLimits()
+
+
+def _texts(limits: Mapping[str, float]) -> dict[str, str]:
+    return {name: f"{milliseconds(seconds)}ms" for name, seconds in limits.items()}

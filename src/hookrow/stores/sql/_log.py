@@ -1,0 +1,506 @@
+"""The log in a database: read without locks or time limits, changed in short transactions.
+
+The store's transactions, not these methods, add entries to it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from time import sleep
+from typing import Any
+
+from hookrow._concurrency import TASK_PAUSE
+from hookrow._core.erasure import ESCAPING, Occurrence, address_finder, is_searchable
+from hookrow._core.log_entry import StoredEntry, stored_message_id, stored_recipient
+from hookrow._core.result import IMPLAUSIBLE, MISSING, ended_before
+from hookrow._core.result import retry_at as next_retry
+from hookrow._core.schema import Schema
+from hookrow.stores._log import (
+    BATCH,
+    MOST_EXPIRED,
+    Backlog,
+    Counts,
+    DueKind,
+    Forgotten,
+    Prunable,
+    Query,
+    Recent,
+    RequestKind,
+    Requests,
+    RetryCursor,
+    Slice,
+    id_range,
+    within_size,
+)
+from hookrow.stores.sql import _log_counts
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._connections import Connection, Database, retried
+from hookrow.stores.sql._dialects import as_utc, utc
+from hookrow.stores.sql._hours import RECOVERED, HourlyCounts
+from hookrow.stores.sql._log_rows import (
+    ALL,
+    BODILESS,
+    WITHIN,
+    conditions,
+    has_outcome,
+    stored_entry,
+)
+from hookrow.stores.sql._statements import Statements
+
+PRUNE_LOCK = 0x686F6F6B70
+"""The lock that a process holds while it prunes a batch: "hookp"."""
+
+_OVER = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
+"""The condition of the entries that can be pruned, whose retries have ended."""
+
+_LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
+
+
+class SQLLog:
+    """The log of a store. Each call runs in separate transactions, and may raise a `StoreError`.
+
+    Bodies may be large, so methods that return bodies return fewer entries than `limit` if the
+    bodies would exceed a group (`within_size`); only an empty result means that there are no
+    more. Without `bodies`, each `body` is None, and only `limit` counts.
+
+    `verified` returns the SQL for the tables, and raises if they do not fit.
+    """
+
+    def __init__(
+        self, database: Database, schema: Schema, verified: Callable[[], Statements]
+    ) -> None:
+        self._database, self._dialect = database, database.dialect
+        self._name, self._verified = schema.log or "", verified
+        self._table, self._hours = (
+            self._dialect.table(self._name),
+            HourlyCounts(self._dialect, schema),
+        )
+
+    @property
+    def _erase(self) -> str:
+        """The statement that erases a person from entries, without its condition."""
+        columns = ("recipient", "body", "reason", "retry_at")
+        return f"UPDATE {self._table} SET {', '.join(f'{each} = NULL' for each in columns)}"
+
+    def newest(
+        self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
+    ) -> Sequence[StoredEntry]:
+        """Return the newest entries, newest first; for the next page, those before an id."""
+        ids = id_range(query, self.first_id_since, before=before)
+        return self._page(query, ids, f"DESC LIMIT {limit}", bodies=bodies)
+
+    def oldest(
+        self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
+    ) -> Sequence[StoredEntry]:
+        """Return the oldest entries, oldest first; for the next page, those after an id."""
+        ids = id_range(query, self.first_id_since, after=after)
+        return self._page(query, ids, f"LIMIT {limit}", bodies=bodies)
+
+    def count(self, query: Query, *, limit: int) -> int:
+        """Return the number of entries, or `limit` if there are more."""
+        where, values = conditions(self._dialect, "true", (), query)
+        found = f"(SELECT 1 FROM {self._table} WHERE {where} LIMIT {limit}) AS found"
+        with self._database.reading() as connection:
+            return int(connection.fetch(f"SELECT count(*) FROM {found}", values)[0][0])
+
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
+        """Return the parked entries of these messages after an id, oldest first."""
+        if not message_ids:
+            return []
+        # A parameter for each id: SQLite would not use the index for a parameter that holds all.
+        marks = ", ".join(["%s"] * len(message_ids))
+        where = f"message_id IN ({marks}) AND retry_at IS NOT NULL AND id > %s ORDER BY id"
+        return self._read(where, [*map(stored_message_id, message_ids), after])
+
+    def hopeful(
+        self, now: datetime, *, providers: Collection[str], after: RetryCursor, limit: int
+    ) -> Slice:
+        """Find due entries that could be recorded now, among the next `limit` after a place.
+
+        A suppression needs its subscriber, and every other notification the dispatch of the
+        subscriber. Entries on which the database failed are omitted, because their rows prove
+        nothing. The result is a good guess: some entries may be missing, and some may be refused.
+        `due` describes `providers`, and which entries are due.
+        """
+        statements, write = self._verified(), self._dialect.write
+        due, values = self._due(now, providers)
+        compare = partial(self._dialect.compare, ["n.retry_at", "n.id"], values=["%s", "%s"])
+        follows = f"n.retry_at IS NOT NULL AND {compare('>')}"
+        start = [write(after.retry_at), after.id]
+        # Of all parked entries: an index has them in this order, also those of other providers.
+        last = (
+            f"SELECT n.retry_at, n.id FROM {self._table} AS n WHERE {follows} "
+            f"ORDER BY n.retry_at, n.id LIMIT 1 OFFSET {limit - 1}"
+        )
+        with self._database.reading() as connection:
+            if self._dialect.plan_for_values is not None:  # a range of any size looks large
+                connection.fetch(self._dialect.plan_for_values)
+            rows = connection.fetch(last, start)
+            end = RetryCursor(as_utc(rows[0][0]), rows[0][1]) if rows else None
+            within, until = "", []
+            if end is not None:
+                within, until = f" AND {compare('<=')}", [write(end[0]), end[1]]
+            found = connection.fetch(
+                f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {follows}{within} "
+                f"AND {statements.hopeful} ORDER BY n.id",
+                [*values, *start, *until],
+            )
+        return Slice([id_ for (id_,) in found], end)
+
+    def due(
+        self, now: datetime, kind: DueKind, *, providers: Collection[str], limit: int
+    ) -> Sequence[int]:
+        """Return the ids of due entries of a kind, in its order.
+
+        They are those of the providers, and those without a provider. A retry that is planned
+        implausibly far ahead is due, too; see `_core.result.is_due`.
+        """
+        due, values = self._due(now, providers)
+        order = "n.received_at DESC"
+        if kind is DueKind.FAILING:  # the pause grows with each retry
+            epoch = self._dialect.epoch
+            order = f"{epoch('n.retry_at')} - {epoch('n.received_at')}"
+        sql = (
+            f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {has_outcome('n', kind.value)} "
+            f"ORDER BY {order}, n.id LIMIT {limit}"
+        )
+        with self._database.reading() as connection:
+            return [id_ for (id_,) in connection.fetch(sql, values)]
+
+    def take(self, ids: Collection[int], now: datetime) -> Sequence[StoredEntry]:
+        """Take those of the entries that are due, count a retry, and postpone the next one.
+
+        Entries that are too old for another retry after this one are no longer parked. Returns
+        fewer if their bodies are large: the others are still due. Entries that another process is
+        taking are skipped.
+        """
+        write = self._dialect.write
+        where = (
+            f"{self._dialect.any_of('id', 'bigint')} AND (retry_at <= %s OR retry_at > %s) "
+            f"ORDER BY id {self._dialect.skip_locked}"
+        )
+        values = [self._dialect.encode(ids), write(now), write(now + IMPLAUSIBLE)]
+        with self._transaction() as connection:
+            entries = self._group(connection, where, values)
+            # Entries that are too old for another retry are retried one last time.
+            later = [(write(next_retry(each.received_at, now)), each.id) for each in entries]
+            if later:
+                put_off = (
+                    f"UPDATE {self._table} SET retry_at = %s, retries = retries + 1 WHERE id = %s"
+                )
+                connection.execute_many(put_off, later)
+        return entries
+
+    def count_retries(self, ids: Collection[int]) -> None:
+        """Count a retry of each entry that is recorded again without being taken."""
+        is_any = self._dialect.any_of("id", "bigint")
+        change = f"UPDATE {self._table} SET retries = retries + 1 WHERE {is_any}"
+
+        def count() -> None:
+            with self._transaction() as connection:
+                connection.execute(change, [self._dialect.encode(ids)])
+
+        retried(count)
+
+    def expire(self, now: datetime, *, providers: Collection[str]) -> int:
+        """End the retries of up to `BATCH` due entries without a row; return their number.
+
+        They are too old even for the last retry; see `ended_before`.
+        """
+        due, values = self._due(now, providers)
+        ended = (
+            f"SELECT n.id FROM {self._table} AS n WHERE {due} AND n.received_at < %s "
+            f"AND {has_outcome('n', MISSING)} LIMIT {BATCH} {self._dialect.skip_locked}"
+        )
+        change = (
+            f"UPDATE {self._table} SET retry_at = NULL WHERE "
+            f"{self._dialect.selected_by('id', ended)}"
+        )
+        with self._transaction() as connection:
+            return connection.execute(change, [*values, self._dialect.write(ended_before(now))])
+
+    def backlog(self, now: datetime) -> Backlog:
+        """Return the state of the parked entries."""
+        sql = (
+            f"SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) "
+            f"FROM {self._table} WHERE retry_at IS NOT NULL"
+        )
+        with self._database.reading() as connection:
+            ((parked, oldest),) = connection.fetch(sql, [self._dialect.write(now)])
+        return Backlog(parked, utc(oldest), self.count(Query(expired=True), limit=MOST_EXPIRED))
+
+    def _due(self, now: datetime, providers: Collection[str]) -> tuple[str, list[Any]]:
+        """Return the condition on the due entries of `n` (`result.is_due`), and its parameters."""
+        is_known = self._dialect.any_of("n.provider", "text")
+        condition = (
+            "n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) "
+            f"AND (n.provider IS NULL OR {is_known})"
+        )
+        write = self._dialect.write
+        return condition, [write(now), write(now + IMPLAUSIBLE), self._dialect.encode(providers)]
+
+    def prune(
+        self, *, before: datetime, parked_before: datetime, bodies_only: bool
+    ) -> Iterator[int]:
+        """Delete entries, or only their bodies, that last arrived before a time, in batches.
+
+        Yields the number in each batch. Parked entries that first arrived at `parked_before` or
+        later are kept, because they may still be retried. If entries are counted by hour, those
+        that are not counted yet are kept, too, and the newest one, because SQLite would reuse its
+        id. Ends early if another process is pruning.
+        """
+        self._verified()
+        with self._database.reading() as connection:
+            catalogue_of(connection, self._dialect).check_privileges(self._name, ["DELETE"])
+        change = f"DELETE FROM {self._table} WHERE {_OVER}"
+        if bodies_only:
+            clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
+            change = f"{clear} WHERE {_OVER} AND body IS NOT NULL"
+        elif self._is_counted():
+            counted = f"id <= {self._hours.watermark} AND NOT ({RECOVERED})"
+            change += f" AND {counted} AND {self._is_not_last}"
+        values = [self._dialect.write(before), self._dialect.write(parked_before)]
+        for low, high in self._ranges():
+            pruned = retried(partial(self._prune_batch, change, values, low, high))
+            if pruned is None:
+                return
+            count, oldest = pruned
+            yield count
+            # The ids are in the order of arrival.
+            if oldest is not None and oldest >= before:
+                return
+
+    def prunable(
+        self, *, before: datetime | None, bodies_before: datetime | None, parked_before: datetime
+    ) -> Prunable:
+        """Return what `prune` would delete now, and change nothing. None stands for no limit.
+
+        `bodies_before` is the time of a second call, which deletes only bodies. The numbers are as
+        if all entries were counted by hour, because `prune` counts them first.
+        """
+        self._verified()
+        write, never = self._dialect.write, datetime.min.replace(tzinfo=UTC)
+        with self._database.reading() as connection:
+            keeps_last = self._hours.find_obstacle(connection) is None
+            entry = f"{_OVER} AND {self._is_not_last}" if keeps_last else _OVER
+            ((entries, bodies),) = connection.fetch(
+                f"SELECT count(CASE WHEN {entry} THEN 1 END), count(CASE WHEN {_OVER} "
+                f"AND body IS NOT NULL AND NOT ({entry}) THEN 1 END) FROM {self._table}",
+                [
+                    write(each)
+                    for limit in (before, bodies_before, before)
+                    for each in (limit or never, parked_before)
+                ],
+            )
+        return Prunable(entries, bodies)
+
+    def forget(self, email: str) -> Forgotten:
+        """Erase the address and the bodies of a person, and other bodies that contain the address.
+
+        An entry whose recipient is not known is the person's if its body contains the address. The
+        body of another person's entry is erased unless a retry needs it. A body in which the
+        address may be a part of another one stays. See `_core.erasure.address_finder`.
+
+        Erases in batches, each in a separate transaction.
+        """
+        self._verified()
+        address = stored_recipient(email)
+        if not address:
+            return Forgotten()
+        find, entries, bodies = address_finder(address), 0, 0
+        waiting: list[int] = []
+        unread: list[int] = []
+        doubtful: list[int] = []
+        for low, high in self._ranges():
+            own = partial(self._change_batch, f"{self._erase} WHERE recipient = %s")
+            entries += retried(partial(own, [address, low, high]))
+            for group in self._candidates(address, low, high):
+                by_id = {each.id: each.body or "" for each in group}
+                found = {id_: find(body) for id_, body in by_id.items()}
+                certain = [id_ for id_, each in found.items() if each is Occurrence.CERTAIN]
+                doubtful += [id_ for id_, each in found.items() if each is Occurrence.DOUBTFUL]
+                others = [id_ for id_, each in found.items() if each is Occurrence.NONE]
+                unread += [id_ for id_ in others if not is_searchable(by_id[id_])]
+                if certain:
+                    erased, of_others, left = retried(partial(self._erase_bodies, certain))
+                    entries, bodies = entries + erased, bodies + of_others
+                    waiting += left
+        return Forgotten(entries, bodies, tuple(waiting), tuple(unread), tuple(doubtful))
+
+    def _candidates(self, address: str, low: int, high: int) -> Iterator[Sequence[StoredEntry]]:
+        """Yield the entries, in groups, whose bodies may contain an address in any form."""
+        texts = [self._dialect.fold("ascii", "body"), *["body"] * len(ESCAPING)]
+        contain = " OR ".join(f"{text} LIKE %s ESCAPE '\\'" for text in texts)
+        patterns = [f"%{each.translate(_LIKE)}%" for each in (address, *ESCAPING)]
+        patterns[0] = patterns[0].replace("@", "_")  # `_` matches any character
+        where = f"({contain} OR {self._dialect.is_not_ascii('body')}) AND {WITHIN} ORDER BY id"
+        while group := self._read(where, [*patterns, low, high]):
+            yield group
+            low = group[-1].id + 1
+
+    def _erase_bodies(self, ids: Sequence[int]) -> tuple[int, int, Sequence[int]]:
+        """Erase entries without a recipient, and the bodies of others that no retry needs.
+
+        Return their numbers, and the ids of the entries that still have a body.
+        """
+        are_any, values = self._dialect.any_of("id", "bigint"), [self._dialect.encode(ids)]
+        body = f"UPDATE {self._table} SET body = NULL"
+        with self._database.transaction() as connection:
+            entries = connection.execute(
+                f"{self._erase} WHERE {are_any} AND recipient IS NULL AND body IS NOT NULL", values
+            )
+            bodies = connection.execute(
+                f"{body} WHERE {are_any} AND body IS NOT NULL AND retry_at IS NULL", values
+            )
+            left = f"SELECT id FROM {self._table} WHERE {are_any} AND body IS NOT NULL ORDER BY id"
+            return entries, bodies, [id_ for (id_,) in connection.fetch(left, values)]
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the first and the last id, or None if the log is empty."""
+        # Two queries, because SQLite would read the whole table for both in one.
+        ends = ", ".join(f"(SELECT {end}(id) FROM {self._table})" for end in ("min", "max"))
+        with self._database.reading() as connection:
+            ((first, last),) = connection.fetch(f"SELECT {ends}")
+        return None if first is None else (first, last)
+
+    def first_id_since(self, at: datetime) -> int:
+        """Return an id that is not higher than that of any entry that arrived at `at` or later.
+
+        If entries were written as they arrived, it is the lowest id of such an entry, or one past
+        the last id. Searches the primary key in about two dozen steps.
+        """
+        # Entries are in the order in which they were written: at their arrival or later, but no
+        # later than `ended_at`. Entries that were written late or retried lead to a lower id.
+        first, last = self.bounds() or (1, 0)
+        sql = f"SELECT received_at, ended_at FROM {self._table} WHERE id >= %s ORDER BY id LIMIT 1"
+
+        def written_by(id_: int) -> datetime:
+            rows = connection.fetch(sql, [id_])
+            return max(map(as_utc, rows[0])) if rows else datetime.max.replace(tzinfo=UTC)
+
+        with self._database.reading() as connection:
+            return first + bisect_left(range(first, last + 1), at, key=written_by)
+
+    def counts(self, since: datetime, bucket: timedelta) -> Counts:
+        """Count the entries that arrived since the start of a bucket; buckets begin in 1970.
+
+        Buckets of whole hours are added up from the hourly counts, which outlive pruning, and the
+        entries not included in them; shorter buckets only from entries. At most the newest
+        `MOST_COUNTED` entries are read. All counts refer to the same moment.
+        """
+        return _log_counts.read_counts(
+            self._database, self._hours, since, bucket, self.first_id_since
+        )
+
+    def recent(self, limit: int) -> Recent:
+        """Return a summary of the newest entries."""
+        return _log_counts.read_recent(self._database, self._table, limit)
+
+    def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
+        """Return the times at which messages were delivered, by message id.
+
+        These are from the newest recorded deliveries that arrived since then, among the newest
+        `MOST_COUNTED` entries.
+        """
+        return _log_counts.read_deliveries(self._database, self._table, since, limit)
+
+    def count_hours(self) -> bool:
+        """Add a chunk of entries to the hourly counts, if the log has any.
+
+        Return whether the next chunk can be counted now. Each entry is counted once, some time
+        after it was written.
+        """
+        self._verified()
+        with self._database.transaction() as connection:
+            return self._hours.count(connection)
+
+    def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
+        """Add numbers of requests by kind and hour.
+
+        They are stored beside the hourly counts and discarded if the log has none.
+        """
+        with self._transaction() as connection:
+            _log_counts.add_requests(connection, self._hours, counts)
+
+    def requests(self, kind: RequestKind, since: datetime) -> Requests:
+        """Return the requests of a kind in the hours that began since a time."""
+        return _log_counts.read_requests(self._database, self._hours, kind, since)
+
+    @property
+    def _is_not_last(self) -> str:
+        return f"id < (SELECT max(id) FROM {self._table})"
+
+    def _is_counted(self) -> bool:
+        """Count all entries that are final; return whether the tables of the counts are usable."""
+        while self.count_hours():
+            sleep(TASK_PAUSE)
+        with self._database.transaction() as connection:
+            return self._hours.find_obstacle(connection) is None
+
+    def _prune_batch(
+        self, change: str, values: Sequence[Any], low: int, high: int
+    ) -> tuple[int, datetime | None] | None:
+        """Return the number of changed entries, and when the oldest remaining one was received.
+
+        Returns None if another process is pruning.
+        """
+        oldest = f"SELECT min(received_at) FROM {self._table} WHERE {WITHIN}"
+        with self._database.transaction() as connection:
+            if not catalogue_of(connection, self._dialect).try_lock(PRUNE_LOCK):
+                return None
+            count = connection.execute(f"{change} AND {WITHIN}", [*values, low, high])
+            return count, utc(connection.fetch(oldest, [low, high])[0][0])
+
+    def _change_batch(self, change: str, values: Sequence[Any]) -> int:
+        with self._database.transaction() as connection:
+            return connection.execute(f"{change} AND {WITHIN}", values)
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of ids for one transaction each, oldest first."""
+        first, last = self.bounds() or (1, 0)
+        for low in range(first, last + 1, BATCH):
+            yield low, low + BATCH - 1
+
+    def _page(
+        self, query: Query, ids: tuple[int, int], rest: str, *, bodies: bool
+    ) -> Sequence[StoredEntry]:
+        # As an expression, so that the index of the parked entries is used, not the primary key.
+        id_ = "id + 0" if query.parked else "id"
+        where, values = conditions(self._dialect, f"{id_} BETWEEN %s AND %s", ids, query)
+        return self._read(f"{where} ORDER BY {id_} {rest}", values, bodies=bodies)
+
+    def _read(
+        self, where: str, values: Sequence[Any], *, bodies: bool = True
+    ) -> Sequence[StoredEntry]:
+        if not bodies:
+            return list(map(stored_entry, self._select(BODILESS, where, values)))
+        with self._database.reading() as connection:
+            return self._group(connection, where, values)
+
+    def _group(
+        self, connection: Connection, where: str, values: Sequence[Any]
+    ) -> Sequence[StoredEntry]:
+        """Return the leading entries whose bodies make one group."""
+        size, is_any = f"{self._dialect.size}(body)", self._dialect.any_of("id", "bigint")
+        sizes = f"SELECT id, {size} FROM {self._table} WHERE {where}"
+        rows = f"SELECT {ALL} FROM {self._table} WHERE {is_any}"
+        # If all of them have been deleted since, this is not the end of the log.
+        while ids := within_size(map(tuple, connection.fetch(sizes, values))):
+            entries = map(stored_entry, connection.fetch(rows, [self._dialect.encode(ids)]))
+            if by_id := {each.id: each for each in entries}:
+                return [by_id[id_] for id_ in ids if id_ in by_id]
+        return []
+
+    def _select(self, columns: str, where: str, values: Sequence[Any] = ()) -> Sequence[Any]:
+        with self._database.reading() as connection:
+            return connection.fetch(f"SELECT {columns} FROM {self._table} WHERE {where}", values)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        self._verified()
+        with self._database.transaction() as connection:
+            yield connection

@@ -1,0 +1,82 @@
+"""The SQL that selects rows of the log, and their conversion to entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from hookrow._core.log_entry import StoredEntry
+from hookrow._core.notification import Source
+from hookrow._core.result import PARKED, Result
+from hookrow.stores._log import KNOWN_TYPES, Query
+from hookrow.stores.sql._dialects import Dialect, utc
+
+LOG_COLUMNS = StoredEntry.__struct_fields__
+"""The columns that are read, in order."""
+
+REQUIRED_COLUMNS = (*LOG_COLUMNS, "entry")
+"""The columns that a log must have; no store reads or writes `entry` yet."""
+
+ALL = ", ".join(LOG_COLUMNS)
+"""All columns of an entry."""
+
+BODILESS = ", ".join("NULL" if name == "body" else name for name in LOG_COLUMNS)
+"""All columns of an entry except the body."""
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    **{name: utc for name in LOG_COLUMNS if name.endswith("_at")},
+    **dict.fromkeys(("outcome", "first_outcome"), Result),
+    "fingerprint": bytes,
+    "source": Source,
+}
+"""The conversions of the driver's values by column; other values need none."""
+
+WITHIN = "id BETWEEN %s AND %s"
+
+
+def has_outcome(table: str, results: Collection[Result]) -> str:
+    """Return the condition that an entry has one of the outcomes, as constants.
+
+    The planner then finds a partial index with the same condition.
+    """
+    names = ", ".join(f"'{name}'" for name in sorted(each.value for each in results))
+    return f"{table}.outcome IN ({names})" if table else f"outcome IN ({names})"
+
+
+_EXPIRED = f"retry_at IS NULL AND body IS NOT NULL AND {has_outcome('', PARKED)}"
+"""The condition of expired entries (`Query.expired`), which is that of an index."""
+
+
+def conditions(
+    dialect: Dialect, first: str, given: Sequence[Any], query: Query
+) -> tuple[str, Sequence[Any]]:
+    """Return the first condition and those of the query, and their parameters."""
+    conditions, values = [first], [*given]
+    for name, value in query.equal.items():
+        conditions.append(f"{name} = %s")
+        values.append(value)
+    if isinstance(query.ids, range) and query.ids.step == 1:
+        conditions.append(WITHIN)
+        values += [query.ids.start, query.ids.stop - 1]
+    elif query.ids is not None:
+        conditions.append(dialect.any_of("id", "bigint"))
+        values.append(dialect.encode(query.ids))
+    for operator, time in ((">=", query.since), ("<", query.until)):
+        if time is not None:
+            conditions.append(f"received_at {operator} %s")
+            values.append(time)
+    if query.other_types:
+        marks = ", ".join(["%s"] * len(KNOWN_TYPES))
+        conditions.append(f"(record_type IS NULL OR record_type NOT IN ({marks}))")
+        values += KNOWN_TYPES
+    conditions += ["retry_at IS NOT NULL"] * query.parked
+    conditions += [_EXPIRED] * query.expired
+    conditions += ["attempts > 0 AND provider IS NOT NULL"] * query.posted
+    conditions += ["(recipient IS NULL OR recipient = '')"] * query.unaddressed
+    return " AND ".join(conditions), list(map(dialect.write, values))
+
+
+def stored_entry(row: Sequence[Any]) -> StoredEntry:
+    """Return the entry in a row of `ALL` or `BODILESS`."""
+    named = zip(LOG_COLUMNS, row, strict=True)
+    return StoredEntry(*(_READ[name](value) if name in _READ else value for name, value in named))

@@ -1,0 +1,273 @@
+"""What columns must be able to hold: samples of the values that hookrow writes or compares. No I/O.
+
+`_rehearsal` asks a database about them, and `django._mapping` the fields of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from hookrow._core.log_entry import (
+    FINGERPRINT_SIZE,
+    LONGEST_ENTRY_NAME,
+    LONGEST_PROVIDER,
+    LONGEST_REASON,
+    LONGEST_RECORD_TYPE,
+    LONGEST_TRACE_ID,
+)
+from hookrow._core.notification import Source, Suppressible
+from hookrow._core.optional import LONGEST_BOUNCE_TYPE
+from hookrow._core.result import Result
+from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
+from hookrow._core.schema import TIMES, Scalar, Schema, nearest
+from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
+
+Columns: TypeAlias = Mapping[str, Column]
+"""The columns of one table, by the table's own names."""
+
+
+class Mistake(NamedTuple):
+    """A sentence about an unsuitable column."""
+
+    table: str
+    column: str
+    text: str
+
+
+class Obstacle(NamedTuple):
+    """What prevents a column from holding a value: a verb phrase, and how to remove it."""
+
+    text: str
+    remedy: str
+
+
+class Use(Enum):
+    """How hookrow uses a column, which determines what its type must do with the samples."""
+
+    REASON = "written; there are no other values, so a domain's conditions apply to them, too"
+    WRITTEN = "written; the samples stand for others"
+    COMPARED = "compared with the provider's texts, of which any may be too long for the column"
+    CONDITION = "compared with the value of `where`"
+    OWN = "written to one of hookrow's own tables, and read from it without a conversion"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Values that a column must hold and return unchanged, and the sentence if it does not.
+
+    `values` are hookrow's, each with its form in the column, and `unwritable` are those that the
+    conversion of the host's field refuses. `describe` returns the sentence for some of hookrow's,
+    and for an obstacle other than the column's type if there is one.
+    """
+
+    table: str
+    column: Column
+    use: Use
+    values: Mapping[Any, Any]
+    describe: Callable[[Sequence[Any], Obstacle | None], str]
+    unwritable: Sequence[Any] = ()
+
+    def refusal(self, values: Sequence[Any], obstacle: Obstacle | None = None) -> Mistake:
+        """Return the mistake if the column cannot hold some of the values."""
+        return Mistake(self.table, self.column.name, self.describe(values, obstacle))
+
+
+REFERENCES = (
+    (("dispatches", "subscriber_id"), ("subscribers", "id")),
+    (("dispatches", "list_id"), ("subscriptions", "list_id")),
+    (("dispatches", "message_id"), ("messages", "id")),
+    (("messages", "list_id"), ("subscriptions", "list_id")),
+    (("subscriptions", "subscriber_id"), ("subscribers", "id")),
+)
+"""Pairs of columns that hold the same keys."""
+
+_TIMES = tuple(datetime(year, 3, 4, 12, 34, 56, 123456, tzinfo=UTC) for year in (1, 2026, 9999))
+"""The first and the last year, because the provider determines the times of events."""
+
+_EMAIL = "ada@example.com"
+_EXAMPLE_GUID = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
+_NO_GUID = "m-ada"
+
+_SAMPLES: Mapping[str, tuple[Use, Sequence[Any]]] = {
+    "email": (Use.COMPARED, [_EMAIL]),
+    "provider_message_id": (Use.COMPARED, [_EXAMPLE_GUID, _NO_GUID]),
+    **dict.fromkeys(TIMES, (Use.WRITTEN, _TIMES)),
+    "bounce_type": (Use.WRITTEN, ["x" * LONGEST_BOUNCE_TYPE]),
+}
+"""By hookrow's name of a column. Keys are the host's, and only compared with each other."""
+
+_TEXTS = {
+    "email": ", but must be text, because it is compared with the provider's text: name another "
+    "column, or change its type.",
+    "provider_message_id": ", but must be text or UUID, because it is compared with the provider's "
+    "ids: name another column, or change its type.",
+    **dict.fromkeys(
+        TIMES,
+        ", which cannot hold a date-time: name a column that can. If you keep a flag or a status "
+        "instead, set it in the hooks on_recorded and on_refused.",
+    ),
+    "bounce_type": ", which cannot hold the type of a bounce: name a column of text for "
+    f"{LONGEST_BOUNCE_TYPE} characters or more.",
+}
+
+
+def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
+    """Yield what the columns of the roles must hold, given those of each role's table."""
+    for name, role in schema.roles.items():
+        for field, column_name in schema.columns(name).items():
+            column = tables[name][column_name]
+            if field == "suppression_reason":
+                yield _reasons(role.table, column, role.empty, schema)
+            elif field in _SAMPLES:
+                use, values = _SAMPLES[field]
+                kept = [each for each in values if each != _NO_GUID or not column.holds_uuids]
+                text = unsuitable(role.table, column, field)
+                yield _need(role.table, column, use, kept, text)
+        for column_name, value in role.where.items():
+            column = tables[name][column_name]
+            if value is not None and (value is not False or column.kind == "boolean"):
+                text = never_equals(role.table, column, value)
+                yield _need(role.table, column, Use.CONDITION, [value], text)
+
+
+def _need(table: str, column: Column, use: Use, values: Iterable[Any], text: str) -> Need:
+    kept = {each: each for each in values}
+    longest = max((len(each) for each in kept if isinstance(each, str)), default=0)
+    length = column.length if use in {Use.WRITTEN, Use.OWN} else None
+    if length is not None and longest > length:
+        text = (
+            f"{_of_type(table, column)}, which is too short: its values have up to {longest} "
+            "characters."
+        )
+    return Need(table, column, use, kept, lambda _, __: text)
+
+
+def _reasons(table: str, column: Column, empty: str | None, schema: Schema) -> Need:
+    stored: dict[Scalar, Any] = {}
+    unwritable: list[Scalar] = []
+    for value in reason_values(schema, empty):
+        try:
+            stored[value] = column.write(value) if column.write and value is not None else value
+        except Exception:  # noqa: BLE001 - a field of the host may raise any error
+            unwritable.append(value)
+    describe = partial(_reason_mistake, table, column, schema)
+    return Need(table, column, Use.REASON, stored, describe, unwritable)
+
+
+def reason_values(schema: Schema, empty: str | None) -> Sequence[Scalar]:
+    """Return the values that a column of reasons must hold: the one for no reason is the first."""
+    return [*dict.fromkeys([empty, *schema.known_values.values()])]
+
+
+MOST_NAMED = 10
+"""How many unsuitable reasons an error names: to find each takes further questions."""
+
+
+def _reason_mistake(
+    table: str,
+    column: Column,
+    schema: Schema,
+    values: Sequence[Scalar],
+    obstacle: Obstacle | None,
+) -> str:
+    """Return the sentence for some of the `reason_values` of a column."""
+    text = f"is of the type {column.type_name}, which cannot hold"
+    obstacle = obstacle or Obstacle(text, "change its type")
+    known = schema.known_values.values()
+    more = ", and others" * (len(values) > MOST_NAMED)
+    values = values[:MOST_NAMED]
+    remedies = [obstacle.remedy]
+    if values[0] is None:
+        what = "null, to which a reactivation sets it"
+    elif values[0] not in known:
+        what = "an empty string"
+        remedies.insert(0, "omit `empty`")
+    else:
+        what = f"the reason{'s' * (len(values) > 1)} {', '.join(map(repr, values))}{more}"
+        given = {*(schema.reasons or {}).values()}
+        pairs = [f"{value!r}: ..." for value in values if value not in given]
+        others = f"set another value in `reasons`: {{{', '.join(pairs)}}}"
+        remedies.append(others if pairs else "correct `reasons`")
+    near = nearest(str(values[0]), column.labels)
+    return (
+        f"The column {column.name!r} of {table!r} {obstacle.text} {what}: "
+        f"{', or '.join(remedies)}.{near}"
+    )
+
+
+def unsuitable(table: str, column: Column, name: str) -> str:
+    """Return the sentence for a column whose type does not suit its use, by hookrow's name."""
+    return f"{_of_type(table, column)}{_TEXTS[name]}"
+
+
+def never_equals(table: str, column: Column, value: Scalar) -> str:
+    """Return the sentence for a value of `where`."""
+    near = nearest(str(value), column.labels)
+    return f"{_of_type(table, column)}, which never equals {value!r}: correct `where`.{near}"
+
+
+def cannot_compare(table: str, column: Column, other_table: str, key: Column) -> Mistake:
+    """Return the mistake for one of `REFERENCES`."""
+    text = (
+        f"{_of_type(table, column)}, and {key.name!r} of {other_table!r} is {key.type_name}: they "
+        "cannot be compared, and must have the same type."
+    )
+    return Mistake(table, column.name, text)
+
+
+def _of_type(table: str, column: Column) -> str:
+    return f"The column {column.name!r} of {table!r} is of the type {column.type_name}"
+
+
+_LONGEST_TEXTS = {
+    "record_type": LONGEST_RECORD_TYPE,
+    "message_id": LONGEST_MESSAGE_ID,
+    "recipient": LONGEST_EMAIL,
+    "reason": LONGEST_REASON,
+    "provider": LONGEST_PROVIDER,
+    "entry": LONGEST_ENTRY_NAME,
+    "trace_id": LONGEST_TRACE_ID,
+    "source": max(len(each.value) for each in Source),
+    **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Result)),
+}
+"""Characters of the longest value of each text of the log, except the body."""
+
+_LOG_SAMPLES: Mapping[str, Sequence[Any]] = {
+    **{name: _TIMES for name in REQUIRED_COLUMNS if name.endswith("_at")},
+    **dict.fromkeys(("id", "status", "attempts", "retries"), (2**15 - 1,)),
+    **{name: ["x", "x" * longest] for name, longest in _LONGEST_TEXTS.items()},
+    "body": ["x"],
+    "fingerprint": [bytes(range(FINGERPRINT_SIZE))],
+}
+"""By column of the log. A short text is returned with blanks by a CHAR."""
+
+_DATE_SAMPLES: Mapping[str, Sequence[Any]] = {
+    "role": ["x", max((kind.value for kind in Suppressible), key=len)],
+    "row_key": ["x"],
+    "changed_at": _TIMES,
+}
+"""By column of the table of the dates of changes."""
+
+
+def log_needs(log: str, columns: Columns) -> Iterator[Need]:
+    """Yield what the columns of the log must hold."""
+    return _own_needs(log, columns, _LOG_SAMPLES)
+
+
+def date_needs(table: str, columns: Columns) -> Iterator[Need]:
+    """Yield what the columns of the table of the dates of changes must hold."""
+    return _own_needs(table, columns, _DATE_SAMPLES)
+
+
+def _own_needs(
+    table: str, columns: Columns, samples: Mapping[str, Sequence[Any]]
+) -> Iterator[Need]:
+    for name, values in samples.items():
+        text = f"{_of_type(table, columns[name])}, which cannot hold its values."
+        yield _need(table, columns[name], Use.OWN, values, text)

@@ -1,0 +1,246 @@
+"""PostgreSQL through psycopg 3, in hookrow's own sessions.
+
+A statement commits by itself, without the round trips of BEGIN and COMMIT, and the time limits
+are those of the session. Behind a pooler such as PgBouncer, which may run each transaction in
+another session, a transaction sets its own limits, and no statement is prepared.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from math import isinf
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from weakref import finalize
+
+from hookrow.errors import ConfigurationError, MissingExtra
+from hookrow.stores._driver_errors import UNWRITABLE
+from hookrow.stores._errors import Unavailable
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT, left
+from hookrow.stores._watchdog import duplicate_socket, watchdog
+from hookrow.stores.sql._connections import (
+    CONNECT_TIMEOUT,
+    NOT_A_URL,
+    Connection,
+    ConnectionPool,
+    Row,
+    close_all,
+    store_errors,
+)
+from hookrow.stores.sql._dialects import POSTGRESQL, numbered
+from hookrow.stores.sql._limits import POSTGRES_LIMITS
+
+if TYPE_CHECKING:
+    import psycopg
+
+IDLE = 1.0
+"""Seconds after which an idle session is checked before it is used again."""
+
+PREPARED_AFTER = 5
+"""How many times a statement runs before psycopg has the server prepare it: psycopg's default."""
+
+
+class Session(Connection):
+    """One of hookrow's own connections. It autocommits, except behind a pooler."""
+
+    def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
+        self.connection, self.close, self._cursor = connection, connection.close, cursor
+        self.socket = duplicate_socket(connection.fileno())
+        finalize(connection, self.socket.close)
+        # A pooler reports a process id of its own: behind one, nothing is set, no row returned.
+        pid = connection.info.backend_pid
+        with watchdog.watch_socket(self.socket):
+            result = connection.execute(
+                f"{POSTGRES_LIMITS.session()} WHERE pg_backend_pid() = {pid}"
+            )
+        self.autocommits = result.fetchone() is not None
+        if self.autocommits:
+            connection.prepare_threshold = PREPARED_AFTER
+        self._poll = select.poll()
+        self._poll.register(self.socket, select.POLLIN)
+        self.used_at = monotonic()
+
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        """Return all rows."""
+        return self._run(sql, parameters).fetchall()
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Return the number of rows. Raises `Unavailable` for a COMMIT after an ignored error."""
+        cursor = self._run(sql, parameters)
+        if sql == "COMMIT" and cursor.statusmessage != sql:
+            raise Unavailable("The transaction was rolled back because of an earlier error.")
+        return cursor.rowcount
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Run the statement row by row."""
+        return sum(self._run(sql, row).rowcount for row in rows)
+
+    def command(self, sql: str) -> None:
+        """Run one or more statements without parameters."""
+        self.connection.execute(sql, prepare=False)
+
+    def is_alive(self) -> bool:
+        """Return whether the server seems to respond, without a round trip.
+
+        A server sends data without a request only when it shuts down.
+        """
+        return monotonic() - self.used_at <= IDLE and not self._poll.poll(0)
+
+    def _run(self, sql: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
+        cursor: psycopg.Cursor[Any] = self._cursor(self.connection)
+        return cursor.execute(numbered(sql), parameters)
+
+
+class PostgresDatabase(ConnectionPool[Session]):
+    """The database of a `postgresql://` URL, as libpq reads it; see `connections.Database`.
+
+    Raises `ConfigurationError` for a URL that libpq does not understand, and `MissingExtra` if
+    psycopg is not installed.
+    """
+
+    dialect = POSTGRESQL
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise MissingExtra("PostgreSQL", "postgres") from error
+        try:
+            self.options = psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:  # whose text may quote the password
+            option = re.search(r'query parameter: "(\w+)"', str(error))
+            unknown = option and f"PostgreSQL has no option {option[1]!r}: remove it from the URL."
+            raise ConfigurationError(unknown or NOT_A_URL) from None
+        except UnicodeError:  # whose text quotes the URL
+            raise ConfigurationError(NOT_A_URL) from None
+        if not re.fullmatch("[0-9,]*", str(self.options.get("port", ""))):
+            raise ConfigurationError(NOT_A_URL)
+        self._driver = psycopg
+        self.errors = (psycopg.Error, *UNWRITABLE)
+        super().__init__()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Begin a transaction; it is committed at the end of the block."""
+        with self._session() as session, _begun(session, recording=False):
+            yield session
+
+    @contextmanager
+    def recording(self) -> Iterator[Connection]:
+        """Connect so that statements commit by themselves; behind a pooler, begin a transaction."""
+        with (
+            self._session() as session,
+            nullcontext() if session.autocommits else _begun(session, recording=True),
+        ):
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Connect to read, in a transaction."""
+        limited = not isinf(left())
+        limit = POSTGRES_LIMITS.reading() if limited else POSTGRES_LIMITS.none()
+        with self._session(reads=True, watched=limited) as session:
+            with nullcontext() if limited else watchdog.watch_socket(session.socket):
+                session.command(f"{POSTGRESQL.begin}; {limit}")
+            yield session
+            session.command("COMMIT")
+
+    @contextmanager
+    def upgrading(self) -> Iterator[Connection]:
+        """See `connections.Upgradable`."""
+        with self.autocommit() as session:
+            session.execute(POSTGRESQL.begin)
+            session.fetch(POSTGRES_LIMITS.none())
+            yield session
+            session.execute("COMMIT")
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Connection]:
+        """See `connections.Upgradable`."""
+        with store_errors(self.errors), closing(self._connect()) as session:
+            if session.autocommits:
+                session.command(POSTGRES_LIMITS.none(local=False))
+            yield session
+
+    def __str__(self) -> str:
+        """Return the URL without the password and the options, for display."""
+        user, name = self.options.get("user"), self.options.get("dbname")
+        password = ":***" if "password" in self.options else ""
+        login = f"{user}{password}@" if user else ""
+        hosts = str(self.options.get("host") or "").split(",")
+        ports = str(self.options.get("port") or "").split(",")
+        if len(ports) == 1:  # it applies to all hosts
+            ports *= len(hosts)
+        places = (
+            f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False)
+        )
+        return f"postgresql://{login}{','.join(places)}/{name or ''}"
+
+    @contextmanager
+    def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
+        """Take a session for the block, and close it if the server does not respond in time."""
+        with self._reader() if reads else self._connection() as session:
+            with watchdog.watch_socket(session.socket) if watched else nullcontext():
+                yield session
+            session.used_at = monotonic()
+
+    def _take(self) -> Session:
+        session = super()._take()
+        if session.is_alive():
+            return session
+        try:
+            with watchdog.watch_socket(session.socket):
+                # Set the limits again, because a host's trigger may have changed them. Behind a
+                # pooler, other clients use the session, too.
+                check = POSTGRES_LIMITS.session() if session.autocommits else "SELECT 1"
+                session.command(check)
+        except self._driver.Error:
+            session.close()
+            close_all(self._idle)  # the server has probably closed these, too
+            return super()._take()
+        return session
+
+    def _roll_back(self, session: Session) -> bool:
+        """Roll back; the driver then discards its prepared statements, which may be outdated."""
+        connection = session.connection
+        with suppress(self._driver.Error), watchdog.watch_socket(session.socket):
+            if connection.info.transaction_status == self._driver.pq.TransactionStatus.IDLE:
+                connection.execute("BEGIN")  # otherwise the rollback would do nothing
+            connection.rollback()
+            return True
+        return False
+
+    def _connect(self) -> Session:
+        options = OPTIONS | self.options
+        if any("," in str(options.get(key, "")) for key in ("host", "hostaddr")):
+            options = {"target_session_attrs": "read-write", **options}  # one of them is a standby
+        connection = self._driver.connect(**options, autocommit=True)
+        # A pooler may run the next statement in a session that has not prepared it.
+        connection.prepare_threshold = None
+        try:
+            return Session(connection, self._driver.RawCursor)
+        except BaseException:
+            connection.close()
+            raise
+
+
+@contextmanager
+def _begun(session: Session, *, recording: bool) -> Iterator[None]:
+    limits = POSTGRES_LIMITS.transaction(recording=recording, tuned=not session.autocommits)
+    session.command(f"{POSTGRESQL.begin}; {limits}")
+    yield
+    session.execute("COMMIT")
+
+
+OPTIONS: dict[str, Any] = {
+    "client_encoding": "utf8",
+    "connect_timeout": CONNECT_TIMEOUT,
+    "tcp_user_timeout": STATEMENT_TIMEOUT * 1000,
+    "keepalives_idle": STATEMENT_TIMEOUT,
+    "keepalives_interval": 1,
+    "keepalives_count": STATEMENT_TIMEOUT,
+}
+"""Options of libpq, unless the URL overrides them."""

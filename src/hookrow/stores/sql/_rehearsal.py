@@ -1,0 +1,587 @@
+"""Asks a database which values its columns can hold and compare, without writing to its tables.
+
+What the database does not plainly reject passes, because to reject a table that works would be
+worse than to accept one that does not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+from hookrow.stores._driver_errors import UNWRITABLE, lacks_operator, store_error
+from hookrow.stores._errors import Rejected, SchemaChanged
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._connections import Connection, Row
+from hookrow.stores.sql._dialects import SQLITE, Dialect, count_parameters, question_marks
+from hookrow.stores.sql._needs import (
+    MOST_NAMED,
+    REFERENCES,
+    Columns,
+    Mistake,
+    Need,
+    Obstacle,
+    Use,
+    cannot_compare,
+    never_equals,
+    unsuitable,
+)
+from hookrow.stores.sql._role_tables import ALIASES, RoleTables
+
+_T = TypeVar("_T")
+
+
+class Comparison(NamedTuple):
+    """A condition of hookrow's statements, its tables as SQL text, and the mistake if it fails."""
+
+    tables: Sequence[str]
+    condition: str
+    mistake: Mistake
+
+
+def comparisons(tables: RoleTables) -> Iterator[Comparison]:
+    """Yield the conditions that compare columns with parameters, constants and other columns."""
+    roles = tables.schema.roles
+    fold = tables.schema.subscribers.fold
+    compared = {
+        ("subscribers", "email"): tables.email_is_any(fold),
+        ("dispatches", "provider_message_id"): tables.any_of("dispatches", "provider_message_id"),
+    }
+    for (name, field), condition in compared.items():
+        table, column = roles[name].table, tables.columns(name)[field]
+        mistake = Mistake(table, column.name, unsuitable(table, column, field))
+        yield Comparison([tables.table(name)], condition, mistake)
+    for name, role in roles.items():
+        for column, value in tables.hiding[name]:
+            text = never_equals(role.table, column, value)
+            compared_column = f"{ALIASES[name]}.{tables.dialect.quote(column.name)}"
+            condition = f"{compared_column} {tables.equals(column, value)}"
+            yield Comparison(
+                [tables.table(name)], condition, Mistake(role.table, column.name, text)
+            )
+    for (name, field), (other, key) in REFERENCES:
+        if tables.has(name, field) and tables.has(other, key):
+            columns = tables.columns(name)[field], tables.columns(other)[key]
+            mistake = cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
+            condition = tables.refers(name, field, other, key)
+            yield Comparison([tables.table(name), tables.table(other)], condition, mistake)
+
+
+class Rehearsal(ABC):
+    """The questions to one kind of database. On PostgreSQL, they need a transaction.
+
+    The methods raise the driver's errors.
+    """
+
+    @abstractmethod
+    def rejected(
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        tables: Mapping[str, Columns],
+        needs: Sequence[Need],
+    ) -> Iterator[Mistake]:
+        """Yield the columns that do not hold a value, or do not return it unchanged.
+
+        `tables` are the columns of each table of the needs, by its name.
+        """
+
+    @abstractmethod
+    def incomparable(
+        self, connection: Connection, compared: Sequence[Comparison]
+    ) -> Iterator[Mistake]:
+        """Yield the mistakes of the comparisons for which the database has no operator."""
+
+
+class _PostgreSQLRehearsal(Rehearsal):
+    """Lets the server convert values to the type of a column, and plan comparisons.
+
+    If it can answer all questions at once, that is one round trip; else they are asked by halves.
+    """
+
+    def rejected(
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        tables: Mapping[str, Columns],  # noqa: ARG002 - for SQLite
+        needs: Sequence[Need],
+    ) -> Iterator[Mistake]:
+        def hold(some: Sequence[Need]) -> bool | None:
+            return self._hold(connection, some)
+
+        with savepoint(connection):
+            writable = [each for each in needs if not each.unwritable]
+            failing = {id(each) for each in _failing(writable, hold)}
+            for need in needs:
+                refused = need.unwritable
+                if id(need) in failing:
+                    refused = self._refused(connection, need)
+                if refused:
+                    yield need.refusal(refused)
+                elif need.use is Use.REASON:
+                    yield from islice(_broken_constraints(connection, dialect, need), 1)
+
+    def incomparable(
+        self, connection: Connection, compared: Sequence[Comparison]
+    ) -> Iterator[Mistake]:
+        with savepoint(connection):
+            for each in _failing(compared, lambda some: self._can_compare(connection, some)):
+                yield each.mistake
+
+    def _refused(self, connection: Connection, need: Need) -> Sequence[Any]:
+        """Return the values that a column does not hold, of which it has at least one."""
+        if need.use is not Use.REASON:
+            return [*need.values]  # the others are samples
+
+        def hold(some: Sequence[Any]) -> bool | None:
+            values = {each: need.values[each] for each in some}
+            return self._hold(connection, [replace(need, values=values)])
+
+        return _first_failing([*need.values], hold)
+
+    def _hold(self, connection: Connection, needs: Sequence[Need]) -> bool | None:
+        """Return whether all columns hold their values; None if that cannot be known.
+
+        The conversion is one from JSON, because a cast to a type with a length truncates.
+        """
+        questions = [_Question(f"c{number}", need) for number, need in enumerate(needs)]
+        rows = [
+            {name: value for each in questions for name, value in each.row(index).items()}
+            for index in range(max(len(need.values) for need in needs))
+        ]
+        types = ", ".join(each.types for each in questions)
+        selected = ", ".join(each.selected for each in questions)
+        sql = f"SELECT {selected} FROM jsonb_to_recordset(%s::jsonb) AS given({types})"
+        answers = _ask(connection, sql, [_json(rows)], rejected=False)
+        if not isinstance(answers, list):
+            return answers
+        return all(
+            question.is_unchanged(index, answer)
+            for index, row in enumerate(answers)
+            for question, answer in zip(questions, row, strict=True)
+        )
+
+    def _can_compare(self, connection: Connection, compared: Sequence[Comparison]) -> bool | None:
+        """Return whether the server has all operators; None if that cannot be known."""
+        tables = ", ".join({table: None for each in compared for table in each.tables})
+        conditions = " OR ".join(f"({each.condition})" for each in compared)
+        sql = f"SELECT 1 FROM {tables} WHERE false AND ({conditions})"
+        # `rejected` knows unsuitable constants; a foreign table may not be usable now.
+        answer = _ask(connection, sql, ["{}"] * count_parameters(sql), rejected=None)
+        return True if isinstance(answer, list) else answer
+
+
+def _failing(items: Sequence[_T], ask: Callable[[Sequence[_T]], bool | None]) -> Iterator[_T]:
+    """Yield the items for which the answer is False, but not those for which it is None.
+
+    For a few of many, the number of questions grows with the logarithm: each is a round trip, of
+    which a slow connection allows only some within the time limit.
+    """
+    answer = ask(items) if items else True
+    if len(items) > 1 and answer is not True:
+        half = len(items) // 2
+        yield from _failing(items[:half], ask)
+        yield from _failing(items[half:], ask)
+    elif answer is False:
+        yield from items
+
+
+def _first_failing(
+    values: Sequence[Any], ask: Callable[[Sequence[Any]], bool | None]
+) -> Sequence[Any]:
+    """Return as many as an error names, and one more if there are others."""
+    return [*islice(_failing(values, ask), MOST_NAMED + 1)]
+
+
+def _ask(
+    connection: Connection, sql: str, parameters: Sequence[Any], *, rejected: bool | None
+) -> list[Row] | bool | None:
+    """Return the rows of a statement in `savepoint`; False if the types have no such operator.
+
+    Return `rejected` if the server rejects the statement's values or tables, and None if it fails
+    for another reason, such as a privilege that the user lacks.
+    """
+    try:
+        with undone(connection):
+            return list(connection.fetch(sql, parameters))
+    except Exception as error:
+        if lacks_operator(error):
+            return False
+        cause = store_error(error)
+        if isinstance(cause, Rejected):
+            return rejected
+        if isinstance(cause, SchemaChanged):
+            return None
+        raise
+
+
+def _json(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as JSON without escaped letters, which SQL_ASCII cannot convert."""
+    return json.dumps(rows, default=str, ensure_ascii=False)
+
+
+class _Question:
+    """The JSON values that a need sends to the server, and the expressions that it selects."""
+
+    def __init__(self, name: str, need: Need) -> None:
+        column, use = need.column, need.use
+        self._held, self._given = name, f"{name}_as_given"
+        self._stored = list(need.values.values())
+        self._kind = next((type(value) for value in need.values if value is not None), str)
+        self._is_own = use is Use.OWN
+        # The store reads these as they are, so the driver must return the type of the value.
+        self._is_read = self._is_own and self._kind in {int, str}
+        # `incomparable` compares constants; the form of a host's conversion is not hookrow's.
+        self._is_returned = use is not Use.CONDITION and not column.write
+        declared = {Use.REASON: column.declared, Use.CONDITION: column.declared}
+        type_ = column.type if use is Use.COMPARED else declared.get(use, column.sized)
+        self.types = f"{name} {type_}"
+        if self._is_returned:
+            self.types += f", {self._given} {_PARAMETERS[self._kind]}"
+        self.selected = self._select() if self._is_returned else "true"
+
+    def _select(self) -> str:
+        held, given = self._held, self._given
+        if self._is_read:
+            return f"CASE WHEN {held} = {given} THEN {held} END"
+        if self._kind is datetime:  # a type may have less than six digits
+            cast = "" if self._is_own else "::timestamp"
+            seconds = (f"date_trunc('second', {each}{cast})" for each in (held, given))
+            return f"{' = '.join(seconds)} AND ({held} < {given}) IS NOT NULL"
+        if self._is_own:
+            return f"{held} = {given}"
+        if self._kind is str:
+            return f"{held}::text IS NOT DISTINCT FROM {given}"
+        return f"{held} IS NOT DISTINCT FROM {given}"
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """Return the values of a row by name. The last value is repeated."""
+        held = given = self._value(index)
+        if isinstance(held, bytes):
+            held = given = rf"\x{held.hex()}"
+        elif isinstance(held, datetime) and self._is_own:
+            # A type without a zone ignores the offset, so not all values remain equal.
+            offset = timedelta(hours=5 if index % 2 else -3)
+            held, given = str(held.astimezone(timezone(offset))), str(held)
+        elif isinstance(held, datetime):
+            held = given = str(held.replace(tzinfo=None))
+        return {self._held: held, self._given: given}
+
+    def is_unchanged(self, index: int, answer: object) -> bool:
+        """Return whether the answer in a row is the right one."""
+        if not self._is_read:
+            return answer is True
+        return type(answer) is self._kind and answer == self._value(index)
+
+    def _value(self, index: int) -> Any:  # noqa: ANN401 - of any column
+        return self._stored[min(index, len(self._stored) - 1)]
+
+
+_PARAMETERS: Mapping[type[object], str] = {
+    datetime: "timestamp with time zone",
+    int: "bigint",
+    str: "text",
+    bytes: "bytea",
+}
+"""The types in which hookrow's values are compared with columns."""
+
+_CONSTRAINTS = """
+SELECT contype = 'f', CASE contype WHEN 'f' THEN confrelid::regclass::text ELSE conname END,
+    CASE contype WHEN 'f' THEN format(
+        'given.%%1$I IS NULL OR EXISTS (SELECT FROM %%2$s AS o WHERE o.%%3$I = given.%%1$I)',
+        a.attname, confrelid::regclass, o.attname
+    ) ELSE pg_get_expr(conbin, conrelid) END
+FROM pg_constraint AS con JOIN pg_class AS c ON c.oid = conrelid
+JOIN pg_attribute AS a ON a.attrelid = conrelid AND conkey = ARRAY[a.attnum]
+LEFT JOIN pg_attribute AS o ON o.attrelid = confrelid AND o.attnum = confkey[1]
+WHERE conrelid = to_regclass(%s) AND a.attname = %s AND contype IN ('c', 'f')
+    AND relkind IN ('r', 'p') AND NOT relhasrules
+    AND coalesce((to_jsonb(con) ->> 'conenforced')::boolean, true)
+    AND NOT (CASE contype WHEN 'f' THEN row_security_active(confrelid) ELSE false END)
+    AND NOT EXISTS (
+        SELECT FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 16 <> 0
+        AND (contype = 'f' OR tgtype & 3 = 3)
+        AND tgrelid IN (SELECT conrelid UNION SELECT relid FROM pg_partition_tree(conrelid))
+    )
+    AND (contype = 'c' OR (
+        SELECT bool_and(tgenabled IN ('A', CASE current_setting('session_replication_role')
+            WHEN 'replica' THEN 'R' ELSE 'O' END))
+        FROM pg_trigger WHERE tgisinternal AND tgconstrrelid = confrelid AND tgtype & 16 <> 0
+        AND tgrelid IN (SELECT conrelid UNION SELECT relid FROM pg_partition_tree(conrelid))
+    ))
+ORDER BY conname
+"""
+"""The constraints on a column alone: whether each is a foreign key, its name or the other table,
+and its condition.
+
+A trigger for updates (the bit 16) that runs for each row before the change (the bits 1 and 2) may
+replace a value before its constraint is checked, and any trigger may add a row that a foreign key
+needs. `conenforced` exists from version 18 on.
+
+A foreign key is checked by internal triggers, which may be disabled, on each partition. One to a
+partitioned table has further rows for the partitions of that table, which have no such triggers.
+
+Constraints of single partitions are left out: the mapping may hide the rows of a partition, and a
+row moves to another one when a change of its time or reason requires it.
+"""
+
+
+def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
+    """Let the server evaluate the constraints on a column of reasons alone."""
+    column = need.column
+    name = dialect.quote(column.name)
+    named = [*catalogue_of(connection, dialect).named(need.table), column.name]
+    for is_reference, text, condition in connection.fetch(_CONSTRAINTS, named):
+        escaped = condition.replace("%", "%%")
+        sql = (
+            f"SELECT bool_and(coalesce({escaped}, true)) "
+            f"FROM jsonb_to_recordset(%s::jsonb) AS given({name} {column.declared})"
+        )
+
+        def hold(some: Sequence[Any], sql: str = sql) -> bool:
+            rows = [{column.name: need.values[value]} for value in some]
+            answer = _ask(connection, sql, [_json(rows)], rejected=False)
+            return answer[0][0] if isinstance(answer, list) else answer is None
+
+        if refused := _first_failing([*need.values], hold):
+            yield need.refusal(refused, _reference(text) if is_reference else _check(text))
+
+
+@contextmanager
+def savepoint(connection: Connection) -> Iterator[None]:
+    """Let `_ask` undo what each statement of the block did."""
+    connection.execute(_SAVEPOINT)
+    yield
+    connection.execute(f"RELEASE {_SAVEPOINT}")
+
+
+@contextmanager
+def undone(connection: Connection) -> Iterator[None]:
+    """Roll back what the block did: a constraint may call a function that writes.
+
+    The transaction stays writable, because such a function may treat an error as a refusal.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the connection may be broken: the first error says why
+            connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
+        raise
+    connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
+
+
+_SAVEPOINT = "SAVEPOINT hookrow_rehearsal"
+
+
+def _reference(table: str) -> Obstacle:
+    return Obstacle(f"refers to {table}, which lacks", "complete that table")
+
+
+def _check(text: str) -> Obstacle:
+    one_line = " ".join(text.split())  # SQLite names a constraint by its expression
+    return Obstacle(f"has the constraint {one_line}, which rejects", "change the constraint")
+
+
+class _SQLiteRehearsal(Rehearsal):
+    """Reads the declared types, and writes to copies of the tables in memory.
+
+    Any column holds values of any kind, except in a STRICT table, so there is no type to ask. A
+    word such as BOOLEAN is the only evidence that the host, or its library, expects other values.
+    """
+
+    def rejected(
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        tables: Mapping[str, Columns],
+        needs: Sequence[Need],
+    ) -> Iterator[Mistake]:
+        written: list[Need] = []
+        for need in needs:
+            refused = need.unwritable or [
+                each for each in need.values if _is_unexpected(need, each)
+            ]
+            if refused:
+                yield need.refusal(refused)
+            elif need.use in {Use.REASON, Use.WRITTEN, Use.OWN}:
+                written.append(need)
+        for table, of_table in groupby(written, attrgetter("table")):
+            yield from _rejected_in_memory(connection, dialect, tables[table], [*of_table])
+        for need in written:
+            if need.use is Use.REASON:
+                yield from _missing(connection, dialect, need)
+
+    def incomparable(
+        self,
+        connection: Connection,  # noqa: ARG002 - for PostgreSQL
+        compared: Sequence[Comparison],  # noqa: ARG002 - as above
+    ) -> Iterator[Mistake]:
+        return iter(())  # it compares any values
+
+
+_UNEXPECTED: Mapping[str, tuple[type[object], ...]] = {
+    "boolean": (str, datetime),
+    "integer": (str, datetime),
+    "date": (str, datetime),
+    "time": (str, datetime),
+    "datetime": (str,),
+    "text": (int,),
+}
+"""By the kind of a column: the kinds of values for which it is not meant. See `Column.kind`."""
+
+
+def _is_unexpected(need: Need, value: object) -> bool:
+    column = need.column
+    if need.use is Use.COMPARED or column.write:
+        return False
+    if value is True and column.kind in _NEVER_TRUE:
+        return True
+    if need.use is Use.CONDITION and column.kind in _TIME_TYPES:
+        return False  # its texts are dates
+    return isinstance(value, _UNEXPECTED.get(column.kind, ()))
+
+
+_TIME_TYPES = {"date", "time", "datetime"}
+_NEVER_TRUE = {*_TIME_TYPES, "blob", "json", "jsonb"}
+"""Kinds of which no value equals the number 1, as which SQLite stores True."""
+
+
+def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -> Sequence[Row]:
+    """Return the definition of a table, or of its triggers."""
+    bare, namespace = catalogue_of(connection, dialect).named(table)
+    sql = (
+        f"SELECT sql FROM {dialect.quote(namespace)}.sqlite_master "
+        "WHERE type = %s AND tbl_name = %s COLLATE NOCASE"
+    )
+    return connection.fetch(sql, [type_, bare])
+
+
+def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
+    """Look up the reasons in the tables to which the column refers."""
+    bare, namespace = catalogue_of(connection, dialect).named(need.table)
+    ((are_checked,),) = connection.fetch("PRAGMA foreign_keys")
+    if not are_checked or _objects(connection, dialect, need.table, "trigger"):
+        return
+    named = [bare, namespace, namespace, need.column.name]
+    for other, key in connection.fetch(_REFERENCES, named):
+        sql = (
+            f"SELECT 1 FROM {dialect.quote(namespace)}.{dialect.quote(other)} "
+            f"WHERE {dialect.quote(key)} = %s"
+        )
+        missing = [
+            value
+            for value, stored in need.values.items()
+            if stored is not None and not connection.fetch(sql, [dialect.write(stored)])
+        ]
+        if missing:
+            yield need.refusal(missing, _reference(other))
+
+
+_REFERENCES = """
+SELECT "table", other.name FROM pragma_foreign_key_list(%s, %s) AS reference
+JOIN pragma_table_info(reference."table", %s) AS other
+    ON CASE WHEN "to" IS NULL THEN other.pk = 1 ELSE "to" = other.name COLLATE NOCASE END
+GROUP BY reference.id HAVING count(*) = 1 AND max("from") = %s COLLATE NOCASE
+"""
+"""The foreign keys of a column alone: the other table and its column."""
+
+
+def _rejected_in_memory(
+    connection: Connection, dialect: Dialect, columns: Columns, needs: Sequence[Need]
+) -> Iterator[Mistake]:
+    """Write the values to a table of the same definition.
+
+    Of its constraints, only those on reasons are evaluated: the other values are examples. One on
+    several columns cannot be evaluated, because their values are unknown. Neither can one on a
+    generated column or the row id, or with a function or a collation of the host's.
+    """
+    bare, _ = catalogue_of(connection, dialect).named(needs[0].table)
+    for (definition,) in _objects(connection, dialect, needs[0].table, "table"):
+        given = [each for each in columns.values() if not each.generated]
+        quoted = question_marks(SQLITE.quote(bare))
+        filled = ", ".join(question_marks(SQLITE.quote(each.name)) for each in given)
+        fillers = ", ".join("x''" if each.type_name == "BLOB" else "0" for each in given)
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+            try:
+                memory.execute("PRAGMA foreign_keys = OFF")
+                memory.execute(definition)
+                memory.execute("PRAGMA ignore_check_constraints = ON")
+                memory.execute(f"INSERT INTO {quoted} ({filled}) VALUES ({fillers})")
+            except sqlite3.Error:
+                return
+            for need in needs:
+                is_evaluated = need.use is Use.REASON and _is_alone(need, definition, columns)
+                memory.execute(f"PRAGMA ignore_check_constraints = {not is_evaluated:d}")
+                errors = _errors(memory, quoted, dialect, need, columns)
+                for error in islice(dict.fromkeys(errors.values()), 1):
+                    _, is_check, text = error.partition("CHECK constraint failed: ")
+                    refused = [value for value, each in errors.items() if each == error]
+                    yield need.refusal(refused, _check(text) if is_check else None)
+
+
+def _is_alone(need: Need, definition: str, columns: Columns) -> bool:
+    """Return whether each constraint on a column concerns no other column."""
+    name = need.column.name.lower()
+    others = {*map(str.lower, columns), *_ROW_IDS} - {name}
+    return not any(names & others for names in _names_in_checks(definition) if name in names)
+
+
+def _errors(
+    memory: sqlite3.Connection, table: str, dialect: Dialect, need: Need, columns: Columns
+) -> Mapping[Any, str]:
+    """Return SQLite's errors by value."""
+    target = question_marks(SQLITE.quote(need.column.name))
+    of_generated = tuple(f".{each.name}" for each in columns.values() if each.generated)
+    errors: dict[Any, str] = {}
+    for value, stored in need.values.items():
+        try:
+            memory.execute(f"UPDATE {table} SET {target} = ?", [dialect.write(stored)])
+        except sqlite3.IntegrityError as error:
+            if not str(error).endswith(of_generated):  # it depends on other columns, too
+                errors[value] = str(error)
+        except (sqlite3.Error, *UNWRITABLE):
+            return {}
+    return errors
+
+
+_ROW_IDS = ("rowid", "_rowid_", "oid")
+"""The names by which SQLite's tables have a key, unless a column has the name."""
+
+_SQL_TOKEN = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'[^']*'|("[^"]*"|`[^`]*`|\[[^\]]*\]|[\w$]+|[()])""", re.DOTALL
+)
+"""A comment, a string or, in the group, a name, a keyword or a parenthesis."""
+
+
+def _names_in_checks(definition: str) -> Sequence[set[str]]:
+    """Return the names, in lower case, in each CHECK of a table's definition."""
+    found: list[set[str]] = []
+    depth, outer = 0, None
+    for part in filter(None, _SQL_TOKEN.findall(definition)):
+        if part == "(":
+            depth += 1
+        elif part == ")":
+            depth -= 1
+            outer = None if depth == outer else outer
+        elif outer is not None:
+            found[-1].add(part.strip('"`[]').lower())
+        elif part.upper() == "CHECK":
+            found.append(set())
+            outer = depth
+    return found
+
+
+REHEARSALS: Mapping[str, Rehearsal] = {
+    "postgresql": _PostgreSQLRehearsal(),
+    "sqlite": _SQLiteRehearsal(),
+}
+"""By the name of the dialect."""

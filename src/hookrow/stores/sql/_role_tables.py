@@ -1,0 +1,168 @@
+"""The tables of a schema's roles as SQL text: names, columns, conditions and comparisons.
+
+Every condition excludes the rows that a role's `where` hides, except for the owner of a dispatch,
+whose email a response may contain. `_statements` builds whole statements from these parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hookrow._core.notification import EventTime, Suppressible
+from hookrow._core.schema import WRITTEN, Fold, Scalar, Schema
+from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._conversions import Conversions
+from hookrow.stores.sql._dialects import Dialect
+
+ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "messages": "m"}
+"""By role: the name of its table in a statement."""
+
+OWNER = "o"
+"""The alias of the subscribers' table where a statement looks for a dispatch's subscriber."""
+
+
+class RoleTables:
+    """The tables of a schema's roles in a database.
+
+    `columns` are those of each role's table, by the table's own names.
+    """
+
+    def __init__(
+        self, schema: Schema, columns: Mapping[str, Mapping[str, Column]], dialect: Dialect
+    ) -> None:
+        self.schema, self.dialect = schema, dialect
+        self.hiding = {
+            name: [(columns[name][column], value) for column, value in role.where.items()]
+            for name, role in schema.roles.items()
+        }
+        """By role: the columns of `where`, each with the value of the rows that are not hidden."""
+        self._columns = {
+            name: {field: columns[name][column] for field, column in schema.columns(name).items()}
+            for name in schema.roles
+        }
+        self.written = {
+            kind: names
+            for kind in Suppressible
+            if kind.value in self._columns
+            and (names := [name for name in WRITTEN if name in self._columns[kind.value]])
+        }
+        """The columns of each kind of row that notifications set, by hookrow's names."""
+        self.empty = {kind: schema.roles[kind.value].empty for kind in self.written}
+        """The value that stands for no reason, by kind of row."""
+        self.has_uuids = self._columns["dispatches"]["provider_message_id"].holds_uuids
+        """Whether the message ids of dispatches are UUIDs; see `_conversions`."""
+        self.first_opens = self.has("dispatches", EventTime.FIRST_OPENED.value)
+        """Whether the first open of a dispatch is recorded."""
+        self.unguarded, self.dated_in_side_table = schema.unguarded, schema.dated_in_side_table
+        self.conversions = Conversions(self._columns, self.written)
+
+    def has(self, role: str, column: str | None = None) -> bool:
+        """Return whether there is such a role, and its table has such a column."""
+        return role in self._columns and (column is None or column in self._columns[role])
+
+    def columns(self, role: str) -> Mapping[str, Column]:
+        """Return the columns of a role, by hookrow's names."""
+        return self._columns[role]
+
+    def name(self, role: str) -> str:
+        """Return the name of a role's table in SQL."""
+        return self.dialect.table(self.schema.roles[role].table)
+
+    def table(self, role: str, alias: str | None = None) -> str:
+        """Return the table of a role with its alias, for FROM."""
+        return f"{self.name(role)} AS {alias or ALIASES[role]}"
+
+    def column(self, role: str, name: str, alias: str | None = None) -> str:
+        """Return a column of a role, by hookrow's name for it."""
+        return f"{alias or ALIASES[role]}.{self.dialect.quote(self._columns[role][name].name)}"
+
+    def key(self, role: str, name: str) -> str:
+        """Return a column that holds a key, for SELECT."""
+        return self.dialect.select(self.column(role, name), self._columns[role][name].type)
+
+    def text(self, role: str, name: str, alias: str | None = None) -> str:
+        """Return a column that holds text or UUIDs, as text for SELECT."""
+        column = self.column(role, name, alias)
+        return self.dialect.text(column, self._columns[role][name].type)
+
+    def reason(self) -> str:
+        """Return the reason of a subscriber's suppression as text, empty if there is none."""
+        if not self.has("subscribers", "suppression_reason"):
+            return self.dialect.as_text("''")
+        reason = self.column("subscribers", "suppression_reason")
+        return f"coalesce({self.dialect.as_text(reason)}, '')"
+
+    def list_id(self) -> str | None:
+        """Return the column with the list of a dispatch or of its message, for SELECT."""
+        role = "messages" if self.has("messages") else "dispatches"
+        return self.key(role, "list_id") if self.has(role, "list_id") else None
+
+    def visible(self, *roles: str) -> str:
+        """Return the conditions that exclude hidden rows, to follow another condition."""
+        return "".join(self.not_hidden(role, ALIASES[role]) for role in roles)
+
+    def not_hidden(self, role: str, alias: str) -> str:
+        """Return the conditions that exclude a table's hidden rows, to follow another condition."""
+        return "".join(
+            f" AND {alias}.{self.dialect.quote(column.name)} {self.equals(column, value)}"
+            for column, value in self.hiding[role]
+        )
+
+    def equals(self, column: Column, value: Scalar) -> str:
+        """Return the rest of a condition of `where`, to follow the column."""
+        selected = _selected(column, value)
+        return "IS NULL" if selected is None else f"= {self.dialect.literal(selected)}"
+
+    def selecting(self, role: str) -> Mapping[str, Scalar]:
+        """Return the values of columns that select the rows of a role; None stands for null."""
+        return {column.name: _selected(column, value) for column, value in self.hiding[role]}
+
+    def any_of(self, role: str, name: str) -> str:
+        """Return the condition that a column has one of the values of a parameter.
+
+        Its index serves it.
+        """
+        return self.dialect.any_of(self.column(role, name), self._columns[role][name].type)
+
+    def email_is_any(self, fold: Fold) -> str:
+        """Return the condition that an email is one of a parameter's, by the index of a fold.
+
+        This may find more rows than `rules.fold` considers equal; `rules.decide` chooses.
+        """
+        type_ = self._columns["subscribers"]["email"].type
+        return self.dialect.email_is_any(fold, self.column("subscribers", "email"), type_)
+
+    def refers(self, role: str, name: str, other: str, key: str, alias: str | None = None) -> str:
+        """Return the condition that a reference equals a key, which the key's index serves."""
+        return f"{self.column(other, key, alias)} = {self.reference(role, name, other, key)}"
+
+    def reference(self, role: str, name: str, other: str, key: str) -> str:
+        """Return a reference to a key, as a value that can be compared with it."""
+        columns = self._columns[role][name], self._columns[other][key]
+        return self.dialect.as_key(self.column(role, name), *(column.type for column in columns))
+
+    def joined_messages(self) -> str:
+        """Return the join of the dispatches with their messages, if there is such a role."""
+        if not self.has("messages"):
+            return ""
+        same = self.refers("dispatches", "message_id", "messages", "id")
+        return f" LEFT JOIN {self.table('messages')} ON {same}{self.visible('messages')}"
+
+    def time(self, role: str, name: str) -> str:
+        """Return a parameter to compare with a column of times; its value is `stored`."""
+        return self.dialect.instant(self._columns[role][name].type)
+
+    def parameter(self, role: str, name: str) -> str:
+        """Return a parameter of the type of a column."""
+        return self.dialect.cast("%s", self._columns[role][name].type)
+
+    def stored(self, role: str, name: str, value: Any) -> Any:  # noqa: ANN401 - of a column
+        """Return a value as a column stores it."""
+        write = self._columns[role][name].write
+        return self.dialect.write(write(value) if write else value)
+
+
+def _selected(column: Column, value: Scalar) -> Scalar:
+    """Return the value of a condition: False also means null, unless the column is boolean."""
+    return None if value is False and column.kind != "boolean" else value

@@ -1,0 +1,183 @@
+"""Counts and lists the host's rows, with one statement for each count or page.
+
+The statements read whole tables, so no request waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from hookrow.stores._row_counts import DispatchCursor, ListCount, Undelivered, by_list
+from hookrow.stores.sql._connections import Database
+from hookrow.stores.sql._conversions import (
+    LIST,
+    by_message_id,
+    converted,
+    guid,
+    message_ids_as_stored,
+)
+from hookrow.stores.sql._dialects import utc
+from hookrow.stores.sql._role_tables import RoleTables
+
+
+class SQLRowCounts:
+    """Counts and lists the rows that the schema of a store does not hide. Raises a `StoreError`.
+
+    `tables` returns the SQL for the tables.
+    """
+
+    def __init__(self, database: Database, tables: Callable[[], RoleTables]) -> None:
+        self._database, self._tables = database, tables
+
+    def lists(self) -> Sequence[ListCount]:
+        """Count the rows of each list, in the order of the lists' keys, after those of no list.
+
+        Only hookrow's own lists have names.
+        """
+        tables = self._tables()
+        with self._database.reading() as connection:
+            sent = connection.fetch(_dispatches(tables))
+            has_members = tables.has("subscriptions")
+            members = connection.fetch(_members(tables)) if has_members else None
+            is_own = tables.schema.is_own
+            names = connection.fetch("SELECT id, name FROM hookrow_lists") if is_own else ()
+        if read := tables.conversions.found.get(LIST):
+            sent, members = converted(sent, {0: read}), members and converted(members, {0: read})
+        return by_list(sent, members, dict(map(tuple, names)))
+
+    def suppressed(self) -> Mapping[str | None, int]:
+        """Count the suppressed subscribers by reason: the text of the value in the table."""
+        tables = self._tables()
+        where = f"{tables.column('subscribers', 'suppressed_at')} IS NOT NULL"
+        reason = f"NULLIF({tables.reason()}, '')"
+        sql = _grouped(tables, "subscribers", f"{reason}, count(*)", where)
+        with self._database.reading() as connection:
+            return dict(map(tuple, connection.fetch(sql)))
+
+    def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
+        """Return when these messages were sent, by message id, omitting those without a time."""
+        tables = self._tables()
+        if not tables.has("dispatches", "sent_at") or not message_ids:
+            return {}
+        at = tables.column("dispatches", "sent_at")
+        sql = (
+            f"SELECT {tables.text('dispatches', 'provider_message_id')}, {at} "
+            f"FROM {tables.table('dispatches')} "
+            f"WHERE {tables.any_of('dispatches', 'provider_message_id')} AND {at} IS NOT NULL"
+            f"{tables.visible('dispatches')}"
+        )
+        ids = message_ids_as_stored(message_ids) if tables.has_uuids else message_ids
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, [tables.dialect.encode(ids)])
+        if read := tables.conversions.read("dispatches", "sent_at"):
+            rows = converted(rows, {1: read})
+        times = {message_id: sent for message_id, time in rows if (sent := utc(time))}
+        return by_message_id(message_ids, times) if tables.has_uuids else times
+
+    def undelivered(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> int | None:
+        """Count the dispatches sent since a time, and before another, that are not delivered.
+
+        Returns None if a time is given, but no column has the time of sending.
+        """
+        tables = self._tables()
+        limits = {">=": since, "<": until}
+        times = {operator: time for operator, time in limits.items() if time is not None}
+        if times and not tables.has(*_SENT_AT):
+            return None
+        sql = f"SELECT count(*) FROM {_undelivered(tables)}" + "".join(
+            f" AND {tables.column(*_SENT_AT)} {each} {tables.time(*_SENT_AT)}" for each in times
+        )
+        with self._database.reading() as connection:
+            values = [tables.stored(*_SENT_AT, each) for each in times.values()]
+            return int(connection.fetch(sql, values)[0][0])
+
+    def list_undelivered(
+        self, since: datetime, *, after: DispatchCursor | None = None, limit: int
+    ) -> Sequence[Undelivered]:
+        """Return the first dispatches after a place that are not delivered, the oldest first.
+
+        Those sent before a time are omitted. Those without a time of sending come first, in the
+        order of their keys. Without an index on the time of sending, it reads the whole table.
+        """
+        tables = self._tables()
+        dated = tables.has(*_SENT_AT)
+        condition, values = (_since if dated else _any_time)(tables, since, after)
+        at, key = tables.column(*_SENT_AT) if dated else "NULL", tables.column(*_ID)
+        order = f"{at} IS NOT NULL, {at}, {key}" if dated else key
+        sql = (
+            f"SELECT {tables.text('dispatches', 'provider_message_id')}, {at}, "
+            f"{tables.text(*_SENT_AT) if dated else at}, {tables.key(*_ID)} "
+            f"FROM {_undelivered(tables)}{condition} ORDER BY {order} LIMIT {limit}"
+        )
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, values)
+        if read := tables.conversions.read(*_SENT_AT):
+            rows = converted(rows, {1: read})
+        spelled = guid if tables.has_uuids else str
+        return [
+            Undelivered(spelled(message_id), utc(time), DispatchCursor(*place))
+            for message_id, time, *place in rows
+        ]
+
+
+_ID, _SENT_AT = ("dispatches", "id"), ("dispatches", "sent_at")
+
+
+def _undelivered(tables: RoleTables) -> str:
+    """Return the table and the conditions of undelivered dispatches, for FROM."""
+    return (
+        f"{tables.table('dispatches')} "
+        f"WHERE {tables.column('dispatches', 'provider_message_id')} IS NOT NULL "
+        f"AND {tables.column('dispatches', 'delivered_at')} IS NULL{tables.visible('dispatches')}"
+    )
+
+
+def _since(
+    tables: RoleTables, since: datetime, after: DispatchCursor | None
+) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a dispatch was sent since a time, or at an unknown one."""
+    at, key = tables.column(*_SENT_AT), tables.column(*_ID)
+    recent, values = f"{at} >= {tables.time(*_SENT_AT)}", [tables.stored(*_SENT_AT, since)]
+    if after is None:
+        return f" AND ({at} IS NULL OR {recent})", values
+    id_ = tables.parameter(*_ID)
+    if after.sent_at is None:
+        later = f"{at} IS NULL AND {key} > {id_}"
+        return f" AND ({recent} OR {later})", [*values, after.id]
+    later = tables.dialect.compare([at, key], ">", [tables.parameter(*_SENT_AT), id_])
+    return f" AND {recent} AND {later}", [*values, *after]
+
+
+def _any_time(
+    tables: RoleTables, _: datetime, after: DispatchCursor | None
+) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a dispatch comes after a place, if dispatches have no times."""
+    if after is None:
+        return "", ()
+    return f" AND {tables.column(*_ID)} > {tables.parameter(*_ID)}", [after.id]
+
+
+def _dispatches(tables: RoleTables) -> str:
+    """Return the SELECT that counts sent, delivered and opened dispatches by list."""
+    names = ("provider_message_id", "delivered_at", "opened_at")
+    counts = ", ".join(f"count({tables.column('dispatches', name)})" for name in names)
+    return _grouped(tables, "dispatches", f"{tables.list_id() or 'NULL'}, {counts}")
+
+
+def _members(tables: RoleTables) -> str:
+    """Return the SELECT that counts subscriptions, and suppressed ones, by list."""
+    dated = tables.has("subscriptions", "suppressed_at")
+    suppressed = f"count({tables.column('subscriptions', 'suppressed_at')})" if dated else "NULL"
+    list_id = tables.key("subscriptions", "list_id")
+    return _grouped(tables, "subscriptions", f"{list_id}, count(*), {suppressed}")
+
+
+def _grouped(tables: RoleTables, role: str, columns: str, where: str = "true") -> str:
+    """Return the SELECT of aggregates of a role's rows, grouped by the first column."""
+    joined = tables.joined_messages() if role == "dispatches" else ""
+    rows = f"{tables.table(role)}{joined} WHERE {where}{tables.visible(role)}"
+    return f"SELECT {columns} FROM {rows} GROUP BY 1"

@@ -1,0 +1,242 @@
+"""The store: transactions on a `Database` whose tables are verified first."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from hookrow._arguments import check_flags, reject
+from hookrow._core.optional import Kinds, recorded_kinds
+from hookrow._core.schema import Schema
+from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.stores._change_dates import warn_of_unguarded
+from hookrow.stores._errors import Rejected, SchemaChanged, Unavailable, WrongMapping
+from hookrow.stores.sql._connections import Connection, Database, server_time
+from hookrow.stores.sql._log import SQLLog
+from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord, conditions_key
+from hookrow.stores.sql._role_tables import RoleTables
+from hookrow.stores.sql._row_counts import SQLRowCounts
+from hookrow.stores.sql._sqlite import SQLiteMemory
+from hookrow.stores.sql._statements import Statements
+from hookrow.stores.sql._suppressions import SQLSuppressions
+from hookrow.stores.sql._transaction import SingleStatement, SQLReading, SQLTransaction, begun
+from hookrow.stores.sql._urls import missing_file, open_database
+from hookrow.stores.sql._verify import verify as verify_tables
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
+
+logger = logging.getLogger("hookrow")
+
+CLAIM_EVERY = 60.0
+"""Seconds between two comparisons with the log's record, which a user may have replaced."""
+
+VERIFY_EVERY = 1.0
+"""Seconds between two verifications of tables that do not fit, at least."""
+
+
+class SQLStore:
+    """Finds and writes the rows of a database in transactions, in the tables of the schema.
+
+    `database` is a URL, for hookrow's own connections with time limits, or an engine that the
+    host supplies, which is never closed or changed. Tables and columns are verified at the first
+    use, so that a store can be constructed before they exist; with `verify`, immediately.
+
+    `SQLStore("sqlite://")` is a database in memory, for tests: each store has one of its own, with
+    hookrow's tables, until it is closed. Threads share one connection, and take turns.
+
+    Raises `ConfigurationError` for an unsupported database. With `verify`, also raises
+    `SchemaMismatch` if a table or column is missing or cannot work, `AccessDenied` if the database
+    refuses the login, and `Unavailable` if it cannot be reached.
+    """
+
+    schema: Schema
+    """The mapping."""
+
+    logger: SQLLog | None
+    """The log, or None if the schema has no log."""
+
+    recorded: Kinds
+    """The kinds of notification that the schema has columns for; see `_core.optional`."""
+
+    row_counts: SQLRowCounts
+    """Counts the rows, which may take a long time."""
+
+    suppressions: SQLSuppressions
+    """Reads the suppressed subscribers."""
+
+    mapping_key: str
+    """Identifies, in the spool, the conditions that hide rows (`where`); empty without any."""
+
+    _statements: Statements | None
+    _claim_at: float
+
+    def __init__(
+        self,
+        database: str | URL | Engine | Database,
+        schema: Schema = Schema(),  # noqa: B008 - frozen
+        *,
+        verify: bool = False,
+    ) -> None:
+        check_flags(verify=verify)
+        if not isinstance(schema, Schema):
+            line = 'SQLStore(url, Schema(subscribers=Role("people"), ...))'
+            reject("The schema of a store", "a Schema", schema, line)
+        self._open(open_database(database), schema)
+        if verify:
+            self._statements = self._verify()
+
+    @contextmanager
+    def transaction(
+        self, *, skip_locked: bool = False, checked: bool = False
+    ) -> Iterator[SQLTransaction]:
+        """Begin a transaction that commits when the block ends, and rolls back if it raises.
+
+        With `skip_locked`, it does not wait for locked rows: `lock` returns them. If the number of
+        locked or changed rows is too small, it raises `Unchanged` before the commit; if `checked`,
+        it reads the rows before and after the changes, and raises `Unchanged` only if they show
+        that the database ignored one. Raises a `StoreError`, including from within the block.
+        """
+        with self._session() as (connection, statements), begun(connection, statements.dialect):
+            yield SQLTransaction(connection, statements, skip_locked=skip_locked, checked=checked)
+
+    @contextmanager
+    def recording(self, *, checked: bool = False) -> Iterator[SQLTransaction | SingleStatement]:
+        """Find rows, and then write once, with the last call of the block.
+
+        On hookrow's own connections to a server, this is usually one statement, which commits by
+        itself; a group that changes a row twice is written in a transaction. The rest is as in
+        `transaction`.
+        """
+        with self._session() as (connection, statements):
+            if not connection.autocommits:
+                yield SQLTransaction(connection, statements, checked=checked)
+            elif statements.combined is not None and not checked:
+                yield SingleStatement(connection, statements)
+            else:
+                with begun(connection, statements.dialect):
+                    yield SQLTransaction(connection, statements, checked=checked)
+
+    @contextmanager
+    def reading(self) -> Iterator[SQLReading]:
+        """Open a read-only view for the block. Raises a `StoreError`, including from within."""
+        statements = self._verified()
+        try:
+            with self.database.reading() as connection:
+                yield SQLReading(connection, statements)
+        except SchemaChanged:
+            self._statements = None
+            raise
+
+    def is_nested(self) -> bool:
+        """Return whether this thread is inside a transaction of the host, and keeps its locks."""
+        return False  # the connections are hookrow's own, or fresh ones of an engine
+
+    def probe(self) -> None:
+        """Raise a `StoreError` unless the database accepts changes of the tables now.
+
+        Changes no row, but fails as a change would: on a server that is read-only, or without a
+        privilege.
+        """
+        with self.transaction() as transaction:
+            transaction.probe()
+
+    def claim_log(self) -> None:
+        """Record, about once a minute, that the log is written under this mapping.
+
+        Does so in a separate transaction. Raises a `StoreError`.
+        """
+        if monotonic() < self._claim_at:
+            return
+        if MappingRecord(self.database, self.role_tables).claim():
+            self._claim_at = monotonic() + CLAIM_EVERY
+
+    def check_mapping(self) -> None:
+        """Raise `WrongMapping` if any mapping recorded for the log differs from this one.
+
+        Raises a `StoreError`.
+        """
+        if self.schema.log is None:
+            return
+        with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
+            if difference := MappingRecord(self.database, self.role_tables).difference():
+                raise WrongMapping(f"{difference} {REMEDY}")
+
+    def time(self) -> datetime | None:
+        """Return the time of the database's clock, in UTC, or None if it has none of its own.
+
+        Raises a `StoreError`.
+        """
+        return server_time(self.database)
+
+    def close(self) -> None:
+        """Close the connections, unless the host supplies them; drop a database in memory."""
+        self.database.close()
+
+    def _open(self, database: Database, schema: Schema) -> None:
+        self.database, self.schema = database, schema
+        if isinstance(database, SQLiteMemory):
+            database.create_tables(schema)
+        self.recorded = recorded_kinds(schema.columns("dispatches"))
+        warn_of_unguarded(schema.unguarded)
+        self._statements = None
+        self._mismatch, self._refused_at = "", float("-inf")
+        self.mapping_key = conditions_key(schema)
+        self._claim_at = inf if schema.log is None else 0.0
+        self.log = SQLLog(database, schema, self._verified) if schema.log else None
+        self.row_counts = SQLRowCounts(database, lambda: self.role_tables)
+        self.suppressions = SQLSuppressions(database, schema, lambda: self.role_tables)
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Connection, Statements]]:
+        """Connect to write. After an error that concerns the tables, verify them again."""
+        statements = self._statements or self._verified()
+        try:
+            with self.database.recording() as connection:
+                yield connection, statements
+        except SchemaChanged as error:
+            self.database.renew()
+            self._statements = None
+            self._verified()
+            raise Rejected(str(error)) from error  # by a trigger, because the tables fit
+
+    def _verify(self) -> Statements:
+        if missing := missing_file(self.database):
+            raise SchemaMismatch(missing)
+        return verify_tables(self.database, self.schema)
+
+    @property
+    def role_tables(self) -> RoleTables:
+        """The tables of the roles, verified at first use. Raises a `StoreError`."""
+        return self._verified().tables
+
+    def _verified(self) -> Statements:
+        """Return the statements on the tables, which are verified if necessary.
+
+        Raises `Unavailable` if they do not fit; they are verified again after a second.
+        """
+        statements = self._statements  # another thread may set it to None
+        if statements is None:
+            if monotonic() - self._refused_at < VERIFY_EVERY:
+                raise Unavailable(self._mismatch)
+            try:
+                statements = self._statements = self._verify()
+            except ConfigurationError as error:
+                if self._mismatch != str(error):
+                    logger.warning(f"No notification can be recorded: {error}")
+                self._mismatch, self._refused_at = str(error), monotonic()
+                raise Unavailable(self._mismatch) from error
+            self._mismatch = ""
+        return statements
+
+
+def check_store(store: object) -> None:
+    """Raise `ConfigurationError` for an object that is no store, such as a URL or an engine."""
+    if not isinstance(store, SQLStore):
+        line = 'SQLStore("postgresql://user@host/database") or SQLStore(engine)'
+        reject("The store", "an SQLStore", store, line)

@@ -1,0 +1,307 @@
+"""Reads the suppressed subscribers of a database, and their changes in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from hookrow._core.log_entry import RECORD_TYPES, stored_recipient
+from hookrow._core.notification import Key, Suppressed
+from hookrow._core.result import Result
+from hookrow._core.schema import OTHERWISE, Schema
+from hookrow.stores._suppressions import (
+    MAX_READ_REASON,
+    Filter,
+    LoggedChange,
+    Suppression,
+    SuppressionCursor,
+    SuppressionRange,
+)
+from hookrow.stores.sql._connections import Database
+from hookrow.stores.sql._conversions import converted
+from hookrow.stores.sql._dialects import utc
+from hookrow.stores.sql._role_tables import ALIASES, RoleTables
+
+_SMALL_LIST = 10_000
+"""In subscriptions; how long a list may be so that its subscribers are looked up one by one."""
+
+MAX_INDEXED = 64
+"""Characters of the longest reason in the index, because PostgreSQL limits the rows of an index."""
+
+_SUPPRESSING = f"record_type = '{RECORD_TYPES[Suppressed]}' AND outcome = '{Result.RECORDED.value}'"
+
+
+class SQLSuppressions:
+    """Reads the suppressed subscribers that the schema does not hide. Raises a `StoreError`.
+
+    Each call is its own transaction. The order is that of `suppressed_at` and the key, which an
+    index supports: `step` takes about 1 ms for 5,000 rows, but a filter reads every row of a range
+    unless it is direct.
+
+    hookrow's own table has an index for the order, and one for the order of each reason, on the
+    rows that are suppressed. Only the first is expected of a host's table. `tables` returns the
+    SQL for the tables.
+    """
+
+    def __init__(
+        self, database: Database, schema: Schema, tables: Callable[[], RoleTables]
+    ) -> None:
+        self._database, self._schema, self._tables = database, schema, tables
+
+    def plan(self, selected: Filter) -> Filter:
+        """Return the filter for the other methods, which is `direct` if it reads no other rows.
+
+        It then takes a short time to read the first rows of any range.
+        """
+        if selected.list is not None:
+            direct = self._is_small(selected)
+        else:
+            length = len(selected.reason or "")
+            direct = self._schema.is_own and 0 < length <= MAX_INDEXED
+        return replace(selected, direct=direct)
+
+    def step(
+        self, bounds: SuppressionRange, rows: int, since: datetime | None
+    ) -> SuppressionCursor | None:
+        """Return the position `rows` rows after the start of a range; None if the range is shorter.
+
+        Hidden rows are counted, too, because it reads only the index.
+        """
+        tables = self._tables()
+        where, values = _where(tables, bounds, Filter(since=since))
+        alias, columns = ALIASES["subscribers"], ", ".join(_columns(tables))
+        # PostgreSQL would compute the text of each row that it skips.
+        last = (
+            f"SELECT {columns} FROM {tables.table('subscribers')} WHERE {where} "
+            f"ORDER BY {_order(tables, bounds)} LIMIT 1 OFFSET {rows - 1}"
+        )
+        sql = f"SELECT {_position(tables)} FROM ({last}) AS {alias}"
+        with self._database.reading() as connection:
+            found = connection.fetch(sql, values)
+        return SuppressionCursor(*found[0]) if found else None
+
+    def read(
+        self, bounds: SuppressionRange, selected: Filter, *, limit: int
+    ) -> Sequence[Suppression]:
+        """Return the first suppressions of a range."""
+        tables = self._tables()
+        sql, values = _select(tables, bounds, selected, limit)
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, values)
+        if read := tables.conversions.read("subscribers", "suppressed_at"):
+            rows = converted(rows, {0: read})
+        return [
+            Suppression(email or "", self.reason_name(reason), at, SuppressionCursor(*position))
+            for time, email, reason, *position in rows
+            if (at := utc(time))
+        ]
+
+    def count(self, bounds: SuppressionRange, selected: Filter, *, limit: int) -> int:
+        """Count the suppressions of a range, up to a limit."""
+        tables = self._tables()
+        where, values = _where(tables, bounds, selected)
+        rows = (
+            f"SELECT 1 FROM {tables.table('subscribers')} "
+            f"WHERE {where}{tables.visible('subscribers')} "
+            f"ORDER BY {_order(tables, bounds)} LIMIT {limit}"  # so that it reads the index
+        )
+        with self._database.reading() as connection:
+            ((count,),) = connection.fetch(f"SELECT count(*) FROM ({rows}) AS found", values)
+        return int(count)
+
+    def lists(self, *, limit: int) -> Mapping[Key, str]:
+        """Return the names of lists, in order, or their keys if hookrow does not know the names.
+
+        Returns nothing if the schema has no subscriptions. It searches an index once for each list.
+        """
+        tables = self._tables()
+        if not tables.has("subscriptions"):
+            return {}
+        is_own = tables.schema.is_own
+        sql = "SELECT id, name FROM hookrow_lists ORDER BY name, id" if is_own else _lists(tables)
+        with self._database.reading() as connection:
+            rows = connection.fetch(f"{sql} LIMIT {limit}")
+        if read := tables.conversions.read("subscriptions", "list_id"):
+            rows = converted(rows, {0: read})
+        return {key: str(name[0] if name else key) for key, *name in rows}
+
+    def changes(self, recipients: Collection[str], *, limit: int) -> Iterable[LoggedChange]:
+        """Return recorded changes of the recipients from the log, in any order.
+
+        The recipients are those of `stored_recipient`. Returns nothing without a log.
+        """
+        if self._schema.log is None:
+            return ()
+        dialect = self._database.dialect
+        sql = (
+            f"SELECT {', '.join(LoggedChange._fields)} FROM {dialect.table(self._schema.log)} "
+            f"WHERE {_SUPPRESSING} AND {dialect.any_of('recipient', 'text')} LIMIT {limit}"
+        )
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, [dialect.encode(recipients)])
+        return [LoggedChange(*row[:3], *map(utc, row[3:])) for row in rows]
+
+    def reason_name(self, stored: str) -> str:
+        """Return the provider's name for a reason as the table stores it, if there is one.
+
+        It is "other" for the value of every other reason in the schema's mapping.
+        """
+        reasons = self._schema.reasons or {}
+        names = [name for name, value in reasons.items() if str(value) == stored]
+        return " or ".join("other" if name == OTHERWISE else name for name in names) or stored
+
+    def _is_small(self, selected: Filter) -> bool:
+        tables = self._tables()
+        where, values = _is_of_list(tables, selected)
+        rows = f"SELECT 1 FROM {tables.table('subscriptions')} WHERE {where} LIMIT {_SMALL_LIST}"
+        with self._database.reading() as connection:
+            ((count,),) = connection.fetch(f"SELECT count(*) FROM ({rows}) AS found", values)
+        return bool(count < _SMALL_LIST)
+
+
+def find_causes(
+    reader: SQLSuppressions, found: Sequence[Suppression]
+) -> Mapping[SuppressionCursor, LoggedChange]:
+    """Find the notifications that suppressed these subscribers, if the log has them.
+
+    A suppression has the time of its event or, if the event has none, of its arrival.
+    """
+    by_recipient: dict[str, list[LoggedChange]] = {}
+    recipients = {each.cursor: stored_recipient(each.email) or "" for each in found}
+    for change in reader.changes({*recipients.values()}, limit=_MOST_CHANGES * len(found)):
+        by_recipient.setdefault(change.recipient, []).append(change)
+    causes = {}
+    for each in found:
+        changes = sorted(by_recipient.get(recipients[each.cursor], ()))
+        cause = next((c for c in changes if c.occurred_at == each.suppressed_at), None) or next(
+            (c for c in changes if each.suppressed_at in {c.received_at, c.last_received_at}), None
+        )
+        if cause is not None:
+            causes[each.cursor] = cause
+    return causes
+
+
+_MOST_CHANGES = 20
+"""How many changes of each subscriber are read from the log, on average."""
+
+
+def newest(tables: RoleTables) -> tuple[str, Sequence[Any]]:
+    """Return the statement that reads the newest suppression, and its parameters."""
+    return _select(tables, SuppressionRange(), Filter(), 1)
+
+
+def _select(
+    tables: RoleTables, bounds: SuppressionRange, selected: Filter, limit: int
+) -> tuple[str, Sequence[Any]]:
+    """Return the SELECT of the columns of suppressions."""
+    where, values = _where(tables, bounds, selected)
+    sql = (
+        f"SELECT {tables.column('subscribers', 'suppressed_at')}, "
+        f"{tables.text('subscribers', 'email')}, "
+        f"substr({tables.reason()}, 1, {MAX_READ_REASON}), {_position(tables)} "
+        f"FROM {tables.table('subscribers')} WHERE {where}{tables.visible('subscribers')} "
+        f"ORDER BY {_order(tables, bounds)} LIMIT {limit}"
+    )
+    return sql, values
+
+
+def _where(
+    tables: RoleTables, bounds: SuppressionRange, selected: Filter
+) -> tuple[str, Sequence[Any]]:
+    """Return the conditions that select rows, except that they are visible."""
+    at, key = _columns(tables)
+    place = [tables.parameter("subscribers", name) for name in _ORDER]
+    forward, back = (">", "<=") if bounds.oldest else ("<", ">=")
+    conditions, values = [f"{at} IS NOT NULL"], list[Any]()
+    for operator, position in ((forward, bounds.after), (back, bounds.end)):
+        if position is not None:
+            conditions.append(tables.dialect.compare([at, key], operator, place))
+            values += position
+    if selected.since is not None:
+        conditions.append(f"{at} >= {tables.time('subscribers', 'suppressed_at')}")
+        values.append(tables.stored("subscribers", "suppressed_at", selected.since))
+    if selected.reason is not None:
+        conditions.append(_has_reason(tables, selected.reason))
+        values.append(selected.reason)
+    if selected.list is not None:
+        condition, list_ = _in_list(tables, selected)
+        conditions.append(condition)
+        values += list_
+    return " AND ".join(conditions), values
+
+
+_ORDER = ("suppressed_at", "id")
+
+
+def _columns(tables: RoleTables) -> Sequence[str]:
+    return [tables.column("subscribers", name) for name in _ORDER]
+
+
+def _order(tables: RoleTables, bounds: SuppressionRange) -> str:
+    return ", ".join(f"{each} {'ASC' if bounds.oldest else 'DESC'}" for each in _columns(tables))
+
+
+def _position(tables: RoleTables) -> str:
+    """Return the columns of a `SuppressionCursor`."""
+    at = tables.text("subscribers", "suppressed_at")
+    return f"{at}, {tables.key('subscribers', 'id')}"
+
+
+def _has_reason(tables: RoleTables, reason: str) -> str:
+    """Return the condition that a subscriber has a reason, which is the next parameter."""
+    column = tables.columns("subscribers").get("suppression_reason")
+    if not reason or column is None or column.kind != "text":
+        return f"{tables.reason()} = %s"
+    name = tables.column("subscribers", "suppression_reason")
+    condition = f"{name} = {tables.parameter('subscribers', 'suppression_reason')}"
+    if len(reason) <= MAX_INDEXED:
+        condition += f" AND {tables.dialect.characters(name)} <= {MAX_INDEXED}"  # as in the index
+    return condition
+
+
+def _in_list(tables: RoleTables, selected: Filter) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a subscriber has a subscription to a list.
+
+    For a small list, its subscribers are looked up, and otherwise the subscriptions of each
+    suppressed subscriber. A planner could choose the other way.
+    """
+    of_list, values = _is_of_list(tables, selected)
+    if selected.direct:
+        subscriber = tables.reference("subscriptions", "subscriber_id", "subscribers", "id")
+        members = f"SELECT {subscriber} FROM {tables.table('subscriptions')} WHERE {of_list}"
+        key = tables.column("subscribers", "id")
+        return tables.dialect.selected_by(key, members), values
+    refers = tables.refers("subscriptions", "subscriber_id", "subscribers", "id")
+    condition = (
+        f"(SELECT 1 FROM {tables.table('subscriptions')} WHERE {of_list} AND {refers} LIMIT 1) = 1"
+    )
+    return condition, values
+
+
+def _is_of_list(tables: RoleTables, selected: Filter) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a subscription is visible and belongs to a list."""
+    column = tables.column("subscriptions", "list_id")
+    list_ = tables.parameter("subscriptions", "list_id")
+    values = [tables.stored("subscriptions", "list_id", selected.list)]
+    return f"{column} = {list_}{tables.visible('subscriptions')}", values
+
+
+def _lists(tables: RoleTables) -> str:
+    """Return the SELECT of the lists that have subscriptions: each is the next one in an index."""
+    column = tables.column("subscriptions", "list_id")
+    type_ = tables.columns("subscriptions")["list_id"].type
+
+    def next_one(condition: str) -> str:
+        select = (
+            f"(SELECT {column} FROM {tables.table('subscriptions')} WHERE {column} {condition} "
+            f"ORDER BY {column} LIMIT 1)"
+        )
+        return tables.dialect.cast(select, type_)
+
+    return (
+        f"WITH RECURSIVE found (list_id) AS (SELECT {next_one('IS NOT NULL')} UNION ALL "
+        f"SELECT {next_one('> found.list_id')} FROM found WHERE list_id IS NOT NULL) "
+        f"SELECT {tables.dialect.select('list_id', type_)} FROM found WHERE list_id IS NOT NULL"
+    )

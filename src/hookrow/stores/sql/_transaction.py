@@ -1,0 +1,413 @@
+"""Transactions, which find, lock and write rows with `_statements`, on any connection."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from hookrow._core.changes import State, is_ignored, new_values
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.notification import (
+    Change,
+    FoundDispatch,
+    FoundSubscriber,
+    Key,
+    LookupKeys,
+    RowId,
+    Rows,
+    SetSuppression,
+    SetTime,
+    Suppressible,
+)
+from hookrow._core.rules import fold, subscription_keys
+from hookrow._core.schema import KEYS, TIMES
+from hookrow.stores._change_dates import key_text
+from hookrow.stores._driver_errors import failed_check, refuses_one_statement
+from hookrow.stores._errors import Conflict, Rejected, Unchanged
+from hookrow.stores.sql._connections import Connection
+from hookrow.stores.sql._conversions import by_message_id, converted, message_ids_as_stored
+from hookrow.stores.sql._dialects import Dialect, as_utc, utc
+from hookrow.stores.sql._statements import Combined, Statement, Statements
+
+
+@dataclass(eq=False)
+class SQLReading:
+    """A read-only view of the rows. It takes no locks and does not block writers.
+
+    It finds and reads rows with a fixed number of SELECTs; SQLite needs one for each key.
+    """
+
+    _connection: Connection
+    _statements: Statements
+
+    def find(self, lookup: LookupKeys) -> Rows:
+        """Find every row whose key `lookup` contains."""
+        tables = self._statements.tables
+        subscribers: defaultdict[str, list[FoundSubscriber]] = defaultdict(list)
+        sent: defaultdict[str, list[FoundDispatch]] = defaultdict(list)
+        subscriptions: set[tuple[Key, Key]] = set()
+        for person, email, message_id, id_, list_ in self._found(lookup):
+            if message_id is not None:
+                sent[message_id].append(FoundDispatch(id_, person, email or "", list_))
+            elif email is not None:
+                folded = email if email in lookup.emails else fold(email)
+                subscribers[folded].append(FoundSubscriber(person, email))
+            else:
+                subscriptions.add((list_, person))
+        dispatches = by_message_id(lookup.message_ids, sent) if tables.has_uuids else sent
+        if lookup.changed:
+            subscriptions |= self._find_pairs(lookup, subscribers, dispatches)
+        return Rows(
+            subscribers,
+            dispatches,
+            subscriptions,
+            tables.unguarded,
+            exact=tables.schema.subscribers.fold == "exact",
+            first_opens=tables.first_opens,
+        )
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read the columns that notifications set, with the changes made so far in the block.
+
+        Raises `Rejected` if a key is not unique.
+        """
+        tables = self._statements.tables
+        states: dict[RowId, State] = {}
+        for kind, keys in _by_kind(rows).items():
+            width, names = len(KEYS[kind]), tables.written.get(kind, ())
+            found = self._fetch_keyed(self._statements.state(kind), kind, keys)
+            if len(found) > len(keys):
+                raise Rejected(_NOT_UNIQUE.format(kind.value))
+            for row in found:
+                state = {
+                    name: utc(value) if name in TIMES else value
+                    for name, value in zip(names, row[width:], strict=True)
+                }
+                if state.get("suppression_reason") == "" == tables.empty[kind]:
+                    state["suppression_reason"] = None
+                states[kind, _row_key(row[:width])] = state
+        return {row: states[row] for row in rows if row in states}
+
+    def _found(self, lookup: LookupKeys) -> Sequence[Any]:
+        if not lookup.emails and not lookup.message_ids:
+            return ()
+        statements, tables = self._statements, self._statements.tables
+        emails = lookup.emails
+        if tables.schema.subscribers.fold != "ascii":
+            emails = {*emails, *lookup.recipients}
+        message_ids = [lookup.message_ids]
+        if statements.finds_subscriptions:
+            message_ids.append(set(map(itemgetter(0), lookup.changed)))
+        if tables.has_uuids:
+            message_ids = [message_ids_as_stored(each) for each in message_ids]
+        encode = statements.dialect.encode
+        rows = self._connection.fetch(statements.find, [encode(emails), *map(encode, message_ids)])
+        if tables.conversions.are_needed:
+            return converted(rows, tables.conversions.found)
+        return rows
+
+    def _find_pairs(
+        self,
+        lookup: LookupKeys,
+        subscribers: Mapping[str, Sequence[FoundSubscriber]],
+        dispatches: Mapping[str, Sequence[FoundDispatch]],
+    ) -> set[tuple[Key, Key]]:
+        """Find the subscriptions that `Statements.find` does not return, as pairs of keys."""
+        statements, kind = self._statements, Suppressible.SUBSCRIPTION
+        if not statements.tables.has(kind.value):
+            return set()
+        keys = set(subscription_keys(lookup, subscribers, dispatches))
+        if statements.finds_subscriptions:
+            keys -= _of_owners(lookup, dispatches)
+        if not keys:
+            return set()
+        rows = self._fetch_keyed(statements.select(kind), kind, keys)
+        return {(list_, person) for list_, person in rows}
+
+    def _fetch_keyed(self, sql: str, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
+        """Return the rows with these keys."""
+        parameters, fetch = self._keys(kind, keys), self._connection.fetch
+        rows: Sequence[Any]
+        if self._statements.per_row:
+            rows = [each for row in parameters for each in fetch(sql, row)]
+        else:
+            rows = fetch(sql, parameters)
+        return converted(rows, self._statements.tables.conversions.state.get(kind, {}))
+
+    def _keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
+        """Return the parameters of a statement that selects rows by these keys."""
+        tables = self._statements.tables
+        return self._statements.dialect.encode_rows(tables.conversions.keys(kind, keys))
+
+
+_NOT_UNIQUE = "Several rows of the {} have one key, so one change would concern all of them."
+"""The error for the rows of a view, whose keys cannot be verified."""
+
+
+class _Step(NamedTuple):
+    """A statement, its parameters, and the number of rows that it must lock or change."""
+
+    statement: Statement
+    parameters: Sequence[Any]
+    size: int
+
+
+class _Writing(SQLReading):
+    """What both kinds of transaction do with changes."""
+
+    def _steps(self, changes: Sequence[Change], entries: Sequence[LogEntry]) -> list[_Step]:
+        """Return the statements that apply the changes, each for many rows, and add the entries."""
+        statements, dialect = self._statements, self._statements.dialect
+        rows_of: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
+        for change in changes:
+            updates, values = self._writes(change)
+            for update in updates:
+                rows_of[update].append(update.parameters(values))
+        # Dates come first, because updates depend on them. The order is fixed, because another one
+        # would be another statement to prepare.
+        ordered = sorted(rows_of, key=lambda each: (each.kind is not None, each.text))
+        steps = [
+            _Step(each, dialect.encode_rows(rows_of[each]), len(rows_of[each])) for each in ordered
+        ]
+        if entries and statements.add_entries is not None:
+            parameters = dialect.encode_entries(entries)
+            steps.append(_Step(statements.add_entries, parameters, len(entries)))
+        return steps
+
+    def _writes(self, change: Change) -> tuple[Sequence[Statement], Mapping[str, Any]]:
+        """Return the statements that apply a change, and the values of all their parameters."""
+        statements, tables = self._statements, self._statements.tables
+        if isinstance(change, SetTime):
+            values = new_values(change, tables.schema.reason)
+            values["key_0"] = change.dispatch
+            if tables.conversions.are_needed:
+                values = tables.conversions.stored(Suppressible.DISPATCH, values)
+            return statements.set_time(change.column, guarded=change.guarded), values
+        updates = statements.set_suppression(change.kind, guarded=change.guarded)
+        return updates, self._suppression_values(change)
+
+    def _suppression_values(self, change: SetSuppression) -> Mapping[str, Any]:
+        tables, kind = self._statements.tables, change.kind
+        values = new_values(change, tables.schema.reason, tables.empty.get(kind))
+        if isinstance(change.key, tuple):
+            values["key_0"], values["key_1"] = change.key
+        else:
+            values["key_0"] = change.key
+        if tables.conversions.are_needed:
+            values = tables.conversions.stored(kind, values)
+        if kind in tables.dated_in_side_table:
+            values["row_key"] = key_text([values[f"key_{n}"] for n in range(len(KEYS[kind]))])
+        return values
+
+    def _run_combined(
+        self,
+        combine: Callable[..., Combined],
+        rows: Collection[RowId],
+        steps: Sequence[_Step],
+        *,
+        skip_locked: bool = False,
+    ) -> None:
+        """Lock the rows and run the steps in one statement."""
+        if not steps:
+            return
+        combined = combine(tuple(step.statement for step in steps), skip_locked=skip_locked)
+        parameters: list[Any] = []
+        sizes: list[int] = []
+        locked = _by_kind(rows)
+        for kind in combined.kinds:
+            parameters += self._keys(kind, locked[kind])
+            sizes.append(len(locked[kind]))
+        for step in steps:
+            parameters += step.parameters
+            sizes.append(step.size)
+        try:
+            self._connection.execute(combined.text, parameters + sizes)
+        except Exception as error:
+            if failed_check(error):
+                raise Unchanged("A row was not locked or changed.") from error
+            if not refuses_one_statement(error):
+                raise
+            self._statements.combined = None
+            raise Conflict("From now on, the tables are changed in several statements.") from error
+
+
+class SingleStatement(_Writing):
+    """Finds rows, and writes a group with one statement, which commits by itself if it can.
+
+    The connection autocommits, so that the round trips of BEGIN and COMMIT are saved.
+    """
+
+    def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
+        """Lock and change the rows, add the entries to the log, and commit.
+
+        A statement cannot change a row twice: such a group is written in a transaction.
+        """
+        rows = {change.row for change in changes}
+        combine = self._statements.combined
+        if combine is not None and len(rows) == len(changes):
+            self._run_combined(combine, rows, self._steps(changes, entries))
+            return
+        with begun(self._connection, self._statements.dialect):
+            SQLTransaction(self._connection, self._statements).write(changes, entries)
+
+
+class SQLTransaction(_Writing):
+    """An atomic transaction that has begun: it commits when the block of the store ends.
+
+    If the database locks or changes fewer rows than it should, the transaction raises `Unchanged`
+    before the commit. If it is `checked`, it uses separate statements, and reads the rows before
+    and after them, because a count alone does not prove that a row lacks the change: a trigger may
+    skip an update that would change nothing, and SQLite does not count the changes of views.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        statements: Statements,
+        *,
+        skip_locked: bool = False,
+        checked: bool = False,
+    ) -> None:
+        super().__init__(connection, statements)
+        self._skip_locked, self._checked = skip_locked, checked
+
+    def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
+        """Lock the rows, in the same order in every process.
+
+        Return the rows that could not be locked: none, unless locked rows are skipped. Another
+        transaction may hold them, or they were deleted, or the user may not lock them. On SQLite,
+        the transaction locks the whole file anyway.
+        """
+        locks = dict(self._locks(rows))
+        held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
+        for kind, step in locks.items():
+            locked = self._fetch_locked(kind, step)
+            held.difference_update((kind, _row_key(row)) for row in locked)
+        return held
+
+    def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
+        """Lock the rows of the changes, apply the changes, and add the entries to the log.
+
+        There is at most one change per row and column; each is applied only if its guard holds.
+        There is at most one entry per fingerprint, and they are sorted by it. If the log already
+        has an entry, the attempts are added to it, and the newer result replaces its own. Without
+        a log, entries are ignored.
+        """
+        rows = {change.row for change in changes}
+        steps = self._steps(changes, entries)
+        combine = self._statements.combined
+        if combine is not None and not self._checked and len(rows) == len(changes):
+            self._run_combined(combine, rows, steps, skip_locked=self._skip_locked)
+            return
+        for kind, step in self._locks(rows):
+            locked = self._fetch_locked(kind, step)
+            if len(locked) > step.size:
+                raise Rejected(_NOT_UNIQUE.format(kind.value))
+            if len(locked) < step.size and not self._checked:
+                raise Unchanged(f"A row in {kind.value} could not be locked.")
+        before = self.read(rows) if self._checked else None
+        complete = [self._run(step) for step in steps]
+        if self._checked or not all(complete):
+            self._verify(changes, before)
+
+    def probe(self) -> None:
+        """Run a statement for each table that would lock or change its rows, if it selected any."""
+        for statement in self._statements.probes():
+            self._connection.execute(statement)
+
+    def _run(self, step: _Step) -> bool:
+        """Run a step; return whether it changed as many rows as it should."""
+        connection, statement = self._connection, step.statement
+        run = connection.execute_many if self._statements.per_row else connection.execute
+        count = run(statement.text, step.parameters)
+        if count > step.size and statement.kind is not None:
+            raise Rejected(_NOT_UNIQUE.format(statement.kind.value))
+        if count < step.size and statement is self._statements.add_entries:
+            raise Unchanged("The log did not accept an entry.")
+        return count >= step.size
+
+    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
+        if not self._statements.dialect.locks_rows:  # the transaction holds the whole database
+            return
+        for kind, keys in _by_kind(rows).items():
+            if kind in self._statements.tables.written:
+                lock = self._statements.lock(kind, skip_locked=self._skip_locked)
+                yield kind, _Step(lock, self._keys(kind, keys), len(keys))
+
+    def _fetch_locked(self, kind: Suppressible, step: _Step) -> Sequence[Any]:
+        rows = self._connection.fetch(step.statement.text, step.parameters)
+        return converted(rows, self._statements.tables.conversions.state[kind])
+
+    def _verify(self, changes: Sequence[Change], before: Mapping[RowId, State] | None) -> None:
+        """Raise `Unchanged` unless each row has its changes, or a guard has refused them.
+
+        The rows `before` the changes are known if the transaction is checked.
+        """
+        after, dates = self.read({change.row for change in changes}), self._read_dates(changes)
+        for change in changes:
+            row = change.row
+            state = after.get(row)
+            if not self._writes(change)[0]:  # its table has no column to change
+                continue
+            if state is None:
+                raise Unchanged(f"A row in {row[0].value} was deleted.")
+            earlier = None if before is None else before.get(row)
+            new = new_values(change, self._statements.tables.schema.reason)
+            if is_ignored(change, new, state, earlier, last=dates.get(row)):
+                raise Unchanged(f"The database ignored an update of a row in {row[0].value}.")
+
+    def _read_dates(self, changes: Sequence[Change]) -> Mapping[RowId, datetime]:
+        """Read the dates of suppressions that are kept beside the log."""
+        statements, dates = self._statements, {}
+        for kind in statements.tables.dated_in_side_table:
+            texts = {
+                self._suppression_values(each)["row_key"]: each.row
+                for each in changes
+                if isinstance(each, SetSuppression) and each.kind is kind
+            }
+            if texts:
+                encoded = statements.dialect.encode(texts)
+                rows = self._connection.fetch(statements.dates(kind), [encoded])
+                dates.update({texts[text]: as_utc(at) for text, at in rows})
+        return dates
+
+
+@contextmanager
+def begun(connection: Connection, dialect: Dialect) -> Iterator[None]:
+    """Begin a transaction unless one has begun, and commit at the end of the block.
+
+    If the block raises, the connection's `Database` rolls back.
+    """
+    if not connection.autocommits:  # the database begins and commits
+        yield
+        return
+    connection.execute(dialect.begin)
+    yield
+    connection.execute("COMMIT")
+
+
+def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[FoundDispatch]]) -> set[Any]:
+    """Return the pairs whose subscriptions `Statements.find` returns with the dispatches."""
+    return {
+        (dispatch.list, dispatch.owner)
+        for message_id, _ in lookup.changed
+        for dispatch in dispatches.get(message_id, ())
+    }
+
+
+def _by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
+    """Return the keys by kind, in the order of locking, omitting kinds that have none."""
+    keys: dict[Suppressible, list[Key | tuple[Key, Key]]] = {kind: [] for kind in Suppressible}
+    for kind, key in rows:
+        keys[kind].append(key)
+    return {kind: of_kind for kind, of_kind in keys.items() if of_kind}
+
+
+def _row_key(columns: Sequence[Key]) -> Key | tuple[Key, Key]:
+    """Return the key in the form of `RowId`: one column by itself, two as a pair."""
+    return (columns[0], columns[1]) if len(columns) > 1 else columns[0]

@@ -1,0 +1,246 @@
+"""The contract of a mapping: tests of a store on a host's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+from uuid import uuid4
+
+from hookrow._core.changes import State, new_values
+from hookrow._core.notification import Key, LookupKeys, Refusal, RowId, SetSuppression, Suppressible
+from hookrow._receiver.receiver import Receiver
+from hookrow.providers.postmark import Postmark
+from hookrow.stores.sql import SQLStore
+from hookrow.testing._client import SECRET, post
+from hookrow.testing._payloads import Payload, delivery, opening, reactivation, suppression
+
+NOON = datetime(2025, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+_OPENED = {"opened_at": NOON, "first_opened_at": NOON}
+"""The changes of a dispatch that is opened for the first time; one of the columns is optional."""
+
+States: TypeAlias = dict[RowId, State]
+
+
+class Mail(NamedTuple):
+    """A dispatch to a subscriber. If there are no lists, there is no subscription."""
+
+    email: str
+    message_id: str
+    owner: Key
+    dispatch: RowId
+    subscriptions: Sequence[RowId]
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """The recipient and the message id of payloads."""
+        return self.email, self.message_id
+
+    @property
+    def subscriber(self) -> RowId:
+        """The subscriber's row."""
+        return Suppressible.SUBSCRIBER, self.owner
+
+    @property
+    def rows(self) -> Sequence[RowId]:
+        """All rows that a suppression changes."""
+        return [self.subscriber, self.dispatch, *self.subscriptions]
+
+
+class StoreContract:
+    """Tests of your own mapping: subclass it, and define how rows are saved.
+
+    A subclass sets `store` and defines `add_subscriber`, `add_dispatch` and, if there are lists,
+    `add_list` and `add_subscription`. It runs under pytest and, together with
+    `unittest.TestCase`, under unittest and Django. Each test saves its own rows, and neither
+    depends on other rows nor deletes any.
+    """
+
+    store: SQLStore
+    _expected: Mapping[RowId, State] = MappingProxyType({})
+    """The rows that have been saved, with their states."""
+
+    def add_subscriber(self, email: str, /) -> Key:
+        """Save a subscriber; return its key."""
+        raise NotImplementedError("Define add_subscriber(email): save the row and return its key.")
+
+    def add_dispatch(self, message_id: str, subscriber: Key, list_: Key | None, /) -> Key:
+        """Save a dispatch to the subscriber, on the list if there is one; return its key."""
+        raise NotImplementedError(
+            "Define add_dispatch(message_id, subscriber, list_): save the row and return its key."
+        )
+
+    def add_list(self) -> Key | None:
+        """Save a list; return its key. By default, return None: there are no lists."""
+        return None
+
+    def add_subscription(self, list_: Key, subscriber: Key, /) -> None:
+        """Save the subscriber's subscription to the list; required if there are lists."""
+        raise NotImplementedError("Define add_subscription(list_, subscriber): save the row.")
+
+    def reason(self, word: str, /) -> object:
+        """Return the value that rows store for a reason of the provider: by default, the reason."""
+        return word
+
+    def read(self, row: RowId, /) -> State | None:
+        """Return the columns of a row that notifications set, by hookrow's names, or None.
+
+        By default, the store reads them. Override this method to read them independently of the
+        mapping, which also detects swapped columns.
+        """
+        with self.store.reading() as reading:
+            return reading.read([row]).get(row)
+
+    def test_delivery(self) -> None:
+        """A delivery sets `delivered_at` of its dispatch, and nothing else."""
+        mail = self._save_mails()
+        self._post(delivery(*mail.ids, at=NOON), {mail.dispatch: {"delivered_at": NOON}})
+
+    def test_open(self) -> None:
+        """An open sets `opened_at` of its dispatch, and `first_opened_at` if there is one."""
+        mail = self._save_mails()
+        self._post(opening(*mail.ids, at=NOON), {mail.dispatch: _OPENED})
+
+    def test_suppression(self) -> None:
+        """A suppression changes the subscriber, dispatch and subscription, if they have columns."""
+        mail = self._save_mails()
+        payload = suppression(*mail.ids, at=NOON, reason="SpamComplaint")
+        self._post(payload, self._suppressed(mail.rows, NOON, "SpamComplaint"))
+
+    def test_reactivation(self) -> None:
+        """A reactivation lifts the suppression of all rows."""
+        mail = self._save_mails()
+        suppressed = self._suppressed(mail.rows, NOON, "HardBounce")
+        self._post(suppression(*mail.ids, at=NOON), suppressed)
+        lifted = self._suppressed(mail.rows, NOON + HOUR, None)
+        self._post(reactivation(*mail.ids, at=NOON + HOUR), lifted)
+
+    def test_older_change(self) -> None:
+        """An older change has no effect, unless the row has no date and there is no log."""
+        mail = self._save_mails()
+        self._post(reactivation(*mail.ids, at=NOON), self._suppressed(mail.rows, NOON, None))
+        self._post(suppression(*mail.ids, at=NOON - HOUR), self._older_suppression(mail))
+
+    def test_unknown_message_id(self) -> None:
+        """If no dispatch has exactly this id, the response is 404 and nothing is changed.
+
+        The case of an id matters in a column of text, but not in one of UUIDs.
+        """
+        mail = self._save_mails()
+        unknown = [None, "", f"{mail.message_id}0"]
+        if not self.store.role_tables.has_uuids:  # which match in any case
+            unknown.append(mail.message_id.upper())
+        for message_id in unknown:
+            payload = delivery(mail.email, message_id, at=NOON)
+            self._refuse(payload, Refusal.DISPATCH_NOT_FOUND)
+
+    def test_other_recipient(self) -> None:
+        """If the dispatch is another subscriber's, the response is 400 and nothing is changed."""
+        mail, other = self._save_mails(), self._save_mails()
+        payload = opening(other.email, mail.message_id, at=NOON)
+        names = {"owner": mail.email, "recipient": other.email}
+        self._refuse(payload, Refusal.RECIPIENT_MISMATCH, **names)
+
+    def test_case_of_an_email(self) -> None:
+        """ASCII letters match in either case; the row's exact spelling always matches."""
+        mail, mixed = self._save_mails(), self._save_mail(self.add_list(), "Ada")
+        for email, row in ((mail.email.upper(), mail), (mixed.email, mixed)):
+            payload = opening(email, row.message_id, at=NOON)
+            self._post(payload, {row.dispatch: _OPENED})
+
+    def _older_suppression(self, mail: Mail) -> States:
+        """Return the changes of a suppression that is recorded after a newer reactivation.
+
+        The suppression is dated an hour before NOON, and the reactivation at NOON.
+        """
+        with self.store.reading() as reading:
+            unguarded = reading.find(LookupKeys((), (), ())).unguarded
+        rows = [row for row in mail.rows if row[0] in unguarded]
+        return self._suppressed(rows, NOON - HOUR, "HardBounce")
+
+    def _save_mails(self) -> Mail:
+        """Save two mails to the same list; return the first."""
+        list_ = self.add_list()
+        mail, _ = self._save_mail(list_), self._save_mail(list_)
+        return mail
+
+    def _save_mail(self, list_: Key | None, name: str = "ada") -> Mail:
+        """Save a new subscriber, dispatch and, if there is a list, subscription."""
+        message_id = str(uuid4())  # a UUID like the provider's, because the column may be one
+        email = f"{name}-{message_id}@example.com"
+        subscriber = self.add_subscriber(email)
+        subscriptions: list[RowId] = []
+        if list_ is not None:
+            self.add_subscription(list_, subscriber)
+            subscriptions.append((Suppressible.SUBSCRIPTION, (list_, subscriber)))
+        dispatch = Suppressible.DISPATCH, self.add_dispatch(message_id, subscriber, list_)
+        mail = Mail(email, message_id, subscriber, dispatch, subscriptions)
+        self._expected = {**self._expected, **{row: self._state(row) for row in mail.rows}}
+        return mail
+
+    def _state(self, row: RowId) -> State:
+        state = self.read(row)
+        if state is None:
+            raise AssertionError(
+                f"The store finds no row with the key {row[1]!r} in {row[0].value}. Does the "
+                "method that saves the row return this key, and does the mapping name its columns?"
+            )
+        return state
+
+    def _suppressed(self, rows: Sequence[RowId], at: datetime, reason: str | None) -> States:
+        """Return the changes of rows whose suppression changes."""
+        changes = (SetSuppression(kind, key, at, reason, guarded=True) for kind, key in rows)
+        return {each.row: new_values(each, self.reason) for each in changes}
+
+    def _post(self, payload: Payload, changes: States) -> None:
+        """Post a payload that must be recorded, with exactly these changes."""
+        self._respond(payload, (200, ""), changes)
+
+    def _refuse(self, payload: Payload, refusal: Refusal, **names: str) -> None:
+        """Post a payload that must be refused with this refusal, without changes."""
+        expected = refusal.status, refusal.refused(**names).text
+        self._respond(payload, expected, {})
+
+    def _respond(self, payload: Payload, expected: tuple[int, str], changes: States) -> None:
+        response = post(Receiver(Postmark(SECRET), self.store), payload)
+        hint = "".join(hint for text, hint in _HINTS.items() if response[1].startswith(text))
+        event = f"a {payload['RecordType']} of {payload['MessageID']!r}"
+        same(f"The response to {event} to {payload['Recipient']!r}", response, expected, hint)
+        self._expect(event, changes)
+
+    def _expect(self, event: str, changes: States) -> None:
+        """Read all rows again; assert that exactly these changes were made, if columns exist."""
+        states = {row: self._state(row) for row in self._expected}
+        for row, state in self._expected.items():
+            expected = {**state, **changes.get(row, {})}
+            for column in state:
+                subject = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
+                same(subject, states[row][column], expected[column])
+        self._expected = states
+
+
+def same(subject: str, actual: object, expected: object, hint: str = "") -> None:
+    """Raise an `AssertionError` that describes the value, unless the two are equal."""
+    __tracebackhide__ = True
+    if actual != expected:
+        raise AssertionError(f"{subject} is {actual!r}; expected {expected!r}.{hint}")
+
+
+_HINTS = {
+    Refusal.SUBSCRIBER_NOT_FOUND.text: (
+        " Is the email mapped to the column in which add_subscriber saves it? "
+        "Does `fold` suit the column, and does `where` select the row?"
+    ),
+    Refusal.DISPATCH_NOT_FOUND.text: (
+        " Is provider_message_id mapped to the column in which add_dispatch saves it? "
+        "Does `where` select the row?"
+    ),
+    "Dispatch subscriber": (
+        " Is subscriber_id mapped to the column in which add_dispatch saves it?"
+    ),
+    Refusal.FAILED.text: " The logger `hookrow` reports the reason.",
+}
+"""Possible mistakes in a mapping, by the beginning of the response."""
