@@ -30,7 +30,7 @@ _CHANGE_NAMES: Mapping[type[object], str] = {
     Reactivated: "a reactivation",
 }
 
-_REASONS = {
+_RESULT_REASONS = {
     Result.RECORDED: "",
     Result.SUBSCRIBER_NOT_FOUND: "no subscriber{visible} had {address}",
     Result.DISPATCH_NOT_FOUND: "no dispatch{visible} had {id}",
@@ -133,7 +133,10 @@ def describe_refusal(outcome: Refused, entry: StoredEntry, parser: BodyParser) -
 
 
 def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parser: BodyParser) -> list[str]:
-    """Describe each change of the dry run of an entry."""
+    """Describe each change of the dry run of an entry; if there is none, describe the rows.
+
+    For example, a `suppression_changed_at` that is later shows why a suppression did not apply.
+    """
     if not isinstance(dry_run.outcome, Recorded):
         return [f"would be refused: {describe_refusal(dry_run.outcome, entry, parser)}"]
     changed = [
@@ -142,7 +145,14 @@ def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parser: BodyParser) ->
         for column, value in state.items()
         if value != dry_run.after[row][column]
     ]
-    return changed or ["would change nothing: the rows already have these values, or newer ones"]
+    if changed:
+        return changed
+    rows = (
+        f"{format_row(row)} ({', '.join(f'{name} {_value(value)}' for name, value in state.items())})"
+        for row, state in dry_run.before.items()
+    )
+    text = "would change nothing, because the rows already have these values, or newer ones"
+    return [": ".join([text, ", ".join(rows)])]
 
 
 def format_row(row: RowId) -> str:
@@ -161,7 +171,7 @@ def _reason(result: Result, entry: StoredEntry, store: SQLStore, parser: BodyPar
     if result in MISSING and (impossible := _why_no_row(result, entry, parser)):
         return impossible
     # After `hookrow log forget`, and without bodies, it is not known what the payload had.
-    return _REASONS[result].format(
+    return _RESULT_REASONS[result].format(
         visible=" that `where` does not hide" if store.mapping_key else "",
         address=f"the address {entry.recipient}" if entry.recipient else "its address",
         id=f"the message ID {entry.message_id}" if entry.message_id else "its message ID",

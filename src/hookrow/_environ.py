@@ -14,7 +14,7 @@ from hookrow._core.notification import Refusal
 from hookrow._http import BODY_TIMEOUT, BodyReader, RequestHead, request_id
 
 _CHUNK_SIZE = 64 * 1024
-"""In bytes; the maximum size of a read, between two checks of the time limit."""
+"""The most bytes that are read between two checks of the time limit."""
 
 _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 """The keys under which some servers provide the connection. Others have their own timeouts."""

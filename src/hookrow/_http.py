@@ -27,10 +27,10 @@ ENDPOINT = "/provider/webhooks"
 """The path of the endpoint below its mount path."""
 
 MAX_BODY = 1024 * 1024
-"""In bytes; a longer body results in 413."""
+"""The largest size of a body, in bytes; a longer one results in 413."""
 
 BODY_TIMEOUT = 15.0
-"""In seconds; a body that has not ended by then results in 408."""
+"""Seconds within which a body must end; otherwise, it results in 408."""
 
 SECRET_HEADER = "X-Provider-Secret"  # noqa: S105 - a name
 """The header that contains the secret, unless a provider names another one."""
@@ -45,7 +45,9 @@ PROBE_AGENT = b"Postmark (hookrow check)"
 REQUEST_ID_HEADER = "X-Request-Id"
 """The header with the request's id: in requests, if a proxy assigns ids, and in all responses."""
 
-_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
+REQUEST_ID_NAME = REQUEST_ID_HEADER.lower().encode()
+"""The same name as a key, in the form of ASGI and of parsers."""
+
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -214,7 +216,7 @@ def request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
 
     An id is not a secret and does not authenticate the request.
     """
-    ids = header_values(headers, _REQUEST_ID)
+    ids = header_values(headers, REQUEST_ID_NAME)
     if len(ids) == 1 and _SAFE_ID.fullmatch(ids[0]):
         return ids[0].decode()
     return f"{getrandbits(64):016x}"
@@ -223,7 +225,7 @@ def request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
 def respond(outcome: Outcome) -> Response:
     """Return the response that reports an outcome."""
     if isinstance(outcome, Recorded):
-        return _RECORDED
+        return RECORDED
     return plain(outcome.refusal.status, outcome.text, outcome.refusal.headers)
 
 
@@ -313,4 +315,5 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-_RECORDED = plain(200, "")
+RECORDED = plain(200, "")
+"""The response to a recorded notification."""

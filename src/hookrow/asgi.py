@@ -20,7 +20,7 @@ from hookrow._core.notification import Refusal
 from hookrow._http import (
     ADMITTED,
     BODY_TIMEOUT,
-    REQUEST_ID_HEADER,
+    REQUEST_ID_NAME,
     BodyReader,
     Handler,
     LoopHandler,
@@ -45,20 +45,20 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 """Sends an event to the server."""
 
 _MAX_DISCARDED = 16 * 1024 * 1024
-"""In bytes; how much of the rest of a refused body is read and discarded, after the response."""
+"""The most bytes of a refused body that are read and discarded after the response."""
 
 _DISCARD_TIMEOUT = 5.0
-"""In seconds; the time limit for reading this rest of the body."""
+"""Seconds for which this rest of the body is read."""
 
 _THREADS = 8
 """The maximum number of concurrent calls of a blocking handler."""
 
 _CALL_TIMEOUT = 5.0
-"""In seconds; the time limit of such a call, including the wait for a thread."""
+"""Seconds that such a call may take, including the wait for a thread."""
 
-_LATE = plain(503, "The request took too long; it may still be processed.\n", {"Retry-After": "30"})
-
-_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
+_TIMED_OUT = plain(
+    503, "The request took too long; it may still be processed.\n", {"Retry-After": "30"}
+)
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -169,7 +169,7 @@ class ASGI:
     def _unavailable(self, why: str, head: RequestHead) -> Response:
         id_ = head.request_id
         logger.warning(f"Returned 503: {why} (request %s).", id_, extra={"request_id": id_})
-        return _LATE
+        return _TIMED_OUT
 
 
 def _set_result(future: asyncio.Future[_R], result: _R) -> None:
@@ -241,7 +241,7 @@ async def _send(response: Response, request_id: str, receive: Receive, send: Sen
 def _start(response: Response, request_id: str, *more: tuple[bytes, bytes]) -> Message:
     """Return the message that begins a response."""
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
-    headers += [*more, (_REQUEST_ID, request_id.encode())]
+    headers += [*more, (REQUEST_ID_NAME, request_id.encode())]
     return {"type": "http.response.start", "status": response.status, "headers": headers}
 
 

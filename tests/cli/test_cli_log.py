@@ -150,6 +150,19 @@ class TestShow:
         assert show(command)["Superseded"] == "by entry 2, a reactivation of 2026-03-04 06:06:07Z"
         assert "Superseded" not in show(command, 2)
 
+    def test_row_that_has_changed_later(self, command: Command, url: str) -> None:
+        """The row shows why a suppression does not apply, even if the log has no later change."""
+        keep(url, testing.suppression(ADA, None, at=AT), RECORDED)
+        later = "suppression_changed_at = '2026-03-04 06:06:07.000000'"
+        run(url, f"UPDATE hookrow_subscribers SET {later} WHERE id = 1")
+        fields = show(command)
+        assert "Superseded" not in fields
+        assert fields["Replay"] == (
+            "would change nothing, because the rows already have these values, or newer ones: "
+            "subscriber 1 (suppressed_at null, suppression_reason null, "
+            "suppression_changed_at 2026-03-04 06:06:07Z)"
+        )
+
     def test_a_message_id_that_is_no_uuid(self, command: Command, postgres_url: str) -> None:
         """If the column holds UUIDs, a hint explains why no dispatch matches another text."""
         guid = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"

@@ -16,7 +16,7 @@ from django_project.page import FILES, GO_ON, PAGE, TEXT, TRY, start
 from django_project.site import users
 from hookrow.django import _checks
 from hookrow.django._commands import commands
-from hookrow.django._conf import NAMES, conf
+from hookrow.django._conf import SETTING_NAMES, conf
 from hookrow.django.tables.models import Dispatch, Subscriber
 from hookrow.testing import StoreContract
 from session import execute, read_blocks
@@ -100,7 +100,7 @@ def test_router(tmp_path: Path) -> None:
             assert client.get(f"/admin/hookrow_tables/{page}").status_code == 200
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SETTING_NAMES)
 def test_settings(name: str) -> None:
     """Each setting is documented with its default."""
     with override_settings(HOOKROW={}):

@@ -51,7 +51,7 @@ from hookrow import (
 from hookrow._core.log_entry import entries
 from hookrow._core.notification import Notification, Source
 from hookrow._core.rules import decide, fail, lookup_keys
-from hookrow._receiver.clock import EVENTS, Clock
+from hookrow._receiver.clock import LEAST_EVENTS, Clock
 from hookrow._receiver.recorder import record
 from hookrow.stores._log import START, RetryCursor
 from hookrow.stores.sql import SQLStore
@@ -348,7 +348,9 @@ def test_corrected_times(schema: Schema, hookrow_store: SQLStore) -> None:
     def results(world: World, group: Group, size: int) -> Results:
         clock = Clock(hookrow_store)
         clock.measure()
-        ahead = [Delivered(f"{number}@x", "m", NOON + 3 * DAY) for number in range(EVENTS - 2)]
+        ahead = [
+            Delivered(f"{number}@x", "m", NOON + 3 * DAY) for number in range(LEAST_EVENTS - 2)
+        ]
         clock.date([Arrival(each, b"{}", NOON) for each in ahead])
         dated: Group = []
         for start in range(0, len(group), size):

@@ -14,7 +14,7 @@ from hookrow import Arrival, Delivered, Suppressed
 from hookrow._core.notification import Notification
 from hookrow._receiver import clock as clocks
 from hookrow._receiver.clock import (
-    EVENTS,
+    LEAST_EVENTS,
     RECIPIENTS,
     Clock,
     clock_difference,
@@ -156,7 +156,7 @@ def test_events_before_a_jump_show_nothing(time: Time, monkeypatch: pytest.Monke
     """If the user sets the clock, the correction ends with the next notification."""
     del time
     clock = Clock(STORE)
-    dated(clock, *arrivals(EVENTS, NOON + 3 * DAY))
+    dated(clock, *arrivals(LEAST_EVENTS, NOON + 3 * DAY))
     monkeypatch.setattr(clock, "process", lambda: NOON + 3 * DAY)
     assert dated(clock, replace(arrival(), received_at=NOON + 3 * DAY)) == [NOON + 3 * DAY]
 
@@ -224,8 +224,8 @@ def test_a_difference_is_logged_once(time: Time, caplog: pytest.LogCaptureFixtur
 def test_events_show_a_slow_clock_if_the_database_has_none() -> None:
     """The last of enough events, and each later arrival, has the corrected time."""
     clock = Clock(STORE)
-    group = arrivals(EVENTS, NOON + 3 * DAY)
-    assert dated(clock, *group) == [*[NOON] * (EVENTS - 1), NOON + 3 * DAY]
+    group = arrivals(LEAST_EVENTS, NOON + 3 * DAY)
+    assert dated(clock, *group) == [*[NOON] * (LEAST_EVENTS - 1), NOON + 3 * DAY]
     unguarded = arrival(Suppressed("0@x", "m", None, "HardBounce"))
     assert dated(clock, unguarded, arrival()) == [NOON + 3 * DAY] * 2
 
@@ -235,9 +235,9 @@ def test_events_show_a_slow_clock_if_the_database_has_none() -> None:
 def test_the_times_do_not_depend_on_the_groups(size: int) -> None:
     """Arrivals in groups of any size have the times that they have one by one."""
     given = [
-        *arrivals(EVENTS + 3, NOON + 3 * DAY),
+        *arrivals(LEAST_EVENTS + 3, NOON + 3 * DAY),
         *(arrival(), arrival(Suppressed("0@x", "m", None, "HardBounce"))),
-        *arrivals(EVENTS + 3, NOON - MINUTE),
+        *arrivals(LEAST_EVENTS + 3, NOON - MINUTE),
         *arrivals(3, NOON + 9 * DAY),
     ]
     single, grouped = Clock(STORE), Clock(STORE)
@@ -250,11 +250,15 @@ def test_the_times_do_not_depend_on_the_groups(size: int) -> None:
 @pytest.mark.parametrize(
     "group",
     [
-        arrivals(EVENTS - 1, NOON + 3 * DAY),
-        arrivals(EVENTS * 2, NOON + 3 * DAY, RECIPIENTS - 1),
-        arrivals(EVENTS * 2, NOON + DAY),
-        arrivals(EVENTS * 2, NOON - 40 * DAY),
-        [*arrivals(EVENTS - 1, NOON + 3 * DAY), *arrivals(1, NOON), *arrivals(5, NOON + 3 * DAY)],
+        arrivals(LEAST_EVENTS - 1, NOON + 3 * DAY),
+        arrivals(LEAST_EVENTS * 2, NOON + 3 * DAY, RECIPIENTS - 1),
+        arrivals(LEAST_EVENTS * 2, NOON + DAY),
+        arrivals(LEAST_EVENTS * 2, NOON - 40 * DAY),
+        [
+            *arrivals(LEAST_EVENTS - 1, NOON + 3 * DAY),
+            *arrivals(1, NOON),
+            *arrivals(5, NOON + 3 * DAY),
+        ],
     ],
     ids=["few events", "few recipients", "a day ahead", "old events", "one that is not ahead"],
 )
@@ -266,7 +270,7 @@ def test_fewer_events_show_nothing(group: list[Arrival]) -> None:
 
 @pytest.mark.usefixtures("time")
 def test_the_median_of_the_events_counts() -> None:
-    group = arrivals(EVENTS, NOON + 3 * DAY)
+    group = arrivals(LEAST_EVENTS, NOON + 3 * DAY)
     group[3:5] = [*arrivals(1, NOON + 2 * DAY), *arrivals(1, NOON + 3000 * DAY)]
     assert dated(Clock(STORE), *group, arrival())[-1] == NOON + 3 * DAY
 
@@ -277,9 +281,9 @@ def test_a_clock_that_is_set_right_is_not_corrected_any_longer(
 ) -> None:
     """As many events show it as show that a clock is slow; one old event does not."""
     clock = Clock(STORE)
-    dated(clock, *arrivals(EVENTS, NOON + 3 * DAY))
-    times = dated(clock, *arrivals(EVENTS, NOON - SECOND), arrival())
-    assert times == [*[NOON + 3 * DAY] * (EVENTS - 1), NOON, NOON]
+    dated(clock, *arrivals(LEAST_EVENTS, NOON + 3 * DAY))
+    times = dated(clock, *arrivals(LEAST_EVENTS, NOON - SECOND), arrival())
+    assert times == [*[NOON + 3 * DAY] * (LEAST_EVENTS - 1), NOON, NOON]
     assert "agrees with that of the events received again" in caplog.messages[-1]
 
 

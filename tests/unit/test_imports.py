@@ -134,6 +134,21 @@ def test_no_class_has_the_name_of_another() -> None:
     assert {name for name, count in names.items() if count > 1} == {"Meta", "Migration"}
 
 
+def test_no_constant_has_the_name_of_another() -> None:
+    """Nor the name with an underscore. Django chooses two, and one letter is a type variable."""
+    names = Counter(
+        name.id.strip("_")
+        for path in SOURCE.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    )
+    repeated = {name for name, count in names.items() if count > 1 and len(name) > 1}
+    assert repeated == {"all", "logger", "app_name", "urlpatterns"}
+
+
 def _imported_on_load(statements: Iterable[ast.AST]) -> Iterator[str]:
     """Yield what statements import when they run: modules, and names that may be modules."""
     for each in statements:

@@ -14,7 +14,7 @@ import msgspec
 from click.core import ParameterSource
 
 from hookrow._cli.app import App, require_log
-from hookrow._cli.options import DATABASE_URL, ID, JSON, F, moment
+from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, F, moment
 from hookrow._cli.output import INTERRUPTED, echo, echo_json
 from hookrow._core.log_entry import StoredEntry, stored_body
 from hookrow._core.result import Result
@@ -100,7 +100,7 @@ def filters(command: F) -> F:
     show_default=True,
     help="The maximum number of notifications.",
 )
-@click.option("--before", type=ID, metavar="ID", help="Only those with a lower ID than this.")
+@click.option("--before", type=ENTRY_ID, metavar="ID", help="Only those with a lower ID than this.")
 @click.option(
     "--follow",
     "follows",
@@ -144,7 +144,7 @@ def log(
 
 
 @log.command()
-@click.argument("id_", metavar="ID", type=ID)
+@click.argument("id_", metavar="ID", type=ENTRY_ID)
 @JSON
 @DATABASE_URL
 @click.pass_obj

@@ -12,7 +12,7 @@ import click
 from hookrow._postmark_api import ADDRESS
 from hookrow.errors import ConfigurationError
 
-ID = click.IntRange(1, 2**63 - 1)
+ENTRY_ID = click.IntRange(1, 2**63 - 1)
 """The id of a log entry."""
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -135,7 +135,7 @@ MOUNT_PATH = option(
 )
 HOST = option("--host", default="127.0.0.1", help="The server's address.")
 PORT = option("--port", type=click.IntRange(1, 65535), default=8000, help="The server's port.")
-KEEP = option(
+KEEP_OPTION = option(
     "--keep",
     type=duration,
     default="90d",

@@ -14,7 +14,7 @@ import msgspec
 
 from hookrow._cli.app import App, require_log
 from hookrow._cli.log import filters, format_entry
-from hookrow._cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES
+from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, KEEP_BODIES, KEEP_OPTION
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
 from hookrow._core.log_entry import StoredEntry
 from hookrow._core.notification import Outcome, Refusal
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("ids", metavar="[ID]...", nargs=-1, type=ID)
+@click.argument("ids", metavar="[ID]...", nargs=-1, type=ENTRY_ID)
 @filters
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option(
@@ -106,7 +106,7 @@ def replay(
 
 
 @click.command()
-@KEEP
+@KEEP_OPTION
 @KEEP_BODIES
 @click.option("--dry-run", is_flag=True, help="Only count what would be deleted.")
 @click.option("--yes", "sure", is_flag=True, help="Prune even if the clock seems to have jumped.")

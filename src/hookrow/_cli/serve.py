@@ -43,7 +43,7 @@ from hookrow.errors import ConfigurationError
     metavar="FILE",
     help="Keep notifications in this file while the database cannot be reached.",
 )
-@options.KEEP
+@options.KEEP_OPTION
 @options.KEEP_BODIES
 @option("--dashboard", is_flag=True, help="Serve the dashboard at <mount path>/dashboard/.")
 @option(

@@ -40,7 +40,7 @@ _STRONGEST_FIRST = (
     ParameterSource.ENVIRONMENT,
     ParameterSource.DEFAULT_MAP,
 )
-_PREFIX = "HOOKROW_"
+_VARIABLE_PREFIX = "HOOKROW_"
 
 _OF_DEVELOPMENT = {"HOOKROW_TEST_PG_BIN", "HOOKROW_SCREENSHOTS"}
 """The variables of hookrow's own tests (CONTRIBUTING.md), which no command reads."""
@@ -139,10 +139,10 @@ def _setting_source(
 def unknown_variables(command: click.Command, environment: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each variable HOOKROW_* that no option of the command reads."""
     known = {PROVIDER_TOKEN, *(name for each in _settings(command) for name in _variables(each))}
-    known = {name for name in known if name.startswith(_PREFIX)}
+    known = {name for name in known if name.startswith(_VARIABLE_PREFIX)}
     for name in sorted(environment):
-        if name.startswith(_PREFIX) and name not in known | _OF_DEVELOPMENT:
-            hint = nearest(name, known, prefix=_PREFIX)
+        if name.startswith(_VARIABLE_PREFIX) and name not in known | _OF_DEVELOPMENT:
+            hint = nearest(name, known, prefix=_VARIABLE_PREFIX)
             yield f"The variable {name} is not a setting of hookrow, and is ignored.{hint}"
 
 

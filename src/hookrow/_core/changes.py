@@ -32,7 +32,7 @@ class Write(NamedTuple):
     older: Literal["<", "<=", ">"] = "<"
 
 
-_SUPPRESSION = Write(
+_SUPPRESSION_WRITE = Write(
     ("suppressed_at", "suppression_reason", "suppression_changed_at"),
     guard="suppression_changed_at",
     older="<=",
@@ -43,7 +43,7 @@ WRITES: Mapping[Target, Write] = {
     EventTime.FIRST_OPENED: Write(("first_opened_at",), guard="first_opened_at", older=">"),
     # Of equal bounces, the last one's type is kept.
     EventTime.BOUNCED: Write(("bounced_at", "bounce_type"), guard="bounced_at", older="<="),
-    **dict.fromkeys(Suppressible, _SUPPRESSION),
+    **dict.fromkeys(Suppressible, _SUPPRESSION_WRITE),
 }
 """What is written for each target."""
 

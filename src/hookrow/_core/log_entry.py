@@ -44,25 +44,26 @@ from hookrow._core.rules import (
 from hookrow._core.sizes import WIDEST_CHARACTER
 
 _DIGEST = 12
-"""In bytes; the size of the digest in a fingerprint."""
+"""The size of the digest in a fingerprint, in bytes."""
 
 FINGERPRINT_SIZE = 4 + _DIGEST
-"""In bytes; a fingerprint begins with a time."""
+"""The size of a fingerprint in bytes: a time, and the digest."""
 
 LONGEST_RECORD_TYPE = 64
-"""In characters; Postmark's longest record type has 18."""
+"""The most characters of a record type in the log; Postmark's longest one has 18."""
 
 LONGEST_REASON = 64
-"""In characters; Postmark's longest reason has 17. The rows contain the whole reason."""
+"""The most characters of a reason in the log; Postmark's longest one has 17. The rows contain the
+whole reason."""
 
 LONGEST_PROVIDER = 32
-"""In characters."""
+"""The most characters of the name of a provider."""
 
 LONGEST_ENTRY_NAME = 64
-"""In characters; the name of a receiver's entry in the log's column `entry`."""
+"""The most characters of the log's column `entry`, the name of a receiver's entry."""
 
 LONGEST_TRACE_ID = 255
-"""In characters; Postmark's have 36."""
+"""The most characters of a trace id in the log; Postmark's have 36."""
 
 RECORD_TYPES: Mapping[type[object], str] = {
     Delivered: "Delivery",

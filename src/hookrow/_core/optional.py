@@ -35,7 +35,7 @@ OPTIONAL_COLUMNS = tuple(column for columns in RECORDS.values() for column in co
 """The columns of dispatches that a schema has only if it names or requests them."""
 
 LONGEST_BOUNCE_TYPE = 64
-"""In characters: the width of hookrow's own column. A longer type is stored as null."""
+"""The most characters of a type, as in hookrow's own column. A longer type is stored as null."""
 
 Kinds: TypeAlias = Collection[type[Notification]]
 """Kinds of notification."""

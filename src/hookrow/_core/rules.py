@@ -41,24 +41,24 @@ from hookrow._core.notification import (
 )
 from hookrow._core.optional import optional_changes
 
-_Target: TypeAlias = tuple[Target, Key | tuple[Key, Key]]
+_RowTarget: TypeAlias = tuple[Target, Key | tuple[Key, Key]]
 """The row and the columns that a change sets."""
 
 LONGEST_EMAIL = 320
-"""In characters: 64 before the @ and 255 after it (RFC 3696, section 3)."""
+"""The most characters of an address: 64 before the @ and 255 after it (RFC 3696, section 3)."""
 
 LONGEST_MESSAGE_ID = 255
-"""In characters: the width of hookrow's own column."""
+"""The most characters of a message id: the width of hookrow's own column."""
 
 CLOCK_SKEW = timedelta(hours=24)
 """A suppression change dated more than this after its arrival gets the time of arrival instead."""
 
-_UNSTORABLE = "\0\ud800-\udfff"
+_UNSTORABLE_CHARACTERS = "\0\ud800-\udfff"
 """Characters that no row can contain: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
 
-UNSTORABLE = re.compile(f"[{_UNSTORABLE}]")
-_is_email = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_EMAIL}}}").fullmatch
-_is_message_id = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_MESSAGE_ID}}}").fullmatch
+UNSTORABLE = re.compile(f"[{_UNSTORABLE_CHARACTERS}]")
+_is_email = re.compile(f"[^{_UNSTORABLE_CHARACTERS}]{{1,{LONGEST_EMAIL}}}").fullmatch
+_is_message_id = re.compile(f"[^{_UNSTORABLE_CHARACTERS}]{{1,{LONGEST_MESSAGE_ID}}}").fullmatch
 
 PROBE = "check@hookrow.invalid"
 """The recipient in the requests of `hookrow check URL`; .invalid is reserved (RFC 2606)."""
@@ -206,12 +206,12 @@ def effective_time(at: datetime | None, arrived_at: datetime, now: datetime) -> 
 
 def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
     """Combine a group's changes, in order of arrival, into at most one per row and column."""
-    merged: dict[_Target, Change] = {}
+    merged: dict[_RowTarget, Change] = {}
     for outcome in outcomes:
         if isinstance(outcome, Refused):
             continue
         for change in outcome.changes:
-            target: _Target
+            target: _RowTarget
             if isinstance(change, SetTime):
                 target = change.column, change.dispatch
             else:

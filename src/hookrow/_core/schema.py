@@ -48,7 +48,7 @@ _OPTIONAL = {
     "messages": (),
 }
 _MAY_BE_NONE = {"subscriptions", "messages"}
-_SENT_AT = {"hookrow_dispatches": "created_at"}
+_SENT_AT_BY_TABLE = {"hookrow_dispatches": "created_at"}
 """The default column for `sent_at`, by table: only hookrow's own table has one."""
 
 Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
@@ -148,7 +148,7 @@ class Role:
         """
         usual = None if name in OPTIONAL_COLUMNS else name
         if name == "sent_at":
-            usual = _SENT_AT.get(self.table)
+            usual = _SENT_AT_BY_TABLE.get(self.table)
         return self.columns.get(name, usual)
 
 

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-CAPACITY = 64 * 1024 * 1024
-"""In bytes; the largest total size of the arrivals in the queue."""
+QUEUE_CAPACITY = 64 * 1024 * 1024
+"""The largest total size of the arrivals in the queue, in bytes."""
 
 LARGEST_GROUP = 8 * 1024 * 1024
-"""In bytes; the largest text of a group's statements, unless a single arrival is larger.
+"""The largest text of a group's statements, in bytes, unless a single arrival is larger.
 
 A database driver makes about four copies of it.
 """
@@ -22,7 +22,7 @@ TEXT_PER_BYTE = 28
 of which a byte may be escaped as four characters, and 4 for the reason in each of three rows."""
 
 WIDEST_CHARACTER = 4
-"""In bytes; the largest size of a character, in UTF-8 and in memory (PEP 393)."""
+"""The largest size of a character in bytes, in UTF-8 and in memory (PEP 393)."""
 
 
 def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:

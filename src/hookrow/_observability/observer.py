@@ -89,12 +89,12 @@ def check_observers(name: str, value: object, line: str) -> Sequence[Observer]:
     """
     observers: Sequence[Observer] = several(value)
     for each in observers:
-        if not has_members(each, _EVENTS):
+        if not has_members(each, _METHODS):
             reject(name, "an observer, or a list of observers", each, line)
     return observers
 
 
-_EVENTS = ("start", "collect", "refused", "admitted", "begin_group", "attempted", "late")
+_METHODS = ("start", "collect", "refused", "admitted", "begin_group", "attempted", "late")
 
 
 class Observers(Observer):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from hookrow._concurrency import close_at_exit, close_thread_connections, reset_after_fork
-from hookrow._core.sizes import CAPACITY, LARGEST_GROUP
+from hookrow._core.sizes import LARGEST_GROUP, QUEUE_CAPACITY
 from hookrow._faults import describe_bug, describe_fault, log_fault
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class BatchWriter(Generic[T, R]):
         deadline: float,
         group: int = 256,
         backlog: int = 4096,
-        capacity: int = CAPACITY,
+        capacity: int = QUEUE_CAPACITY,
         largest: int = LARGEST_GROUP,
         size: Callable[[T], int] = lambda _: 0,
         name: str = "writer",

@@ -43,7 +43,7 @@ AHEAD = timedelta(days=1)
 """An event that is dated more than this after its arrival shows that the process's clock is slow:
 a provider's clock is unlikely to be off by a day."""
 
-EVENTS = 20
+LEAST_EVENTS = 20
 """Consecutive events that detect a slow clock, or that end the correction."""
 
 RECIPIENTS = 5
@@ -185,7 +185,7 @@ class _EventTimes:
     """
 
     def __init__(self) -> None:
-        self._ahead: deque[tuple[str | None, timedelta]] = deque(maxlen=EVENTS * RECIPIENTS)
+        self._ahead: deque[tuple[str | None, timedelta]] = deque(maxlen=LEAST_EVENTS * RECIPIENTS)
         self._others = 0
 
     def difference(self, arrival: Arrival, present: timedelta) -> timedelta:
@@ -200,10 +200,10 @@ class _EventTimes:
         if difference <= AHEAD:
             self._ahead.clear()
             self._others += 1
-            return _NONE if self._others >= EVENTS else present
+            return _NONE if self._others >= LEAST_EVENTS else present
         self._others = 0
         self._ahead.append((notification.recipient, difference))
-        if len(self._ahead) < EVENTS or len({each for each, _ in self._ahead}) < RECIPIENTS:
+        if len(self._ahead) < LEAST_EVENTS or len({each for each, _ in self._ahead}) < RECIPIENTS:
             return present
         # The median, because a few of the events may be old or strange.
         return sorted(each for _, each in self._ahead)[len(self._ahead) // 2]

@@ -23,13 +23,13 @@ Hook: TypeAlias = Callable[[Arrival, Any], object]
 SomeHooks: TypeAlias = Hook | Sequence[Hook] | None
 """The hooks for one type of outcome, as a host passes them: a function, or a list of functions."""
 
-_OnRecorded: TypeAlias = Callable[[Arrival, Recorded], object]
-_OnRefused: TypeAlias = Callable[[Arrival, Refused], object]
+_RecordedHook: TypeAlias = Callable[[Arrival, Recorded], object]
+_RefusedHook: TypeAlias = Callable[[Arrival, Refused], object]
 
-OnRecorded: TypeAlias = _OnRecorded | Sequence[_OnRecorded] | None
+OnRecorded: TypeAlias = _RecordedHook | Sequence[_RecordedHook] | None
 """The hooks for notifications that were recorded."""
 
-OnRefused: TypeAlias = _OnRefused | Sequence[_OnRefused] | None
+OnRefused: TypeAlias = _RefusedHook | Sequence[_RefusedHook] | None
 """The hooks for notifications that were refused."""
 
 logger = logging.getLogger("hookrow")
@@ -38,9 +38,9 @@ BACKLOG = 10_000
 """The largest number of calls that wait; further calls are dropped."""
 
 SLOW = 30.0
-"""In seconds; the next call logs a warning if the current one takes longer."""
+"""Seconds after which the next call logs a warning that the current one is slow."""
 
-_NAMES: Mapping[type[Outcome], str] = {Recorded: "on_recorded", Refused: "on_refused"}
+_HOOK_NAMES: Mapping[type[Outcome], str] = {Recorded: "on_recorded", Refused: "on_refused"}
 
 
 class Hooks:
@@ -120,7 +120,7 @@ class Hooks:
         return [None]
 
     def _call_one(self, hook: Hook, arrival: Arrival, outcome: Outcome) -> None:
-        name = _NAMES[type(outcome)]
+        name = _HOOK_NAMES[type(outcome)]
         self._current = f"{name} ({name_of(hook)})", monotonic()
         try:
             result = hook(arrival, outcome)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hookrow.stores.sql._log import SQLLog
 
 COUNT_EVERY = 60.0
-"""In seconds; the interval between two updates."""
+"""Seconds between two updates of the counts."""
 
 
 class HourlyCount(PeriodicTask):

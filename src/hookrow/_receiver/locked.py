@@ -25,7 +25,7 @@ LOCK_PAUSE = 0.05
 MAX_LOCKED_GROUP = 64
 """The largest number of notifications in an attempt."""
 
-MOST, CAPACITY = 1024, 16 * 1024**2
+MOST, LOCKED_CAPACITY = 1024, 16 * 1024**2
 """The largest number of notifications that wait, and their largest total size in bytes."""
 
 Reply = Callable[[Response], object]
@@ -165,4 +165,4 @@ def _text_size(waiting: _Waiting) -> int:
 
 def _fit(waiting: Sequence[_Waiting]) -> bool:
     size = sum(memory_size(each.arrival) for each in waiting)
-    return len(waiting) <= MOST and size <= CAPACITY
+    return len(waiting) <= MOST and size <= LOCKED_CAPACITY

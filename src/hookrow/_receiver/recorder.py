@@ -31,6 +31,7 @@ from hookrow._faults import describe_bug, type_name, without_values
 from hookrow._observability.logging import describe_arrival, request_ids
 from hookrow._observability.observer import Observer
 from hookrow._receiver.clock import utc_now
+from hookrow._receiver.results import UNAVAILABLE
 from hookrow.stores._errors import UNCHANGED_HINT, Conflict, Locked, Rejected, StoreError, Unchanged
 from hookrow.stores._timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
 
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
 
 PAUSES = (0.01, 0.03, 0.1, 0.3)
-"""In seconds; the pauses before the retries of a group that conflicted with another one."""
+"""Seconds to wait before each retry of a group that conflicted with another one."""
 
 RETRY_CONFLICTS_FOR = 5.0
-"""In seconds; how long replays and manual operations retry on conflict, and wait for locks."""
+"""Seconds for which replays and manual operations retry on conflict, and wait for locks."""
 
 WAITING = 0.8
 """The share of its time for which a notification waits for locked rows; the rest is for the log."""
@@ -51,12 +52,10 @@ CHECKED_ATTEMPTS = 2
 have been deleted, and another one may be deleted before the next attempt."""
 
 PAUSE_AFTER_OUTAGE = 1.0
-"""In seconds; after an outage, groups are refused for this long without an attempt."""
+"""Seconds after an outage for which groups are refused without an attempt."""
 
 OUTAGE = 3
 """After this many unavailable outcomes in a row, the rest of the group is not attempted."""
-
-_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 
 logger = logging.getLogger("hookrow")
 
@@ -379,7 +378,7 @@ class GroupRecorder:
         """Record arrivals one by one, until the store is unavailable to several in a row."""
         outcomes: list[Outcome | None] = []
         for number, arrival in enumerate(arrivals):
-            if outcomes[-OUTAGE:] == [_UNAVAILABLE] * OUTAGE:
+            if outcomes[-OUTAGE:] == [UNAVAILABLE] * OUTAGE:
                 return [*outcomes, *self._unavailable(arrivals[number:])]
             outcomes += self._record([arrival], until, skip_locked=skip_locked, again=True)
         return outcomes

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from hookrow._core.log_entry import is_parked, memory_size
 from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow._core.rules import fail, is_probe
-from hookrow._core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE
+from hookrow._core.sizes import LARGEST_GROUP, QUEUE_CAPACITY, TEXT_PER_BYTE
 from hookrow._faults import describe_fault, log_fault
-from hookrow._http import Response, refuse, respond
+from hookrow._http import RECORDED, Response, refuse, respond
 from hookrow._observability.logging import log_group, request_ids
 from hookrow._observability.observer import Observer
 from hookrow._receiver.batch import BatchWriter
@@ -53,10 +53,10 @@ class Responses:
     def __call__(self, arrival: Arrival, outcome: Outcome) -> Response:
         """Return the response to an arrival. The log, if there is one, contains its outcome."""
         if isinstance(outcome, Recorded):
-            return _RECORDED
+            return RECORDED
         is_final = outcome.refusal.status != Refusal.UNAVAILABLE.status
         if self._acknowledge_parked and is_final and is_parked(arrival, outcome):
-            return _RECORDED
+            return RECORDED
         return self._own.get(outcome.refusal) or respond(outcome)
 
 
@@ -118,7 +118,7 @@ class Responder:
                 deadline=self._options.deadline,
                 group=self._options.group,
                 backlog=self._options.backlog,
-                capacity=CAPACITY // len(works),
+                capacity=QUEUE_CAPACITY // len(works),
                 largest=LARGEST_GROUP // TEXT_PER_BYTE,
                 size=memory_size,
                 on_late=self.on_late,
@@ -301,9 +301,9 @@ def combine(responses: Sequence[Response]) -> Response:
     """
     if len(responses) == 1:
         return responses[0]
-    refused = [each for each in responses if each.status != _RECORDED.status]
+    refused = [each for each in responses if each.status != RECORDED.status]
     repeated = [each for each in refused if each.status == Refusal.UNAVAILABLE.status]
-    return (repeated or refused or [_RECORDED])[0]
+    return (repeated or refused or [RECORDED])[0]
 
 
 def _discard(arrivals: Sequence[Arrival]) -> None:
@@ -312,9 +312,8 @@ def _discard(arrivals: Sequence[Arrival]) -> None:
 
 def unavailable(arrival: Arrival) -> Response:
     """Return 503, or 422 for an unsupported notification."""
-    return _UNAVAILABLE if arrival.notification else _UNSUPPORTED
+    return _TRY_AGAIN if arrival.notification else _UNSUPPORTED
 
 
-_RECORDED = respond(Recorded(()))
-_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
+_TRY_AGAIN = refuse(Refusal.UNAVAILABLE)
 _UNSUPPORTED = refuse(Refusal.UNSUPPORTED)

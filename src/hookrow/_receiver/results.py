@@ -24,7 +24,7 @@ COUNTS_FOR = 60.0
 """Seconds for which a result counts. A receiver that gets no notifications, because it is not
 ready, is then tried again."""
 
-_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
+UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 """The outcome of a notification of which neither the rows nor the log keep anything."""
 
 _LOGGED = {
@@ -34,7 +34,7 @@ _LOGGED = {
 """The refusals of notifications that are then in the log, if there is one. An unsupported
 notification is refused as such even if it could not be logged."""
 
-_KEPT = (0.0,) * COUNTED
+_ALL_KEPT = (0.0,) * COUNTED
 
 
 class RecentResults:
@@ -61,7 +61,7 @@ class RecentResults:
             self._reason = reason
         # They come last, because one that was kept shows that the others had their own causes.
         if kept:
-            self._last.extend(_KEPT[:kept])
+            self._last.extend(_ALL_KEPT[:kept])
             self._kept_at = monotonic()
 
     def add_late(self, arrival: Arrival, reason: str) -> None:
@@ -97,7 +97,7 @@ class RecentResults:
             if isinstance(outcome, Recorded):
                 kept += 1
             elif not _is_excluded(arrival):
-                lost += outcome == _UNAVAILABLE
+                lost += outcome == UNAVAILABLE
                 kept += self._has_log and outcome.refusal in _LOGGED
         return kept, lost
 

@@ -39,6 +39,7 @@ from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.clock import Clock
 from hookrow._receiver.recorder import is_reachable, keep_failed
 from hookrow._receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
+from hookrow._receiver.results import UNAVAILABLE
 from hookrow._receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
 from hookrow.errors import ConfigurationError
 from hookrow.stores._errors import StoreError, WrongMapping
@@ -52,7 +53,7 @@ _FAILURE_COUNTS_FOR = 60.0
 """Seconds for which a spool that could not be written counts as one that accepts nothing."""
 
 LARGEST = 1024**3
-"""In bytes; the largest size of the file."""
+"""The largest size of the file, in bytes."""
 
 DRAIN_EVERY = 2.0
 """Seconds between two drains."""
@@ -77,9 +78,6 @@ The next drain begins after the entry that failed last, so that failing entries 
 FAILED_AFTER = timedelta(minutes=1)
 """The age at which an entry on which the database keeps failing is logged as failed."""
 
-_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
-"""The outcome of an entry that only the spool keeps and counts."""
-
 _UNCOUNTED = "The attempts of spooled notifications could not be counted: %s"
 
 _PUT = """
@@ -100,14 +98,14 @@ SELECT id, {FINGERPRINT}, {BODY}, attempts, trace_id, received_at, last_received
 FROM arrivals WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
 """  # noqa: S608 - constants
 
-_KEYS = f"SELECT id, {FINGERPRINT} FROM arrivals WHERE mapping IN (?, '') ORDER BY id"  # noqa: S608 - constants
+_SELECT_IDS = f"SELECT id, {FINGERPRINT} FROM arrivals WHERE mapping IN (?, '') ORDER BY id"  # noqa: S608 - constants
 
 _BODIES = f"SELECT id, {BODY} FROM arrivals WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
 
 _PART = 64
 """The number of entries whose bodies are searched in one transaction."""
 
-_OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT IN (?, '')"
+_COUNT_OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT IN (?, '')"
 
 _MOST_ATTEMPTS = 1_000_000
 """More arrivals than any notification can have: a greater number is damaged."""
@@ -268,14 +266,14 @@ class Spool:
         """Return whether there are entries with other keys than these."""
         return self._file.transact(
             lambda connection: any(
-                key not in besides for key in connection.execute(_KEYS, (self._mapping,))
+                key not in besides for key in connection.execute(_SELECT_IDS, (self._mapping,))
             )
         )
 
     def others(self) -> tuple[int, str]:
         """Return the number of entries of other mappings, and the key of one of these."""
         number, mapping = self._file.transact(
-            lambda connection: connection.execute(_OTHERS, (self._mapping,)).fetchone()
+            lambda connection: connection.execute(_COUNT_OTHERS, (self._mapping,)).fetchone()
         )
         return number, str(mapping or "")
 
@@ -560,7 +558,7 @@ class Drain:
         for entry, arrival, outcome in zip(entries, arrivals, outcomes, strict=True):
             if self._is_done(arrival, outcome):
                 done.append(entry)
-            elif outcome == _UNAVAILABLE:
+            elif outcome == UNAVAILABLE:  # only the spool keeps and counts the entry
                 uncounted.append(entry)
         self._remove(done)
         self._spool.put_back(uncounted)

@@ -25,9 +25,9 @@ from hookrow.stores._timeouts import left
 
 LONGEST_WAIT = 5.0
 SHORTEST_WAIT = 0.3
-"""In seconds; the longest and the shortest time that a write waits for other processes."""
+"""Seconds that a write waits for other processes, at most and at least."""
 
-_LOCK_PAUSE = 0.001
+_FILE_LOCK_PAUSE = 0.001
 """Seconds to wait before another attempt to lock the file."""
 
 _ATTEMPTS = 3
@@ -71,7 +71,7 @@ SELECT id, {FINGERPRINT}, {BODY}, attempts, received_at, last_received_at, trace
 FROM arrivals WHERE id BETWEEN ? AND ? ORDER BY id
 """  # noqa: S608 - constants
 
-_KEEP = """
+_INSERT_ARRIVAL = """
 INSERT OR IGNORE INTO arrivals
     (id, fingerprint, body, attempts, received_at, last_received_at, trace_id, mapping)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -247,7 +247,7 @@ class SpoolFile:
                     return True
             if self._identity() != found:
                 return True
-            sleep(_LOCK_PAUSE)
+            sleep(_FILE_LOCK_PAUSE)
         return False
 
     def _is_spool(self) -> bool:
@@ -300,7 +300,7 @@ class SpoolFile:
             self._create(connection)
             with connection:
                 for row in _readable(old):
-                    connection.execute(_KEEP, row)
+                    connection.execute(_INSERT_ARRIVAL, row)
             (kept,) = connection.execute("SELECT count(*) FROM arrivals").fetchone()
             return int(kept)
 
@@ -350,7 +350,7 @@ def _lock(descriptor: int, lock: int) -> None:
         except BlockingIOError:
             if monotonic() > until:
                 raise TimeoutError("The spool is in use.") from None
-            sleep(_LOCK_PAUSE)
+            sleep(_FILE_LOCK_PAUSE)
         else:
             return
 

@@ -25,7 +25,7 @@ RESERVED_FILES = 128
 MAX_UNFINISHED = 96 * 1024 * 1024
 """Bytes of requests that are not complete, and of data that waits to be parsed."""
 
-KEPT = 0.75
+KEPT_SHARE = 0.75
 """The share of `MAX_UNFINISHED` that connections still use after others were closed. A search for
 those takes up to a millisecond, and is therefore not made for each piece of data."""
 
@@ -161,7 +161,7 @@ class Budgets:
 
     def _close_unfinished(self) -> None:
         """Close connections that hold unfinished requests until enough memory is free."""
-        before, kept = self._unfinished, MAX_UNFINISHED * KEPT
+        before, kept = self._unfinished, MAX_UNFINISHED * KEPT_SHARE
         share = kept / (len(self._strangers) + len(self._known))
         closed = 0
         for connection in [*self._candidates()]:

@@ -25,7 +25,7 @@ from uvicorn.server import ServerState
 
 from hookrow._core.notification import Refusal
 from hookrow._faults import describe_bug, log_fault
-from hookrow._http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse, request_id
+from hookrow._http import REQUEST_ID_NAME, Request, RequestHead, Response, refuse, request_id
 from hookrow._server import RECEIVER
 from hookrow._server.limits import (
     END,
@@ -64,8 +64,7 @@ UVICORN = (
 MAX_DIRECT = 64 * 1024
 """Bytes of a request that is handled without uvicorn."""
 
-_ENDPOINT = "hookrow.endpoint"
-_REQUEST_ID_NAME = REQUEST_ID_HEADER.lower().encode()
+_ENDPOINT_KEY = "hookrow.endpoint"
 _REFUSE_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
 
@@ -102,9 +101,9 @@ class NotificationProtocol(LimitedProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        if _ENDPOINT not in app_state and RECEIVER in app_state:
-            app_state[_ENDPOINT] = DirectEndpoint(app_state[RECEIVER])
-        self._endpoint: DirectEndpoint | None = app_state.get(_ENDPOINT)
+        if _ENDPOINT_KEY not in app_state and RECEIVER in app_state:
+            app_state[_ENDPOINT_KEY] = DirectEndpoint(app_state[RECEIVER])
+        self._endpoint: DirectEndpoint | None = app_state.get(_ENDPOINT_KEY)
 
     def eof_received(self) -> bool:  # type: ignore[override] # as in `LimitedProtocol`
         """Keep the connection open if the client has only stopped sending and a response is due."""
@@ -262,7 +261,7 @@ def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) 
         *(b"%s: %s" % header for header in default_headers),
         *(f"{name.lower()}: {value}".encode() for name, value in response.headers.items()),
         b"content-length: %d" % len(response.body),
-        b"%s: " % _REQUEST_ID_NAME,
+        b"%s: " % REQUEST_ID_NAME,
     ]
     return b"\r\n".join(lines)
 

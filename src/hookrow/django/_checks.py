@@ -22,7 +22,7 @@ from django.db import connections, router
 from hookrow._diagnostics import Level
 from hookrow._diagnostics.check import check_secrets, check_sweep
 from hookrow.django._columns import NeedsORM
-from hookrow.django._conf import NAMES, conf
+from hookrow.django._conf import SETTING_NAMES, conf
 from hookrow.django._mapping import ModelMapping, map_models
 from hookrow.django._receiver import build_receiver
 from hookrow.django._store import DjangoStore, check_alias
@@ -31,7 +31,7 @@ from hookrow.errors import ConfigurationError, SchemaMismatch
 
 Messages: TypeAlias = list[CheckMessage]
 
-_SETTINGS = f"The settings are {', '.join(NAMES)}."
+_SETTINGS = f"The settings are {', '.join(SETTING_NAMES)}."
 _WITH_OTHER_IDS = {"SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG"}
 """The settings that other checks examine."""
 
@@ -87,7 +87,7 @@ def _check_settings(messages: Messages) -> None:
         messages.append(Warning(f"The secret: {secret.text}", hint=hint, id="hookrow.W001"))
     with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
         conf.check_names()
-        for name in NAMES:
+        for name in SETTING_NAMES:
             if name not in _WITH_OTHER_IDS:
                 getattr(conf, name.lower())
 

@@ -129,8 +129,8 @@ class ProjectSettings:
     def check_names(self) -> None:
         """Raise `ConfigurationError` for a setting that does not exist."""
         for name in self._all():
-            if name not in NAMES:
-                hint = nearest(str(name), NAMES)
+            if name not in SETTING_NAMES:
+                hint = nearest(str(name), SETTING_NAMES)
                 raise ConfigurationError(f"HOOKROW has no setting {name!r}.{hint}")
 
     def _all(self) -> Mapping[str, Any]:
@@ -150,7 +150,7 @@ class ProjectSettings:
         return self._get(name, default, bool, "True or False")
 
 
-NAMES = tuple(
+SETTING_NAMES = tuple(
     name.upper() for name, each in vars(ProjectSettings).items() if isinstance(each, property)
 )
 """The names of all settings."""

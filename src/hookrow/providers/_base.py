@@ -18,7 +18,7 @@ from hookrow._http import Request, RequestHead, Response
 from hookrow.errors import ConfigurationError
 
 LONGEST_TEXT = 1000
-"""In characters; a longer address or message id, which no row can contain, is truncated."""
+"""The number of characters to which an address or message id is truncated: no row contains more."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

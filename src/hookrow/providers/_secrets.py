@@ -12,7 +12,7 @@ from hmac import compare_digest
 from hookrow._http import RequestHead, header_values
 
 MIN_SECRET_LENGTH = 16
-"""In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
+"""The number of characters below which `hookrow check` warns that a secret can be guessed."""
 
 _LOOKALIKES = {
     name.lower().encode(): name

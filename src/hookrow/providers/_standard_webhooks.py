@@ -29,7 +29,7 @@ _PREFIXES = ("webhook", "svix")
 _HEADER_NAMES = ("id", "timestamp", "signature")
 
 _LONGEST_TIMESTAMP = 12
-"""In digits; that of the present has 10."""
+"""The largest number of digits of a timestamp; that of the present has 10."""
 
 
 class StandardWebhooks(Provider):

@@ -28,7 +28,7 @@ _OTHER_UNICODE = (
 _FORM = re.compile(r"[\w.%+*\[\]-]+=[^\s<>{}]*", re.ASCII)
 """A form's first field (https://url.spec.whatwg.org/#application/x-www-form-urlencoded)."""
 
-_TYPES = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+_JSON_TYPES = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 
 _UNCHANGED = "configure the proxy or the middleware to forward bodies unchanged"
 
@@ -83,7 +83,7 @@ def _explain_text(text: str) -> str | None:
         return "The body is nested too deeply."
     if isinstance(value, dict):
         return None
-    return f"The body is {_TYPES.get(type(value), 'a number')}, not a JSON object."
+    return f"The body is {_JSON_TYPES.get(type(value), 'a number')}, not a JSON object."
 
 
 def _explain_syntax(text: str, error: json.JSONDecodeError) -> str:

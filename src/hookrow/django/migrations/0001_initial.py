@@ -7,7 +7,7 @@ from django.db import migrations, models
 from hookrow.django._operations import CreateTable
 from hookrow.django.fields import UTCDateTimeField
 
-_PARKED = models.Q(retry_at__isnull=False)
+_IS_PARKED = models.Q(retry_at__isnull=False)
 
 
 def _key(*names: str) -> tuple[str, models.CompositePrimaryKey]:
@@ -59,10 +59,12 @@ class Migration(migrations.Migration):
                 ],
                 "indexes": [
                     models.Index(
-                        fields=["retry_at", "id"], name="hookrow_parked", condition=_PARKED
+                        fields=["retry_at", "id"], name="hookrow_parked", condition=_IS_PARKED
                     ),
                     models.Index(
-                        fields=["message_id"], name="hookrow_parked_message_id", condition=_PARKED
+                        fields=["message_id"],
+                        name="hookrow_parked_message_id",
+                        condition=_IS_PARKED,
                     ),
                     models.Index(
                         fields=["recipient"],

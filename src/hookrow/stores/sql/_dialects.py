@@ -321,7 +321,7 @@ class PostgreSQL(Dialect):
     def as_key(self, reference: str, type_: str, key_type: str) -> str:
         """Cast between CHAR, whose blanks at the end do not count, and the other types of text."""
         types = {type_, key_type}
-        return f"{reference}::{key_type}" if "bpchar" in types <= _TEXTS else reference
+        return f"{reference}::{key_type}" if "bpchar" in types <= _TEXT_TYPES else reference
 
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the elements of an array."""
@@ -536,7 +536,7 @@ NAIVE = "timestamp without time zone"
 _GUID_PATTERN = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 """The canonical form of a UUID."""
 
-_TEXTS = {"bpchar", "character varying", "citext", "text"}
+_TEXT_TYPES = {"bpchar", "character varying", "citext", "text"}
 """PostgreSQL's types of text."""
 
 _KEY_TYPES = {

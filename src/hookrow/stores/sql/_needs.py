@@ -87,7 +87,9 @@ REFERENCES = (
 )
 """Pairs of columns that hold the same keys."""
 
-_TIMES = tuple(datetime(year, 3, 4, 12, 34, 56, 123456, tzinfo=UTC) for year in (1, 2026, 9999))
+_SAMPLE_TIMES = tuple(
+    datetime(year, 3, 4, 12, 34, 56, 123456, tzinfo=UTC) for year in (1, 2026, 9999)
+)
 """The first and the last year, because the provider determines the times of events."""
 
 _EMAIL = "ada@example.com"
@@ -97,12 +99,12 @@ _NO_GUID = "m-ada"
 _SAMPLES: Mapping[str, tuple[Use, Sequence[Any]]] = {
     "email": (Use.COMPARED, [_EMAIL]),
     "provider_message_id": (Use.COMPARED, [_EXAMPLE_GUID, _NO_GUID]),
-    **dict.fromkeys(TIMES, (Use.WRITTEN, _TIMES)),
+    **dict.fromkeys(TIMES, (Use.WRITTEN, _SAMPLE_TIMES)),
     "bounce_type": (Use.WRITTEN, ["x" * LONGEST_BOUNCE_TYPE]),
 }
 """By hookrow's name of a column. Keys are the host's, and only compared with each other."""
 
-_TEXTS = {
+_DEMANDS = {
     "email": ", but must be text, because it is compared with the provider's text: name another "
     "column, or change its type.",
     "provider_message_id": ", but must be text or UUID, because it is compared with the provider's "
@@ -203,7 +205,7 @@ def _reason_mistake(
 
 def unsuitable(table: str, column: Column, name: str) -> str:
     """Return the sentence for a column whose type does not suit its use, by hookrow's name."""
-    return f"{_of_type(table, column)}{_TEXTS[name]}"
+    return f"{_of_type(table, column)}{_DEMANDS[name]}"
 
 
 def never_equals(table: str, column: Column, value: Scalar) -> str:
@@ -239,7 +241,7 @@ _LONGEST_TEXTS = {
 """Characters of the longest value of each text of the log, except the body."""
 
 _LOG_SAMPLES: Mapping[str, Sequence[Any]] = {
-    **{name: _TIMES for name in REQUIRED_COLUMNS if name.endswith("_at")},
+    **{name: _SAMPLE_TIMES for name in REQUIRED_COLUMNS if name.endswith("_at")},
     **dict.fromkeys(("id", "status", "attempts", "retries"), (2**15 - 1,)),
     **{name: ["x", "x" * longest] for name, longest in _LONGEST_TEXTS.items()},
     "body": ["x"],
@@ -250,7 +252,7 @@ _LOG_SAMPLES: Mapping[str, Sequence[Any]] = {
 _DATE_SAMPLES: Mapping[str, Sequence[Any]] = {
     "role": ["x", max((kind.value for kind in Suppressible), key=len)],
     "row_key": ["x"],
-    "changed_at": _TIMES,
+    "changed_at": _SAMPLE_TIMES,
 }
 """By column of the table of the dates of changes."""
 

@@ -472,7 +472,7 @@ def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[M
     if not are_checked or _objects(connection, dialect, need.table, "trigger"):
         return
     named = [bare, namespace, namespace, need.column.name]
-    for other, key in connection.fetch(_REFERENCES, named):
+    for other, key in connection.fetch(_SELECT_REFERENCES, named):
         sql = (
             f"SELECT 1 FROM {dialect.quote(namespace)}.{dialect.quote(other)} "
             f"WHERE {dialect.quote(key)} = %s"
@@ -486,7 +486,7 @@ def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[M
             yield need.refusal(missing, _reference(other))
 
 
-_REFERENCES = """
+_SELECT_REFERENCES = """
 SELECT "table", other.name FROM pragma_foreign_key_list(%s, %s) AS reference
 JOIN pragma_table_info(reference."table", %s) AS other
     ON CASE WHEN "to" IS NULL THEN other.pk = 1 ELSE "to" = other.name COLLATE NOCASE END

@@ -106,11 +106,11 @@ class SQLRowCounts:
         tables = self._tables()
         dated = tables.has(*_SENT_AT)
         condition, values = (_since if dated else _any_time)(tables, since, after)
-        at, key = tables.column(*_SENT_AT) if dated else "NULL", tables.column(*_ID)
+        at, key = tables.column(*_SENT_AT) if dated else "NULL", tables.column(*_KEY)
         order = f"{at} IS NOT NULL, {at}, {key}" if dated else key
         sql = (
             f"SELECT {tables.text('dispatches', 'provider_message_id')}, {at}, "
-            f"{tables.text(*_SENT_AT) if dated else at}, {tables.key(*_ID)} "
+            f"{tables.text(*_SENT_AT) if dated else at}, {tables.key(*_KEY)} "
             f"FROM {_undelivered(tables)}{condition} ORDER BY {order} LIMIT {limit}"
         )
         with self._database.reading() as connection:
@@ -124,7 +124,7 @@ class SQLRowCounts:
         ]
 
 
-_ID, _SENT_AT = ("dispatches", "id"), ("dispatches", "sent_at")
+_KEY, _SENT_AT = ("dispatches", "id"), ("dispatches", "sent_at")
 
 
 def _undelivered(tables: RoleTables) -> str:
@@ -140,11 +140,11 @@ def _since(
     tables: RoleTables, since: datetime, after: DispatchCursor | None
 ) -> tuple[str, Sequence[Any]]:
     """Return the condition that a dispatch was sent since a time, or at an unknown one."""
-    at, key = tables.column(*_SENT_AT), tables.column(*_ID)
+    at, key = tables.column(*_SENT_AT), tables.column(*_KEY)
     recent, values = f"{at} >= {tables.time(*_SENT_AT)}", [tables.stored(*_SENT_AT, since)]
     if after is None:
         return f" AND ({at} IS NULL OR {recent})", values
-    id_ = tables.parameter(*_ID)
+    id_ = tables.parameter(*_KEY)
     if after.sent_at is None:
         later = f"{at} IS NULL AND {key} > {id_}"
         return f" AND ({recent} OR {later})", [*values, after.id]
@@ -158,7 +158,7 @@ def _any_time(
     """Return the condition that a dispatch comes after a place, if dispatches have no times."""
     if after is None:
         return "", ()
-    return f" AND {tables.column(*_ID)} > {tables.parameter(*_ID)}", [after.id]
+    return f" AND {tables.column(*_KEY)} > {tables.parameter(*_KEY)}", [after.id]
 
 
 def _dispatches(tables: RoleTables) -> str:

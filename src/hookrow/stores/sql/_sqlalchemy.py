@@ -24,11 +24,11 @@ from hookrow.stores.sql._connections import Connection, Row, store_errors
 from hookrow.stores.sql._dialects import DIALECTS, SQLITE, question_marks
 from hookrow.stores.sql._limits import POSTGRES_LIMITS
 
-_ERRORS = (SQLAlchemyError, *UNWRITABLE)
+_ENGINE_ERRORS = (SQLAlchemyError, *UNWRITABLE)
 _IN_TRANSACTION = 2
 """libpq's PQTRANS_INTRANS: a transaction in which no statement has failed."""
 
-_QUICK = 1.0
+_QUICK_FAILURE = 1.0
 """Seconds within which the driver notices that a connection was closed."""
 
 _SHARED_POOLS = (SingletonThreadPool, StaticPool)
@@ -95,7 +95,7 @@ class EngineDatabase:
     @contextmanager
     def _transaction(self, *, recording: bool) -> Iterator[Connection]:
         self._used = True
-        with store_errors(_ERRORS), self._lock:
+        with store_errors(_ENGINE_ERRORS), self._lock:
             connection = self._begun(recording=recording)
             with connection, _watched(connection):
                 try:
@@ -111,7 +111,7 @@ class EngineDatabase:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Connect to read, in a transaction."""
-        with store_errors(_ERRORS), self._lock, self._engine.connect() as connection:
+        with store_errors(_ENGINE_ERRORS), self._lock, self._engine.connect() as connection:
             _ping(connection)
             with nullcontext() if isinf(left()) else self._limited(connection):
                 if not self._used:  # a fork would share the pool's connection with the child
@@ -122,7 +122,7 @@ class EngineDatabase:
     def upgrading(self) -> Iterator[Connection]:
         """See `connections.Upgradable`."""
         with (
-            store_errors(_ERRORS),
+            store_errors(_ENGINE_ERRORS),
             self._lock,
             self._engine.connect() as connection,
             self._committed(connection),
@@ -134,7 +134,7 @@ class EngineDatabase:
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
         """See `connections.Upgradable`."""
-        with store_errors(_ERRORS), self._lock, self._engine.connect() as connection:
+        with store_errors(_ENGINE_ERRORS), self._lock, self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             self._detach(connection)
             self._backend.lift_limits(connection)
@@ -185,7 +185,7 @@ class EngineDatabase:
         try:
             return self._begin(recording=recording)
         except DBAPIError as error:
-            if not error.connection_invalidated or monotonic() - began > _QUICK:
+            if not error.connection_invalidated or monotonic() - began > _QUICK_FAILURE:
                 raise
             return self._begin(recording=recording)
 

@@ -36,7 +36,7 @@ _STEPS_BETWEEN_CHECKS = 10_000
 """How many instructions SQLite executes between two checks of the time limit."""
 
 
-ERRORS = (sqlite3.Error, *UNWRITABLE)
+SQLITE_ERRORS = (sqlite3.Error, *UNWRITABLE)
 """The errors of the driver."""
 
 
@@ -67,7 +67,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     """
 
     dialect = SQLITE
-    errors = ERRORS
+    errors = SQLITE_ERRORS
 
     def __init__(self, file: str) -> None:
         self.name, self.file = file, Path(file).absolute()  # the current directory may change
@@ -257,7 +257,7 @@ class SQLiteMemory:
             raise Locked("Another thread is using the database in memory.")
         self._thread = get_ident()
         try:
-            with store_errors(ERRORS):
+            with store_errors(SQLITE_ERRORS):
                 connection = self._open()
                 try:
                     self._create_tables(connection)

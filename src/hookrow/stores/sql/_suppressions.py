@@ -25,7 +25,7 @@ from hookrow.stores.sql._dialects import utc
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 _SMALL_LIST = 10_000
-"""In subscriptions; how long a list may be so that its subscribers are looked up one by one."""
+"""The number of subscriptions up to which a list's subscribers are looked up one by one."""
 
 MAX_INDEXED = 64
 """Characters of the longest reason in the index, because PostgreSQL limits the rows of an index."""

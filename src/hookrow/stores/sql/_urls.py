@@ -161,8 +161,12 @@ class _Scheme(NamedTuple):
     open: Callable[[str], Database]
 
 
-_POSTGRESQL = _Scheme("postgresql", {"", "psycopg", "psycopg2", "asyncpg"}, _open_postgres)
-_SQLITE = _Scheme("sqlite", {"", "pysqlite", "aiosqlite"}, _open_sqlite)
+_POSTGRESQL_SCHEME = _Scheme("postgresql", {"", "psycopg", "psycopg2", "asyncpg"}, _open_postgres)
+_SQLITE_SCHEME = _Scheme("sqlite", {"", "pysqlite", "aiosqlite"}, _open_sqlite)
 
-_SCHEMES = {"postgresql": _POSTGRESQL, "postgres": _POSTGRESQL, "sqlite": _SQLITE}
+_SCHEMES = {
+    "postgresql": _POSTGRESQL_SCHEME,
+    "postgres": _POSTGRESQL_SCHEME,
+    "sqlite": _SQLITE_SCHEME,
+}
 """The schemes of supported databases, by the name before a driver."""
