@@ -58,7 +58,7 @@ class SQLStore:
     schema: Schema
     """The mapping."""
 
-    logger: SQLLog | None
+    log: SQLLog | None
     """The log, or None if the schema has no log."""
 
     recorded: Kinds
