@@ -35,8 +35,19 @@ def main() -> None:
         hookrow()
     except SystemExit as error:
         if HostApp.is_imported:
-            _limit_exit(error.code if isinstance(error.code, int) else 0)
+            _limit_exit(_status_of(error))
         raise
+    except BaseException:
+        if HostApp.is_imported:
+            _limit_exit(1)
+        raise
+
+
+def _status_of(error: SystemExit) -> int:
+    """Return the exit status of the process: 0 without a code, and 1 for a text."""
+    if isinstance(error.code, int):
+        return error.code
+    return 0 if error.code is None else 1
 
 
 def _limit_exit(status: int) -> None:

@@ -39,8 +39,8 @@ class PeriodicTask:
     The first call is immediate or, with `later`, after the first interval. The interval includes
     the call, but at least half of it is a pause. If `work` returns True, it is unfinished and is
     called again after a short pause. Exceptions are logged, and the next call follows within a
-    minute. The log has the text only of those in `faults.EXPECTED` and in `expected`. After a fork,
-    a child process must start the task again.
+    minute; log lines contain the text only of those in `_faults.EXPECTED` and in `expected`. After
+    a fork, a child process must start the task again.
     """
 
     _lock: Lock
@@ -106,7 +106,8 @@ class PeriodicTask:
             return max(self._seconds - (monotonic() - began), self._seconds / 2)
         except self._expected as error:
             logger.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
-        except Exception as error:  # noqa: BLE001 - the next call may succeed
+        except BaseException as error:  # noqa: BLE001 - also a SystemExit of the host's code
+            # The next call may succeed, so nothing may end the thread.
             log_fault(error, f"The {self._name} failed: %s", describe_bug(error))
         return min(self._seconds, RETRY_AFTER)
 

@@ -217,19 +217,35 @@ def test_the_timer_of_a_loop_is_set_to_the_next_deadline() -> None:
 
 
 @pytest.mark.anyio
+async def test_an_exception_in_the_report_of_a_late_item_affects_no_other_item() -> None:
+    """For example, a filter of the host's logger raises it."""
+    gate = _Gate()
+    with closing(writer(gate, deadline=0.02, on_late=Mock(side_effect=ValueError))) as batch:
+        futures = [await hold(batch, gate), *await submit(batch, [1, 2])]
+        assert await asyncio.gather(*futures) == [FALLBACK] * 3
+        assert await asyncio.gather(*await submit(batch, [3])) == [FALLBACK]  # by the next timer
+        assert await asyncio.to_thread(batch.wait, [4]) == [FALLBACK]
+        gate.opened.set()
+
+
+@pytest.mark.anyio
 async def test_an_exception_in_a_reply_affects_no_other_reply(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    def raise_error(_: object) -> None:
+        raise ZeroDivisionError
+
     gate, loop = _Gate(), asyncio.get_running_loop()
     for deadline, reply in ((PATIENCE, 20), (0.02, FALLBACK)):
         gate.opened.clear() if reply == FALLBACK else gate.opened.set()
         with closing(writer(gate, deadline=deadline)) as batch:
             done = loop.create_future()
-            batch.submit([1], loop, lambda _: 1 / 0)
+            batch.submit([1], loop, raise_error)
             batch.submit([2], loop, done.set_result)
             assert await done == reply
             gate.opened.set()
-    assert f"A response could not be sent: ZeroDivisionError at {__file__}:228" in caplog.messages
+    place = f"{__file__}:{raise_error.__code__.co_firstlineno + 1}"
+    assert f"A response could not be sent: ZeroDivisionError at {place}" in caplog.messages
 
 
 def test_an_exception_in_the_work_is_logged_without_its_text(

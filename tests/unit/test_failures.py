@@ -165,8 +165,10 @@ def _names(arrivals: Sequence[Arrival]) -> str:
         ([GONE], "abc", "LLL"),
         ([StoreError("another")], "abc", "LLL"),
         ([REJECTED, REJECTED, GONE], "abc a b", "FLL"),
-        # A bug: no further attempt.
-        ([ValueError("what")], "abc", "FFF"),
+        # A bug, which one of them may trigger: one by one, without another attempt.
+        ([ValueError("what")], "abc a b c", "RRR"),
+        ([ValueError("what")] * 2, "abc a b c", "FRR"),
+        ([ValueError("what")] * 4, "abc a b c", "FFF"),
     ],
 )
 def test_the_attempts_after_each_fault(faults: list[Exception], attempts: str, ended: str) -> None:
@@ -203,7 +205,7 @@ def test_after_three_failures_in_succession_the_others_are_spooled_together(
 
 
 @pytest.mark.parametrize(
-    ("fault", "pauses"), [(LOCKED, False), (REJECTED, False), (GONE, True), (ValueError(), True)]
+    ("fault", "pauses"), [(LOCKED, False), (REJECTED, False), (GONE, True), (ValueError(), False)]
 )
 def test_after_an_outage_no_attempt_is_made_for_a_second(
     fault: Exception, clock: Clock, *, pauses: bool
@@ -283,11 +285,36 @@ def test_an_unsupported_payload_gets_422_and_is_kept_after_a_failure(fault: Exce
     assert [rig.failed, *rig.spooled].count("{}") == 1
 
 
+def test_a_notification_that_triggers_a_bug_fails_alone() -> None:
+    rig = Rig(ValueError("what"), poisoned="b")
+    assert [rig("abc"), rig("ac")] == ["RFR", "RR"]  # without a pause
+    assert (rig.failed, rig.spooled) == ("b", [])
+
+
+def test_a_bug_that_every_notification_triggers_is_tried_three_times() -> None:
+    """Then, the rest fails together, and groups are refused without an attempt for a second."""
+    rig = Rig(ValueError("what"), poisoned="abcdefgh")
+    assert rig("abcdefgh") == "F" * 8
+    assert rig.attempts == ["abcdefgh", "a", "b", "c"]
+    assert (rig("a"), rig.attempts[4:]) == ("L", [])
+
+
+def test_after_a_failure_the_store_is_probed_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An outage that ends a moment later is not blamed on a notification."""
+    probes = iter([False])
+    monkeypatch.setattr(recorder, "is_reachable", lambda _: next(probes))
+    assert Rig(GONE)("abc") == "LLL"
+    [message] = caplog.messages
+    assert "rejected" not in message
+
+
 def test_a_bug_is_logged_with_its_place_but_not_its_text(caplog: pytest.LogCaptureFixture) -> None:
-    Rig(KeyError(ADA))("abc")
+    Rig(KeyError(ADA))("a")
     [record] = caplog.records
     assert (record.name, record.levelno) == ("hookrow", logging.ERROR)
-    assert re.search(r"(?s)503 to 3 notifications: .*KeyError.*test_failures\.py", caplog.text)
+    assert re.search(r"(?s)503 to 1 notification: .*KeyError.*test_failures\.py", caplog.text)
     assert ADA not in caplog.text
 
 

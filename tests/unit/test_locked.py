@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 from receiving import NOON
@@ -100,6 +101,19 @@ def test_those_that_are_too_many_are_given_up_at_once(
     rows.free |= {1, 2}
     rows.blocked.set()
     eventually(lambda: len(rows.responses) == 3)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_next_one_replaces_a_thread_that_has_ended(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(locked, "leading", Mock(side_effect=MemoryError))
+        rows.add(1)
+        eventually(lambda: rows.waiting._thread is None)
+    rows.free |= {1, 2}
+    rows.add(2)
+    eventually(lambda: rows.statuses() == {1: 200, 2: 200})
 
 
 def test_an_exception_ends_neither_the_thread_nor_later_waits(rows: Rows) -> None:

@@ -18,7 +18,7 @@ from hookrow._core.notification import Arrival, Delivered
 from hookrow._core.result import Result
 from hookrow._observability.observer import Gauges
 from hookrow.metrics import Metrics, MetricsEndpoint
-from hookrow.stores._errors import Conflict, Unavailable
+from hookrow.stores._errors import Conflict, ReadOnly, SchemaChanged, Unavailable, Unchanged
 from hookrow.stores._log import Backlog, Count, Counts
 from hookrow.stores.sql._log import SQLLog
 
@@ -91,13 +91,16 @@ def test_refusals_and_late_responses(
 ) -> None:
     for each in (head("/x"), head(method="GET"), head(secret="x"), head(secret="y"), head()):
         receiver.admit(each)
-    metrics.attempted([], KeyError())
+    for error in (KeyError(), ReadOnly(), SchemaChanged(), Unchanged()):
+        metrics.attempted([], error)
     metrics.late()
     assert values(registry) == {
         "hookrow_requests_refused_total{refusal=no_such_path}": 1,
         "hookrow_requests_refused_total{refusal=method_not_allowed}": 1,
         "hookrow_requests_refused_total{refusal=unauthentic}": 2,
         "hookrow_attempts_total{result=fault}": 1,
+        "hookrow_attempts_total{result=unavailable}": 2,
+        "hookrow_attempts_total{result=conflict}": 1,
         "hookrow_late_answers_total{}": 1,
     }
 

@@ -1,6 +1,7 @@
 """Periodic tasks: when they run, how long they pause, and what they do after a failure."""
 
 import re
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -89,10 +90,12 @@ def test_a_task_continues_after_failures_until_it_is_closed(
             raise ValueError("what")
         if len(calls) == 3:
             raise KeyError("secret value")
+        if len(calls) == 4:
+            sys.exit("secret value")  # a hook of the host
 
     task = PeriodicTask(work, seconds=0.001, name="work", expected=(ValueError,))
     task.start()
-    eventually(lambda: len(calls) >= 5)
+    eventually(lambda: len(calls) >= 6)
     task.close()
     count = len(calls)
     task.start()

@@ -12,6 +12,7 @@ from receiving import NOON, Database, encode, head, people
 
 from engines import MEMORY
 from hookrow import (
+    Arrival,
     ConfigurationError,
     Delivered,
     Event,
@@ -26,7 +27,7 @@ from hookrow._core.log_entry import body_of, fingerprint
 from hookrow._core.result import Result
 from hookrow._http import plain
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
-from hookrow._receiver.responder import combine
+from hookrow._receiver.responder import Responses, combine
 from hookrow.providers import Provider, Unauthentic
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, eventually, post_together
@@ -139,6 +140,14 @@ def test_an_object_of_another_class() -> None:
     secret: Any = "the secret alone"
     with pytest.raises(ConfigurationError, match=r"not str: write Receiver\(Postmark\(secret\)"):
         Receiver(secret, STORE)
+
+
+def test_the_response_at_the_deadline_is_the_provider_s() -> None:
+    """A refusal would disable the webhook of a provider whose other events are unsupported."""
+    responses = Responses(Courier(), acknowledge_parked=False)
+    unsupported = Arrival(None, b"{}", NOON)
+    supported = Arrival(Delivered("a@example.com", "m", NOON), b"{}", NOON)
+    assert [responses.unavailable(each).status for each in (unsupported, supported)] == [200, 503]
 
 
 def test_responses_are_combined() -> None:

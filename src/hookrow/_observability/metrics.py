@@ -35,7 +35,7 @@ from hookrow._core.notification import (
 from hookrow._http import Handler, Request, RequestHead, Response, reject_call
 from hookrow._observability.observer import Gauges, GroupEnd, Observer
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
-from hookrow.stores._errors import Conflict, Locked, Rejected, Unavailable
+from hookrow.stores._errors import Conflict, Locked, Rejected, Unavailable, Unchanged
 from hookrow.stores._log import MOST_EXPIRED, Query
 from hookrow.stores._log_operations import totals
 
@@ -86,11 +86,12 @@ BEFORE_PARSING = (
 ATTEMPT_LABELS = {
     NoneType: "committed",
     Conflict: "conflict",
+    Unchanged: "conflict",
     Locked: "locked",
     Rejected: "rejected",
     Unavailable: "unavailable",
 }
-"""The label of an attempt by the type of its exception; any other exception is a fault."""
+"""The label of an attempt by the class of its exception; any other exception is a fault."""
 
 _FAULT = "fault"
 
@@ -164,7 +165,7 @@ class Metrics(Observer):
         """Count the attempt; if it was committed, observe the size of the group."""
         if error is None:
             self._group_size.observe(len(arrivals))
-        self._attempts[ATTEMPT_LABELS.get(type(error), _FAULT)].inc()
+        self._attempts[_attempt_label(error)].inc()
 
     def late(self) -> None:
         """Count the response."""
@@ -250,7 +251,7 @@ class Metrics(Observer):
             "Attempts to record a group in one transaction, by result.",
             ("result",),
         )
-        results = (*ATTEMPT_LABELS.values(), _FAULT)
+        results = dict.fromkeys((*ATTEMPT_LABELS.values(), _FAULT))
         self._attempts = {result: attempts.labels(result) for result in results}
         self._late = counter(
             "hookrow_late_answers",
@@ -385,3 +386,8 @@ def forget_process(pid: int) -> None:
     """Remove the gauges of a process that has ended, if processes share their metrics."""
     if MULTIPROCESS_FOLDER in os.environ:
         multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call] # it has no types
+
+
+def _attempt_label(error: Exception | None) -> str:
+    classes = type(error).__mro__
+    return next((ATTEMPT_LABELS[each] for each in classes if each in ATTEMPT_LABELS), _FAULT)

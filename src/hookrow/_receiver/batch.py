@@ -144,8 +144,15 @@ class BatchWriter(Generic[T, R]):
         ]
 
     def _late(self, item: T) -> R:
-        self._on_late(item)
+        self._report_late(item)
         return self._fallback(item)
+
+    def _report_late(self, item: T) -> None:
+        """Call `on_late`. An exception affects no other item, and not the timer."""
+        try:
+            self._on_late(item)
+        except Exception as error:  # noqa: BLE001 - for example, of a filter of the host's logger
+            log_fault(error, "A late response could not be reported: %s", describe_fault(error))
 
     def _put(self, waiters: list[_Waiter]) -> None:
         with self._lock:
@@ -322,7 +329,7 @@ class BatchWriter(Generic[T, R]):
             for waiter in watched.popleft()[1]:
                 if waiter.reply is not None:
                     _reply(waiter, self._fallback(waiter.item))
-                    self._on_late(waiter.item)
+                    self._report_late(waiter.item)
         if watched:
             self._set_timer(queue)
 

@@ -117,6 +117,9 @@ class LockedRows:
             while self._attempt():
                 sleep(LOCK_PAUSE * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
         finally:
+            with self._lock:  # after an exception; the next `add` starts another thread
+                if self._thread is current_thread():
+                    self._thread = None
             close_thread_connections()
 
     def _attempt(self) -> bool:

@@ -31,7 +31,6 @@ from hookrow._receiver.responder import (
     ResponseCollector,
     Responses,
     combine,
-    unavailable,
 )
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, Provider, Unauthentic, check_provider, mask
@@ -128,6 +127,9 @@ class Receiver:
         observers = several(options.observer)
         self._observer = Observers(*observers) if observers else None
         self._spool = _open_spool(options, store)
+        self._responses = Responses(
+            self.provider, acknowledge_parked=self.options.acknowledge_parked
+        )
         self._responder = self._create_responder()
         self.results = self._responder.results
         """Whether the database kept the last notifications, for `hookrow serve`."""
@@ -201,7 +203,7 @@ class Receiver:
                 return combine(responses + (self._responder.wait(kept) if kept else []))
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
             log_fault(error, "Returned 503: %s", describe_bug(error))
-            return combine([*map(unavailable, arrivals)])
+            return combine([*map(self._responses.unavailable, arrivals)])
 
     def can_spool(self) -> bool:
         """Return whether there is a spool, and the last write to it, if any, succeeded."""
@@ -257,12 +259,11 @@ class Receiver:
 
     def _create_responder(self) -> Responder:
         is_overridden = type(self).on_outcome is not Receiver.on_outcome
-        acknowledge_parked = self.options.acknowledge_parked
         return Responder(
             self.store,
             self.options,
             clock=self.clock,
-            responses=Responses(self.provider, acknowledge_parked=acknowledge_parked),
+            responses=self._responses,
             spool=self._spool.put if self._spool else None,
             observer=self._observer,
             on_outcome=self.on_outcome if self._hooks or is_overridden else None,

@@ -55,7 +55,8 @@ PAUSE_AFTER_OUTAGE = 1.0
 """Seconds after an outage for which groups are refused without an attempt."""
 
 OUTAGE = 3
-"""After this many unavailable outcomes in a row, the rest of the group is not attempted."""
+"""After this many outcomes in a row that the store is unavailable, or this many bugs in a row, the
+rest of the group is not attempted."""
 
 logger = logging.getLogger("hookrow")
 
@@ -101,14 +102,14 @@ def record_unlocked(
         rows = transaction.find(lookup_keys(arrivals))
         decided = [decide(arrival, rows) for arrival in arrivals]
         outcomes = leave_locked(decided, transaction.lock(affected_rows(decided)))
-        left = [
+        unlocked = [
             (arrival, outcome)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
             if outcome is not None
         ]
-        done = [outcome for _, outcome in left]
+        done = [outcome for _, outcome in unlocked]
         entries = _log_entries(
-            store, [arrival for arrival, _ in left], done, bodies=bodies, clock=clock
+            store, [arrival for arrival, _ in unlocked], done, bodies=bodies, clock=clock
         )
         transaction.write(merge(done), entries)
     return outcomes
@@ -145,7 +146,7 @@ def is_reachable(store: SQLStore) -> bool:
 
 
 def _ignore(*_: object) -> None:
-    """Do nothing, because no observer is interested."""
+    """Do nothing, because there is no observer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,61 +327,92 @@ class GroupRecorder:
         *,
         skip_locked: bool = False,
         again: bool = False,
+        bugs: list[Exception] | None = None,
     ) -> list[Outcome | None]:
-        """Record a group; `again` is whether the store has just failed on it as if unavailable."""
-        if self.is_paused or self._is_late(until):
+        """Record a group, or one of its arrivals `again` after the store has failed on the group.
+
+        `bugs` receives the exception if a bug is the cause.
+        """
+        if monotonic() > until:
+            self.reason = f"Not recorded within {self._seconds:g} s."
+            return [*self._unavailable(arrivals)]
+        if self.is_paused:
             return [*self._unavailable(arrivals)]
         try:
             outcomes = self._attempts.retry_on_conflict(
                 arrivals, until=until, skip_locked=skip_locked
             )
-        except (Conflict, Unchanged) as error:
-            self._log_failure(logging.WARNING, arrivals, str(error))
-        except Rejected as error:
-            if len(arrivals) > 1:
-                return self._record_singly(arrivals, until, skip_locked=skip_locked)
-            self._log_rejected(arrivals[0], error)
-        except StoreError as error:
-            if not again and monotonic() <= until and is_reachable(self._store):
-                # The session may have been lost, or one of the arrivals is the cause.
-                return self._record_singly(arrivals, until, skip_locked=skip_locked)
-            return self._after_outage(arrivals, until, error)
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
-            self._pause(arrivals, describe_bug(error), error)
-        else:
-            down_since = self._down_since  # which another thread may change
-            if down_since is not None and any(outcomes):  # not only locked rows
-                self._down_since = None
-                logger.warning(
-                    "Notifications are recorded again, after %.0f s.", monotonic() - down_since
-                )
-            return outcomes
-        return [*self._failed(arrivals, until)]
+            if self._may_concern_one(error, arrivals, until, again=again):
+                return self._record_singly(arrivals, until, skip_locked=skip_locked)
+            if bugs is not None and not isinstance(error, StoreError):
+                bugs.append(error)
+            return [*self._refuse(arrivals, until, error, again=again)]
+        down_since = self._down_since  # which another thread may change
+        if down_since is not None and any(outcomes):  # not only locked rows
+            self._down_since = None
+            logger.warning(
+                "Notifications are recorded again, after %.0f s.", monotonic() - down_since
+            )
+        return outcomes
 
-    def _is_late(self, until: float) -> bool:
-        if monotonic() <= until:
-            return False
-        self.reason = f"Not recorded within {self._seconds:g} s."
-        return True
+    def _may_concern_one(
+        self, error: Exception, arrivals: Sequence[Arrival], until: float, *, again: bool
+    ) -> bool:
+        """Return whether the others may be recorded if each arrival is recorded by itself.
 
-    def _after_outage(
-        self, arrivals: Sequence[Arrival], until: float, error: StoreError
-    ) -> list[Outcome | None]:
-        if monotonic() <= until and is_reachable(self._store):
-            self._log_rejected(arrivals[0], error)
-        else:
-            self._pause(arrivals, str(error))
-        return [*self._unavailable(arrivals)]
+        If the store can be reached after an error of the server, the session may have been lost,
+        so a lone arrival is recorded once more, too.
+        """
+        match error:
+            case Conflict() | Unchanged():
+                return False
+            case StoreError() if not isinstance(error, Rejected):
+                return not again and monotonic() <= until and is_reachable(self._store)
+            case _:
+                return len(arrivals) > 1
+
+    def _refuse(
+        self, arrivals: Sequence[Arrival], until: float, error: Exception, *, again: bool
+    ) -> list[Outcome]:
+        """Log why arrivals cannot be recorded; return their outcomes."""
+        match error:
+            case Conflict() | Unchanged():
+                self._log_failure(logging.WARNING, arrivals, str(error))
+            case Rejected():
+                self._log_rejected(arrivals[0], error)
+            case StoreError():
+                if again and monotonic() <= until and is_reachable(self._store):
+                    self._log_rejected(arrivals[0], error)
+                else:
+                    self._pause(arrivals, str(error))
+                return self._unavailable(arrivals)
+            case _:
+                self._log_failure(logging.ERROR, arrivals, describe_bug(error), error)
+        return self._failed(arrivals, until)
 
     def _record_singly(
         self, arrivals: Sequence[Arrival], until: float, *, skip_locked: bool
     ) -> list[Outcome | None]:
-        """Record arrivals one by one, until the store is unavailable to several in a row."""
+        """Record arrivals one by one, until several in a row fail for the same reason.
+
+        That is either that the store is unavailable, or a bug. Then, none of them is the cause.
+        """
         outcomes: list[Outcome | None] = []
+        bugs: list[Exception] = []
         for number, arrival in enumerate(arrivals):
+            rest = arrivals[number:]
             if outcomes[-OUTAGE:] == [UNAVAILABLE] * OUTAGE:
-                return [*outcomes, *self._unavailable(arrivals[number:])]
-            outcomes += self._record([arrival], until, skip_locked=skip_locked, again=True)
+                return [*outcomes, *self._unavailable(rest)]
+            if len(bugs) == OUTAGE:
+                self._pause(rest, describe_bug(bugs[-1]), bugs[-1])
+                return [*outcomes, *self._failed(rest, until)]
+            known = len(bugs)
+            outcomes += self._record(
+                [arrival], until, skip_locked=skip_locked, again=True, bugs=bugs
+            )
+            if len(bugs) == known:
+                bugs.clear()
         return outcomes
 
     def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:

@@ -15,7 +15,7 @@ from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, Refu
 from hookrow._core.rules import fail, is_probe
 from hookrow._core.sizes import LARGEST_GROUP, QUEUE_CAPACITY, TEXT_PER_BYTE
 from hookrow._faults import describe_fault, log_fault
-from hookrow._http import RECORDED, Response, refuse, respond
+from hookrow._http import RECORDED, Response, respond
 from hookrow._observability.logging import log_group, request_ids
 from hookrow._observability.observer import Observer
 from hookrow._receiver.batch import BatchWriter
@@ -59,6 +59,11 @@ class Responses:
             return RECORDED
         return self._own.get(outcome.refusal) or respond(outcome)
 
+    def unavailable(self, arrival: Arrival) -> Response:
+        """Return the response to an arrival that is not recorded now: 503 if it is supported."""
+        [outcome] = fail([arrival], Refusal.UNAVAILABLE)
+        return self(arrival, outcome)
+
 
 class Responder:
     """Records groups of arrivals and returns their responses.
@@ -99,7 +104,7 @@ class Responder:
             self._resume,
             self._give_up,
             seconds=options.deadline * WAITING,
-            unavailable=unavailable,
+            unavailable=responses.unavailable,
         )
         """The notifications whose rows another transaction has locked."""
 
@@ -114,7 +119,7 @@ class Responder:
         return [
             BatchWriter[Arrival, Response](
                 work,
-                fallback=unavailable,
+                fallback=self._responses.unavailable,
                 deadline=self._options.deadline,
                 group=self._options.group,
                 backlog=self._options.backlog,
@@ -256,7 +261,9 @@ class Responder:
                     continue  # `hookrow check URL` expects the refusal
             try:
                 self._on_outcome(arrival, outcome)
-            except Exception as error:  # noqa: BLE001 - raised by a subclass of the host
+            except KeyboardInterrupt:  # the user ends the process
+                raise
+            except BaseException as error:  # noqa: BLE001 - a SystemExit of the host must not end a thread
                 log_fault(
                     error,
                     "Receiver.on_outcome failed; responses are not affected: %s",
@@ -271,7 +278,7 @@ class Responder:
         logger.warning(
             "Not recorded within %s s; returned %d (request %s).",
             self._options.deadline,
-            unavailable(arrival).status,
+            self._responses.unavailable(arrival).status,
             arrival.request_id,
             extra={"request_id": arrival.request_id},
         )
@@ -308,12 +315,3 @@ def combine(responses: Sequence[Response]) -> Response:
 
 def _discard(arrivals: Sequence[Arrival]) -> None:
     """Do nothing, because there is no spool: the provider sends the arrivals again."""
-
-
-def unavailable(arrival: Arrival) -> Response:
-    """Return 503, or 422 for an unsupported notification."""
-    return _TRY_AGAIN if arrival.notification else _UNSUPPORTED
-
-
-_TRY_AGAIN = refuse(Refusal.UNAVAILABLE)
-_UNSUPPORTED = refuse(Refusal.UNSUPPORTED)
