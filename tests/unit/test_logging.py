@@ -52,9 +52,9 @@ def test_at_debug_level(lines: pytest.LogCaptureFixture, receiver: Receiver) -> 
     assert sum(map(float, re.findall(r"in ([\d.]+) ms", lines.text))) < elapsed * 1000 + 1
     assert [re.sub(r" in [\d.]+ ms", "", message) for message in lines.messages] == [
         "Processed a group of 1: 1 recorded; requests r-1",
-        f"Returned 404: subscriber_not_found for Delivered {EVE}, request r-1",
+        f"Refused Delivered {EVE}, request r-1: subscriber_not_found",
         "Processed a group of 1: 1 subscriber_not_found; requests r-1",
-        "Returned 422: unsupported for an unsupported notification, request r-1",
+        "Refused an unsupported notification, request r-1: unsupported",
         "Processed a group of 1: 1 unsupported; requests r-1",
         *HEADS,
         UNAUTHENTIC,

@@ -50,7 +50,7 @@ def test_a_notifications_span_links_to_its_groups_span(traced: Traced) -> None:
         "hookrow.record_type": "Delivery",
         "hookrow.request_id": "r-1",
         "hookrow.outcome": "recorded",
-        "http.response.status_code": 200,
+        "hookrow.status": 200,
     }
     assert dict(group.attributes or {}) == {"hookrow.group.size": 1}
     assert (span.parent, group.parent) == (None, None)

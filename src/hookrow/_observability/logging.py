@@ -137,10 +137,9 @@ def log_group(
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
         if isinstance(outcome, Refused):
             logger.debug(
-                "Returned %d: %s for %s",
-                outcome.refusal.status,
-                outcome_name(outcome),
+                "Refused %s: %s",
                 describe_arrival(arrival),
+                outcome_name(outcome),
                 extra={"request_id": arrival.request_id},
             )
     counts = Counter("locked" if each is None else outcome_name(each) for each in outcomes)

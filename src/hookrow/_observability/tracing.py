@@ -110,6 +110,6 @@ class Tracing(Observer):
 
 def _set_outcome(span: Span, outcome: Outcome) -> None:
     name, status = outcome_name(outcome), respond(outcome).status
-    span.set_attributes({"hookrow.outcome": name, "http.response.status_code": status})
+    span.set_attributes({"hookrow.outcome": name, "hookrow.status": status})
     if status >= _SERVER_ERROR:
         span.set_status(Status(StatusCode.ERROR, name))
