@@ -28,10 +28,10 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from hookrow._core.schema import Fold, Role, Schema
-    from hookrow._http import Handler, Request, RequestHead, Response
     from hookrow._observability.observer import Gauges, GroupEnd, Observer
     from hookrow._receiver.receiver import Receiver
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
+    from hookrow.http import Handler, Request, RequestHead, Response
     from hookrow.providers import Event
     from hookrow.providers.postmark import Postmark
 
@@ -82,7 +82,7 @@ _MODULES = {
         ),
         "_core.schema": ("Fold", "Role", "Schema"),
         "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),
-        "_http": ("Handler", "Request", "RequestHead", "Response"),
+        "http": ("Handler", "Request", "RequestHead", "Response"),
         "_observability.observer": ("Gauges", "GroupEnd", "Observer"),
         "providers": ("Event",),
         "providers.postmark": ("Postmark",),

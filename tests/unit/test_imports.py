@@ -40,7 +40,7 @@ FORBIDDEN = {
 
 
 ORDER = (
-    *("errors", "_arguments", "_core", "_http", "_environ", "_faults", "_concurrency"),
+    *("errors", "_arguments", "_core", "_http", "http", "_environ", "_faults", "_concurrency"),
     *("stores", "_observability", "providers"),
     *("metrics", "tracing", "_receiver"),
     *("_describe", "_statistics", "_migrations", "migrations"),
