@@ -29,6 +29,7 @@ from hookrow._http import (
     Response,
     check_handler,
     plain,
+    refuse,
     request_id,
 )
 
@@ -56,8 +57,8 @@ _THREADS = 8
 _CALL_TIMEOUT = 5.0
 """Seconds that such a call may take, including the wait for a thread."""
 
-_TIMED_OUT = plain(
-    503, "The request took too long; it may still be processed.\n", {"Retry-After": "30"}
+_CALL_TIMED_OUT = plain(
+    503, "The request took too long; it may still be processed.", {"Retry-After": "30"}
 )
 
 _T = TypeVar("_T")
@@ -83,7 +84,10 @@ class ASGI:
         reset_after_fork(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond to one request; accept lifespan events, and close websockets."""
+        """Respond to one request; accept lifespan events, and close websockets.
+
+        Raises `ValueError` for any other type of scope, as the specification asks.
+        """
         match scope["type"]:
             case "http":
                 head = _request_head(scope)
@@ -97,6 +101,10 @@ class ASGI:
                 await _accept_lifespan(receive, send)
             case "websocket":
                 await send({"type": "websocket.close"})
+            case other:
+                raise ValueError(
+                    f"hookrow.asgi does not support ASGI scopes of the type {other!r}."
+                )
 
     def reset(self) -> None:
         """Create the thread pool for a blocking handler; its threads start when they are needed."""
@@ -133,14 +141,16 @@ class ASGI:
         try:
             call = loop.run_in_executor(self._threads, function, argument)
         except RuntimeError:  # the system cannot start another thread
-            return self._unavailable("no thread could be started", head)
+            _log_unavailable("no thread could be started", head)
+            return refuse(Refusal.UNAVAILABLE)
         try:
             async with asyncio.timeout(_CALL_TIMEOUT) as limit:
                 return await call
         except TimeoutError:
             if not limit.expired():
                 raise
-            return self._unavailable(f"the request took longer than {_CALL_TIMEOUT} s", head)
+            _log_unavailable(f"the request took longer than {_CALL_TIMEOUT} s", head)
+            return _CALL_TIMED_OUT
 
     async def _send_stream(
         self,
@@ -166,10 +176,10 @@ class ASGI:
         finally:
             disconnected.cancel()
 
-    def _unavailable(self, why: str, head: RequestHead) -> Response:
-        id_ = head.request_id
-        logger.warning(f"Returned 503: {why} (request %s).", id_, extra={"request_id": id_})
-        return _TIMED_OUT
+
+def _log_unavailable(why: str, head: RequestHead) -> None:
+    id_ = head.request_id
+    logger.warning(f"Returned 503: {why} (request %s).", id_, extra={"request_id": id_})
 
 
 def _set_result(future: asyncio.Future[_R], result: _R) -> None:

@@ -139,7 +139,6 @@ class TestMessages:
         ("kind", "sent"),
         [
             ("websocket", ["websocket.close"]),
-            ("webtransport", []),
             ("lifespan", ["lifespan.startup.complete", "lifespan.shutdown.complete"]),
         ],
     )
@@ -154,6 +153,11 @@ class TestMessages:
 
         await app({"type": kind, "path": ENDPOINT}, receive, send)
         assert replies == sent
+
+    async def test_an_unknown_scope(self, app: ASGI) -> None:
+        """As the specification asks, the application raises an exception."""
+        with pytest.raises(ValueError, match="does not support ASGI scopes of the type 'webtr"):
+            await call_asgi(app, [], {"type": "webtransport"})
 
     async def test_cancelled(
         self, app: ASGI, store: GatedStore, caplog: pytest.LogCaptureFixture
@@ -203,7 +207,8 @@ class TestBlocking:
             raise RuntimeError("can't start new thread")
 
         monkeypatch.setattr(Thread, "start", start)
-        assert await ask(ASGI(Responding(lambda _: DONE))) == 503
+        app = ASGI(Responding(lambda _: DONE))
+        assert await call_asgi(app, asgi_body(DELIVERY)) == (503, b"Try again later")
         assert caplog.messages[0].startswith("Returned 503: no thread could be started (request")
 
     async def test_all_threads_busy(
