@@ -16,14 +16,17 @@ import world
 from copying import replace
 from engines import MEMORY
 from hookrow import Arrival, Postmark, RequestHead, Schema, testing
+from hookrow._core.notification import Suppressible
 from hookrow._core.result import Result
 from hookrow._receiver.recorder import record
 from hookrow._statistics import Delays, Period, Statistics
 from hookrow.dashboard import Dashboard
+from hookrow.dashboard._actions import RESULTS
+from hookrow.dashboard._templating import static_files, words
 from hookrow.providers import Event
 from hookrow.providers.resend import Resend
 from hookrow.stores._errors import Unavailable
-from hookrow.stores._log import Query, RequestKind
+from hookrow.stores._log import KNOWN_TYPES, OTHER, Query, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
 from visitor import HOST, MOUNT, Visitor, ask, head, receive
@@ -101,6 +104,7 @@ def test_the_trace_and_another_provider_are_shown(store: SQLStore, visitor: Visi
         (head("/subscriber", method="DELETE"), 405, {"Allow": "GET, HEAD, POST"}),
         (head("/notifications", method="HEAD"), 200, {}),
         (head("/static/charts.js"), 200, {"Cache-Control": "private, max-age=3600"}),
+        (head("/static/charts.js", method="POST"), 405, {"Allow": "GET, HEAD"}),
     ],
 )
 def test_paths(
@@ -356,6 +360,35 @@ def test_replay(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
     page = visitor.send("/notification", {"action": "replay"}, id=1)
     assert "Replayed and recorded." in page
     assert tables.dispatch("m-1").delivered_at == AT
+
+
+def test_a_failed_replay_of_a_stored_body(store: SQLStore) -> None:
+    """The notification stays parked, even if the receiver stores no bodies any more."""
+    receive(store, testing.delivery(ADA, "m-1", at=AT))
+    with closing(Dashboard(store, authorize=lambda _: "ada", keep_bodies=False)) as dashboard:
+        request_head = head("/notification", "id=1", "POST", **{"sec-fetch-site": "same-origin"})
+        assert ask(dashboard, request_head, {"action": "replay"}).status == 303
+    assert store.log is not None
+    [entry] = store.log.newest(Query(), limit=1)
+    assert (entry.outcome, entry.retries) == (Result.DISPATCH_NOT_FOUND, 1)
+    assert entry.retry_at is not None
+
+
+def test_every_result_has_a_message_and_a_color() -> None:
+    results = {*Result}
+    assert {each.value for each in results} <= RESULTS.keys()
+    script = static_files()["static/charts.js"].body.decode()
+    colors = {*re.findall(r'\["([\w ]+)", \d\]', script)}
+    assert colors == {*map(words, results), *KNOWN_TYPES, OTHER}
+
+
+def test_a_subscriber_that_is_deleted_meanwhile(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the row is found but cannot be read any more, the page does not exist."""
+    deleted = (Suppressible.SUBSCRIBER, 77)
+    monkeypatch.setattr("hookrow._receiver.manual.find_subscriber", lambda *_: deleted)
+    assert visitor.get("/subscriber", email=ADA).status == 404
 
 
 def test_unsupported(store: SQLStore, visitor: Visitor) -> None:

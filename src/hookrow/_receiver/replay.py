@@ -185,13 +185,12 @@ def replay_entries(
     entries: Sequence[StoredEntry],
     parser: BodyParser,
     *,
-    bodies: bool = True,
     any_mapping: bool = False,
 ) -> list[Outcome]:
     """Record entries of a store's log again, and count a retry of each; return their outcomes.
 
-    Those without a readable body have no outcome. For the other arguments and errors, see `replay`
-    and `arrivals_of`.
+    Those without a readable body have no outcome. For the other arguments and errors, see
+    `arrivals_of` and `replay`.
     """
     clock = measured_clock(store)
     arrivals = arrivals_of(store, entries, parser, clock(), any_mapping=any_mapping)
@@ -199,7 +198,7 @@ def replay_entries(
         return []
     readable = {each.fingerprint for each in arrivals}
     log.count_retries([each.id for each in entries if each.fingerprint in readable])
-    return replay(store, arrivals, bodies=bodies, clock=clock)
+    return replay(store, arrivals, clock=clock)
 
 
 def replay_ready(

@@ -25,6 +25,7 @@ RESULTS = {
     "dispatch_not_found": "Not recorded: no dispatch was found.",
     "recipient_mismatch": "Not recorded: the dispatch belongs to another subscriber.",
     "unsupported": "Not recorded: the notification is not supported.",
+    "test": "Not recorded: this is a test by the provider, which changes nothing.",
     "failed": "Not recorded: a row is locked, or the database returned an error.",
     "unavailable": "Not recorded: the database cannot be reached.",
     "wrong_mapping": "Not replayed: the log was written for other tables, or with another `where`. "
@@ -56,9 +57,8 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
 
 def _replay(context: Context, entry: StoredEntry) -> str:
     """Record an entry again; return the name of the result."""
-    store, log, bodies = context.store, context.log, context.keep_bodies
     try:
-        outcomes = replay_entries(store, log, [entry], context.provider, bodies=bodies)
+        outcomes = replay_entries(context.store, context.log, [entry], context.provider)
     except WrongMapping:
         return "wrong_mapping"
     return outcome_name(outcomes[0]) if outcomes else "no_body"

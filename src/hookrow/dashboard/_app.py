@@ -112,8 +112,10 @@ class Dashboard(Handler):
     `authorize` authenticates users: `basic(user, password)`, or a function of the host.
     `provider` is the receiver's provider, or its class, and `provider_status` returns a line about
     the webhooks there for the overview, or None; it must not block. With `keep_bodies=False`, the
-    log does not store the author of a manual change. A page waits at most about ten seconds for the
-    database. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
+    log does not store the author of a manual change.
+
+    A page waits at most about ten seconds for the database; in ASGI hosts, the response is a 503
+    after five. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
     limits of the project's connections also apply.
 
     Raises `ConfigurationError` without `authorize`, because a dashboard must not be open to all,
@@ -223,16 +225,16 @@ class Dashboard(Handler):
         self, request: Request, address: Address, user: str, allowed: Collection[str]
     ) -> Response:
         head, name = request.head, address.name
+        reads = head.method in {"GET", "HEAD"}
         if file := static_files().get(name):
-            return file
+            return file if reads else _not_allowed(address)
         if name not in PAGES:
             raise NotFound("This page does not exist.")
         page = PAGES[name]
-        if head.method in {"GET", "HEAD"}:
+        if reads:
             return self._show(page, address, head, user, may=name in allowed)
         if head.method != "POST" or page.act is None:
-            allow = "GET, HEAD, POST" if page.act else "GET, HEAD"
-            return _error(address, 405, "This page does not support this method.", {"Allow": allow})
+            return _not_allowed(address, form=page.act is not None)
         if name not in allowed:
             raise Forbidden("You may view this page, but not submit its forms.")
         return self._submit(page, page.act, address.base, request, user)
@@ -309,6 +311,12 @@ def _error(
     }
     response = render(View("error.html", values), status, user="", base=address.base)
     return replace(response, headers={**response.headers, **(headers or {})})
+
+
+def _not_allowed(address: Address, *, form: bool = False) -> Response:
+    """Return the response to a method that a page, which may have a form, does not support."""
+    allow = "GET, HEAD, POST" if form else "GET, HEAD"
+    return _error(address, 405, "This page does not support this method.", {"Allow": allow})
 
 
 def _redirect(base: str, location: str) -> Response:

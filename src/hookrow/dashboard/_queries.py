@@ -182,8 +182,8 @@ def find_subscriber(context: Context, email: str) -> RowHistory | None:
         id_ = manual.find_subscriber(reading, email)
         if id_ is None:
             return None
-        state = reading.read([id_]).get(id_, {})
-    return RowHistory(id_, state, {})
+        state = reading.read([id_]).get(id_)
+    return None if state is None else RowHistory(id_, state, {})
 
 
 def find_dispatches(context: Context, message_id: str) -> Sequence[RowHistory]:

@@ -1,6 +1,7 @@
 """The dashboard in a project: `path("mail/dashboard/", include("hookrow.django.dashboard"))`.
 
-Staff users have the same permissions in it as in the admin.
+Staff users with `hookrow.view_notification` may open every page, including those with subscribers;
+replaying and suppressing need the same permissions as in the admin.
 """
 
 from __future__ import annotations

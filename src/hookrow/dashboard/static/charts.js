@@ -3,10 +3,12 @@
 // Stacked bar charts. Each is drawn from the table below it.
 (() => {
   const HEIGHT = 220;
-  const COLORS = new Map([ // a name has the same color in every period
+  // Every name in the tables, as `Result` and `KNOWN_TYPES` define them; it has the same color in
+  // every period.
+  const COLORS = new Map([
     ["Delivery", 0], ["Open", 1], ["SubscriptionChange", 2], ["other", 6],
     ["recorded", 0], ["subscriber not found", 1], ["dispatch not found", 2],
-    ["recipient mismatch", 3], ["failed", 4], ["unsupported", 5],
+    ["recipient mismatch", 3], ["failed", 4], ["unsupported", 5], ["test", 6],
   ]);
   const TICKS = [0, 1, 2, 3, 4, 5, 6].flatMap((n) => [1, 2, 5].map((each) => each * 10 ** n));
 
