@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta, timezone
 from wsgiref.types import StartResponse, WSGIEnvironment
@@ -96,6 +97,21 @@ def test_the_test_of_the_provider() -> None:
     assert parsed == Delivered("john@example.com", zeros, AT.replace(microsecond=0))
 
 
+@pytest.mark.parametrize("function", [testing.delivery, testing.inbound])
+def test_a_time_without_a_zone(function: Callable[..., Payload]) -> None:
+    with pytest.raises(ConfigurationError, match=r"time zone: write at=datetime\.now\(UTC\)"):
+        function(ADA, "m-1", at=AT.replace(tzinfo=None))
+
+
+def test_the_dispatch_of_each_recipient(hookrow_tables: Tables) -> None:
+    """A message may have several recipients, each with a dispatch."""
+    ada, bob = (hookrow_tables.add_subscriber(f"{name}@example.com") for name in ("ada", "bob"))
+    ids = {each: hookrow_tables.add_dispatch("m-1", each) for each in (ada, bob)}
+    assert {each: hookrow_tables.dispatch("m-1", each).id for each in ids} == ids
+    with pytest.raises(LookupError, match=r"no row with .* subscriber_id 77"):
+        hookrow_tables.dispatch("m-1", 77)
+
+
 # -- URLs ------------------------------------------------------------------------------
 
 
@@ -136,6 +152,7 @@ def test_a_server_that_does_not_respond() -> None:
     [
         ("file:///etc/passwd", {}, HookrowError, "must begin with http://"),
         ("http://127.0.0.1/größe", {}, HookrowError, "http://127.0.0.1/größe"),
+        ("http:///x", {}, ConfigurationError, "is not a URL"),
         ("http://ada:hunter2@x/", {}, HookrowError, "Remove the user name and the pass"),
         ("http://127.0.0.1/", object(), ConfigurationError, "cannot be encoded as JSON"),
         (ASGI(receive(people())), {}, ConfigurationError, r"use the test .*testing\.headers\(\)"),

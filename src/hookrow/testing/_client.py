@@ -119,8 +119,10 @@ def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
     """Return a connection that is not yet open, and the path to request."""
     try:
         parts = urlsplit(url)
+        if not parts.hostname:
+            raise ValueError(url)  # noqa: TRY301 - handled with the other invalid URLs
         kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        connection = kind(parts.hostname, parts.port, timeout=timeout)
     except (KeyError, ValueError, HTTPException):
         raise ConfigurationError(
             f"{url!r} is not a URL: it must begin with http:// or https://."

@@ -1,4 +1,4 @@
-"""Sample payloads in the provider's format: supported types, and some that get a 422.
+"""Sample payloads in the provider's format. The types that hookrow never records get a 422.
 
 The format is documented at https://postmarkapp.com/developer/webhooks/webhooks-overview.
 """
@@ -10,6 +10,7 @@ from email.utils import format_datetime
 from typing import Any, TypeAlias
 
 from hookrow._arguments import reject
+from hookrow.errors import ConfigurationError
 
 Payload: TypeAlias = dict[str, Any]
 """A JSON object."""
@@ -54,7 +55,7 @@ def reactivation(recipient: str, message_id: str | None, *, at: datetime) -> Pay
 
 
 def bounce(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
-    """Return the payload of a bounce at `at`, which is not supported."""
+    """Return the payload of a bounce at `at`, which is recorded only if the schema requests it."""
     return {
         "RecordType": "Bounce",
         "MessageStream": "outbound",
@@ -80,7 +81,10 @@ def bounce(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
 
 
 def complaint(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
-    """Return the payload of a spam complaint at `at`, which is not supported."""
+    """Return the payload of a spam complaint at `at`.
+
+    It is recorded only if the schema requests it.
+    """
     return bounce(recipient, message_id, at=at) | {
         "RecordType": "SpamComplaint",
         "Type": "SpamComplaint",
@@ -92,14 +96,14 @@ def complaint(recipient: str, message_id: str | None, *, at: datetime) -> Payloa
 
 
 def click(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
-    """Return the payload of a click at `at`, which is not supported."""
+    """Return the payload of a click at `at`, which is recorded only if the schema requests it."""
     clicked = {"ClickLocation": "HTML", "OriginalLink": "https://example.com/news"}
     return _event("Click", recipient, message_id) | clicked | _visit(at)
 
 
 def inbound(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
-    """Return the payload of a reply at `at`, which has no record type and is not supported."""
-    _check(at)
+    """Return the payload of a reply at `at`, which has no record type and is never recorded."""
+    _check_time(at)
     return {
         "MessageStream": "inbound",
         "MessageID": message_id,
@@ -125,7 +129,7 @@ def send_test(*, at: datetime) -> Payload:
     Its recipient and its message ID do not exist. Captures from 2021 to 2026 agree on all fields
     except the texts in `Details` and `Metadata`.
     """
-    _check(at)
+    _check_time(at)
     return {
         "RecordType": "Delivery",
         "MessageStream": "outbound",
@@ -164,10 +168,12 @@ def _visit(at: datetime) -> Payload:
 
 
 def _time(at: datetime) -> str:
-    _check(at)
+    _check_time(at)
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _check(at: object) -> None:
+def _check_time(at: object) -> None:
     if not isinstance(at, datetime):
         reject("at", "a datetime", at, "at=datetime.now(UTC)")
+    if at.utcoffset() is None:
+        raise ConfigurationError("at must have a time zone: write at=datetime.now(UTC).")

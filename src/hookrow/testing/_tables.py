@@ -101,7 +101,7 @@ class Tables:
     ) -> int:
         """Add a dispatch to the subscriber, on the list if there is one; return its id.
 
-        Without a message id, it was not sent yet.
+        Without a message id, the dispatch has not been sent yet.
         """
         keys = {"provider_message_id": message_id, "subscriber_id": subscriber, "list_id": list_}
         return self._add(DispatchRow, {**keys, **columns})
@@ -114,9 +114,15 @@ class Tables:
         """Read a subscriber's subscription to a list. Raises `LookupError` if there is none."""
         return self._read(SubscriptionRow, {"list_id": list_, "subscriber_id": subscriber})
 
-    def dispatch(self, message_id: str) -> DispatchRow:
-        """Read the dispatch with this message id. Raises `LookupError` if there is none."""
-        return self._read(DispatchRow, {"provider_message_id": message_id})
+    def dispatch(self, message_id: str, subscriber: int | None = None) -> DispatchRow:
+        """Read the dispatch with this message id. Raises `LookupError` if there is none.
+
+        A message to several recipients has several: name the subscriber to choose one of them.
+        """
+        key: dict[str, Any] = {"provider_message_id": message_id}
+        if subscriber is not None:
+            key["subscriber_id"] = subscriber
+        return self._read(DispatchRow, key)
 
     def _add(self, kind: type[R], columns: dict[str, Any]) -> int:
         for name in columns:
