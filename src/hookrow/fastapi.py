@@ -17,6 +17,8 @@ try:
     from fastapi.responses import PlainTextResponse, Response
     from starlette.requests import ClientDisconnect
 except ModuleNotFoundError as error:
+    if error.name != "fastapi":
+        raise
     raise ConfigurationError("hookrow.fastapi needs FastAPI: pip install fastapi") from error
 
 

@@ -14,6 +14,8 @@ try:
     from flask import Blueprint, Request, request
     from werkzeug.wrappers import Response
 except ModuleNotFoundError as error:
+    if error.name != "flask":
+        raise
     raise ConfigurationError("hookrow.flask needs Flask: pip install flask") from error
 
 

@@ -52,6 +52,34 @@ def test_every_extra_is_in_the_table() -> None:
     assert {f"'hookrow[{each}]'" for each in extras} <= listed
 
 
+@pytest.mark.parametrize(
+    ("module", "package"), [(module, missing) for module, missing, *_ in PACKAGES]
+)
+def test_a_package_that_lacks_a_package_of_its_own(
+    module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the other package, because installing this one again would not help."""
+    for name in [*sys.modules]:
+        if f"{name}.".startswith(
+            (f"{package}.", f"hookrow.{module}.", f"hookrow._observability.{module}.")
+        ):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Lacking(package), *sys.meta_path])
+    with pytest.raises(ModuleNotFoundError, match="No module named 'another_package'"):
+        importlib.import_module(f"hookrow.{module}")
+
+
+class _Lacking:
+    """A finder for a package whose import fails because of another package."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == self._package:
+            raise ModuleNotFoundError("No module named 'another_package'", name="another_package")
+
+
 @pytest.mark.parametrize(("module", "missing", "message", "install"), PACKAGES)
 def test_a_module_without_its_package_message_how_to_install_it(
     module: str, missing: str, message: str, install: str, monkeypatch: pytest.MonkeyPatch

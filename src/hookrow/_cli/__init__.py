@@ -15,7 +15,9 @@ from hookrow.errors import HookrowError, MissingExtra
 
 try:
     import click
-except ImportError as error:
+except ModuleNotFoundError as error:
+    if error.name != "click":
+        raise
     raise MissingExtra("The command", "serve") from error
 
 from click.core import ParameterSource

@@ -53,6 +53,8 @@ try:
         multiprocess,
     )
 except ModuleNotFoundError as error:
+    if error.name != "prometheus_client":
+        raise
     raise MissingExtra("hookrow.metrics", "metrics") from error
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"

@@ -25,6 +25,8 @@ try:
     from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as error:
+    if error.name != "opentelemetry":
+        raise
     raise MissingExtra("hookrow.tracing", "tracing") from error
 
 _PROPAGATOR = TraceContextTextMapPropagator()

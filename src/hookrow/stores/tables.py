@@ -21,6 +21,8 @@ try:
     from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.sql.functions import GenericFunction
 except ModuleNotFoundError as error:
+    if error.name != "sqlalchemy":
+        raise
     raise MissingExtra("hookrow.stores.tables", "sqlalchemy") from error
 
 _Item: TypeAlias = sa.Column[Any] | sa.Index | sa.UniqueConstraint

@@ -20,7 +20,9 @@ from hookrow.errors import MissingExtra
 
 try:
     import click
-except ImportError:
+except ModuleNotFoundError as error:
+    if error.name != "click":
+        raise
     sys.exit(f"Error: {MissingExtra('The command', 'django')}")
 
 from hookrow.django._commands import commands
