@@ -180,7 +180,10 @@ class TestSuppression:
                 Person.objects.create(uid=UUID(int=number), address=address, deleted_at=deleted_at)
             chosen = [UUID(int=number) for number in (0, 2, 3, 4)]
             page = sqlite_site.act(HOSTS, "suppress", *chosen, reason="asked")
+            none = sqlite_site.act(HOSTS, "suppress", chosen[0], reason="asked")
         assert page.count("was not changed: notifications for its address") == 2
+        assert none.count("was not changed: notifications for its address") == 1
+        assert "0 subscribers" not in none
         assert "1 subscriber suppressed. 1 not changed" in page
         [muted] = Person.objects.filter(muted_at__isnull=False)
         assert (muted.uid, muted.mute_reason) == (UUID(int=2), "asked")

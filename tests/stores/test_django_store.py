@@ -306,7 +306,7 @@ def test_converted_text(field: object, monkeypatch: pytest.MonkeyPatch) -> None:
         DjangoStore(HOST)
 
 
-@pytest.mark.parametrize("collation", ["", "de_DE.utf8"])
+@pytest.mark.parametrize("collation", ["", "de_DE.utf8", "C.utf8", "C.UTF-8"])
 def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fold `citext` is refused for a field with a case-sensitive collation."""
     monkeypatch.setattr(Person.address.field, "db_collation", collation)

@@ -17,7 +17,7 @@ from django.conf import settings
 
 from hookrow._core.schema import Schema, nearest
 from hookrow._core.schema_values import schema_of
-from hookrow._observability.observer import Observers, check_observers
+from hookrow._observability.observer import Observer, check_observers
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
 
@@ -111,11 +111,10 @@ class ProjectSettings:
         raise ConfigurationError("HOOKROW['DEADLINE'] must be a positive number of seconds.")
 
     @property
-    def observer(self) -> Observers | None:
-        """The observer of all notifications, such as `Metrics(registry)`, or a list of them."""
+    def observer(self) -> Sequence[Observer] | None:
+        """The observers of all notifications: one, such as `Metrics(registry)`, or a list."""
         value, line = self._all().get("OBSERVER"), "'OBSERVER': Metrics(registry)"
-        observers = check_observers("HOOKROW['OBSERVER']", value, line)
-        return Observers(*observers) if observers else None
+        return check_observers("HOOKROW['OBSERVER']", value, line) or None
 
     def secrets(self) -> Sequence[str]:
         """Return the accepted secrets. Raises `ConfigurationError` if there is none."""

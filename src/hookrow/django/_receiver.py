@@ -105,7 +105,7 @@ def _store() -> DjangoStore:
 
 @cache
 def _receiver() -> Receiver:
-    observer = conf.observer and _Observers(conf.observer)
+    observer = _Observers(*conf.observer) if conf.observer else None
     return build_receiver(_store(), spool=conf.spool, observer=observer)
 
 

@@ -70,6 +70,8 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
         done = 0
         try:
             rows = [row for row in rows if self._finds_itself(request, row)]
+            if not rows:
+                return None  # each has a warning
             for row in rows:
                 done += self._record(request, row, form.cleaned_data["reason"], suppress=suppress)
         except HookrowError as error:

@@ -387,7 +387,9 @@ _TIMESTAMPTZ = 1184
 
 _TYPE_NAMES = {"varchar": "character varying", "char": "bpchar"}
 
-_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
+_PREDEFINED = re.compile(
+    r"C(\..*)?|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*"
+)
 """PostgreSQL's predefined collations, all of which are case-sensitive."""
 
 _LEAST_TIMEOUT = 2
