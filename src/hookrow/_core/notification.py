@@ -128,9 +128,9 @@ class Arrival(msgspec.Struct, frozen=True):
     (0 for a replay), the last of them at `last_received_at`, and may have the `fingerprint` of its
     log entry. `applied_at` is the time at which it is recorded, if that is later than its arrival:
     if the source is not live, or if its rows were locked. `request_id` identifies the request in
-    log lines, and is empty if there is no request; `context` is the value that the observer
-    attached. `is_test` is True for a test of the provider's that is acknowledged. The other fields
-    are those of `Event`.
+    log lines, and is empty if there is no request; `context` holds the observers' contexts, for the
+    receiver only. `is_test` is True for a test of the provider's that is acknowledged. The other
+    fields are those of `Event`.
     """
 
     notification: Notification | None

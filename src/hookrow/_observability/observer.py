@@ -62,7 +62,10 @@ class Observer:
         """Handle a request that was refused before its body was parsed."""
 
     def admitted(self, head: RequestHead) -> object | None:
-        """Handle an authenticated request; the return value becomes `Arrival.context`."""
+        """Handle an authenticated request.
+
+        `begin_group` receives the return value in `contexts`.
+        """
 
     def begin_group(
         self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
