@@ -103,7 +103,7 @@ def test_server(name: str, tmp_path: Path) -> None:
     """The server fulfils the contract: responses, limits, disconnecting clients, shutdown."""
     command, module, app = SERVERS[name]
     (tmp_path / "short_timeouts.py").write_text(
-        f"import hookrow._http\nhookrow.http.BODY_TIMEOUT = 1.5\n"
+        f"import hookrow._http\nhookrow._http.BODY_TIMEOUT = 1.5\n"
         f"import {module}\napp = {module}.{app}\n"
     )
     file = tmp_path / "hookrow.db"
