@@ -30,7 +30,7 @@ from hookrow.dashboard._queries import Context
 from hookrow.dashboard._suppressions import SUPPRESSION_FILTERS, download, suppressions
 from hookrow.dashboard._templating import Redirect, View, render, static_files
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import BodyParser
+from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import StoreError
 from hookrow.stores._timeouts import limited_to
