@@ -8,10 +8,11 @@ from contextlib import closing
 
 import pytest
 
+from copying import replace
 from engines import MEMORY
-from hookrow import Role, Schema
-from hookrow._core.notification import Key
+from hookrow import Key, Role, Schema
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._dialects import utc
 from hookrow.testing import StoreContract
 
 SUPPRESSION = "suppressed_at TIMESTAMP, suppression_reason TEXT, suppression_changed_at TIMESTAMP"
@@ -61,13 +62,31 @@ class InMemory(StoreContract):
         return int(key)
 
 
-def _failures(mistaken: Mapping[str, Key], *, has_lists: bool = True) -> list[str]:
+class Reading(InMemory):
+    """The same contract, which reads dispatches without the mapping."""
+
+    def read(self, role: str, key: Key | tuple[Key, Key], /) -> Mapping[str, object] | None:
+        if role != "dispatches":
+            return super().read(role, key)
+        select = "SELECT delivered_at, opened_at FROM sends WHERE id = %s"
+        with self.store.database.reading() as connection:
+            [times] = connection.fetch(select, [key])
+        return dict(zip(("delivered_at", "opened_at"), map(utc, times), strict=True))
+
+
+def _failures(
+    mistaken: Mapping[str, Key],
+    *,
+    has_lists: bool = True,
+    kind: type[InMemory] = InMemory,
+    schema: Schema = SCHEMA,
+) -> list[str]:
     """Run every test of the contract, without fixtures; return the messages of those that fail."""
     failures = []
-    for name in (name for name in dir(InMemory) if name.startswith("test_")):
-        contract = InMemory()
+    for name in (name for name in dir(kind) if name.startswith("test_")):
+        contract = kind()
         contract.mistaken, contract.has_lists = mistaken, has_lists
-        with closing(SQLStore(MEMORY, SCHEMA)) as contract.store:
+        with closing(SQLStore(MEMORY, schema)) as contract.store:
             for statement in (PEOPLE, SENDS, MEMBERS, FIRST):
                 with contract.store.database.transaction() as connection:
                     connection.execute(statement)
@@ -96,6 +115,16 @@ def test_the_right_columns(*, has_lists: bool) -> None:
 def test_a_wrong_column(column: str, value: Key, message: str) -> None:
     """The message names the mapping to check."""
     assert any(message in failure for failure in _failures({column: value}))
+
+
+def test_swapped_columns() -> None:
+    """The store reads them as it writes them, so only the host's own `read` detects them."""
+    swapped = {"delivered_at": "opened_at", "opened_at": "delivered_at"}
+    schema = replace(SCHEMA, dispatches=Role("sends", swapped))
+    assert _failures({}, schema=schema) == []
+    assert _failures({}, kind=Reading) == []
+    failures = _failures({}, kind=Reading, schema=schema)
+    assert any("After a Delivery" in each and "delivered_at" in each for each in failures)
 
 
 def test_nothing_defined() -> None:

@@ -85,12 +85,14 @@ class StoreContract:
         """Return the value that rows store for a reason of the provider: by default, the reason."""
         return word
 
-    def read(self, row: RowId, /) -> State | None:
+    def read(self, role: str, key: Key | tuple[Key, Key], /) -> Mapping[str, object] | None:
         """Return the columns of a row that notifications set, by hookrow's names, or None.
 
-        By default, the store reads them. Override this method to read them independently of the
-        mapping, which also detects swapped columns.
+        `role` is `subscribers`, `dispatches` or `subscriptions`; the key of a subscription is
+        (list, subscriber). By default, the store reads the row. Override this method to read it
+        independently of the mapping, which also detects swapped columns.
         """
+        row = Suppressible(role), key
         with self.store.reading() as reading:
             return reading.read([row]).get(row)
 
@@ -182,7 +184,7 @@ class StoreContract:
         return mail
 
     def _state(self, row: RowId) -> State:
-        state = self.read(row)
+        state = self.read(row[0].value, row[1])
         if state is None:
             raise AssertionError(
                 f"The store finds no row with the key {row[1]!r} in {row[0].value}. Does the "
