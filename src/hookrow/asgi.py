@@ -34,7 +34,7 @@ from hookrow._http import (
 )
 
 Scope: TypeAlias = MutableMapping[str, Any]
-"""What a server knows about a connection, such as the path and the headers of a request."""
+"""The data of a connection, such as the path and the headers of a request."""
 
 Message: TypeAlias = MutableMapping[str, Any]
 """An event from the server or to it, such as a part of a body."""
@@ -70,8 +70,8 @@ logger = logging.getLogger("hookrow")
 class ASGI:
     """An ASGI application that passes requests to a handler: `app.mount("/mail", ASGI(receiver))`.
 
-    A `LoopHandler`, such as a receiver, is called in the event loop; any other handler is called in
-    the application's own threads.
+    A receiver is called in the event loop; any other handler is called in threads of the
+    application.
     """
 
     _threads: ThreadPoolExecutor

@@ -48,7 +48,7 @@ logger = logging.getLogger("hookrow")
 
 
 class Receiver:
-    """Responds to `POST <mount path>/provider/webhooks`: a `LoopHandler` for any host.
+    """Responds to `POST <mount path>/provider/webhooks` on any host.
 
     The options are keyword arguments:
 

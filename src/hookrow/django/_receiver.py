@@ -28,13 +28,19 @@ _CLOSE_TIMEOUT = 5.0
 
 
 def receiver() -> Receiver:
-    """Return the receiver of this process. Raises `ConfigurationError`."""
+    """Return the receiver of this process, for example for `retry_now` after a commit.
+
+    Raises `ConfigurationError` if a setting is invalid.
+    """
     with _lock:
         return _receiver()
 
 
 def store() -> DjangoStore:
-    """Return the store of this process. Raises `ConfigurationError`."""
+    """Return the store of this process, an `SQLStore`, for example for `StoreContract`.
+
+    Raises `ConfigurationError` if a setting is invalid.
+    """
     with _lock:
         return _store()
 

@@ -74,9 +74,10 @@ class UTCDateTimeField(_Time):
 
 
 class Folded(_Text):
-    """`Folded("email")` converts ASCII letters to lower case, as `rules.fold` does.
+    """`Folded("email")` converts ASCII letters to lower case.
 
-    A query can use an index only if both have the same expression.
+    hookrow does the same when it compares emails. A query can use an index only if
+    both have the same expression.
     """
 
     function = "LOWER"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Notification(models.Model):
-    """One distinct notification that passed the secret check: a `LogEntry` in the log."""
+    """A distinct notification with a valid secret, as the log stores it."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
     fingerprint: models.BinaryField[bytes, bytes] = models.BinaryField(max_length=16)

@@ -41,9 +41,10 @@ _FREE_SPACE: dict[str, Any] = (
 
 
 class folded(GenericFunction[str]):  # noqa: N801 - named like an SQL function
-    """`folded(email)`: the email with ASCII letters in lower case, like `rules.fold`.
+    """`folded(email)` converts ASCII letters to lower case.
 
-    A query must use the same expression as the index, or the index is not used.
+    hookrow does the same when it compares emails. A query must use the same expression as
+    the index, or the index is not used.
     """
 
     name, package = "lower", "hookrow"
