@@ -70,6 +70,6 @@ class _Body:
         return chunk
 
     def cache(self) -> None:
-        """Cache the body for the host if the view has read it; otherwise, the host still can."""
+        """Cache the body if the view has read it; otherwise, the host can still read it."""
         if self._read:
             self._request._cached_data = bytes(self._read)  # noqa: SLF001 - no public attribute

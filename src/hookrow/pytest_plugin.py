@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def hookrow_store() -> Iterator[SQLStore]:
     """Return a store in a new database in memory, with hookrow's own tables, which are empty."""
-    from hookrow.stores.sql import SQLStore  # noqa: PLC0415 - see the module's docstring
+    from hookrow.stores.sql import SQLStore  # noqa: PLC0415 - imported only if a test uses the fixture
 
     with closing(SQLStore("sqlite://")) as store:
         yield store
@@ -26,7 +26,7 @@ def hookrow_store() -> Iterator[SQLStore]:
 @pytest.fixture
 def hookrow_tables(hookrow_store: SQLStore) -> Tables:
     """Return the tables of `hookrow_store`, to add rows and to read them."""
-    from hookrow.testing import Tables  # noqa: PLC0415 - see the module's docstring
+    from hookrow.testing import Tables  # noqa: PLC0415 - imported only if a test uses the fixture
 
     return Tables(hookrow_store)
 
@@ -34,7 +34,7 @@ def hookrow_tables(hookrow_store: SQLStore) -> Tables:
 @pytest.fixture
 def hookrow_receiver(hookrow_store: SQLStore) -> Iterator[Receiver]:
     """Return a receiver that records in `hookrow_store`, for `hookrow.testing.post`."""
-    from hookrow.testing import open_receiver  # noqa: PLC0415 - see the module's docstring
+    from hookrow.testing import open_receiver  # noqa: PLC0415 - imported only if a test uses the fixture
 
     with open_receiver(hookrow_store) as receiver:
         yield receiver

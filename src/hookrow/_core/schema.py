@@ -1,6 +1,6 @@
 """The schema: the tables and columns of a host that fill hookrow's roles, the same for every store.
 
-`stores/sql/verify` compares it with a database, `django/mapping` with a Django project.
+`stores.sql._verify` compares it with a database, `django._mapping` with a Django project.
 """
 
 from __future__ import annotations

@@ -64,8 +64,13 @@ prometheus_client reads it on import: https://prometheus.github.io/client_python
 """
 
 RESPONSE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""The upper bounds of the buckets of the response times, in seconds."""
+
 LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86400.0, 3 * 86400.0)
+"""The upper bounds of the buckets of the lags, in seconds."""
+
 GROUP_SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+"""The upper bounds of the buckets of the sizes of groups, in notifications."""
 
 TYPES = {
     Delivered: "delivered",

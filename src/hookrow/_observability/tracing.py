@@ -32,7 +32,7 @@ except ModuleNotFoundError as error:
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 _HEADERS = ("traceparent", "tracestate")
-"""https://www.w3.org/TR/trace-context/"""
+"""The headers of W3C Trace Context: https://www.w3.org/TR/trace-context/"""
 
 _SERVER_ERROR = 500
 

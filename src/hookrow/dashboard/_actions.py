@@ -15,6 +15,7 @@ from hookrow.dashboard._queries import Context, find_entry
 from hookrow.stores._errors import WrongMapping
 
 FORM_FIELDS = ("action", "reason", "email")
+"""The fields of all forms."""
 
 MAX_ENTERED_REASON = 200
 """Characters of the longest reason that a user may enter."""

@@ -17,11 +17,13 @@ LOG_FILTERS = (
     *("type", "outcome", "first_outcome", "reason"),
     *("since", "until", "recipient", "message_id", "parked"),
 )
+"""The fields of the query that select notifications."""
 
 MAX_FIELDS = 100
+"""The maximum number of fields in a query string or form."""
 
 MAX_FIELD_LENGTH = 1000
-"""Characters of the longest value."""
+"""The maximum length of a value, in characters."""
 
 _SAFE = "".join({*punctuation} - {"%"})
 """The characters that stay readable in an encoded value."""

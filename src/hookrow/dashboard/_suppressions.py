@@ -34,6 +34,7 @@ from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._suppressions import SQLSuppressions, find_causes
 
 SUPPRESSION_FILTERS = ("reason", "list", "since")
+"""The fields of the query that select suppressions."""
 
 NO_REASON = "(none)"
 """The value of the field `reason` for subscribers without a reason."""
@@ -54,7 +55,7 @@ SEARCH_TIMEOUT, COUNT_TIMEOUT = 0.08, 0.04
 """Seconds for which parts of the table are searched for a page, and to count the results."""
 
 QUICK = COUNT_TIMEOUT / 4
-"""Seconds: after a part that took fewer, the next one is twice as wide."""
+"""A part that was read in fewer seconds than this makes the next one twice as wide."""
 
 MIN_PART_ROWS, MAX_PART_ROWS = 5000, 100_000
 """The limits for the number of rows in a part."""

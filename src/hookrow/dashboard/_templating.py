@@ -30,7 +30,7 @@ from hookrow._statistics import Overview, Period
 from hookrow.dashboard._forms import ENCODED, encode_value, link
 
 MAX_SHOWN_LENGTH = 400
-"""Characters to which longer values are shortened."""
+"""The maximum length of a displayed value, in characters."""
 
 _FILE_TYPES = {
     "css": "text/css; charset=utf-8",

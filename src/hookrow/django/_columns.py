@@ -141,10 +141,11 @@ def check_value(field: AnyField, value: object, connection: BaseDatabaseWrapper)
 
 
 def holds(field: AnyField, need: Need, value: object, connection: BaseDatabaseWrapper) -> bool:
-    """Return whether a field writes a value of a need as the driver can, and reads the same.
+    """Return whether a field can store a value of a need.
 
-    A time may lose its fraction of a second, and a text that stands for others may change its case.
-    A conversion of the host's may store any reason in another form.
+    The driver accepts what the field writes, and the field reads the same value back. A time may
+    lose its fraction of a second, and a text that stands for others may change its case. A
+    conversion of the host's may store any reason in another form.
     """
     if value is None or (need.use is Use.REASON and need.column.write):
         return True

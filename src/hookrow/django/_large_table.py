@@ -1,7 +1,7 @@
 """Admin lists that stay fast on tables with millions of rows.
 
 No query counts or sorts a whole table or fetches related rows one by one, and each search uses an
-index.
+index, except that of lists, of which there are few.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class LargeTableAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in 
     list_max_show_all = 0
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return all rows."""
+        """Return the rows in the database that hookrow uses."""
         return super().get_queryset(request).using(conf.database)
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:  # noqa: ANN401, FBT001 - Django's own
-        """Save the row."""
+        """Save the row in the database that hookrow uses."""
         del request, form, change
         obj.save(using=conf.database)
 
@@ -72,6 +72,7 @@ class LargeTableAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in 
         term = search_term.strip()
         if not term:
             return queryset, False
+        # 1 to 320 storable characters: what the widest searched column can hold
         return self.search(queryset, term) if is_email(term) else queryset.none(), False
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:

@@ -2,7 +2,7 @@
 
 In the schema, a role's table is the label of a model ("crm.Person"), and its columns are fields.
 Nothing here queries a database, so whether the keys of rows are unique is known from what the
-models declare; `stores.sql.keys` asks a database.
+models declare; `stores.sql._keys` asks a database.
 """
 
 # ruff: noqa: SLF001 - `_meta` is a public name of Django

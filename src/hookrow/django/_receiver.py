@@ -24,7 +24,7 @@ from hookrow.providers.postmark import Postmark
 _lock = RLock()
 
 _CLOSE_TIMEOUT = 5.0
-"""Seconds for a replaced receiver to record the queued notifications."""
+"""Seconds to wait until a replaced receiver has recorded its queue."""
 
 
 def receiver() -> Receiver:

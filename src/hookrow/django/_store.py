@@ -47,9 +47,11 @@ class DjangoStore(SQLStore):
         self._open(database, self.mapping.schema)
         dialect = database.dialect
         tables = RoleTables(self.mapping.schema, self.mapping.columns, dialect)
+        # The models describe the columns, so the statements need no database; verification only
+        # checks them.
         self._built = STATEMENTS[dialect.name](tables)
         if not self.mapping.has_separate_rows:
-            self._built.combined = None
+            self._built.combined = None  # one statement cannot change a row through two models
         self._statements = self._built
 
     def time(self) -> datetime | None:
@@ -92,7 +94,7 @@ def check_alias(using: str) -> None:
 
 
 def _converters(mapping: ModelMapping) -> Mapping[tuple[str, str], Convert]:
-    """Return the conversions of fields for reasons; see `connections.Database`."""
+    """Return the conversion of each column that stores a reason, by table and column."""
     columns = {
         (role.table, name): mapping.columns[role_name][name]
         for role_name, role in mapping.schema.roles.items()
@@ -102,9 +104,10 @@ def _converters(mapping: ModelMapping) -> Mapping[tuple[str, str], Convert]:
 
 
 class DjangoDatabase:
-    """The database of an alias; see `connections.Database`. Each thread has its own connection.
+    """The database of an alias; see `stores.sql._connections.Database`.
 
-    Inside a transaction of the project, hookrow's transactions are savepoints.
+    Each thread has its own connection. Inside a transaction of the project, hookrow's transactions
+    are savepoints.
     """
 
     def __init__(
@@ -231,7 +234,7 @@ def store_errors() -> Iterator[None]:
 
 
 def _is_idle(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether no transaction of the project may be open."""
+    """Return whether the connection is outside of every transaction of the project."""
     if connection.in_atomic_block:
         return False
     return connection.connection is None or connection.get_autocommit()

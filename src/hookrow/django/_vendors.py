@@ -1,6 +1,6 @@
 """What differs between the databases of Django: one object for each `connection.vendor`.
 
-The limits themselves are in `stores.sql.limits`, and the SQL of rows is in `stores.sql.dialects`.
+The limits themselves are in `stores.sql._limits`, and the SQL of rows is in `stores.sql._dialects`.
 """
 
 # ruff: noqa: ANN401 - connections and fields of different backends have different attributes
@@ -65,7 +65,7 @@ class Vendor(ABC):
 
     @abstractmethod
     def connected(self, connection: Any) -> AbstractContextManager[None]:
-        """Connect, replace a lost connection, and limit it to the time left during the block.
+        """Connect, replacing a lost connection, and limit the block to the time left.
 
         The block is outside of all transactions. Raises `Unavailable` if no time is left to
         connect.
@@ -114,7 +114,7 @@ class Vendor(ABC):
 
 
 class PostgreSQLVendor(Vendor):
-    """PostgreSQL, whose server has time limits; the watchdog is for a server without a response."""
+    """PostgreSQL: the server enforces the limits; the watchdog covers one that does not respond."""
 
     dialect = _PostgreSQLDialect
     enforces_lengths = True
@@ -285,7 +285,7 @@ class SQLiteVendor(Vendor):
 
 
 VENDORS: Mapping[str, Vendor] = {"postgresql": PostgreSQLVendor(), "sqlite": SQLiteVendor()}
-"""By `connection.vendor`."""
+"""The vendor objects, by `connection.vendor`."""
 
 
 def vendor_of(connection: Any) -> Vendor:
@@ -383,7 +383,7 @@ def _limit_busy_timeout(file: sqlite3.Connection) -> None:
 _BUSY_TIMEOUT = "PRAGMA busy_timeout"
 
 _TIMESTAMPTZ = 1184
-"""The type's OID in PostgreSQL."""
+"""The OID of `timestamp with time zone` in PostgreSQL."""
 
 _TYPE_NAMES = {"varchar": "character varying", "char": "bpchar"}
 
@@ -393,7 +393,7 @@ _PREDEFINED = re.compile(
 """PostgreSQL's predefined collations, all of which are case-sensitive."""
 
 _LEAST_TIMEOUT = 2
-"""Seconds of the shortest `connect_timeout`: libpq and psycopg read 1 as 2."""
+"""The shortest limit for connecting, in seconds, because libpq and psycopg read 1 as 2."""
 
 _POOL_TIMEOUT = 30.0
 """Seconds that psycopg's pool lets a thread wait for a connection by default."""

@@ -55,7 +55,7 @@ def django_response(response: Response, head: RequestHead) -> HttpResponse:
 
 
 def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
-    """Return the head of a request; the URLconf has already checked the path."""
+    """Return the head of a request for `path`, mounted at `root`."""
     headers = request_headers(request.META)
     query = request.META.get("QUERY_STRING", "")
     return RequestHead(request.method or "", path, headers, root, query, request_id(headers))
@@ -66,7 +66,7 @@ def read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
     body = BodyReader(head)
     # No public attribute shows whether a middleware has read from the body.
     is_untouched: bool = not request._read_started  # type: ignore[attr-defined] # noqa: SLF001
-    # On WSGI, Django reads nothing of a body without a declared length, whoever asks for it.
+    # Without a declared length, Django returns an empty body on WSGI.
     if isinstance(request, WSGIRequest) and (is_untouched or body.declared is None):
         return read_input(head, request.environ)
     try:
@@ -93,7 +93,9 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
     if isinstance(body, Refusal):
         return handler.refuse(head, body)
     admitted = Request(head, body)
-    if connections[conf.database].in_atomic_block:  # of a test: no other thread sees its rows
+    if connections[
+        conf.database
+    ].in_atomic_block:  # a test's transaction, whose rows no other thread sees
         return handler.record_directly(admitted)
     if not conf.group_commit:
         handler.start()

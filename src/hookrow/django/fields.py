@@ -102,6 +102,7 @@ class UTCNow(_Moment):
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
     ) -> _AsSqlType:
         """Write six digits, although SQLite's clock has three."""
+        # Func.as_sql and the cursor each halve the percent signs.
         template = "strftime('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'now')"
         return self.as_sql(compiler, connection, template=template, **context)
 

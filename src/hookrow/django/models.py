@@ -44,8 +44,7 @@ class Notification(models.Model):
     body: models.TextField[str | None, str | None] = models.TextField(null=True)
 
     class Meta:
-        """Entries cannot be added or changed; replaying has its own permission."""
-
+        # Entries cannot be added or changed; replaying has its own permission.
         db_table = "hookrow_notifications"
         default_permissions = ("view", "delete")
         permissions = (("replay_notification", "Can replay notification"),)
@@ -101,8 +100,6 @@ class Hours(models.Model):
     recovered: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
 
     class Meta:
-        """Django creates no permissions."""
-
         db_table = "hookrow_hours"
         default_permissions = ()
 
@@ -117,8 +114,6 @@ class MetaValue(models.Model):
     value: models.TextField[str, str] = models.TextField()
 
     class Meta:
-        """Django creates no permissions."""
-
         db_table = "hookrow_meta"
         default_permissions = ()
 
@@ -135,8 +130,6 @@ class SuppressionChange(models.Model):
     changed_at = UTCDateTimeField()
 
     class Meta:
-        """Django creates no permissions."""
-
         db_table = "hookrow_suppression_changes"
         default_permissions = ()
 

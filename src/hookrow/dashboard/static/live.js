@@ -68,7 +68,7 @@
     live.replaceChildren(label, status);
 
     const id = (row) => Number(row.dataset.id);
-    // Each refresh starts at the id before the last one, because a notification that is committed
+    // Each refresh also reads the rows of the previous one, because a notification that is committed
     // late has a lower id than those that are listed already.
     let after = rows.lastElementChild?.dataset.id ?? rows.dataset.last;
 

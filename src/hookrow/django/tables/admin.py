@@ -44,7 +44,7 @@ class SubscriberAdmin(LargeTableAdmin, SuppressionAdmin):
 
 @admin.register(List)
 class ListAdmin(LargeTableAdmin):
-    """Lists."""
+    """Lists; the search matches any part of the name."""
 
     list_display = ("name", "created_at")
     fields = ("name", "created_at")
@@ -70,7 +70,7 @@ class _SubscriberRowsAdmin(LargeTableAdmin):
 
 @admin.register(Subscription)
 class SubscriptionAdmin(_SubscriberRowsAdmin):
-    """Subscriptions."""
+    """Subscriptions; the search finds those of one subscriber."""
 
     list_display = ("subscriber", "list", "suppressed_at", "suppression_reason", "created_at")
     list_filter = (_STATE, "list")

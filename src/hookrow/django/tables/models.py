@@ -24,8 +24,6 @@ class _Created(models.Model):
     created_at = UTCDateTimeField(db_default=UTCNow(), editable=False)
 
     class Meta:
-        """Abstract: the model has no table."""
-
         abstract = True
 
 
@@ -39,8 +37,6 @@ class _SuppressibleModel(models.Model):
     suppression_changed_at = UTCDateTimeField(null=True, blank=True)
 
     class Meta:
-        """Abstract: the model has no table."""
-
         abstract = True
 
 
@@ -50,8 +46,7 @@ class Subscriber(_SuppressibleModel, _Created):
     email: _Text = models.CharField(max_length=320)
 
     class Meta:
-        """Emails are unique by the expression that queries use, which ignores ASCII case."""
-
+        # Emails are unique by the expression that queries use, which ignores ASCII case.
         db_table = "hookrow_subscribers"
         constraints = (
             models.UniqueConstraint(
@@ -84,8 +79,6 @@ class List(_Created):
     name: _Text = models.CharField(max_length=255)
 
     class Meta:
-        """The table."""
-
         db_table = "hookrow_lists"
 
     def __str__(self) -> str:
@@ -103,8 +96,7 @@ class Subscription(_SuppressibleModel, _Created):
     )
 
     class Meta:
-        """A subscriber is on a list at most once; the index of the constraint also finds lists."""
-
+        # A subscriber is on a list at most once; the index of the constraint also finds lists.
         db_table = "hookrow_subscriptions"
         constraints = (
             models.UniqueConstraint(
@@ -137,8 +129,7 @@ class Dispatch(_SuppressibleModel, _Created):
     complained_at = UTCDateTimeField(null=True, editable=False)
 
     class Meta:
-        """A message to several subscribers has one id, and a dispatch for each of them."""
-
+        # A message to several subscribers has one id, and a dispatch for each of them.
         db_table = "hookrow_dispatches"
         verbose_name_plural = "dispatches"
         constraints = (
