@@ -25,6 +25,10 @@ ORIGIN = "Host"
 """The origin of a manual change in the log; the provider's are Recipient, Customer and Admin."""
 
 
+MAX_ENTERED_REASON = 200
+"""The maximum length of the reason that a user enters, in characters."""
+
+
 def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its author and a note
     store: SQLStore,
     email: str,

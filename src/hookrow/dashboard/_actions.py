@@ -17,9 +17,6 @@ from hookrow.stores._errors import WrongMapping
 FORM_FIELDS = ("action", "reason", "email")
 """The fields of all forms."""
 
-MAX_ENTERED_REASON = 200
-"""Characters of the longest reason that a user may enter."""
-
 RESULTS = {
     "recorded": "Replayed and recorded.",
     "subscriber_not_found": "Not recorded: no subscriber was found.",
@@ -73,8 +70,8 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
     action, reason = form.get("action", ""), form.get("reason", "").strip()
     if action not in {"suppress", "lift"}:
         raise BadRequest("The action must be suppress or lift.")
-    if not reason or len(reason) > MAX_ENTERED_REASON:
-        raise BadRequest(f"Enter a reason of at most {MAX_ENTERED_REASON} characters.")
+    if not reason or len(reason) > manual.MAX_ENTERED_REASON:
+        raise BadRequest(f"Enter a reason of at most {manual.MAX_ENTERED_REASON} characters.")
     message_id = fields.get("message_id")
     email = fields.get("email") or form.get("email", "")
     outcome = manual.change_suppression(

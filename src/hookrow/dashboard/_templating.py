@@ -26,8 +26,10 @@ from hookrow._describe import (
     printable,
 )
 from hookrow._http import Response
+from hookrow._receiver.manual import MAX_ENTERED_REASON
 from hookrow._statistics import Overview, Period
 from hookrow.dashboard._forms import ENCODED, encode_value, link
+from hookrow.dashboard._queries import PAGE_SIZE
 
 MAX_SHOWN_LENGTH = 400
 """The maximum length of a displayed value, in characters."""
@@ -109,7 +111,12 @@ def _environment() -> Environment:
         "time": format_time,
         "words": words,
     }
-    environment.globals |= {"ENCODED": ENCODED, "version": __version__}
+    environment.globals |= {
+        "ENCODED": ENCODED,
+        "MAX_ENTERED_REASON": MAX_ENTERED_REASON,
+        "PAGE_SIZE": PAGE_SIZE,
+        "version": __version__,
+    }
     return environment
 
 

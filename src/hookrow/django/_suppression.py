@@ -18,7 +18,11 @@ from django.template.response import TemplateResponse
 from hookrow._core.notification import Recorded
 from hookrow._describe import pluralize
 from hookrow._receiver.clock import measured_clock
-from hookrow._receiver.manual import change_suppression, find_subscriber
+from hookrow._receiver.manual import (
+    MAX_ENTERED_REASON,
+    change_suppression,
+    find_subscriber,
+)
 from hookrow.django._conf import conf
 from hookrow.django._receiver import store
 from hookrow.errors import HookrowError
@@ -30,7 +34,7 @@ MAX_CHANGED = 100
 class ReasonForm(forms.Form):
     """The reason for a change."""
 
-    reason = forms.CharField(max_length=200, widget=AdminTextInputWidget)
+    reason = forms.CharField(max_length=MAX_ENTERED_REASON, widget=AdminTextInputWidget)
 
 
 class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in the stubs only

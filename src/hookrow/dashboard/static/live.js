@@ -3,7 +3,7 @@
 // Live updates: the overview and the list of notifications are refreshed every five seconds while
 // the page is visible.
 (() => {
-  const INTERVAL = 5000, PAGE_SIZE = 50, MAX_ROWS = 200;
+  const INTERVAL = 5000, MAX_ROWS = 200;
 
   async function load(url) {
     const response = await fetch(url, { redirect: "error" });
@@ -85,7 +85,7 @@
     function insert(added) {
       if (!added.length) return;
       // After a full page, others may be missing: the rows below would not be contiguous.
-      if (added.length === PAGE_SIZE) rows.replaceChildren();
+      if (added.length === Number(rows.dataset.pageSize)) rows.replaceChildren();
       for (const row of added) {
         row.className = "new";
         rows.insertBefore(row, [...rows.rows].find((each) => id(each) < id(row)) ?? null);
