@@ -10,10 +10,8 @@ from uuid import uuid4
 
 from hookrow._core.changes import State, new_values
 from hookrow._core.notification import Key, LookupKeys, Refusal, RowId, SetSuppression, Suppressible
-from hookrow._receiver.receiver import Receiver
-from hookrow.providers.postmark import Postmark
 from hookrow.stores.sql import SQLStore
-from hookrow.testing._client import SECRET, post
+from hookrow.testing._client import open_receiver, post
 from hookrow.testing._payloads import Payload, delivery, opening, reactivation, suppression
 
 NOON = datetime(2025, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
@@ -207,7 +205,8 @@ class StoreContract:
         self._respond(payload, expected, {})
 
     def _respond(self, payload: Payload, expected: tuple[int, str], changes: States) -> None:
-        response = post(Receiver(Postmark(SECRET), self.store), payload)
+        with open_receiver(self.store) as receiver:
+            response = post(receiver, payload)
         hint = "".join(hint for text, hint in _HINTS.items() if response[1].startswith(text))
         event = f"a {payload['RecordType']} of {payload['MessageID']!r}"
         same(f"The response to {event} to {payload['Recipient']!r}", response, expected, hint)
