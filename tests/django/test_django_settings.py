@@ -78,7 +78,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"DATABSE": "x"}, "E003", "no setting 'DATABSE'. Did you mean 'DATABASE'"),
     ({"LOG": 1}, "E003", r"HOOKROW\['LOG'\] must be True or False"),
     ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] must be text"),
-    *(({"DEADLINE": each}, "E003", "a positive number of seconds") for each in (0, inf, True)),
+    *(({"DEADLINE": each}, "E003", "a number of seconds greater") for each in (0, inf, True)),
     ({"OBSERVER": "hookrow.metrics.Metrics"}, "E003", "must be an observer, .* not str: write '"),
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
     ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),

@@ -4,8 +4,6 @@ docs/how-to/hosts/django.md lists the ids, which are stable. No check queries a 
 a file.
 """
 
-# ruff: noqa: SLF001 - `_meta` is a public name of Django
-
 from __future__ import annotations
 
 import os

@@ -4,7 +4,7 @@ Fields that store values unchanged need no conversion. All others use Django's o
 the same cost as in the ORM.
 """
 
-# ruff: noqa: ANN401, SLF001 - each field has its own type of values, and `_meta` is a public name of Django
+# ruff: noqa: ANN401 - each field has its own type of values
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from hookrow._cli.replay import prune, replay
 from hookrow._cli.simulate import simulate
 from hookrow._cli.stats import stats
 from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.check import check_tables, check_working
 from hookrow._diagnostics.probe import check_url
 from hookrow.django._conf import conf
@@ -36,9 +37,12 @@ RUNSERVER = "http://127.0.0.1:8000"
 
 _APPS = ("hookrow", "hookrow_tables")
 
-_SUBJECTS = ("clock", "mapping", "counts", "keys", "policies", "emails", "indexes")
-"""The weaknesses that system checks and migrations cannot find, because they read only the
-models."""
+_SUBJECTS = [each for each in WEAKNESSES if each not in {"times", "log"}]
+"""The weaknesses to look for in the database.
+
+The two others cannot occur: Django's fields store times with their zone, and its migration creates
+the table of the log.
+"""
 
 
 class Project:
@@ -56,7 +60,7 @@ class Project:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
         del database_url
         opened = store()
-        table = Notification._meta.db_table  # noqa: SLF001 - a public name of Django
+        table = Notification._meta.db_table
         with opened.database.reading():
             tables = connections[conf.database].introspection.table_names()
         if opened.log is not None and table not in tables:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from threading import TIMEOUT_MAX
 from types import UnionType
 from typing import Any, TypeVar
 
 from django.apps import apps
 from django.conf import settings
 
+from hookrow._arguments import check_seconds
 from hookrow._core.schema import Schema, nearest
 from hookrow._core.schema_values import schema_of
 from hookrow._observability.observer import Observer, check_observers
@@ -25,12 +25,10 @@ T = TypeVar("T")
 
 
 class ProjectSettings:
-    """The settings. Each property raises `ConfigurationError` if its value cannot be used.
-
-    `provider` parses the bodies in the log.
-    """
+    """The settings. Each property raises `ConfigurationError` if its value cannot be used."""
 
     provider: type[Postmark] = Postmark
+    """The provider, which is not a setting."""
 
     @property
     def secret(self) -> str | None:
@@ -106,9 +104,8 @@ class ProjectSettings:
     def deadline(self) -> float:
         """The time limit for each response, in seconds."""
         value = self._all().get("DEADLINE", 5.0)
-        if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
-            return float(value)
-        raise ConfigurationError("HOOKROW['DEADLINE'] must be a positive number of seconds.")
+        check_seconds("HOOKROW['DEADLINE']", value)
+        return float(value)
 
     @property
     def observer(self) -> Sequence[Observer] | None:

@@ -5,8 +5,6 @@ Nothing here queries a database, so whether the keys of rows are unique is known
 models declare; `stores.sql._keys` asks a database.
 """
 
-# ruff: noqa: SLF001 - `_meta` is a public name of Django
-
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -282,8 +280,7 @@ def _field(model: type[Model], name: str) -> AnyField:
     meta = model._meta
     if name == "pk" and isinstance(meta.pk, Field):
         return meta.pk
-    fields = {each.attname: each for each in meta.concrete_fields}
-    fields |= {each.name: each for each in meta.concrete_fields}
+    fields = _by_name(model)
     if name not in fields:
         raise SchemaMismatch(
             f"The model {meta.label!r} has no field {name!r}.{nearest(name, fields)}"

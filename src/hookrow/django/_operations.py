@@ -37,7 +37,7 @@ class CreateTable(migrations.CreateModel):
                 f"{UNSUPPORTED_DATABASE.format(connection.vendor)} Let a database router keep the "
                 f"app {app_label!r} out of {connection.alias!r}."
             )
-        table = model._meta.db_table  # noqa: SLF001 - Django's own way
+        table = model._meta.db_table
         [script] = [each for each in scripts(connection.vendor) if table in each.creates]
         for statement in script.statements_of(table):
             schema_editor.execute(statement, params=None)  # with parameters, % would be special

@@ -96,7 +96,7 @@ def build_receiver(
         "acknowledge_tests": conf.acknowledge_tests,
         "acknowledge_parked": conf.acknowledge_parked,
     }
-    provider = Postmark(*conf.secrets())
+    provider = conf.provider(*conf.secrets())
     if conf.group_commit:
         return BatchReceiver(
             provider, store, on_recorded=_notify_in_thread, on_refused=_notify_in_thread, **options

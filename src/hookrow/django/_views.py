@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import TypeVar
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
 from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
+from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from hookrow._core.notification import Refusal
@@ -31,6 +34,17 @@ from hookrow.errors import ConfigurationError
 logger = logging.getLogger("hookrow")
 
 
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+
+
+def outside_transactions(view: View) -> View:
+    """Exempt a view from ATOMIC_REQUESTS of every database; Django exempts one at a time."""
+    for alias in connections:
+        non_atomic_requests(using=alias)(view)
+    return view
+
+
+@outside_transactions
 @csrf_exempt
 @login_not_required
 def webhooks(request: HttpRequest) -> HttpResponse:
@@ -41,10 +55,6 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     # The URLconf has checked the path below its mount path.
     head = head_of(request, ENDPOINT)
     return django_response(_respond(request, head), head)
-
-
-for _alias in connections:
-    non_atomic_requests(using=_alias)(webhooks)
 
 
 def django_response(response: Response, head: RequestHead) -> HttpResponse:

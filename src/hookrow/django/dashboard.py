@@ -14,8 +14,6 @@ from asgiref.sync import sync_to_async
 from django.contrib.admin.views.decorators import staff_member_required
 from django.core.exceptions import PermissionDenied
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import connections
-from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
@@ -26,11 +24,12 @@ from hookrow.dashboard import Dashboard
 from hookrow.django._conf import conf
 from hookrow.django._receiver import store
 from hookrow.django._store import DjangoStore
-from hookrow.django._views import django_response, head_of, read_body
+from hookrow.django._views import django_response, head_of, outside_transactions, read_body
 
 app_name = "hookrow-dashboard"
 
 
+@outside_transactions
 @csrf_exempt  # the dashboard itself checks the origin of forms
 @staff_member_required
 def _respond(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpResponse:
@@ -50,15 +49,14 @@ def _respond(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpRes
     return _streamed(request, response, response.stream, head)
 
 
-for _alias in connections:
-    non_atomic_requests(using=_alias)(_respond)
-
 urlpatterns = [re_path("^(?P<path>.*)$", _respond, name="dashboard")]
 
 
 @lru_cache(maxsize=1)
 def _handler(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
-    return Dashboard(store, authorize=lambda _: False, keep_bodies=keep_bodies)
+    return Dashboard(
+        store, authorize=lambda _: False, provider=conf.provider, keep_bodies=keep_bodies
+    )
 
 
 def _streamed(
@@ -83,7 +81,7 @@ async def _in_threads(stream: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 def _allowed(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own
     """Return the pages whose forms the user may submit."""
-    meta = store().mapping.models["subscribers"]._meta  # noqa: SLF001 - a public name of Django
+    meta = store().mapping.models["subscribers"]._meta
     change = f"{meta.app_label}.change_{meta.model_name}"
     needed = {
         "notification": "hookrow.replay_notification",
