@@ -71,7 +71,7 @@ def test_notifications_and_groups(
         receiver.record_directly(request(payload))
     counted = values(registry)
     assert abs(counted.pop(NEWEST) - datetime.now(UTC).timestamp()) < 60
-    assert counted.pop("hookrow_answer_seconds_sum{}") > 0
+    assert counted.pop("hookrow_response_seconds_sum{}") > 0
     assert counted.pop("hookrow_lag_seconds_sum{}") > 0
     assert counted == {
         "hookrow_notifications_total{outcome=recorded,type=delivered}": 1,
@@ -81,7 +81,7 @@ def test_notifications_and_groups(
         "hookrow_attempts_total{result=conflict}": 1,
         "hookrow_group_size_count{}": 3,
         "hookrow_group_size_sum{}": 3,
-        "hookrow_answer_seconds_count{}": 3,
+        "hookrow_response_seconds_count{}": 3,
         "hookrow_lag_seconds_count{}": 2,
     }
 
@@ -101,7 +101,7 @@ def test_refusals_and_late_responses(
         "hookrow_attempts_total{result=fault}": 1,
         "hookrow_attempts_total{result=unavailable}": 2,
         "hookrow_attempts_total{result=conflict}": 1,
-        "hookrow_late_answers_total{}": 1,
+        "hookrow_late_responses_total{}": 1,
     }
 
 

@@ -261,7 +261,7 @@ class Metrics(Observer):
         results = dict.fromkeys((*ATTEMPT_LABELS.values(), _FAULT))
         self._attempts = {result: attempts.labels(result) for result in results}
         self._late = counter(
-            "hookrow_late_answers",
+            "hookrow_late_responses",
             "Responses sent at the deadline, before the outcome of the notification was known.",
         )
         self._secret_matches = counter(
@@ -273,7 +273,7 @@ class Metrics(Observer):
     def _register_histograms(self, registry: CollectorRegistry) -> None:
         histogram = partial(Histogram, registry=registry)
         self._seconds = histogram(
-            "hookrow_answer_seconds",
+            "hookrow_response_seconds",
             "Time from the arrival of a notification until its response is known.",
             buckets=RESPONSE_SECONDS,
         )
