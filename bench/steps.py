@@ -30,7 +30,7 @@ from time import thread_time
 from calls import calls_of_a_delivery
 from data import ROWS, SECRET, payloads
 from environment import ROOT, checkout, cpu_seconds, databases, django_settings
-from hookrow import Arrival, Postmark
+from hookrow import Arrival, Postmark, Schema
 from hookrow._core.log_entry import entries
 from hookrow._core.rules import decide, lookup_keys, merge
 from hookrow._receiver.receiver import ArrivalReader
@@ -105,7 +105,7 @@ def open_store(url: str, *, django: bool) -> Iterator[SQLStore]:
         package.setup()
     from hookrow.django._store import DjangoStore
 
-    yield DjangoStore()
+    yield DjangoStore(Schema(), "default")
     connections["default"].close()
     del connections["default"]
 

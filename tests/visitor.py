@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin
 
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, Role, Schema
 from hookrow.dashboard import Dashboard
-from hookrow.dashboard._app import SECURITY
+from hookrow.dashboard._app import SECURITY_HEADERS
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, ENDPOINT, SECRET
 
@@ -91,7 +91,7 @@ class Visitor:
     def get(self, path: str, **query: object) -> Response:
         """Request a page; every response must have the security headers."""
         response = ask(self.dashboard, head(path, urlencode(query), **self.headers))
-        assert SECURITY.items() <= response.headers.items()
+        assert SECURITY_HEADERS.items() <= response.headers.items()
         return response
 
     def shows(self, path: str, **query: object) -> str:

@@ -88,12 +88,12 @@ class _ReceiverResponse(Response):
         """Send the response, then run the background tasks of the host's dependencies."""
         del receive
         scope = {**scope, "path": ENDPOINT, "root_path": ""}
-        await self._webhook(scope, _replay_body(self._request), send)
+        await self._webhook(scope, _receive_body(self._request), send)
         if self.background is not None:
             await self.background()
 
 
-def _replay_body(request: Request) -> Receive:
+def _receive_body(request: Request) -> Receive:
     """Return an ASGI `receive` for the whole body, even if a dependency has read it already.
 
     If the dependency has read `request.stream()`, which caches nothing, the body is empty.

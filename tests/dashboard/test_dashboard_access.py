@@ -10,11 +10,11 @@ import asgi_client
 from copying import replace
 from engines import MEMORY
 from hookrow import ConfigurationError, Request, RequestHead, Response
+from hookrow._server.preflight import require_password
 from hookrow._server.settings import Settings
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
-from hookrow.dashboard._app import SECURITY
-from hookrow.dashboard._auth import require_password
+from hookrow.dashboard._app import SECURITY_HEADERS
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from visitor import ask, head, present
@@ -50,7 +50,7 @@ def test_refused(
     dashboard = Dashboard(SQLStore(MEMORY), authorize=authorize)
     refused = present(dashboard.admit(replace(head("/notifications"), request_id="r-1")))
     assert refused.status == present(dashboard(Request(head("/"), b""))).status == status
-    assert SECURITY.items() <= refused.headers.items()
+    assert SECURITY_HEADERS.items() <= refused.headers.items()
     assert logged in caplog.text
     assert ADA not in caplog.text
     if logged:
@@ -138,7 +138,7 @@ class TestPassword:
         response = ask(dashboard, sent)
         assert response.status == status
         assert ("WWW-Authenticate" in response.headers) == (status == 401)
-        assert SECURITY.items() <= response.headers.items()
+        assert SECURITY_HEADERS.items() <= response.headers.items()
 
     def test_logged(self, dashboard: Dashboard, caplog: pytest.LogCaptureFixture) -> None:
         """Wrong passwords are logged once in ten seconds, without user or password."""

@@ -16,7 +16,7 @@ import asgi_client
 from hookrow import Response, Schema, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, _suppressions
-from hookrow.dashboard._app import SECURITY
+from hookrow.dashboard._app import SECURITY_HEADERS
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._suppressions import SQLSuppressions
@@ -190,7 +190,7 @@ class TestDownload:
         for n, reason in enumerate(reasons, 2):
             hookrow_tables.add_subscriber(f"p{n}", suppressed_at=AT, suppression_reason=reason)
         response = Visitor(hookrow_store).get(CSV)
-        assert SECURITY.items() <= response.headers.items()
+        assert SECURITY_HEADERS.items() <= response.headers.items()
         assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
         assert response.headers["Content-Disposition"] == 'attachment; filename="suppressions.csv"'
         assert response.stream is not None

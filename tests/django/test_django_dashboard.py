@@ -11,7 +11,7 @@ from django.test import AsyncClient, RequestFactory
 
 from django_project.site import Site
 from hookrow import testing
-from hookrow.dashboard._app import SECURITY
+from hookrow.dashboard._app import SECURITY_HEADERS
 from hookrow.django import store
 from hookrow.django.dashboard import _handler, _respond
 from hookrow.django.tables.models import Subscriber
@@ -38,7 +38,7 @@ def test_the_pages(project: Site) -> None:
     """The pages work below the project's path, with their security headers."""
     response = get(project)
     assert response.status_code == 200
-    assert SECURITY.items() <= {**response.headers}.items()
+    assert SECURITY_HEADERS.items() <= {**response.headers}.items()
     assert ADA in response.content.decode()
     assert get(project, "static/dashboard.css").status_code == 200
     assert get(project, "nowhere").status_code == 404

@@ -15,7 +15,7 @@ from sqlalchemy import make_url, select
 
 import django_host
 from engines import opened
-from hookrow import Arrival, Suppressed
+from hookrow import Arrival, Schema, Suppressed
 from hookrow._receiver.recorder import record
 from hookrow.django._store import DjangoStore
 from hookrow.django.fields import Folded
@@ -80,7 +80,7 @@ def test_times(url: str) -> None:
     assert list(ordered) == sorted(TIMES.values())
     for at in sorted(TIMES.values()):
         notification = Suppressed("5@example.com", None, at, "HardBounce")
-        record(DjangoStore(), [Arrival(notification, b"{}", at)])
+        record(DjangoStore(Schema(), "default"), [Arrival(notification, b"{}", at)])
         assert _stored(url)[-1] == at
 
 

@@ -179,6 +179,6 @@ def test_migrate_while_the_endpoint_serves(
 
 def test_hookrow_does_not_upgrade_a_project(sqlite_url: str) -> None:
     with django_host.alias(sqlite_url) as alias:
-        store = DjangoStore(using=alias)
+        store = DjangoStore(Schema(), alias)
         with pytest.raises(ConfigurationError, match=r"run manage\.py migrate"):
             upgrade(store.database, store.schema)

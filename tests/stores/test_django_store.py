@@ -303,7 +303,7 @@ def test_converted_text(field: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """A field that converts its text cannot be compared with notifications."""
     monkeypatch.setattr(field, "get_prep_value", str.swapcase)
     with pytest.raises(SchemaMismatch, match=f"{field} converts its values"):
-        DjangoStore(HOST)
+        DjangoStore(HOST, "default")
 
 
 @pytest.mark.parametrize("collation", ["", "de_DE.utf8", "C.utf8", "C.UTF-8"])

@@ -26,7 +26,7 @@ from hookrow._observability.observer import GroupEnd, Observer
 from hookrow._receiver.receiver import Receiver
 from hookrow._server import RECEIVER, release_sighup
 from hookrow._server.health import Liveness, Readiness
-from hookrow._server.preflight import warn_of_secret
+from hookrow._server.preflight import require_password, warn_of_secret
 from hookrow._server.settings import Settings
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.errors import ConfigurationError
@@ -43,6 +43,9 @@ logger = logging.getLogger("hookrow")
 MINUTE_SECONDS = 60.0
 HOUR_SECONDS = 60 * MINUTE_SECONDS
 DAY_SECONDS = 24 * HOUR_SECONDS
+
+DASHBOARD_USER = "hookrow"
+"""The name of the user of the dashboard."""
 
 DRAIN_TIMEOUT = 11
 """Seconds that a stopping server waits for requests in progress: 5 for the rest of a body,
@@ -270,13 +273,13 @@ def _dashboard(
     settings: Settings, store: SQLStore, provider_status: Callable[[], str | None] | None
 ) -> Dashboard:
     """Build the dashboard. Raises `ConfigurationError` if it would be open to all."""
-    from hookrow.dashboard import Dashboard, _auth  # noqa: PLC0415 - an extra
+    from hookrow.dashboard import Dashboard, basic  # noqa: PLC0415 - an extra
 
     password = settings.dashboard_password
-    _auth.require_password(password, host=settings.host)
+    require_password(password, host=settings.host)
     return Dashboard(
         store,
-        authorize=_auth.basic(_auth.USER, password or settings.generated_password),
+        authorize=basic(DASHBOARD_USER, password or settings.generated_password),
         provider_status=provider_status,
         keep_bodies=settings.bodies,
     )

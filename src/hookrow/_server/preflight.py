@@ -11,6 +11,7 @@ from hookrow._core.schema import Schema
 from hookrow._describe import pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.check import check_database, check_secrets, check_sweep
+from hookrow._http import is_loopback
 from hookrow._server.settings import Settings
 from hookrow.errors import ConfigurationError
 from hookrow.stores._errors import Unavailable
@@ -18,6 +19,9 @@ from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._urls import location, missing_file, open_database, refuse_memory
 
 logger = logging.getLogger("hookrow")
+
+MIN_PASSWORD_LENGTH = 12
+"""The number of characters below which the server warns about the dashboard's password."""
 
 _NEW_FILE = (
     "The file %s did not exist. It is new and has no subscribers, so notifications get a 404 until "
@@ -50,9 +54,19 @@ def warn_of_secret(settings: Settings) -> None:
         logger.warning(result.text)
 
 
-def _warn_of_password(password: str) -> None:
-    from hookrow.dashboard._auth import MIN_PASSWORD_LENGTH  # noqa: PLC0415 - an extra
+def require_password(password: str | None, *, host: str) -> None:
+    """Raise `ConfigurationError` if there is no password and `host` is not a loopback address.
 
+    A generated password is printed only to a terminal, so users of other machines cannot know it.
+    """
+    if not password and not is_loopback(host):
+        raise ConfigurationError(
+            f"The dashboard at {host} needs a password: set HOOKROW_DASHBOARD_PASSWORD, "
+            "or listen on 127.0.0.1."
+        )
+
+
+def _warn_of_password(password: str) -> None:
     if len(password) < MIN_PASSWORD_LENGTH:
         logger.warning(
             "The dashboard's password has %s and can be guessed: use %d or more.",

@@ -50,7 +50,7 @@ class Page(NamedTuple):
     act: Action | None = None
 
 
-_HISTORY = ("before", "after", "done")
+_HISTORY_FIELDS = ("before", "after", "done")
 
 PAGES = {
     "": Page(_pages.overview, ("period",)),
@@ -59,19 +59,21 @@ PAGES = {
     "suppressions.csv": Page(download, SUPPRESSION_FILTERS),
     "notifications": Page(_pages.notifications, (*LOG_FILTERS, "before", "after", "rows")),
     "notification": Page(_pages.notification, ("id", "done"), _actions.replay),
-    "subscriber": Page(_pages.subscriber, ("email", *_HISTORY), _actions.change_suppression),
+    "subscriber": Page(_pages.subscriber, ("email", *_HISTORY_FIELDS), _actions.change_suppression),
     "search": Page(_pages.search, ("q",)),
-    "dispatch": Page(_pages.dispatch, ("message_id", *_HISTORY), _actions.change_suppression),
+    "dispatch": Page(
+        _pages.dispatch, ("message_id", *_HISTORY_FIELDS), _actions.change_suppression
+    ),
 }
 """The pages by path."""
 
-ACTIONS = frozenset(name for name, page in PAGES.items() if page.act)
+FORM_PAGES = frozenset(name for name, page in PAGES.items() if page.act)
 """The pages with forms."""
 
 _NEXT = {"suppressions": "suppressions", "suppressions.csv": "suppressions"}
 """The page to which an error links, by the name of the page; otherwise, the notifications."""
 
-SECURITY = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
     "base-uri 'none'",
@@ -80,6 +82,8 @@ SECURITY = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+"""The headers of every response, unless it has its own: pages load nothing from other servers, run
+no inline scripts, and are neither framed nor stored."""
 
 PAGE_TIMEOUT = 4.0
 """Seconds that a page may wait for the database, apart from reconnecting.
@@ -174,7 +178,7 @@ class Dashboard(Handler):
 
     @limited_to(PAGE_TIMEOUT)
     def respond(
-        self, request: Request, user: str, *, allowed: Collection[str] = ACTIONS
+        self, request: Request, user: str, *, allowed: Collection[str] = FORM_PAGES
     ) -> Response:
         """Respond to a request of a user whom the host has authenticated.
 
@@ -324,4 +328,4 @@ def _redirect(base: str, location: str) -> Response:
 
 
 def _secure(response: Response) -> Response:
-    return replace(response, headers={**SECURITY, **response.headers})
+    return replace(response, headers={**SECURITY_HEADERS, **response.headers})

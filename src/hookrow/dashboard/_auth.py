@@ -9,7 +9,7 @@ from hmac import compare_digest
 from typing import TypeAlias
 
 from hookrow._arguments import reject_secret
-from hookrow._http import RequestHead, Response, is_loopback, plain
+from hookrow._http import RequestHead, Response, plain
 from hookrow.errors import ConfigurationError
 
 logger = logging.getLogger("hookrow")
@@ -19,12 +19,6 @@ Authorize: TypeAlias = Callable[[RequestHead], bool | str | Response]
 
 The log keeps the name with each action of the user.
 """
-
-USER = "hookrow"
-"""The user name that `hookrow serve` requires."""
-
-MIN_PASSWORD_LENGTH = 12
-"""Characters; `hookrow serve` warns about a password with fewer."""
 
 _UNAUTHORIZED = plain(
     401,
@@ -64,18 +58,6 @@ def basic(user: str, password: str) -> Authorize:
         return _UNAUTHORIZED
 
     return authorize
-
-
-def require_password(password: str | None, *, host: str) -> None:
-    """Raise `ConfigurationError` if there is no password and `host` is not a loopback address.
-
-    A generated password is printed only to a terminal, so users of other machines cannot know it.
-    """
-    if not password and not is_loopback(host):
-        raise ConfigurationError(
-            f"The dashboard at {host} needs a password: set HOOKROW_DASHBOARD_PASSWORD, "
-            "or listen on 127.0.0.1."
-        )
 
 
 def is_own_form(head: RequestHead) -> bool:

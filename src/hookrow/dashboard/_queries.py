@@ -60,7 +60,7 @@ class Context:
     statistics: Statistics
     provider: BodyParser
     provider_status: Callable[[], str | None]
-    keep_bodies: bool = True
+    keep_bodies: bool
 
     @property
     def log(self) -> SQLLog:

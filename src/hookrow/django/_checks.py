@@ -50,8 +50,8 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
     if not any(each.is_serious() for each in messages):
         with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
             build_receiver(DjangoStore(conf.tables, conf.database), spool=None)
-        messages += _connecting(conf.database, conf.deadline)
-        messages += _spool()
+        messages += _check_connect_timeout(conf.database, conf.deadline)
+        messages += _check_spool()
     return messages
 
 
@@ -103,10 +103,10 @@ def _check_models(messages: Messages) -> None:
         _reporting(messages, NeedsORM, hint=limits, id="hookrow.E006"),
     ):
         mapping = map_models(conf.tables, conf.database)
-        messages += _routers(mapping, conf.database)
+        messages += _check_routers(mapping, conf.database)
 
 
-def _connecting(using: str, deadline: float) -> Iterator[CheckMessage]:
+def _check_connect_timeout(using: str, deadline: float) -> Iterator[CheckMessage]:
     """Warn if connecting may take longer than a response may."""
     connection = connections[using]
     vendor = vendor_of(connection)
@@ -129,7 +129,7 @@ def _connecting(using: str, deadline: float) -> Iterator[CheckMessage]:
     yield Warning(text, hint=hint, id="hookrow.W005")
 
 
-def _spool() -> Iterator[CheckMessage]:
+def _check_spool() -> Iterator[CheckMessage]:
     if conf.spool is not None and (fault := _spool_fault(Path(conf.spool).absolute())):
         hint = (
             "Set HOOKROW['SPOOL'] to a file in a separate directory. If the server runs as another "
@@ -152,7 +152,7 @@ def _spool_fault(path: Path) -> str | None:
     return None
 
 
-def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
+def _check_routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
     """Warn about models for which the project and its admin use another database."""
     models = list(mapping.models.values())
     if mapping.log is not None:

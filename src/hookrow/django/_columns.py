@@ -154,7 +154,7 @@ def holds(field: AnyField, need: Need, value: object, connection: BaseDatabaseWr
     except Exception:  # noqa: BLE001 - a field of the host may raise any error
         return False
     if isinstance(value, datetime):
-        return isinstance(held, datetime) and _second(_utc(held)) == _second(value)
+        return isinstance(held, datetime) and _second(_from_time_zone(held)) == _second(value)
     if isinstance(value, str) and need.use is not Use.REASON:
         return str(held).casefold() == value.casefold()
     held = str(held) if isinstance(held, UUID) else held
@@ -236,7 +236,7 @@ def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
     def read(value: Any) -> Any:
         for step in steps:
             value = step(value, expression, connection)
-        return _utc(value) if isinstance(value, datetime) else value
+        return _from_time_zone(value) if isinstance(value, datetime) else value
 
     return read
 
@@ -263,7 +263,7 @@ def _prepared(field: AnyField, value: Any, connection: BaseDatabaseWrapper) -> A
     return field.get_db_prep_value(prepared, connection, prepared=True)
 
 
-def _utc(at: datetime) -> datetime:
+def _from_time_zone(at: datetime) -> datetime:
     """Return a time in UTC. Without USE_TZ, fields hold local times of TIME_ZONE."""
     if is_naive(at):
         at = make_aware(at, get_default_timezone())

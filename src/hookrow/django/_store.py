@@ -39,7 +39,7 @@ class DjangoStore(SQLStore):
     `ConfigurationError` for an unknown alias or database. No database is queried.
     """
 
-    def __init__(self, schema: Schema = Schema(), using: str = "default") -> None:  # noqa: B008 - frozen
+    def __init__(self, schema: Schema, using: str) -> None:
         check_alias(using)
         self.using = using
         self.mapping = map_models(schema, using)

@@ -73,7 +73,7 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
             return self._ask(request, rows, form, suppress=suppress)
         done = 0
         try:
-            rows = [row for row in rows if self._finds_itself(request, row)]
+            rows = [row for row in rows if self._check_address(request, row)]
             if not rows:
                 return None  # each has a warning
             for row in rows:
@@ -89,7 +89,7 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
         return None
 
-    def _finds_itself(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
+    def _check_address(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
         """Return whether notifications for the row's address apply to this row; warn if not."""
         with store().reading() as reading:
             found = find_subscriber(reading, _value(row, "email"))

@@ -23,7 +23,7 @@ _OPENED = {"opened_at": NOON, "first_opened_at": NOON}
 States: TypeAlias = dict[RowId, State]
 
 
-class Mail(NamedTuple):
+class SavedDispatch(NamedTuple):
     """A dispatch to a subscriber. If there are no lists, there is no subscription."""
 
     email: str
@@ -96,78 +96,78 @@ class StoreContract:
 
     def test_delivery(self) -> None:
         """A delivery sets `delivered_at` of its dispatch, and nothing else."""
-        mail = self._save_mails()
-        self._post(delivery(*mail.ids, at=NOON), {mail.dispatch: {"delivered_at": NOON}})
+        saved = self._save_dispatches()
+        self._post(delivery(*saved.ids, at=NOON), {saved.dispatch: {"delivered_at": NOON}})
 
     def test_open(self) -> None:
         """An open sets `opened_at` of its dispatch, and `first_opened_at` if there is one."""
-        mail = self._save_mails()
-        self._post(opening(*mail.ids, at=NOON), {mail.dispatch: _OPENED})
+        saved = self._save_dispatches()
+        self._post(opening(*saved.ids, at=NOON), {saved.dispatch: _OPENED})
 
     def test_suppression(self) -> None:
         """A suppression changes the subscriber, dispatch and subscription, if they have columns."""
-        mail = self._save_mails()
-        payload = suppression(*mail.ids, at=NOON, reason="SpamComplaint")
-        self._post(payload, self._suppressed(mail.rows, NOON, "SpamComplaint"))
+        saved = self._save_dispatches()
+        payload = suppression(*saved.ids, at=NOON, reason="SpamComplaint")
+        self._post(payload, self._suppressed(saved.rows, NOON, "SpamComplaint"))
 
     def test_reactivation(self) -> None:
         """A reactivation lifts the suppression of all rows."""
-        mail = self._save_mails()
-        suppressed = self._suppressed(mail.rows, NOON, "HardBounce")
-        self._post(suppression(*mail.ids, at=NOON), suppressed)
-        lifted = self._suppressed(mail.rows, NOON + HOUR, None)
-        self._post(reactivation(*mail.ids, at=NOON + HOUR), lifted)
+        saved = self._save_dispatches()
+        suppressed = self._suppressed(saved.rows, NOON, "HardBounce")
+        self._post(suppression(*saved.ids, at=NOON), suppressed)
+        lifted = self._suppressed(saved.rows, NOON + HOUR, None)
+        self._post(reactivation(*saved.ids, at=NOON + HOUR), lifted)
 
     def test_older_change(self) -> None:
         """An older change has no effect, unless the row has no date and there is no log."""
-        mail = self._save_mails()
-        self._post(reactivation(*mail.ids, at=NOON), self._suppressed(mail.rows, NOON, None))
-        self._post(suppression(*mail.ids, at=NOON - HOUR), self._older_suppression(mail))
+        saved = self._save_dispatches()
+        self._post(reactivation(*saved.ids, at=NOON), self._suppressed(saved.rows, NOON, None))
+        self._post(suppression(*saved.ids, at=NOON - HOUR), self._older_suppression(saved))
 
     def test_unknown_message_id(self) -> None:
         """If no dispatch has exactly this id, the response is 404 and nothing is changed.
 
         The case of an id matters in a column of text, but not in one of UUIDs.
         """
-        mail = self._save_mails()
-        unknown = [None, "", f"{mail.message_id}0"]
+        saved = self._save_dispatches()
+        unknown = [None, "", f"{saved.message_id}0"]
         if not self.store.role_tables.has_uuids:  # which match in any case
-            unknown.append(mail.message_id.upper())
+            unknown.append(saved.message_id.upper())
         for message_id in unknown:
-            payload = delivery(mail.email, message_id, at=NOON)
+            payload = delivery(saved.email, message_id, at=NOON)
             self._refuse(payload, Refusal.DISPATCH_NOT_FOUND)
 
     def test_other_recipient(self) -> None:
         """If the dispatch is another subscriber's, the response is 400 and nothing is changed."""
-        mail, other = self._save_mails(), self._save_mails()
-        payload = opening(other.email, mail.message_id, at=NOON)
-        names = {"owner": mail.email, "recipient": other.email}
+        saved, other = self._save_dispatches(), self._save_dispatches()
+        payload = opening(other.email, saved.message_id, at=NOON)
+        names = {"owner": saved.email, "recipient": other.email}
         self._refuse(payload, Refusal.RECIPIENT_MISMATCH, **names)
 
     def test_case_of_an_email(self) -> None:
         """ASCII letters match in either case; the row's exact spelling always matches."""
-        mail, mixed = self._save_mails(), self._save_mail(self.add_list(), "Ada")
-        for email, row in ((mail.email.upper(), mail), (mixed.email, mixed)):
+        saved, mixed = self._save_dispatches(), self._save_dispatch(self.add_list(), "Ada")
+        for email, row in ((saved.email.upper(), saved), (mixed.email, mixed)):
             payload = opening(email, row.message_id, at=NOON)
             self._post(payload, {row.dispatch: _OPENED})
 
-    def _older_suppression(self, mail: Mail) -> States:
+    def _older_suppression(self, saved: SavedDispatch) -> States:
         """Return the changes of a suppression that is recorded after a newer reactivation.
 
         The suppression is dated an hour before NOON, and the reactivation at NOON.
         """
         with self.store.reading() as reading:
             unguarded = reading.find(LookupKeys((), (), ())).unguarded
-        rows = [row for row in mail.rows if row[0] in unguarded]
+        rows = [row for row in saved.rows if row[0] in unguarded]
         return self._suppressed(rows, NOON - HOUR, "HardBounce")
 
-    def _save_mails(self) -> Mail:
-        """Save two mails to the same list; return the first."""
+    def _save_dispatches(self) -> SavedDispatch:
+        """Save two dispatches on the same list; return the first."""
         list_ = self.add_list()
-        mail, _ = self._save_mail(list_), self._save_mail(list_)
-        return mail
+        saved, _ = self._save_dispatch(list_), self._save_dispatch(list_)
+        return saved
 
-    def _save_mail(self, list_: Key | None, name: str = "ada") -> Mail:
+    def _save_dispatch(self, list_: Key | None, name: str = "ada") -> SavedDispatch:
         """Save a new subscriber, dispatch and, if there is a list, subscription."""
         message_id = str(uuid4())  # a UUID like the provider's, because the column may be one
         email = f"{name}-{message_id}@example.com"
@@ -177,9 +177,9 @@ class StoreContract:
             self.add_subscription(list_, subscriber)
             subscriptions.append((Suppressible.SUBSCRIPTION, (list_, subscriber)))
         dispatch = Suppressible.DISPATCH, self.add_dispatch(message_id, subscriber, list_)
-        mail = Mail(email, message_id, subscriber, dispatch, subscriptions)
-        self._expected = {**self._expected, **{row: self._state(row) for row in mail.rows}}
-        return mail
+        saved = SavedDispatch(email, message_id, subscriber, dispatch, subscriptions)
+        self._expected = {**self._expected, **{row: self._state(row) for row in saved.rows}}
+        return saved
 
     def _state(self, row: RowId) -> State:
         state = self.read(row[0].value, row[1])
@@ -197,19 +197,21 @@ class StoreContract:
 
     def _post(self, payload: Payload, changes: States) -> None:
         """Post a payload that must be recorded, with exactly these changes."""
-        self._respond(payload, (200, ""), changes)
+        self._check_response(payload, (200, ""), changes)
 
     def _refuse(self, payload: Payload, refusal: Refusal, **names: str) -> None:
         """Post a payload that must be refused with this refusal, without changes."""
         expected = refusal.status, refusal.refused(**names).text
-        self._respond(payload, expected, {})
+        self._check_response(payload, expected, {})
 
-    def _respond(self, payload: Payload, expected: tuple[int, str], changes: States) -> None:
+    def _check_response(self, payload: Payload, expected: tuple[int, str], changes: States) -> None:
         with open_receiver(self.store) as receiver:
             response = post(receiver, payload)
         hint = "".join(hint for text, hint in _HINTS.items() if response[1].startswith(text))
         event = f"a {payload['RecordType']} of {payload['MessageID']!r}"
-        same(f"The response to {event} to {payload['Recipient']!r}", response, expected, hint)
+        assert_equal(
+            f"The response to {event} to {payload['Recipient']!r}", response, expected, hint
+        )
         self._expect(event, changes)
 
     def _expect(self, event: str, changes: States) -> None:
@@ -219,11 +221,11 @@ class StoreContract:
             expected = {**state, **changes.get(row, {})}
             for column in state:
                 subject = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
-                same(subject, states[row][column], expected[column])
+                assert_equal(subject, states[row][column], expected[column])
         self._expected = states
 
 
-def same(subject: str, actual: object, expected: object, hint: str = "") -> None:
+def assert_equal(subject: str, actual: object, expected: object, hint: str = "") -> None:
     """Raise an `AssertionError` that describes the value, unless the two are equal."""
     __tracebackhide__ = True
     if actual != expected:
