@@ -236,22 +236,23 @@ async def _read_body(head: RequestHead, receive: Receive) -> bytes | Refusal:
     return body.end()
 
 
-async def _send(response: Response, request_id: str, receive: Receive, send: Send) -> None:
+async def _send(response: Response, id_: str, receive: Receive, send: Send) -> None:
+    """Send a response with the id of its request."""
     length = (b"content-length", b"%d" % len(response.body))
     rest = response.status == Refusal.TOO_LARGE.status
     body = {"type": "http.response.body", "body": response.body, "more_body": rest}
     with suppress(OSError):  # servers raise it if the client has disconnected
-        await send(_start(response, request_id, length))
+        await send(_start(response, id_, length))
         await send(body)
         if rest:
             await _discard_rest(receive)
             await send({"type": "http.response.body"})
 
 
-def _start(response: Response, request_id: str, *more: tuple[bytes, bytes]) -> Message:
-    """Return the message that begins a response."""
+def _start(response: Response, id_: str, *more: tuple[bytes, bytes]) -> Message:
+    """Return the message that begins a response to the request with an id."""
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
-    headers += [*more, (REQUEST_ID_NAME, request_id.encode())]
+    headers += [*more, (REQUEST_ID_NAME, id_.encode())]
     return {"type": "http.response.start", "status": response.status, "headers": headers}
 
 

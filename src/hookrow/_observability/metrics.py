@@ -85,8 +85,12 @@ TYPES = {
 """The label of each type of notification."""
 
 BEFORE_PARSING = (
-    *(Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.UNAUTHENTIC),
-    *(Refusal.TIMED_OUT, Refusal.LENGTH_REQUIRED, Refusal.TOO_LARGE),
+    Refusal.NO_SUCH_PATH,
+    Refusal.METHOD_NOT_ALLOWED,
+    Refusal.UNAUTHENTIC,
+    Refusal.TIMED_OUT,
+    Refusal.LENGTH_REQUIRED,
+    Refusal.TOO_LARGE,
 )
 """Refusals of a request. All other refusals are outcomes of a notification."""
 

@@ -67,7 +67,8 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
 
     On a dispatch's page, this includes the dispatch and the subscription, as in a notification.
     """
-    action, reason = form.get("action", ""), form.get("reason", "").strip()
+    action = form.get("action", "")
+    reason = form.get("reason", "").strip()
     if action not in {"suppress", "lift"}:
         raise BadRequest("The action must be suppress or lift.")
     if not reason or len(reason) > manual.MAX_ENTERED_REASON:

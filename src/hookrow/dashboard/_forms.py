@@ -14,8 +14,15 @@ from hookrow._statistics import Period
 from hookrow.stores._log import Query
 
 LOG_FILTERS = (
-    *("type", "outcome", "first_outcome", "reason"),
-    *("since", "until", "recipient", "message_id", "parked"),
+    "type",
+    "outcome",
+    "first_outcome",
+    "reason",
+    "since",
+    "until",
+    "recipient",
+    "message_id",
+    "parked",
 )
 """The fields of the query that select notifications."""
 

@@ -51,7 +51,9 @@ LOG_PERIODS = {
 def overview(context: Context, fields: Fields) -> View:
     """Show the state of the webhook, and the figures for a period."""
     period = parse(fields, "period") or Period.DAY
-    statistics, now, counts = context.statistics, datetime.now(UTC), None
+    statistics = context.statistics
+    now = datetime.now(UTC)
+    counts = None
     with suppress(StoreError):
         counts = statistics.table_counts(0)
     values = {
@@ -85,13 +87,15 @@ def notifications(context: Context, fields: Fields) -> View:
     """List notifications, newest first; if `rows` is an id, only those with a higher id."""
     if context.store.log is None:
         return View("no_log.html", {"title": "Notifications"})
-    query, last = parse_query(fields), _queries.last_id(context.log)
+    query = parse_query(fields)
+    last = _queries.last_id(context.log)
     after = parse(fields, "rows")
     if after is not None:
         entries = _queries.list_newer(context.log, query, after, last)
         return View("rows.html", {"entries": entries, "last": last})
     listing = _queries.list_entries(context, query, fields)
-    now, newest = datetime.now(UTC), not {"before", "after"} & fields.keys()
+    now = datetime.now(UTC)
+    newest = not {"before", "after"} & fields.keys()
     types = context.statistics.present(now).types
     values = {
         "title": "Notifications",
@@ -114,7 +118,8 @@ def notification(context: Context, fields: Fields) -> View:
     """Show a notification: its results, its effects and its body."""
     entry = _queries.find_entry(context, fields)
     newer = _queries.find_superseding(context, entry)
-    event, recorded = parse_entry(entry, context.provider), context.store.recorded
+    event = parse_entry(entry, context.provider)
+    recorded = context.store.recorded
     values = {
         "title": f"Notification {entry.id}",
         "entry": entry,
@@ -161,7 +166,8 @@ def search(context: Context, fields: Fields) -> View | Redirect:
 
     A number may be an id and a message id, which may also be an address: all matches are listed.
     """
-    text, found = fields.get("q", "").strip(), {}
+    text = fields.get("q", "").strip()
+    found = {}
     for page, field in (notification, "id"), (dispatch, "message_id"), (subscriber, "email"):
         with suppress(BadRequest):
             view = page(context, {field: text} if text else {})

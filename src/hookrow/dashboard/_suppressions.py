@@ -51,14 +51,20 @@ LIST_TIMEOUT = 0.2
 MAX_COUNT = 10_000
 """The number up to which results are counted."""
 
-SEARCH_TIMEOUT, COUNT_TIMEOUT = 0.08, 0.04
-"""Seconds for which parts of the table are searched for a page, and to count the results."""
+SEARCH_TIMEOUT = 0.08
+"""Seconds for which parts of the table are searched for a page."""
+
+COUNT_TIMEOUT = 0.04
+"""Seconds for which parts of the table are searched to count the results."""
 
 QUICK = COUNT_TIMEOUT / 4
 """A part that was read in fewer seconds than this makes the next one twice as wide."""
 
-MIN_PART_ROWS, MAX_PART_ROWS = 5000, 100_000
-"""The limits for the number of rows in a part."""
+MIN_PART_ROWS = 5000
+"""The minimum number of rows in a part."""
+
+MAX_PART_ROWS = 100_000
+"""The maximum number of rows in a part."""
 
 FIRST_COUNT_TIMEOUT = 0.05
 """Seconds for which a page waits for the first count of the reasons."""
@@ -210,7 +216,8 @@ def _search(
     reader: SQLSuppressions, start: SuppressionRange, selected: Filter
 ) -> tuple[Sequence[Suppression], SuppressionCursor | None]:
     """Return the first rows of a range, and the position after which more may follow."""
-    until, found = monotonic() + SEARCH_TIMEOUT, list[Suppression]()
+    until = monotonic() + SEARCH_TIMEOUT
+    found: list[Suppression] = []
     for part in divide(reader, start, selected):
         found += reader.read(part, selected, limit=PAGE_SIZE + 1 - len(found))
         if len(found) > PAGE_SIZE:
@@ -222,7 +229,8 @@ def _search(
 
 def _count(reader: SQLSuppressions, selected: Filter) -> ResultCount:
     """Count the results up to `MAX_COUNT`, or as far as the time allows."""
-    until, number = monotonic() + COUNT_TIMEOUT, 0
+    until = monotonic() + COUNT_TIMEOUT
+    number = 0
     for part in divide(reader, SuppressionRange(), selected):
         number += reader.count(part, selected, limit=MAX_COUNT + 1 - number)
         if number > MAX_COUNT:
@@ -239,7 +247,8 @@ def divide(
     if selected.direct:
         yield start
         return
-    width, rest = MIN_PART_ROWS, start
+    width = MIN_PART_ROWS
+    rest = start
     while True:
         begin = monotonic()
         end = reader.step(rest, width, selected.since)

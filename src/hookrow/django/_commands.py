@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from os import PathLike
@@ -126,7 +126,8 @@ def _check_project() -> Iterator[CheckResult]:
 
 def _check_database() -> Iterator[CheckResult]:
     """Check that the tables match the models; if they do, check them for weaknesses."""
-    database, schema = store().database, store().mapping.schema
+    database = store().database
+    schema = store().mapping.schema
     tables = list(check_tables(database, schema))
     yield from tables
     if all(each.level is Level.OK for each in tables):
@@ -173,18 +174,22 @@ def _adapted(
     adapted.params = [copy(each) for each in command.params if each.name not in values]
     for each in adapted.params:
         each.default = defaults.get(str(each.name), each.default)
-    replaced = {str(each.name) for each in command.params} & values.keys()
-    callback = command.callback
-
-    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the command's own
-        for name in replaced:
-            value = values[name]
-            options[name] = value() if callable(value) else value
-        return callback and callback(*args, **options)
-
-    if callback is not None:
-        adapted.callback = call
+    if command.callback is not None:
+        names = {str(each.name) for each in command.params}
+        replaced = {name: value for name, value in values.items() if name in names}
+        adapted.callback = _with_values(command.callback, replaced)
     if isinstance(adapted, click.Group):
         members = adapted.commands.items()
         adapted.commands = {name: _adapted(member, values) for name, member in members}
     return adapted
+
+
+def _with_values(callback: Callable[..., Any], values: Mapping[str, object]) -> Callable[..., Any]:
+    """Return a function that calls a command's callback with these values of options."""
+
+    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the command's own
+        for name, value in values.items():
+            options[name] = value() if callable(value) else value
+        return callback(*args, **options)
+
+    return call

@@ -33,17 +33,17 @@ class ProjectSettings:
     @property
     def secret(self) -> str | None:
         """The secret that the provider sends as X-Provider-Secret."""
-        return self._get("SECRET", None, str | None, "text")
+        return self._get("SECRET", str | None, "text")
 
     @property
     def previous_secret(self) -> str | None:
         """A second secret that is also accepted, during a rotation."""
-        return self._get("PREVIOUS_SECRET", None, str | None, "text")
+        return self._get("PREVIOUS_SECRET", str | None, "text")
 
     @property
     def database(self) -> str:
         """The alias of the database with the rows and the log."""
-        alias: str | None = self._get("DATABASE", None, str | None, "text")
+        alias: str | None = self._get("DATABASE", str | None, "text")
         return "default" if alias is None else alias
 
     @property
@@ -98,7 +98,7 @@ class ProjectSettings:
     @property
     def spool(self) -> str | PathLike[str] | None:
         """The file that keeps notifications while the database is unavailable."""
-        return self._get("SPOOL", None, str | PathLike | None, "text")
+        return self._get("SPOOL", str | PathLike | None, "text")
 
     @property
     def deadline(self) -> float:
@@ -135,15 +135,17 @@ class ProjectSettings:
             raise ConfigurationError("HOOKROW must be a dict, for example {'SECRET': ...}.")
         return value
 
-    def _get(self, name: str, default: T, types: type | UnionType, expected: str) -> T:
-        value: T = self._all().get(name, default)
+    def _get(
+        self, name: str, types: type | UnionType, expected: str, default: T | None = None
+    ) -> T | None:
+        value: T | None = self._all().get(name, default)
         if isinstance(value, types):
             return value
         given = type(value).__name__
         raise ConfigurationError(f"HOOKROW[{name!r}] must be {expected}, not {given}.")
 
     def _flag(self, name: str, *, default: bool) -> bool:
-        return self._get(name, default, bool, "True or False")
+        return bool(self._get(name, bool, "True or False", default))
 
 
 SETTING_NAMES = tuple(

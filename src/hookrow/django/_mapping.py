@@ -82,12 +82,13 @@ class ModelMapping:
 
 def map_models(schema: Schema, using: str) -> ModelMapping:
     """Find all models and fields. Raises `SchemaMismatch` for the first that cannot be used."""
-    schema, connection = _with_messages(schema), connections[using]
+    schema = _with_messages(schema)
+    connection = connections[using]
     models = {name: _model_of(role) for name, role in schema.roles.items()}
     fields: dict[tuple[str, str], AnyField] = {}
     roles: dict[str, Role] = {}
     columns: dict[str, dict[str, Column]] = {}
-    hiding: dict[str, Mapping[AnyField, Scalar]] = {}
+    hiding: dict[str, _Where] = {}
     for name, role in schema.roles.items():
         model = models[name]
         _check_table_name(model, connection)
@@ -213,7 +214,7 @@ def _where(
     role: Role,
     mapped: Mapping[str, AnyField],
     connection: BaseDatabaseWrapper,
-) -> Mapping[AnyField, Scalar]:
+) -> _Where:
     """Return the fields that select rows, and the value that each of their columns must equal."""
     written = [field for name, field in mapped.items() if name in WRITTEN]
     where: dict[AnyField, Scalar] = {}
@@ -238,7 +239,7 @@ def _where(
 
 
 def _database_role(
-    role: Role, model: type[Model], mapped: Mapping[str, AnyField], where: Mapping[AnyField, Scalar]
+    role: Role, model: type[Model], mapped: Mapping[str, AnyField], where: _Where
 ) -> Role:
     """Return the role with the name of its table, and of each column that needs one."""
     named = Role(

@@ -115,7 +115,9 @@ class DjangoDatabase:
         using: str,
         converters: Mapping[tuple[str, str], Convert] = MappingProxyType({}),
     ) -> None:
-        connection, self._using, self.converters = connections[using], using, converters
+        connection = connections[using]
+        self._using = using
+        self.converters = converters
         self.dialect = vendor_of(connection).dialect(connection.ops.quote_name)
 
     @contextmanager

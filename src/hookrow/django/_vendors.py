@@ -183,8 +183,9 @@ class PostgreSQLVendor(Vendor):
 
     def connect_option(self, settings: Mapping[str, Any]) -> str:
         """Return `connect_timeout`, or the limit of Django's pool if there is one."""
-        limit = f"{{'timeout': {_LEAST_TIMEOUT}}}" if settings["OPTIONS"].get("pool") else None
-        return f"'pool': {limit}" if limit else f"'connect_timeout': {_LEAST_TIMEOUT}"
+        if settings["OPTIONS"].get("pool"):
+            return f"'pool': {{'timeout': {_LEAST_TIMEOUT}}}"
+        return f"'connect_timeout': {_LEAST_TIMEOUT}"
 
     def with_time_zone(
         self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
@@ -353,14 +354,20 @@ class _NewSocket:
                     duplicate.shutdown(how)
 
 
-def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+def _execute_in_time(
+    execute: Callable[..., Any],
+    sql: str,
+    params: Any,
+    many: bool,  # noqa: FBT001 - Django's own
+    context: Any,
+) -> Any:
     """Execute a statement within the remaining time. Raises `Unavailable` if there is none."""
     seconds = left()
     if seconds <= 0:
         raise Unavailable("There was no time left for another statement.")
     if seconds < STATEMENT_TIMEOUT:
-        execute(POSTGRES_LIMITS.lowered(), None, False, rest[-1])  # noqa: FBT003 - as Django passes it
-    return execute(sql, *rest)
+        execute(POSTGRES_LIMITS.lowered(), None, False, context)  # noqa: FBT003 - as Django passes it
+    return execute(sql, params, many, context)
 
 
 @contextmanager

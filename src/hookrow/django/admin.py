@@ -56,8 +56,14 @@ class NotificationAdmin(LargeTableAdmin):
     """Notifications and their results; users cannot add or change them."""
 
     list_display = (
-        *("received", "escaped_type", "result", "escaped_recipient", "escaped_message_id"),
-        *("posts", "retries", "retry_at"),
+        "received",
+        "escaped_type",
+        "result",
+        "escaped_recipient",
+        "escaped_message_id",
+        "posts",
+        "retries",
+        "retry_at",
     )
     list_filter = (
         condition_filter("outcome", {each.value: Q(outcome=each.value) for each in Result}),
@@ -66,11 +72,21 @@ class NotificationAdmin(LargeTableAdmin):
         ("received_at", admin.DateFieldListFilter),
     )
     fields = (
-        *("history", "problem"),
-        *("escaped_type", "escaped_recipient", "escaped_message_id", "occurred_at"),
-        *("provider", "escaped_trace_id"),
-        *("received_at", "last_received_at", "posts", "retries"),
-        *("result", "ended_at", "retry_at"),
+        "history",
+        "problem",
+        "escaped_type",
+        "escaped_recipient",
+        "escaped_message_id",
+        "occurred_at",
+        "provider",
+        "escaped_trace_id",
+        "received_at",
+        "last_received_at",
+        "posts",
+        "retries",
+        "result",
+        "ended_at",
+        "retry_at",
         "formatted_body",
     )
     readonly_fields = fields

@@ -84,8 +84,13 @@ class DispatchAdmin(_SubscriberRowsAdmin):
     """Dispatches, with the times at which they were delivered and opened."""
 
     list_display = (
-        *("__str__", "subscriber", "list", "delivered_at", "opened_at"),
-        *("suppressed_at", "created_at"),
+        "__str__",
+        "subscriber",
+        "list",
+        "delivered_at",
+        "opened_at",
+        "suppressed_at",
+        "created_at",
     )
     list_filter = (
         condition_filter(
@@ -101,8 +106,13 @@ class DispatchAdmin(_SubscriberRowsAdmin):
         "list",
     )
     fields = (
-        *("provider_message_id", "subscriber", "list", "delivered_at", "opened_at"),
-        *(*SUPPRESSION, "created_at"),
+        "provider_message_id",
+        "subscriber",
+        "list",
+        "delivered_at",
+        "opened_at",
+        *SUPPRESSION,
+        "created_at",
     )
     readonly_fields = ("delivered_at", "opened_at", *SUPPRESSION, "created_at")
     search_help_text = "A complete message id, or the subscriber's complete address."
