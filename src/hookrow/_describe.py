@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hookrow._core.changes import State
 from hookrow._core.log_entry import RECORD_TYPES, StoredEntry, unescaped
 from hookrow._core.notification import Reactivated, Recorded, Refused, RowId, Source, Suppressed
 from hookrow._core.optional import Kinds
@@ -147,12 +148,11 @@ def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parser: BodyParser) ->
     ]
     if changed:
         return changed
-    rows = (
-        f"{format_row(row)} ({', '.join(f'{name} {_value(value)}' for name, value in state.items())})"
-        for row, state in dry_run.before.items()
-    )
+    rows = [
+        f"{format_row(row)} ({_describe_state(state)})" for row, state in dry_run.before.items()
+    ]
     text = "would change nothing, because the rows already have these values, or newer ones"
-    return [": ".join([text, ", ".join(rows)])]
+    return [f"{text}: {', '.join(rows)}" if rows else text]
 
 
 def format_row(row: RowId) -> str:
@@ -160,6 +160,10 @@ def format_row(row: RowId) -> str:
     kind, key = row
     keys = key if isinstance(key, tuple) else (key,)
     return f"{kind.name.lower()} {' '.join(map(str, keys))}"
+
+
+def _describe_state(state: State) -> str:
+    return ", ".join(f"{name} {_value(value)}" for name, value in state.items())
 
 
 def _changed_at(entry: StoredEntry) -> datetime:
@@ -201,7 +205,9 @@ def _why_no_row(result: Result, entry: StoredEntry, parser: BodyParser) -> str |
 
 
 def _value(value: object) -> str:
-    return format_time(value) if isinstance(value, datetime) else str(value or "null")
+    if value is None or value == "":  # which is read as null: see `Role.empty`
+        return "null"
+    return format_time(value) if isinstance(value, datetime) else str(value)
 
 
 def printable(text: str, *, keep: str = "") -> str:

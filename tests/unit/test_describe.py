@@ -14,8 +14,9 @@ from msgspec.structs import astuple
 from copying import replace
 from engines import MEMORY
 from hookrow import Arrival, Opened, Reactivated, Recorded, Role, Schema, Suppressed, testing
+from hookrow._core.changes import State
 from hookrow._core.log_entry import StoredEntry, entries
-from hookrow._core.notification import Notification, Refusal
+from hookrow._core.notification import Notification, Refusal, RowId, Suppressible
 from hookrow._core.optional import ALWAYS
 from hookrow._core.result import Result
 from hookrow._describe import (
@@ -151,6 +152,25 @@ def test_unusable_email_of_a_bounce() -> None:
     opened = replace(_logged(sent, Result.SUBSCRIBER_NOT_FOUND), provider="resend")
     described = describe_outcome(opened, STORE, Resend)
     assert described.startswith("the payload has no data.to that is a string;")
+
+
+@pytest.mark.parametrize(
+    ("before", "described"),
+    [
+        ({}, ""),
+        (
+            {"suppressed_at": NOON, "suppression_reason": 0, "opened_at": None},
+            "suppressed_at 2026-03-04 12:00:00Z, suppression_reason 0, opened_at null",
+        ),
+        ({"suppression_reason": ""}, "suppression_reason null"),
+    ],
+)
+def test_a_dry_run_without_changes(before: State, described: str) -> None:
+    """The rows show why. Reasons may be mapped to integers, and an empty string is read as null."""
+    rows: dict[RowId, State] = {(Suppressible.SUBSCRIBER, 7): before} if before else {}
+    [text] = describe_dry_run(DryRun(Recorded(()), rows, rows), _change(7, NOON), Postmark)
+    reason = "would change nothing, because the rows already have these values, or newer ones"
+    assert text == (f"{reason}: subscriber 7 ({described})" if before else reason)
 
 
 def test_rows_that_where_hides() -> None:
