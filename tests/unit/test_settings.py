@@ -103,6 +103,18 @@ def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Pat
         settings.accepted()
 
 
+def test_no_secret_is_in_the_representation() -> None:
+    """An exception in the log may contain it."""
+    settings = Settings(
+        secrets=("hunter2",),
+        database_url="postgresql://mail:hunter2@localhost/mail",
+        dashboard_password="hunter2",
+        generated_password="hunter2",
+        provider_token="hunter2",
+    )
+    assert "hunter2" not in repr(settings)
+
+
 @pytest.mark.parametrize("secrets", [(), ("",), ("a", "")])
 def test_a_missing_secret_names_its_settings(secrets: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match="HOOKROW_SECRET, --secret or --secret-file"):

@@ -25,9 +25,9 @@ class Settings:
     webhooks there.
     """
 
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     secret_file: str | None = None
-    database_url: str
+    database_url: str = field(repr=False)  # may have a password
     host: str = "127.0.0.1"
     port: int = 8000
     mount_path: str = ""
@@ -38,7 +38,7 @@ class Settings:
     keep: timedelta | None = timedelta(days=90)
     keep_bodies: timedelta | None = None
     dashboard: bool = False
-    dashboard_password: str | None = None
+    dashboard_password: str | None = field(default=None, repr=False)
     generated_password: str = field(default_factory=token_urlsafe, repr=False)
     metrics: bool = False
     provider_token: str | None = field(default=None, repr=False)
