@@ -74,7 +74,7 @@ def test_the_example_of_a_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "hookrow.toml"
     file.write_text(read_blocks("docs/reference/settings.md", "toml")[0])
     values, schema = read_file(file, command)
-    assert values["mount_path"] == "/mail"
+    assert values["serve"]["mount_path"] == "/mail"
     assert schema.subscriptions is None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hookrow import ConfigurationError, Role, Schema
+from hookrow._cli import hookrow
 from hookrow._cli.serve import serve
 from hookrow._cli.settings import read_file
 from hookrow._server.settings import Settings
@@ -48,6 +49,15 @@ def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path
             log=None,
         ),
     )
+
+
+def test_a_setting_in_the_file_is_a_default_only_where_it_is_a_setting(file: Path) -> None:
+    """For `simulate`, but not for the arguments of other commands that have the same name."""
+    file.write_text("url = 'http://127.0.0.1/provider/webhooks'\nsecret = 's'")
+    values, _ = read_file(file, hookrow)
+    assert {*values["simulate"]} == {"url", "secret"}
+    for others in (values["check"], values["provider"]["register"]):
+        assert {*others} == {"secret"}
 
 
 @pytest.mark.parametrize(

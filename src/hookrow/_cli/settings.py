@@ -195,9 +195,14 @@ def _variables(option: click.Parameter) -> Sequence[str]:
 
 
 def _default_map(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values as click expects them: repeated for each command of a group."""
+    """Return the values as click expects them: by command, those of its settings.
+
+    A command may also have parameters with the same name that are no settings, such as a URL.
+    """
+    settings = {each.name for each in command.params if each.envvar}
+    own = {name: value for name, value in values.items() if name in settings}
     members = command.commands if isinstance(command, click.Group) else {}
-    return {**values, **{name: _default_map(member, values) for name, member in members.items()}}
+    return {**own, **{name: _default_map(each, values) for name, each in members.items()}}
 
 
 def _fault(option: click.Parameter, value: object) -> str:
