@@ -13,6 +13,7 @@ from providing import client, endpoint, kill_at_each_request, writes
 
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Schema
+from hookrow._diagnostics.probe import PROBE_TIMEOUT
 from hookrow._postmark_api import rotate
 from hookrow._postmark_api.errors import APIError, VerificationFailed
 from hookrow._postmark_api.register import ExpectedWebhook, register
@@ -42,8 +43,9 @@ class Home:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     reloads: bool = True
 
-    def sleep(self, _: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Reload the secrets, as after SIGHUP."""
+        self.now += timedelta(seconds=seconds)
         if self.reloads:
             self.postmark.accept(*self.file.read())
 
@@ -254,13 +256,27 @@ def test_an_instance_that_accepts_only_one_secret(home: Home, missing: int) -> N
     """The webhooks are not changed, because the provider may repeat notifications with the old."""
     rotation = home.rotation()
 
-    def accept_one(_: float) -> None:
+    def accept_one(seconds: float) -> None:
+        home.now += timedelta(seconds=seconds)
         home.postmark.accept(home.file.read()[1 - missing])
 
     names = ("new secret", "old secret besides the new one")
     with pytest.raises(ConfigurationError, match=f"{home.url} did not accept the {names[missing]}"):
         list(replace(rotation, sleep=accept_one).begin())
     assert home.secrets_at_the_provider() == {SECRET}
+
+
+def test_an_instance_that_responds_late(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the probes counts, not only the pauses between them."""
+
+    def time_out(*_: object) -> None:
+        home.now += timedelta(seconds=PROBE_TIMEOUT)
+
+    monkeypatch.setattr(rotate, "accepts", time_out)
+    began = home.now
+    with pytest.raises(ConfigurationError, match=r"After 300 s, .* did not accept the new secret"):
+        list(home.rotation().begin())
+    assert home.now - began < timedelta(seconds=rotate.INSTANCES_TIMEOUT + 2 * PROBE_TIMEOUT)
 
 
 def test_the_probes_are_no_uses_of_the_old_secret(home: Home) -> None:
@@ -320,11 +336,12 @@ def test_a_killed_run_can_be_repeated(home: Home) -> None:
         newest, *old = home.file.read()
         at_provider = home.secrets_at_the_provider()
         assert at_provider <= {*home.postmark.secrets}
-        return old, [each == newest for each in at_provider], home.file.state
+        has_time = home.file.state == RotationState(home.now)
+        return old, [each == newest for each in at_provider], has_time
 
     count = kill_at_each_request(start, lambda home: [*home.rotation().begin()], describe)
     assert count > 3
-    assert describe(home) == ([SECRET], [True], RotationState(home.now))
+    assert describe(home) == ([SECRET], [True], True)
 
 
 def test_a_killed_end_can_be_repeated(home: Home) -> None:

@@ -249,24 +249,25 @@ class Rotation:
     def _wait(self, secret: str, verb: str, *, accepted: bool) -> Iterator[str]:
         """Wait until all instances accept or reject a secret. Raises `ConfigurationError`."""
         urls = self.instances or sorted({each.url for each in self._webhooks()})
-        waited = 0.0
+        until = self.now() + timedelta(seconds=INSTANCES_TIMEOUT)
+        is_announced = False
         while pending := ", ".join(
             without_secrets(each)
             for each in urls
             if not self._agrees(each, secret, accepted=accepted)
         ):
-            if not waited:
+            if not is_announced:
+                is_announced = True
                 yield (
                     f"Waiting for {pending} to {verb}: send SIGHUP to each `hookrow serve`, or "
                     "restart the application."
                 )
-            if waited >= INSTANCES_TIMEOUT:
+            if self.now() >= until:
                 raise ConfigurationError(
                     f"After {INSTANCES_TIMEOUT:.0f} s, {pending} did not {verb}. Let each instance "
                     "read the secret file, and run the command again: it continues here."
                 )
             self.sleep(PROBE_EVERY)
-            waited += PROBE_EVERY
 
     def _agrees(self, url: str, secret: str, *, accepted: bool) -> bool:
         """Return whether all probes of an instance are accepted, or all are rejected."""
