@@ -17,7 +17,7 @@ from providing import client
 from hookrow._postmark_api import ADDRESS
 from hookrow._postmark_api import client as api_client
 from hookrow._postmark_api.client import RETRY_PAUSES, PostmarkAPI
-from hookrow._postmark_api.errors import APIError, Unconfirmed
+from hookrow._postmark_api.errors import APIError, Unconfirmed, error_of
 from hookrow._postmark_api.webhooks import read_server
 from hookrow.errors import ConfigurationError
 from loopback import loopback
@@ -257,3 +257,13 @@ def test_messages_contain_neither_the_token_nor_a_secret() -> None:
         api = PostmarkAPI("a-token", f"http://127.0.0.1:{port}", hidden=["a-secret"])
         with pytest.raises(APIError, match=re.escape("*** and ***  [31m")):
             api.get("/server")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("7", 7), ("99999", 60), ("100000", 60), ("9" * 5000, 60), ("", 0), ("-1", 0)],
+)
+def test_the_wait_that_the_provider_requests(text: str, seconds: int) -> None:
+    """A longer one is shortened; a date is ignored."""
+    error = error_of(429, {"retry-after": text}, {}, changes=False)
+    assert (error.temporary, error.wait) == (True, seconds)

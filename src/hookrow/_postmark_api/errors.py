@@ -20,6 +20,9 @@ VERIFICATION_FAILED = 1364
 MAX_RETRY_AFTER = 60
 """Seconds to which a longer `Retry-After` is shortened."""
 
+_MAX_DIGITS = 9
+"""Digits that suffice for any wait and any code; Python limits those that `int` accepts."""
+
 _MEANINGS = {
     WRONG_TOKEN: "The provider rejected the token: set HOOKROW_PROVIDER_TOKEN or the token file to "
     "the API token of the server (not of the account)",
@@ -106,9 +109,7 @@ def error_of(status: int, fields: Mapping[str, str], body: object, *, changes: b
             "find out which proxy responded."
         )
     after = fields.get("retry-after") or ""
-    wait = (
-        min(int(after), MAX_RETRY_AFTER) if after.isdecimal() and len(after) <= len("86400") else 0
-    )
+    wait = min(int(after[:_MAX_DIGITS]), MAX_RETRY_AFTER) if after.isdecimal() else 0
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         text = f"The provider is limiting requests: run the command again later. {text}"
         return APIError(text, code, temporary=True, wait=wait)
@@ -141,4 +142,4 @@ def _code(fields: Mapping[str, str], body: Mapping[str, Any]) -> int:
     if isinstance(code := body.get("ErrorCode"), int):
         return code
     header = fields.get("x-pm-apierrorcode") or ""
-    return int(header) if header.isdecimal() and len(header) <= len("99999") else 0
+    return int(header[:_MAX_DIGITS]) if header.isdecimal() else 0
