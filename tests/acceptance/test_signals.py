@@ -56,6 +56,15 @@ class Failing(hookrow._server.app.Server):
 hookrow._server.app.Server = Failing
 """
 
+RAISING = """
+from hookrow._receiver.receiver import Receiver
+
+def start(_):
+    raise RuntimeError("can't start new thread")
+
+Receiver.start = start
+"""
+
 
 @pytest.fixture
 def command(tmp_path: Path, sqlite_url: str) -> Command:
@@ -171,6 +180,13 @@ def test_workers_that_fail_to_start(command: Command) -> None:
     with patched(command.folder, FAILING).starting("--workers", "2") as server:
         assert server.ended() == 3
     assert "A worker failed to start; stopping the server." in server.log
+
+
+def test_an_exception_of_the_start(command: Command) -> None:
+    """The server does not run without its receiver, and the log has the cause."""
+    with patched(command.folder, RAISING).starting() as server:
+        assert server.ended() == 3
+    assert "RuntimeError: can't start new thread" in server.log
 
 
 def test_a_hung_worker_and_a_second_signal(command: Command) -> None:

@@ -72,6 +72,7 @@ def _serve(
     configure = partial(
         uvicorn.Config,
         loop="uvloop",
+        lifespan="on",  # otherwise, uvicorn hides an exception of the application's start or stop
         http=choose_protocol(),
         ws="none",
         access_log=False,
