@@ -4,6 +4,7 @@ import asyncio
 import json
 import resource
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -223,6 +224,20 @@ class TestMemory:
                 server.transports[-1].close()
                 await streams.settle()
         assert server.closed == []
+
+    async def test_an_excess_is_logged_once(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Even if the first connections that are closed do not free enough memory."""
+        monkeypatch.setattr(budgets, "MAX_UNFINISHED", 1000)
+        shared = budgets.Budgets(asyncio.get_running_loop())
+        connections = [Mock(unfinished=0, is_admitted=False) for _ in range(21)]
+        for each in connections:
+            shared.add(each)
+            shared.hold(each, 300 if each is connections[-1] else 50)
+        assert [each.abort.called for each in connections] == [True] * 11 + [False] * 10
+        assert len(caplog.messages) == 1
+        assert "; closed 11 connections" in caplog.messages[0]
 
     async def test_a_refused_body_is_not_kept(self) -> None:
         """The connection of a client without the secret holds no body that it sent."""

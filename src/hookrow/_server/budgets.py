@@ -96,7 +96,9 @@ class Budgets:
 
     def discard(self, connection: LimitedConnection) -> None:
         """Forget a connection that is closed."""
-        self.hold(connection, 0)
+        if connection in self._strangers or connection in self._known:
+            self._unfinished -= connection.unfinished
+            connection.unfinished = 0
         self._strangers.pop(connection, None)
         self._known.pop(connection, None)
 
