@@ -161,6 +161,14 @@ def test_unusable_database(url: str, words: str) -> None:
     assert "hunter2" not in result.text
 
 
+def test_a_table_of_revisions_that_is_not_hookrows(empty_sqlite_url: str) -> None:
+    """The result is about the migrations, because the database itself works."""
+    create(empty_sqlite_url, "CREATE TABLE hookrow_migrations (version integer)")
+    [result] = found(empty_sqlite_url, Schema())
+    assert (result.level, result.subject) == (Level.ERROR, "migrations")
+    assert "has no column 'revision': it is not hookrow's" in result.text
+
+
 def test_retries(database_url: str) -> None:
     """Parked entries are counted; those that are long overdue or expired have a remedy.
 

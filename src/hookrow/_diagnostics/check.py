@@ -11,7 +11,7 @@ from hookrow._core.schema import Schema
 from hookrow._describe import pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import WEAKNESSES, check_retries, check_weaknesses
-from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.errors import ConfigurationError, HookrowError, SchemaMismatch
 from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import (
@@ -148,6 +148,9 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         is_server = database.dialect.is_server
         remedy = ". Start the database, or correct its URL." if is_server else ""
         yield CheckResult(Level.ERROR, "database", f"{error}{remedy}")
+        return
+    except SchemaMismatch as error:
+        yield CheckResult(Level.ERROR, "migrations", str(error))
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
     tables = list(check_tables(database, schema))
