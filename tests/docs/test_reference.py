@@ -66,7 +66,9 @@ def test_every_setting_and_its_variable_are_in_the_table() -> None:
     table = section(SETTINGS, "Settings of the command").partition("```")[0]
     for parameter in command.commands["serve"].params:
         assert f"`{parameter.name}`" in table
-        for variable in [parameter.envvar] if isinstance(parameter.envvar, str) else []:
+        for variable in (
+            [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar or ()
+        ):
             assert f"`{variable}`" in table
 
 
@@ -128,10 +130,14 @@ def _public_modules() -> Iterator[tuple[str, Path]]:
 
 def _public_names(file: Path) -> set[str]:
     """Return the names that a module defines or lists in `__all__`, without its logger."""
-    names = {"logger"}
+    names: set[str] = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 names.add(name)
             case ast.Assign(targets=[ast.Name("__all__")], value=listed):
                 return {*ast.literal_eval(listed)}
