@@ -27,7 +27,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from hookrow._cli import hookrow  # noqa: PLC0415 - click may not be installed
-        from hookrow._cli.app import HostApp  # noqa: PLC0415 - the same
+        from hookrow._cli.app import HostApp  # noqa: PLC0415 - click may not be installed
     except MissingExtra as error:
         sys.exit(f"Error: {error}")
     signal.signal(signal.SIGINT, handler)

@@ -169,7 +169,10 @@ def _post_samples(url: str, secret: str, rows: _Rows) -> None:
 
 
 def _retry(receiver: Receiver, rows: _Rows) -> None:
-    """Save the dispatch whose delivery arrived too early, as an application would."""
+    """Save the dispatch whose delivery arrived too early, and retry the delivery.
+
+    An application would do the same.
+    """
     click.echo(
         "\nThe delivery of the unsaved message is parked in the log. The application saves\n"
         "the message, and calls receiver.retry_now():\n"

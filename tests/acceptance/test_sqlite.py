@@ -100,7 +100,7 @@ def test_readiness_on_a_full_disk(sqlite_url: str, tmp_path: Path, *, has_spool:
         assert readiness()[0] == (200 if has_spool else 503)
         url = f"http://127.0.0.1:{serving.port}{ENDPOINT}"
         checked = command.call("check", url, HOOKROW_SECRET=SECRET)
-        assert f"/readyz says: {readiness()[1]}" in checked.stdout
+        assert f"/readyz returned: {readiness()[1]}" in checked.stdout
         assert checked.returncode == (0 if has_spool else 1)
         resource.prlimit(serving.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
         eventually(lambda: post() == 200)

@@ -23,7 +23,7 @@ from hookrow import Postmark, Receiver
 from hookrow._core.rules import PROBE
 from hookrow._diagnostics import Level
 from hookrow._diagnostics.diagnosis import DIAGNOSES, ProbeSecret, Reply, diagnose
-from hookrow._diagnostics.probe import LARGE, check_url
+from hookrow._diagnostics.probe import LARGE_BODY, check_url
 from hookrow.errors import ConfigurationError
 from hookrow.metrics import Metrics
 from hookrow.stores.sql import SQLStore
@@ -104,7 +104,7 @@ def test_sound_webhook(site: Site, url: str) -> None:
     assert {each.level for each in results} == {Level.OK}
     assert results[0].text == f"hookrow responds at {url}{PATH}."
     assert site.probes == [WRONG, NONE, CONFIGURED]
-    assert site.size == LARGE
+    assert site.size == LARGE_BODY
     site.receiver.close()
     site.hook.assert_not_called()
     assert site.store.log is not None
@@ -185,8 +185,13 @@ def test_each_diagnosis_is_given_for_a_reply() -> None:
     ("status", "text", "level", "words"),
     [
         (200, "ready\n", Level.OK, "The server is ready: a notification would be recorded."),
-        (200, "attention: It is full.\n", Level.WARNING, "/readyz says: attention: It is full."),
-        (503, "not ready: It\x1b[2J is.\n", Level.ERROR, r"says: not ready: It\x1b[2J is."),
+        (
+            200,
+            "attention: It is full.\n",
+            Level.WARNING,
+            "/readyz returned: attention: It is full.",
+        ),
+        (503, "not ready: It\x1b[2J is.\n", Level.ERROR, r"returned: not ready: It\x1b[2J is."),
         # Servers other than hookrow's own.
         (200, "ready for you", None, ""),
         (200, "not ready: x", None, ""),
@@ -215,7 +220,7 @@ def test_the_reason_why_the_database_cannot_be_used(site: Site, url: str) -> Non
     site.readiness = Response("not ready: The disk is full.\n", 503)
     *_, error, reason = check_url(url + PATH, SECRET)
     assert (error.level, error.subject) == (Level.ERROR, "database")
-    assert reason.text == "/readyz says: not ready: The disk is full."
+    assert reason.text == "/readyz returned: not ready: The disk is full."
 
 
 def test_a_server_whose_readiness_never_ends(
@@ -293,7 +298,7 @@ def test_server_without_a_response(start: bytes, repeated: bytes | None, words: 
 
 def test_huge_response(site: Site, url: str) -> None:
     """Only the beginning of a response is read, and less is printed."""
-    site.responses[WRONG] = Response(iter([b"x" * LARGE] * 1000), 500)
+    site.responses[WRONG] = Response(iter([b"x" * LARGE_BODY] * 1000), 500)
     [fault] = faults(url + PATH)
     assert f'returned 500 "{"x" * 150}".' in fault
 

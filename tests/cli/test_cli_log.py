@@ -221,7 +221,7 @@ def test_forget_what_is_left(command: Command, url: str) -> None:
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
         "Erased from 0 notifications.",
         "Erased the bodies of 1 other notification, because they contained the address.",
-        "Left, because a retry of another person needs it",
+        "Left, because a retry for another person needs the body",
         "Not searched, because the body is compressed or binary",
         "Left, because the address in the body may be a part of another one",
         "The spool has 1 notification with the address. Run the command again when it is empty.",

@@ -666,7 +666,8 @@ def test_overview_while_counting(
     counting = replace(overview, **changed)
     monkeypatch.setattr(Statistics, "overview", lambda *_: counting)
     page = re.sub("<time[^>]*>", "", visitor.shows("/"))
-    assert "Counting: figures before 2026-03-04 05:06 UTC</time> are incomplete." in page
+    reason = "The hourly counts are not up to date"
+    assert f"{reason}: figures before 2026-03-04 05:06 UTC</time> are incomplete." in page
     assert "2 notifications that were refused at first were recorded later." in page
     link = "./notifications?type=SubscriptionChange&amp;reason=%3Ci%3E&amp;since="
     assert link in page

@@ -68,6 +68,7 @@ def check(
         secret_file=file,
         database_url=database_url,
         schema=context.obj.schema,
+        # None if `serve` would reject the value, which the list of settings reports
         sweep=of_server["sweep"] is not False,
         keep_bodies=of_server["keep_bodies"],
     )

@@ -217,8 +217,9 @@ def _describe_forgotten(forgotten: Forgotten, spooled: int) -> Iterator[str]:
         yield f"Erased the bodies of {of_others}, because they contained the address."
     if forgotten.waiting:
         yield (
-            f"Left, because a retry of another person needs it: {_list(forgotten.waiting)}. Run "
-            "the command again when `hookrow log --parked` no longer lists them."
+            "Left, because a retry for another person needs the body: "
+            f"{_list(forgotten.waiting)}. Run the command again when `hookrow log --parked` no "
+            "longer lists these notifications."
         )
     if forgotten.unread:
         yield (

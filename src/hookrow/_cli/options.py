@@ -52,7 +52,7 @@ def moment(value: object) -> datetime:
 
 
 def webhook_url(value: object) -> str:
-    """Check the URL of a webhook, whose text no error quotes: it may contain a password."""
+    """Check the URL of a webhook. Errors do not quote it, because it may contain a password."""
     from hookrow._diagnostics.probe import parse_url
     from hookrow.stores.sql._urls import is_database_url
 
@@ -80,7 +80,7 @@ def public_url(value: object) -> str:
 
 def api_address(value: object) -> str:
     """Check the address of the provider's API."""
-    if value == ADDRESS:
+    if value == ADDRESS:  # the default, without the import of the client
         return ADDRESS
     from hookrow._postmark_api.client import check_address
 

@@ -58,7 +58,8 @@ def check_working(
 ) -> Iterator[CheckResult]:
     """Check tables that work for weaknesses of these subjects, and the retries.
 
-    The subjects include `indexes`.
+    `subjects` must include `indexes`, because tables without a warning about them are reported as
+    indexed.
     """
     statements = verify(database, schema)
     weaknesses = list(check_weaknesses(database, statements.tables, subjects))

@@ -243,14 +243,14 @@ READINESS: Mapping[tuple[int, str], CheckResult] = {
     (200, "attention: "): CheckResult(
         Level.WARNING,
         "readiness",
-        "/readyz says: {text}",
+        "/readyz returned: {text}",
         "Notifications get a 503, and are kept in the spool until they can be recorded.",
         _RUN_CHECK,
     ),
     (503, "not ready: "): CheckResult(
         Level.ERROR,
         "readiness",
-        "/readyz says: {text}",
+        "/readyz returned: {text}",
         "Notifications get a 503, and only the provider can send them again.",
         _RUN_CHECK,
     ),

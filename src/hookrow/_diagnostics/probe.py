@@ -35,8 +35,9 @@ PROBE_TIMEOUT = 30.0
 READINESS_TIMEOUT = 10.0
 """Seconds to wait for the response of /readyz; hookrow responds sooner, even without a database."""
 
-LARGE = 64 * 1024
-"""Bytes; most notifications have fewer. The rest of a longer response is not read."""
+LARGE_BODY = 64 * 1024
+"""The size in bytes of the probe with the configured secret; most notifications are smaller. A
+longer response is not read to its end."""
 
 PROBE_BODY = json.dumps(
     {"RecordType": "SubscriptionChange", "Recipient": PROBE, "SuppressSending": False}
@@ -50,9 +51,9 @@ def check_url(
     """Check a webhook with the provider's URL and secret; an error ends the checks.
 
     If the secret is None, everything else is checked. The last result, or the reason if hookrow
-    cannot use its database, is what `hookrow serve` says at /readyz; any other server is ignored
-    there. `timeout` is in seconds, for each response. Raises `ConfigurationError` if the URL or the
-    secret is not valid.
+    cannot use its database, is the response of `hookrow serve` at /readyz; any other server is
+    ignored there. `timeout` is in seconds, for each response. Raises `ConfigurationError` if the
+    URL or the secret is not valid.
     """
     target = parse_url(url)
     if secret is not None:
@@ -147,7 +148,7 @@ def _send(url: SplitResult, sent: ProbeSecret, secret: str | None, timeout: floa
     headers = {"Content-Type": "application/json", "User-Agent": PROBE_AGENT.decode()}
     if value := {ProbeSecret.WRONG: token_urlsafe(), ProbeSecret.CONFIGURED: secret}.get(sent):
         headers[SECRET_HEADER] = value
-    body = PROBE_BODY.ljust(LARGE) if sent is ProbeSecret.CONFIGURED else PROBE_BODY
+    body = PROBE_BODY.ljust(LARGE_BODY) if sent is ProbeSecret.CONFIGURED else PROBE_BODY
     return _exchange(url, sent, _Message("POST", headers, body), timeout)
 
 
@@ -179,7 +180,7 @@ def _request(url: SplitResult, sent: ProbeSecret, message: _Message, timeout: fl
             with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                 connection.request(method, urlunsplit(("", "", *url[2:])), body, headers)
             response = connection.getresponse()
-            text = response.read(LARGE).decode(errors="replace")
+            text = response.read(LARGE_BODY).decode(errors="replace")
             header = response.getheader("WWW-Authenticate") or response.getheader("Location") or ""
         except (OSError, HTTPException, ValueError) as error:
             failed = "TLS failed" if isinstance(error, ssl.SSLError) else "no response"

@@ -42,15 +42,15 @@ stream are in one response, with about 150 bytes each."""
 MAX_SKEW = timedelta(minutes=5)
 """The largest difference between our clock and the provider's."""
 
-_NEVER_PRINTED = {"Url", "HttpHeaders"}
+_NOT_CLEANED = {"Url", "HttpHeaders"}
 """The fields of webhooks that are compared and sent back, so they must not be cleaned."""
 
 MAX_MESSAGE_LENGTH = 500
 """Characters to which a longer text of the provider is truncated."""
 
-_PASSING = (ConnectionRefusedError, gaierror)
-_UNREACHABLE = (*_PASSING, ssl.SSLCertVerificationError, UnicodeError)
-"""The errors after which no request was sent."""
+_TEMPORARY = (ConnectionRefusedError, gaierror)
+_UNREACHABLE = (*_TEMPORARY, ssl.SSLCertVerificationError, UnicodeError)
+"""The errors that prove that no request was sent."""
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class PostmarkAPI:
     def read(self, path: str, type_: type[T], **query: object) -> T:
         """Return a resource, decoded and cleaned. Raises `APIError`."""
         try:
-            return msgspec.convert(self.clean(self.get(path, **query), keep=_NEVER_PRINTED), type_)
+            return msgspec.convert(self.clean(self.get(path, **query), keep=_NOT_CLEANED), type_)
         except (msgspec.ValidationError, RecursionError) as error:
             raise APIError(unexpected(path)) from error
 
@@ -201,7 +201,7 @@ class PostmarkAPI:
                 f"The {api} cannot be reached ({text}): check the network, and "
                 "HOOKROW_PROVIDER_API if it is set.",
                 # An address that has responded before is right, so the error will pass.
-                temporary=self._responded and not changes and isinstance(cause, _PASSING),
+                temporary=self._responded and not changes and isinstance(cause, _TEMPORARY),
             )
         if isinstance(cause, _Excessive):
             text = f"The response of the {api} {text}: check the address, or try again later."

@@ -132,7 +132,8 @@ class Reconciliation:
     def count_undelivered(self) -> tuple[int, bool]:
         """Return the number of dispatches to ask about, and whether it counts only recent ones.
 
-        A dispatch whose time is null, in a column of times, is not counted, but is asked about.
+        If the time of sending is mapped, a dispatch without one is not counted, but the provider is
+        queried for it.
         """
         recent = self.store.row_counts.undelivered(self._sent_since)
         if recent is not None:

@@ -62,8 +62,9 @@ _origin_decoder = msgspec.json.Decoder(_Origin)
 class WebhookStatus:
     """A webhook of hookrow: its triggers' statuses, its differences, and its last 24 hours.
 
-    `drift` has a sentence for each difference. `secret` is the position of the accepted secret in
-    the header, 0 for the newest, or None. `requests` and `failures` are by trigger.
+    `drift` has a sentence for each difference. `secret` is the index, among hookrow's secrets, of
+    the one in the header: 0 for the newest, None if it is not accepted. `requests` and `failures`
+    are by trigger.
     """
 
     id: int

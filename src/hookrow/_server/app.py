@@ -138,7 +138,10 @@ class Server:
         self._store.close()
 
     def _watch(self) -> Callable[[], str | None]:
-        """Start to poll the provider for the status of its webhooks; return its reader."""
+        """Add the task that polls the provider for the status of its webhooks.
+
+        Returns the function that reads its last line.
+        """
         from hookrow._postmark_api.status import ProviderWatch  # noqa: PLC0415 - seldom needed
 
         settings = self._settings

@@ -127,7 +127,10 @@ class Budgets:
         return now < self._turn_ends
 
     def may_continue(self) -> bool:
-        """Return whether a connection may parse another piece: others do not wait for theirs."""
+        """Return whether a connection may parse another piece.
+
+        No other connection waits, and the turn is not over.
+        """
         return not self._new and not self._others and self.has_time()
 
     def defer(self, connection: LimitedConnection) -> None:

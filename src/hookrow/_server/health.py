@@ -18,8 +18,8 @@ VALID_FOR = 1.0
 """Seconds for which the result of a check is valid."""
 
 DEADLINE = 4.0
-"""Seconds that a request waits for a check. They are fewer than the limit of all calls
-(`asgi._CALL_TIMEOUT`), because the response at that limit does not mention the database."""
+"""Seconds that a request waits for a check: less than `asgi._CALL_TIMEOUT`, because the response at
+that limit does not mention the database."""
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")

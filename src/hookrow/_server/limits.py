@@ -28,7 +28,7 @@ MAX_HEADERS = 100
 """The number of headers in a head; one with more gets 431, too. Trailers have the same limit."""
 
 HEADER_SIZE = 150
-"""Bytes of memory that a header takes, besides its own."""
+"""Bytes of memory that a header takes in addition to its name and value."""
 
 MAX_DISCARDED_BODY = 1024 * 1024
 """Bytes of a body that are read after its response, so that the client can read the
@@ -38,8 +38,8 @@ PIECE = 4096
 """Bytes that are parsed at once, before the time is checked."""
 
 CHUNKED_PIECE = 512
-"""The same in a chunked body, whose end is not known: it, and the requests after it, may be in one
-piece, at most 28 of 18 bytes."""
+"""Bytes of a chunked body that are parsed at once. Its end is not known in advance, so a piece may
+also contain the next requests: at most 28 of 18 bytes each."""
 
 END = b"\r\n\r\n"
 """The end of each head. httptools requires exactly these bytes."""
@@ -69,6 +69,7 @@ class LimitedProtocol(HttpToolsProtocol):
     whether no head has begun since the last response. `_bytes_allowed` is the number of bytes that
     may follow until the parser makes progress. `_running` is uvicorn's cycle whose response is
     next; a request waits in `pipeline` only if its head was parsed with the end of a chunked body.
+    `_is_known` is whether one of its requests was authenticated.
     `_rest` is the length of the rest of a body that is not chunked, in bytes. Data after a request
     waits in `_buffered`, from `_begin`, and reading is paused, until the client has
     read the response. The connection is closed at `_expires`, a time of the event loop. In a

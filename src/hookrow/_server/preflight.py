@@ -39,7 +39,7 @@ def check_and_prepare(settings: Settings) -> None:
     warn_of_secret(settings)
     if settings.dashboard and settings.dashboard_password:
         _warn_of_password(settings.dashboard_password)
-    if settings.schema.log is not None:  # a host that disabled it reads what that means in `check`
+    if settings.schema.log is not None:  # without a log, only `hookrow check` explains this
         for result in check_sweep(log=True, bodies=settings.bodies, sweep=settings.sweep):
             logger.warning(f"{result.text} {result.remedy}")
     with closing(open_database(settings.database_url)) as database:
@@ -78,8 +78,8 @@ def _warn_of_password(password: str) -> None:
 def _prepare_database(database: Database, schema: Schema) -> None:
     """Create or upgrade hookrow's tables in a file; on a server, only check them.
 
-    A database that cannot be reached, or accepts no changes, causes only a warning, because this
-    may end.
+    A database that cannot be reached, or accepts no changes, causes only a warning, because that
+    may be temporary.
     """
     upgradable = not database.dialect.is_server and schema.is_own
     is_new = missing_file(database) is not None

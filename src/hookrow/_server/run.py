@@ -19,7 +19,7 @@ from typing import Any, Literal
 import click
 import httptools  # noqa: F401 - uvicorn imports it too late for a helpful error
 import uvicorn
-import uvloop  # noqa: F401 - as httptools
+import uvloop  # noqa: F401 - uvicorn imports it too late for a helpful error
 
 from hookrow import __version__
 from hookrow._http import ENDPOINT
@@ -41,7 +41,7 @@ logger = logging.getLogger("hookrow")
 
 
 def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) -> None:
-    """Serve until SIGTERM or SIGINT, then send the responses that are due and return.
+    """Serve until SIGTERM or SIGINT; then send the responses that are due, and exit with status 0.
 
     Raises a `HookrowError` if the settings are not valid, or if a package is not installed.
     """

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from hookrow.stores.sql._log import SQLLog
 
 BUDGET = 0.25
-"""Seconds after which a search begins no statement."""
+"""Seconds after which a search begins no further statement."""
 
 COUNT_BUDGET = 0.08
-"""Seconds after which counting begins no statement."""
+"""Seconds after which counting begins no further statement."""
 
 MOST_RESULTS = 10_000
 """The number up to which entries are counted."""

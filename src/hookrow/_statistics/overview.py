@@ -183,8 +183,9 @@ class Overview:
     @property
     def why_incomplete(self) -> str:
         """Why the counts may be incomplete; those of the last hour do not use hourly counts."""
-        more = f"More than {MOST_COUNTED:,} notifications"
-        return more if self.period is Period.HOUR else "Counting"
+        if self.period is Period.HOUR:
+            return f"More than {MOST_COUNTED:,} notifications"
+        return "The hourly counts are not up to date"
 
 
 def read_present(store: SQLStore, now: datetime) -> Present:
@@ -259,7 +260,7 @@ def _rate(counts: Sequence[Count], reason: str) -> float | None:
 
 
 def _delays(row_counts: SQLRowCounts, log: SQLLog, since: datetime) -> Delays | None:
-    """Return the delays of the newest deliveries; those sent after they arrived count as zero."""
+    """Return the delays of the newest deliveries; a negative delay counts as zero."""
     delivered = log.deliveries(since, limit=DELIVERIES)
     sent = row_counts.sent(delivered.keys())
     seconds = [max((delivered[id_] - at).total_seconds(), 0) for id_, at in sent.items()]
