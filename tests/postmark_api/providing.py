@@ -10,9 +10,11 @@ import pytest
 
 from engines import MEMORY
 from hookrow import Postmark, Receiver
+from hookrow._core.optional import ALWAYS
 from hookrow._diagnostics.probe import accepts
 from hookrow._postmark_api import rotate
 from hookrow._postmark_api.client import PostmarkAPI
+from hookrow._postmark_api.register import triggers_of
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback
@@ -21,6 +23,10 @@ from wire import ENDPOINT, SECRET
 
 Home = TypeVar("Home")
 """The state of the provider and of hookrow."""
+
+
+TRIGGERS = triggers_of(ALWAYS)
+"""The triggers of the record types that hookrow records for every mapping."""
 
 
 class Killed(BaseException):

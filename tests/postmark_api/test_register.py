@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from providing import client, endpoint, kill_at_each_request, writes
+from providing import TRIGGERS, client, endpoint, kill_at_each_request, writes
 
 from hookrow._postmark_api.client import PostmarkAPI
 from hookrow._postmark_api.errors import APIError, VerificationFailed
@@ -38,7 +38,10 @@ def run(
     api: PostmarkAPI, url: str, *streams: str, dry_run: bool = False, secret: str = SECRET
 ) -> Sequence[Registered]:
     """Register hookrow on the streams, or on all."""
-    expected, chosen = ExpectedWebhook(url=url, secrets=[secret]), read_streams(api, streams)
+    expected, chosen = (
+        ExpectedWebhook(url=url, secrets=[secret], triggers=TRIGGERS),
+        read_streams(api, streams),
+    )
     nothing = lambda _: None  # noqa: E731
     return list(register(api, expected, chosen, dry_run=dry_run, sleep=nothing))
 
@@ -152,7 +155,7 @@ def test_two_webhooks_are_refused(api: PostmarkStandIn, url: str, other: str) ->
     api.requests.clear()
     with pytest.raises(ConfigurationError, match="Delete all but one of") as raised:
         run(client(api), url)
-    drift = read_status(client(api), ExpectedWebhook(secrets=[SECRET])).drift
+    drift = read_status(client(api), ExpectedWebhook(secrets=[SECRET], triggers=TRIGGERS)).drift
     assert str(raised.value).startswith(drift[0])
     assert "the stream has another hookrow webhook, so each event arrives twice." in drift[0]
     assert not writes(api), "not even for the other stream"
@@ -236,7 +239,7 @@ def test_more_webhooks_than_allowed(api: PostmarkStandIn, url: str) -> None:
 )
 def test_urls_that_are_refused(url: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        ExpectedWebhook(url=url, secrets=[SECRET])
+        ExpectedWebhook(url=url, secrets=[SECRET], triggers=TRIGGERS)
 
 
 def test_a_webhook_that_keeps_changing(

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from providing import client, endpoint, kill_at_each_request, writes
+from providing import TRIGGERS, client, endpoint, kill_at_each_request, writes
 
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Schema
@@ -88,7 +88,13 @@ def home(tmp_path: Path) -> Iterator[Home]:
     ):
         url = f"http://127.0.0.1:{port}{ENDPOINT}"
         used = client(api)
-        assert list(register(used, ExpectedWebhook(url=url, secrets=[SECRET]), read_streams(used)))
+        assert list(
+            register(
+                used,
+                ExpectedWebhook(url=url, secrets=[SECRET], triggers=TRIGGERS),
+                read_streams(used),
+            )
+        )
         api.requests.clear()
         yield Home(api, SecretFile(path, partial(read_secrets, (), str(path))), postmark, url)
 

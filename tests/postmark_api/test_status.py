@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from providing import client, endpoint, writes
+from providing import TRIGGERS, client, endpoint, writes
 
 from engines import MEMORY
 from hookrow import Postmark, testing
 from hookrow._core.result import Result
 from hookrow._postmark_api.errors import APIError
 from hookrow._postmark_api.reconcile import Reconciliation
-from hookrow._postmark_api.register import TRIGGERS, ExpectedWebhook, register
+from hookrow._postmark_api.register import ExpectedWebhook, register
 from hookrow._postmark_api.status import ProviderStatus, read_status
 from hookrow._postmark_api.webhooks import read_streams, read_webhooks
 from hookrow._receiver.manual import change_suppression
@@ -50,7 +50,7 @@ def api(store: SQLStore) -> Iterator[PostmarkStandIn]:
 
 def register_on(api: PostmarkStandIn, url: str, stream: str) -> None:
     expected, streams = (
-        ExpectedWebhook(url=url, secrets=[SECRET]),
+        ExpectedWebhook(url=url, secrets=[SECRET], triggers=TRIGGERS),
         read_streams(client(api), [stream]),
     )
     assert list(register(client(api), expected, streams))
@@ -58,7 +58,9 @@ def register_on(api: PostmarkStandIn, url: str, stream: str) -> None:
 
 
 def read(api: PostmarkStandIn, *streams: str, **options: Any) -> ProviderStatus:  # noqa: ANN401
-    return read_status(client(api), ExpectedWebhook(secrets=[SECRET, OLD]), streams, **options)
+    return read_status(
+        client(api), ExpectedWebhook(secrets=[SECRET, OLD], triggers=TRIGGERS), streams, **options
+    )
 
 
 def test_without_drift(api: PostmarkStandIn, store: SQLStore) -> None:
@@ -134,7 +136,7 @@ def test_drift(
 
 
 def test_without_a_secret_each_header_is_drift(api: PostmarkStandIn) -> None:
-    [drift] = read_status(client(api), ExpectedWebhook(secrets=[])).drift
+    [drift] = read_status(client(api), ExpectedWebhook(secrets=[], triggers=TRIGGERS)).drift
     assert "the header X-Provider-Secret is not one of hookrow's secrets" in drift
 
 
@@ -213,7 +215,7 @@ def test_only_our_url_or_secret_proves_that_another_server_is_ours(
         headers = [{"Name": "X-Provider-Secret", "Value": secret}]
         other.state.webhooks[1] = Webhook(1, url, "outbound", headers)
         expected = ExpectedWebhook(
-            url="https://example.com/provider/webhooks", secrets=[SECRET, OLD]
+            url="https://example.com/provider/webhooks", secrets=[SECRET, OLD], triggers=TRIGGERS
         )
         with nullcontext() if accepted else pytest.raises(ConfigurationError, match=r"\(5\)"):
             read_status(client(other), expected, store=store)
@@ -246,7 +248,9 @@ def test_a_url_with_a_password(api: PostmarkStandIn) -> None:
     webhook.url = "https://user:password@example.com/provider/webhooks?key=password"
     expected = "https://***@example.com/provider/webhooks?***"
     assert read(api).webhooks[0].url == expected
-    correct = ExpectedWebhook(url="https://example.com/provider/webhooks", secrets=[SECRET])
+    correct = ExpectedWebhook(
+        url="https://example.com/provider/webhooks", secrets=[SECRET], triggers=TRIGGERS
+    )
     [found] = register(client(api), correct, read_streams(client(api), ["outbound"]), dry_run=True)
     assert found.changes[0].reasons == [f"Its URL is {expected}."]
 

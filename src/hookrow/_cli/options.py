@@ -69,10 +69,10 @@ def webhook_url(value: object) -> str:
 
 def public_url(value: object) -> str:
     """Check the URL of a webhook at the provider; see `webhook_url`."""
-    from hookrow._postmark_api.register import check_url
+    from hookrow._postmark_api.register import check_webhook_url
 
     try:
-        check_url(str(value))
+        check_webhook_url(str(value))
     except ConfigurationError as error:
         raise click.BadParameter(str(error)) from error
     return str(value)
@@ -149,5 +149,17 @@ KEEP_BODIES = option(
     show_default="as long as the notification",
     metavar="DURATION",
     help="How long the log keeps bodies, which contain personal data; none keeps no bodies.",
+)
+PROVIDER_API = option(
+    "--provider-api",
+    type=api_address,
+    default=ADDRESS,
+    metavar="URL",
+    help="The address of the provider's API.",
+)
+PROVIDER_TOKEN_FILE = option(
+    "--provider-token-file",
+    metavar="FILE",
+    help="Read the token of the API from this file, not from HOOKROW_PROVIDER_TOKEN.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

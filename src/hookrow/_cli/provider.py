@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from hookrow._cli import options
 from hookrow._cli.app import App, HostApp
-from hookrow._cli.options import JSON, option, public_url, webhook_url
+from hookrow._cli.options import JSON, public_url, webhook_url
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
-from hookrow._cli.settings import PROVIDER_TOKEN, choose_secrets
+from hookrow._cli.settings import choose_secrets, read_token
 from hookrow._core.notification import Arrival
 from hookrow._describe import pluralize, printable
-from hookrow._postmark_api import ADDRESS
 from hookrow._server.settings import read_secrets
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.providers.postmark import Postmark
@@ -36,18 +33,6 @@ if TYPE_CHECKING:
     from hookrow._postmark_api.webhooks import PostmarkServer, Stream
     from hookrow.stores.sql import SQLStore
 
-PROVIDER_API = option(
-    "--provider-api",
-    type=options.api_address,
-    default=ADDRESS,
-    metavar="URL",
-    help="The address of the provider's API.",
-)
-PROVIDER_TOKEN_FILE = option(
-    "--provider-token-file",
-    metavar="FILE",
-    help="Read the token of the API from this file, not from HOOKROW_PROVIDER_TOKEN.",
-)
 STREAM = click.option(
     "--stream",
     "streams",
@@ -126,8 +111,8 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
     @options.PREVIOUS_SECRET
     @options.SECRET_FILE
     @options.DATABASE_URL
-    @PROVIDER_API
-    @PROVIDER_TOKEN_FILE
+    @options.PROVIDER_API
+    @options.PROVIDER_TOKEN_FILE
     @STREAM
     @JSON
     @click.pass_context
@@ -187,25 +172,6 @@ def describe_failure(error: VerificationFailed, url: str) -> HookrowError:
     remedies = dict.fromkeys(advice(each, url) for each in error.results if not each.success)
     lines = [str(error), *results, "The webhook was not changed.", *remedies]
     return HookrowError("\n".join(map(printable, lines)))
-
-
-def read_token(context: click.Context, file: str | None) -> str | None:
-    """Return the token of the API, or None if it is not set. Raises `ConfigurationError`."""
-    token = os.environ.get(PROVIDER_TOKEN, "").strip()
-    source = context.get_parameter_source("provider_token_file")
-    if file is None or (token and source is not ParameterSource.COMMANDLINE):
-        return token or None
-    try:
-        token = Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigurationError(
-            f"The token file {file} cannot be read: {reason}. Correct --provider-token-file, "
-            "HOOKROW_PROVIDER_TOKEN_FILE or provider_token_file."
-        ) from error
-    if not token:
-        raise ConfigurationError(f"The token file {file} is empty: write the token into it.")
-    return token
 
 
 @click.group()
@@ -373,7 +339,6 @@ def reconcile(
     now = datetime.now(UTC)
     if since > now:
         raise click.BadParameter("the day is in the future.", param_hint="--since")
-    api.interval = reconcile.REQUEST_INTERVAL
     if since < now - reconcile.RETENTION:
         days = reconcile.RETENTION.days
         echo(

@@ -9,8 +9,7 @@ import click
 from hookrow._cli import options
 from hookrow._cli.app import WITHOUT_APP, App, HostApp
 from hookrow._cli.options import option
-from hookrow._cli.provider import PROVIDER_API, PROVIDER_TOKEN_FILE, read_token
-from hookrow._cli.settings import choose_secrets
+from hookrow._cli.settings import choose_secrets, read_token
 from hookrow._server.settings import Settings
 from hookrow.errors import ConfigurationError
 
@@ -51,8 +50,8 @@ from hookrow.errors import ConfigurationError
     metavar="PASSWORD",
     help="The dashboard's password, for the user hookrow; by default, one is generated.",
 )
-@PROVIDER_API
-@PROVIDER_TOKEN_FILE
+@options.PROVIDER_API
+@options.PROVIDER_TOKEN_FILE
 @option("--metrics", is_flag=True, help="Serve Prometheus metrics at /metrics.")
 @option("--workers", type=click.IntRange(1), default=1, help="The number of processes.")
 @option(

@@ -175,6 +175,25 @@ def choose_secrets(
     return secrets, secret_file
 
 
+def read_token(context: click.Context, file: str | None) -> str | None:
+    """Return the token of the API, or None if it is not set. Raises `ConfigurationError`."""
+    token = os.environ.get(PROVIDER_TOKEN, "").strip()
+    source = context.get_parameter_source("provider_token_file")
+    if file is None or (token and source is not ParameterSource.COMMANDLINE):
+        return token or None
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(
+            f"The token file {file} cannot be read: {reason}. Correct --provider-token-file, "
+            "HOOKROW_PROVIDER_TOKEN_FILE or provider_token_file."
+        ) from error
+    if not token:
+        raise ConfigurationError(f"The token file {file} is empty: write the token into it.")
+    return token
+
+
 def hide_secrets(setting: str, value: str) -> str:
     """Return the value of a setting, with asterisks in place of a secret or a URL's password."""
     if _SECRET_NAME.search(setting):

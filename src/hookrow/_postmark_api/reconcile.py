@@ -121,7 +121,8 @@ class Reconciliation:
     clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
-        """Compare the clock with the database's."""
+        """Limit the rate of requests, and compare the clock with the database's."""
+        self.api.interval = REQUEST_INTERVAL
         self.clock = measured_clock(self.store)
 
     @property

@@ -33,9 +33,6 @@ from hookrow._postmark_api.webhooks import (
 )
 from hookrow.errors import ConfigurationError
 
-TRIGGERS = ("Delivery", "Open", "SubscriptionChange")
-"""The triggers of the record types that hookrow records for every mapping."""
-
 
 def triggers_of(recorded: Kinds) -> Collection[str]:
     """Return the triggers of the kinds of notification that a store records."""
@@ -58,12 +55,12 @@ class ExpectedWebhook:
     """
 
     secrets: Sequence[str] = field(repr=False)
+    triggers: Collection[str]
     url: str | None = None
-    triggers: Collection[str] = TRIGGERS
 
     def __post_init__(self) -> None:
         if self.url is not None:
-            check_url(self.url)
+            check_webhook_url(self.url)
 
     def is_proven_by(self, webhook: Webhook) -> bool:
         """Return whether a webhook has this URL or one of the secrets, so its server is ours."""
@@ -246,7 +243,7 @@ def _enabled(trigger: str) -> Mapping[str, object]:
     return {"Enabled": True, **({"PostFirstOpenOnly": True} if trigger == "Open" else {})}
 
 
-def check_url(url: str) -> None:
+def check_webhook_url(url: str) -> None:
     """Raise `ConfigurationError` if a webhook cannot have this URL; the text has no password."""
     try:
         parts = urlsplit(url)

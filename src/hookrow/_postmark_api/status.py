@@ -58,7 +58,7 @@ class _Origin(msgspec.Struct):
 _origin_decoder = msgspec.json.Decoder(_Origin)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookStatus:
     """A webhook of hookrow: its triggers' statuses, its differences, and its last 24 hours.
 
@@ -122,7 +122,7 @@ class ProviderStatus:
         streams = pluralize(len({each.stream for each in self.webhooks}), "stream")
         webhooks = pluralize(len(self.webhooks), "webhook")
         found = self.drift
-        rest = f"{found[0]}" if found else "verified, as registered."
+        rest = found[0] if found else "verified, as registered."
         more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
         return f"{self.server.name}: {webhooks} on {streams}: {rest}{more}"
 
@@ -174,12 +174,10 @@ def read_status(
     if store is not None:
         check_server(server, store, chain.from_iterable(found.values()), expected)
         logged = _count(store, expected.triggers, now or datetime.now(UTC))
-    statuses = [
-        _compare(api, each, expected, stream, of_stream)
-        for stream, webhooks in found.items()
-        for of_stream in [[each for each in webhooks if each.is_hookrow]]
-        for each in of_stream
-    ]
+    statuses: list[WebhookStatus] = []
+    for stream, webhooks in found.items():
+        of_stream = [each for each in webhooks if each.is_hookrow]
+        statuses += [_compare(api, each, expected, stream, of_stream) for each in of_stream]
     return ProviderStatus(server, streams, statuses, logged, complete=not chosen)
 
 
@@ -234,15 +232,16 @@ def _compare(
         drift.append(f"the header {SECRET_HEADER} {wrong}")
     if len(of_stream) > 1:
         drift.append(ANOTHER)
+    enabled = sorted(webhook.enabled)
     return WebhookStatus(
-        webhook.id,
-        stream.id,
-        api.clean(webhook.address),
-        {each: "paused" if each in paused else VERIFIED for each in sorted(webhook.enabled)},
-        position,
-        [f"Webhook {webhook.id} of the stream {stream.id}: {each}." for each in drift],
-        {name: each.requests for name, each in statistics.metrics.items()},
-        {name: each.failures for name, each in statistics.metrics.items()},
+        id=webhook.id,
+        stream=stream.id,
+        url=api.clean(webhook.address),
+        triggers={each: "paused" if each in paused else VERIFIED for each in enabled},
+        secret=position,
+        drift=[f"Webhook {webhook.id} of the stream {stream.id}: {each}." for each in drift],
+        requests={name: each.requests for name, each in statistics.metrics.items()},
+        failures={name: each.failures for name, each in statistics.metrics.items()},
     )
 
 
