@@ -135,10 +135,11 @@ def log(
             _print_until_interrupted(followed, as_json=as_json)
             context.exit(INTERRUPTED)
         entries = reader.newest(Query(**conditions), before=before, limit=limit, bodies=False)
-        for entry in with_bodies(reader, entries) if as_json else ():
-            echo_json(_as_json(entry))
-    if not as_json:
-        _print_table(entries)
+        if as_json:
+            for entry in with_bodies(reader, entries):
+                echo_json(_as_json(entry))
+        else:
+            _print_table(entries)
     if len(entries) == limit:
         echo(f"Older notifications: --before {entries[-1].id}", err=True)
 
@@ -185,8 +186,15 @@ def forget(context: click.Context, *, email: str, as_json: bool, database_url: s
         forgotten = require_log(store).forget(email)
     spooled = _count_spooled(app.spool, email)
     if as_json:
-        names = ("erased", "bodies", "waiting", "unread", "doubtful", "spooled")
-        echo_json(dict(zip(names, (*forgotten, spooled), strict=True)))
+        fields = {
+            "erased": forgotten.entries,
+            "bodies": forgotten.bodies,
+            "waiting": forgotten.waiting,
+            "unread": forgotten.unread,
+            "doubtful": forgotten.doubtful,
+            "spooled": spooled,
+        }
+        echo_json(fields)
     else:
         for line in _describe_forgotten(forgotten, spooled):
             echo(line)
