@@ -70,7 +70,7 @@ def count_tries(entry: StoredEntry) -> str:
     posts = pluralize(entry.attempts, "post")
     if not entry.retries:
         return posts
-    return f"{posts}, {entry.retries:,} {'retry' if entry.retries == 1 else 'retries'}"
+    return f"{posts}, {pluralize(entry.retries, 'retry', 'retries')}"
 
 
 def format_result(entry: StoredEntry) -> str:
@@ -256,6 +256,6 @@ def format_duration(duration: timedelta) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
-def pluralize(number: int, noun: str) -> str:
-    """Return a number and a noun, in the plural unless the number is 1."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def pluralize(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number and a noun, in the plural unless the number is 1: `plural`, or with an s."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

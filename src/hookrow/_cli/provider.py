@@ -147,7 +147,7 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
             )
             secrets = read_secrets(given, file)
         if secrets:
-            Postmark(*secrets)
+            Postmark(*secrets)  # raises ConfigurationError for a secret that no header can contain
         token = read_token(context, provider_token_file)
         if token is None:
             raise ConfigurationError(
@@ -392,11 +392,9 @@ def _report_event(arrival: Arrival) -> None:
 
 def _describe_result(result: Reconciled, *, dry_run: bool) -> str:
     """Return the totals as sentences."""
-    deliveries = "1 delivery" if result.deliveries == 1 else f"{result.deliveries:,} deliveries"
-    suppressions, opens = (
-        pluralize(result.suppressions, "suppression"),
-        pluralize(result.opens, "open"),
-    )
+    suppressions = pluralize(result.suppressions, "suppression")
+    opens = pluralize(result.opens, "open")
+    deliveries = pluralize(result.deliveries, "delivery", "deliveries")
     verb = "Would record" if dry_run else "Recorded"
     sentences = [f"{verb} {suppressions}, {opens} and {deliveries}."]
     if result.lifted:

@@ -154,8 +154,8 @@ def _print_prunable(found: Prunable, *, as_json: bool) -> None:
     if as_json:
         echo_json({"dry_run": True, "pruned": sum(found), **found._asdict()})
         return
-    entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
-    bodies = "1 body" if found.bodies == 1 else f"{found.bodies:,} bodies"
+    entries = pluralize(found.entries, "entry", "entries")
+    bodies = pluralize(found.bodies, "body", "bodies")
     echo(f"Would prune {entries}, and {bodies} of other entries.")
 
 

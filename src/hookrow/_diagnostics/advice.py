@@ -104,7 +104,7 @@ def repeated_emails(database: Database, tables: RoleTables) -> Iterator[str]:
     with database.reading() as connection:
         rows = connection.fetch(sql)
     for equal, count, example in rows:
-        emails = "1 email is" if count == 1 else f"{count} emails are"
+        emails = pluralize(count, "email is", "emails are")
         differ = "with the same spelling" if equal else "that differ only by case"
         yield f"{emails} in several rows {differ}, such as {mask_email(example)}: {_CHOICE}"
 

@@ -79,7 +79,7 @@ def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) ->
     """
     try:
         secrets = read()
-        Postmark(*secrets)
+        Postmark(*secrets)  # raises ConfigurationError for a secret that no header can contain
     except ConfigurationError as error:
         return CheckResult(Level.ERROR, "secret", str(error))
     for secret in secrets:

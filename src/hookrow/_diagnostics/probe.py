@@ -57,7 +57,7 @@ def check_url(
     """
     target = parse_url(url)
     if secret is not None:
-        Postmark(secret)
+        Postmark(secret)  # raises ConfigurationError for a secret that no header can contain
     send = partial(_send, target, secret=secret, timeout=timeout)
     error = None
     for result in _check(target, secret, send):
