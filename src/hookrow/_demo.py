@@ -117,7 +117,7 @@ def _show(app: Server, settings: Settings, *, stay: bool) -> None:
     click.echo(f"The server at {address} uses a temporary SQLite file.")
     if settings.dashboard:
         click.echo("The dashboard shows notifications as they arrive:")
-        click.echo(f"  {address}/dashboard/")
+        click.echo(f"  {address}{settings.dashboard_path}/")
         click.echo(f"  user hookrow, password {settings.generated_password}")
     click.echo()
     url = f"{address}{ENDPOINT}"

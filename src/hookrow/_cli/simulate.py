@@ -24,8 +24,8 @@ from hookrow._cli.options import (
 )
 from hookrow._cli.output import echo, progress
 from hookrow._cli.settings import choose_secrets
-from hookrow._http import SECRET_HEADER
-from hookrow._server.settings import endpoint, read_secrets
+from hookrow._http import SECRET_HEADER, endpoint_path
+from hookrow._server.settings import origin, read_secrets
 
 START_TIMEOUT = 3.0
 """Seconds for which a refused connection is retried, because the server may be starting."""
@@ -102,8 +102,8 @@ def simulate(  # noqa: PLR0913 - one for each option
             "HOOKROW_SECRET, --secret or --secret-file."
         )
         echo(warning, err=True)
-    address, until = url or endpoint(host, port, mount_path), monotonic() + START_TIMEOUT
-    post = partial(_post, address, newest, until)
+    address = url or f"{origin(host, port)}{endpoint_path(mount_path)}"
+    post = partial(_post, address, newest, monotonic() + START_TIMEOUT)
     if count == 1:
         response = post(next(payloads))
         echo(*response.splitlines())

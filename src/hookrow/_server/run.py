@@ -12,7 +12,7 @@ import resource
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -22,12 +22,12 @@ import uvicorn
 import uvloop  # noqa: F401 - uvicorn imports it too late for a helpful error
 
 from hookrow import __version__
-from hookrow._http import ENDPOINT
+from hookrow._http import endpoint_path
 from hookrow._observability import logging as logs
 from hookrow._server.app import DRAIN_TIMEOUT, Server
 from hookrow._server.budgets import MAX_CONNECTIONS
 from hookrow._server.preflight import check_and_prepare
-from hookrow._server.settings import Settings, endpoint
+from hookrow._server.settings import Settings, origin
 from hookrow._server.workers import build_server, run_workers
 from hookrow.errors import ConfigurationError
 from hookrow.stores.sql._urls import location, open_database
@@ -49,15 +49,16 @@ def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) 
     logging.config.dictConfig(log_config)
     server = Server(settings)
     with _bind(settings.host, settings.port) as listener:
-        # Before anything that may fail because of the database, so that the log shows which it is.
-        address = endpoint(settings.host, settings.port, settings.mount_path)
-        database = location(open_database(settings.database_url))
+        address = origin(settings.host, settings.port)
+        endpoint = f"{address}{endpoint_path(settings.mount_path)}"
         start = "hookrow %s receives notifications at %s and records them in %s"
-        logger.info(start, __version__, address, database)
+        # Before anything that may fail because of the database, so that the log shows which it is.
+        with closing(open_database(settings.database_url)) as database:
+            logger.info(start, __version__, endpoint, location(database))
         check_and_prepare(settings)
         _raise_file_limit()
         if settings.dashboard:
-            _announce_dashboard(settings, f"{address.removesuffix(ENDPOINT)}/dashboard/")
+            _announce_dashboard(settings, f"{address}{settings.dashboard_path}/")
         listeners = [listener, *(listener.dup() for _ in range(ACCEPTED_AT_ONCE - 1))]
         _serve(server, settings, listeners, log_config, workers)
 

@@ -12,7 +12,7 @@ from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT, endpoint_path
 from hookrow._postmark_api import ADDRESS
 from hookrow.errors import ConfigurationError
-from hookrow.providers._secrets import NO_HEADER, why_no_header
+from hookrow.providers.postmark import Postmark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +68,11 @@ class Settings:
                 "--secret-file, for example to a secret from "
                 "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
             )
-        for secret in secrets:
-            if fault := why_no_header(secret):
-                place = self.secret_file or "HOOKROW_SECRET, --secret or secret in hookrow.toml"
-                raise ConfigurationError(f"{NO_HEADER.format(fault)} It is set in {place}.")
+        try:
+            Postmark(*secrets)
+        except ConfigurationError as error:
+            source = self.secret_file or "HOOKROW_SECRET, --secret or secret in hookrow.toml"
+            raise ConfigurationError(f"{error} It is set in {source}.") from error
         return secrets
 
 
@@ -106,6 +107,6 @@ def read_secrets(secrets: Sequence[str], file: str | None) -> Sequence[str]:
     return found
 
 
-def endpoint(host: str, port: int, mount_path: str) -> str:
-    """Return the URL to which the provider posts."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{endpoint_path(mount_path)}"
+def origin(host: str, port: int) -> str:
+    """Return the beginning of the server's URLs, without a trailing slash."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
