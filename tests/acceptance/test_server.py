@@ -96,7 +96,10 @@ def test_defaults(command: Command) -> None:
         first, second = server.log.splitlines()[:2]
         where = f"at http://127.0.0.1:{server.port}{ENDPOINT} and records them in sqlite:///"
         assert first.endswith(f"receives notifications {where}{command.folder}/hookrow.db")
-        assert f"The file {command.folder}/hookrow.db did not exist. It is new and has" in second
+        assert (
+            f"The database sqlite:///{command.folder}/hookrow.db did not exist. It is new and has"
+            in second
+        )
         assert (command.folder / "hookrow.db").stat().st_mode & 0o777 == 0o600
         assert post(server).body == b"Engine::Subscriber not found"
         world.fill(url)

@@ -123,7 +123,10 @@ def test_a_warning_of_a_new_file(
     settings = Settings(database_url=empty_sqlite_url, secrets=(SECRET,))
     check_and_prepare(settings)
     [warning] = caplog.messages
-    assert f"The file {tmp_path / 'hookrow.db'} did not exist. It is new and has no" in warning
+    assert (
+        f"The database sqlite:///{tmp_path / 'hookrow.db'} did not exist. It is new and has no"
+        in warning
+    )
     caplog.clear()
     check_and_prepare(settings)
     (tmp_path / "empty.db").touch()

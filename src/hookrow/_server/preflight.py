@@ -24,10 +24,10 @@ MIN_PASSWORD_LENGTH = 12
 """The number of characters below which the server warns about the dashboard's password."""
 
 _NEW_FILE = (
-    "The file %s did not exist. It is new and has no subscribers, so notifications get a 404 until "
-    "your application adds them. If you meant another file, stop the server, delete this one, and "
-    "correct --database-url, HOOKROW_DATABASE_URL or database_url; a relative path begins in the "
-    "current directory."
+    "The database %s did not exist. It is new and has no subscribers, so notifications get a 404 "
+    "until your application adds them. If you meant another file, stop the server, delete this "
+    "one, and correct --database-url, HOOKROW_DATABASE_URL or database_url; a relative path begins "
+    "in the current directory."
 )
 
 
@@ -93,7 +93,7 @@ def _prepare_database(database: Database, schema: Schema) -> None:
             logger.warning(str(error))
         else:
             if is_new:
-                logger.warning(_NEW_FILE, location(database).removeprefix("sqlite:///"))
+                logger.warning(_NEW_FILE, location(database))
     for result in _errors(database, schema):
         if result.subject not in {"database", "changes"}:
             raise ConfigurationError(result.text)
