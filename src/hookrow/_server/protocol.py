@@ -8,6 +8,7 @@ all other data to uvicorn's protocol, unchanged.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from http import HTTPStatus
@@ -36,8 +37,6 @@ from hookrow._server.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hookrow._receiver.receiver import Receiver
 
 UVICORN = (
