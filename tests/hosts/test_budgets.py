@@ -76,7 +76,7 @@ class Server:
 @pytest.fixture(autouse=True)
 def _time(monkeypatch: pytest.MonkeyPatch) -> None:
     """All data is parsed at once, even on a slow machine."""
-    monkeypatch.setattr(budgets, "TURN", 60.0)
+    monkeypatch.setattr(budgets, "TURN_BUDGET", 60.0)
 
 
 @pytest.fixture
@@ -196,14 +196,14 @@ class TestMemory:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A connection that holds less than an equal share is not the cause of the excess."""
-        monkeypatch.setattr(budgets, "TURN", 0.0)
+        monkeypatch.setattr(budgets, "TURN_BUDGET", 0.0)
         monkeypatch.setattr(budgets, "MAX_UNFINISHED", 20_000)
         server = Server()
         server.connect(POST)
         for _ in range(8):
             server.connect(b"GET / HTTP/1.1\r\nX: " + b"x" * 3000)
         assert server.closed
-        monkeypatch.setattr(budgets, "TURN", 60.0)
+        monkeypatch.setattr(budgets, "TURN_BUDGET", 60.0)
         await streams.settle()
         assert server.answers(0) == 1
 
@@ -252,7 +252,7 @@ class TestTime:
     @pytest.fixture(autouse=True)
     def _no_time(self, _time: None, monkeypatch: pytest.MonkeyPatch) -> None:
         """In each turn of the event loop, only one piece of data is parsed."""
-        monkeypatch.setattr(budgets, "TURN", 1e-9)
+        monkeypatch.setattr(budgets, "TURN_BUDGET", 1e-9)
 
     @pytest.mark.parametrize("data", [GET * 50, GUESS * 50])
     async def test_connections_take_turns(self, data: bytes) -> None:
@@ -270,7 +270,7 @@ class TestTime:
         await streams.settle()
         assert not any(each.is_paused for each in server.transports)
 
-    async def test_known_connections_do_not_wait(self) -> None:
+    async def test_authenticated_connections_do_not_wait(self) -> None:
         """A notification on a connection that has had one is recorded before others' requests."""
         server = Server()
         server.connect(POST)

@@ -29,7 +29,7 @@ KEPT_SHARE = 0.75
 """The share of `MAX_UNFINISHED` that connections still use after others were closed. A search for
 those takes up to a millisecond, and is therefore not made for each piece of data."""
 
-TURN = 0.001
+TURN_BUDGET = 0.001
 """Seconds for which data is parsed in one turn of the event loop. Then, the responses that are due
 and all other work have their turn, before the rest of the data is parsed."""
 
@@ -78,8 +78,8 @@ class Budgets:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = min(MAX_CONNECTIONS, max(files - RESERVED_FILES, files // 2))
         # The keys are the connections, from the one that is closed first to the last.
-        self._strangers: OrderedDict[LimitedConnection, None] = OrderedDict()
-        self._known: OrderedDict[LimitedConnection, None] = OrderedDict()
+        self._unauthenticated: OrderedDict[LimitedConnection, None] = OrderedDict()
+        self._authenticated: OrderedDict[LimitedConnection, None] = OrderedDict()
         self._unfinished = 0
         # A new connection does not wait for all those that send one request after the other.
         self._new: deque[LimitedConnection] = deque()
@@ -89,30 +89,30 @@ class Budgets:
 
     def add(self, connection: LimitedConnection) -> None:
         """Add a new connection."""
-        self._strangers[connection] = None
-        if len(self._strangers) + len(self._known) > self._most:
+        self._unauthenticated[connection] = None
+        if len(self._unauthenticated) + len(self._authenticated) > self._most:
             self._make_room_for(connection)
         self._schedule()
 
     def discard(self, connection: LimitedConnection) -> None:
         """Forget a connection that is closed."""
-        if connection in self._strangers or connection in self._known:
+        if connection in self._unauthenticated or connection in self._authenticated:
             self._unfinished -= connection.unfinished
             connection.unfinished = 0
-        self._strangers.pop(connection, None)
-        self._known.pop(connection, None)
+        self._unauthenticated.pop(connection, None)
+        self._authenticated.pop(connection, None)
 
     def admit(self, connection: LimitedConnection) -> None:
         """Record that an authenticated request of a connection is complete."""
-        if connection in self._known:
-            self._known.move_to_end(connection)
-        elif connection in self._strangers:
-            del self._strangers[connection]
-            self._known[connection] = None
+        if connection in self._authenticated:
+            self._authenticated.move_to_end(connection)
+        elif connection in self._unauthenticated:
+            del self._unauthenticated[connection]
+            self._authenticated[connection] = None
 
     def hold(self, connection: LimitedConnection, size: int) -> None:
         """Record how many bytes of unfinished requests a connection holds."""
-        if connection in self._strangers or connection in self._known:
+        if connection in self._unauthenticated or connection in self._authenticated:
             self._unfinished += size - connection.unfinished
             connection.unfinished = size
             if self._unfinished > MAX_UNFINISHED:
@@ -122,7 +122,7 @@ class Budgets:
         """Return whether more data may be parsed in this turn of the event loop."""
         now = perf_counter()
         if not self._turn_ends:
-            self._turn_ends = now + TURN
+            self._turn_ends = now + TURN_BUDGET
             self._loop.call_soon(self._next_turn)
         return now < self._turn_ends
 
@@ -151,7 +151,11 @@ class Budgets:
 
     def _candidates(self) -> Iterator[LimitedConnection]:
         """Yield the connections that may be closed, in this order."""
-        return (each for each in chain(self._strangers, self._known) if not each.is_admitted)
+        return (
+            each
+            for each in chain(self._unauthenticated, self._authenticated)
+            if not each.is_admitted
+        )
 
     def _make_room_for(self, new: LimitedConnection) -> None:
         for connection in self._candidates():
@@ -167,7 +171,7 @@ class Budgets:
     def _close_unfinished(self) -> None:
         """Close connections that hold unfinished requests until enough memory is free."""
         before, kept = self._unfinished, MAX_UNFINISHED * KEPT_SHARE
-        share = kept / (len(self._strangers) + len(self._known))
+        share = kept / (len(self._unauthenticated) + len(self._authenticated))
         closed = 0
         for connection in [*self._candidates()]:
             if self._unfinished <= kept:
@@ -188,7 +192,7 @@ class Budgets:
         connection.abort()
 
     def _schedule(self) -> None:
-        if not self._is_scheduled and (self._strangers or self._known):
+        if not self._is_scheduled and (self._unauthenticated or self._authenticated):
             self._is_scheduled = True
             self._loop.call_later(CHECK_BUDGETS_EVERY, self._sweep)
 
@@ -196,5 +200,5 @@ class Budgets:
         self._is_scheduled = False
         self._schedule()
         now = self._loop.time()
-        for connection in chain(self._strangers, self._known):
+        for connection in chain(self._unauthenticated, self._authenticated):
             connection.check(now)

@@ -69,7 +69,7 @@ class LimitedProtocol(HttpToolsProtocol):
     whether no head has begun since the last response. `_bytes_allowed` is the number of bytes that
     may follow until the parser makes progress. `_running` is uvicorn's cycle whose response is
     next; a request waits in `pipeline` only if its head was parsed with the end of a chunked body.
-    `_is_known` is whether one of its requests was authenticated.
+    `_is_authenticated` is whether one of its requests was authenticated.
     `_rest` is the length of the rest of a body that is not chunked, in bytes. Data after a request
     waits in `_buffered`, from `_begin`, and reading is paused, until the client has
     read the response. The connection is closed at `_expires`, a time of the event loop. In a
@@ -82,7 +82,7 @@ class LimitedProtocol(HttpToolsProtocol):
     is_new = True
 
     _expires = _last_call = inf
-    _in_head = _in_body = _is_idle = _is_known = False
+    _in_head = _in_body = _is_idle = _is_authenticated = False
     _unread = 0
     _bytes_allowed = MAX_HEAD
     _head_size = _headers = _body_size = _rest = 0
@@ -255,7 +255,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def _may_begin(self, data: bytes, begin: int) -> bool:
-        """Return whether the data from a place may be parsed now, at least its first piece."""
+        """Return whether the data from an offset may be parsed now, at least its first piece."""
         del data, begin
         return self._budgets.has_time()
 
@@ -269,7 +269,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.proceed()
 
     def _consume(self, data: bytes, begin: int) -> None:
-        """Parse data from a place until a request has to wait, or other connections do."""
+        """Parse data from an offset until a request has to wait, or other connections do."""
         self.is_new = False
         if self._is_idle:  # even an empty line begins a head
             self._expire_in(CLIENT_TIMEOUT)
@@ -296,8 +296,8 @@ class LimitedProtocol(HttpToolsProtocol):
         head = begin
         if not self._in_head and (blank := _BLANK.match(data, begin, most)):
             head = blank.end()
-        place = data.find(END, head, most)
-        return most if place < 0 else place + len(END)
+        offset = data.find(END, head, most)
+        return most if offset < 0 else offset + len(END)
 
     def _parse(self, piece: bytes) -> None:
         self._bytes_allowed -= len(piece)
@@ -317,7 +317,7 @@ class LimitedProtocol(HttpToolsProtocol):
         )
 
     def _buffer(self, data: bytes, begin: int) -> None:
-        """Keep the data from a place, if there is any, and pause reading.
+        """Keep the data from an offset, if there is any, and pause reading.
 
         All of it is kept: copying the rest after each of many small requests would take longer than
         parsing them.
@@ -336,7 +336,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._budgets.hold(self, size)
 
     def _admit(self) -> None:
-        self.is_admitted = self._is_known = True
+        self.is_admitted = self._is_authenticated = True
         self._budgets.admit(self)
 
     def _is_answered(self) -> bool:

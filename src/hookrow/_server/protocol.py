@@ -111,7 +111,11 @@ class NotificationProtocol(LimitedProtocol):
 
     def _may_begin(self, data: bytes, begin: int) -> bool:
         """Do not let a client wait that sends one valid notification after the other."""
-        if self._is_known and self._endpoint is not None and self._endpoint.is_for(data, begin):
+        if (
+            self._is_authenticated
+            and self._endpoint is not None
+            and self._endpoint.is_for(data, begin)
+        ):
             return True
         return super()._may_begin(data, begin)
 
@@ -185,11 +189,11 @@ class DirectEndpoint:
         self._encoded: tuple[Response | None, object, bytes] = (None, None, b"")
 
     def is_for(self, data: bytes, begin: int) -> bool:
-        """Return whether the data from a place begins with a request to the endpoint."""
+        """Return whether the data from an offset begins with a request to the endpoint."""
         return data.startswith(self._request_line, begin)
 
     def parse(self, data: bytes, begin: int) -> Request | None:
-        """Return the request if the data from a place is exactly one to the endpoint, else None."""
+        """Return the request if the data from an offset is exactly one to the endpoint, or None."""
         if len(data) - begin > MAX_DIRECT or not self.is_for(data, begin):
             return None
         if not self._parser.parse(data[begin:]):

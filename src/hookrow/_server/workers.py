@@ -123,9 +123,9 @@ class _Workers(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         """Replace each worker that has ended or hangs; uvicorn calls this every half second."""
-        for place, process in enumerate(self.processes):
+        for index, process in enumerate(self.processes):
             if not self.should_exit.is_set() and not self._is_healthy(process):
-                self._replace(place, process)
+                self._replace(index, process)
 
     def join_all(self) -> None:
         """Wait until the workers have ended; kill those that take too long.
@@ -156,7 +156,7 @@ class _Workers(Multiprocess):
         waited = time.monotonic() - self._pinged[process]
         return waited < self.config.timeout_worker_healthcheck
 
-    def _replace(self, place: int, process: Process) -> None:
+    def _replace(self, index: int, process: Process) -> None:
         process.kill()  # it may hang
         process.join()
         if process.exitcode == STARTUP_FAILURE:  # any other worker would fail too
@@ -164,7 +164,7 @@ class _Workers(Multiprocess):
             self.should_exit.set()
             return
         logger.warning(f"Worker {process.pid} exited with status {process.exitcode}; replaced.")
-        self.processes[place] = Process(self.config, self.sockets)
-        self.processes[place].start()
+        self.processes[index] = Process(self.config, self.sockets)
+        self.processes[index].start()
         if self.ended is not None and process.pid is not None:
             self.ended(process.pid)
