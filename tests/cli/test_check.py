@@ -126,7 +126,7 @@ def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
 
     The result names the fault, and shows no secret.
     """
-    result = check_secrets(Settings(secrets=secrets, database_url="").accepted)
+    result = check_secrets(Settings(secrets=secrets, database_url="").accepted_secrets)
     assert (result.subject, result.level) == ("secret", level)
     assert words in result.text
     assert not any(secret and secret in result.text for secret in secrets)

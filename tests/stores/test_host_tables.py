@@ -444,9 +444,9 @@ class TestIndexes:
         schema = WITHOUT_LISTS
         run(make(engine), "INSERT INTO people (id) VALUES (1), (2)")
         lookups = missing(engine, schema)
-        monkeypatch.setattr(indexes, "MANY", 3)
+        monkeypatch.setattr(indexes, "MANY_SUBSCRIBERS", 3)
         assert missing(engine, schema) == lookups
-        monkeypatch.setattr(indexes, "MANY", 2)
+        monkeypatch.setattr(indexes, "MANY_SUBSCRIBERS", 2)
         *others, order = missing(engine, schema)
         assert others == lookups
         assert order.replace('"', "").endswith(

@@ -107,10 +107,10 @@ def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Pat
         (b"new\nold\nnew", ["new", "old"]),
     ):
         file.write_bytes(content)
-        assert settings.accepted() == secrets
+        assert settings.accepted_secrets() == secrets
     file.write_bytes(b" \n\n")
     with pytest.raises(ConfigurationError, match=r"hookrow.toml is empty: write one secret per li"):
-        settings.accepted()
+        settings.accepted_secrets()
 
 
 def test_no_secret_is_in_the_representation() -> None:
@@ -128,7 +128,7 @@ def test_no_secret_is_in_the_representation() -> None:
 @pytest.mark.parametrize("secrets", [(), ("",), ("a", "")])
 def test_a_missing_secret_names_its_settings(secrets: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match="HOOKROW_SECRET, --secret or --secret-file"):
-        Settings(database_url="sqlite://", secrets=secrets).accepted()
+        Settings(database_url="sqlite://", secrets=secrets).accepted_secrets()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_wrong_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text
     file = str(tmp_path / name)
     settings = Settings(database_url="sqlite://", secrets=secrets, secret_file=file)
     with pytest.raises(ConfigurationError, match=re.escape(text)) as raised:
-        settings.accepted()
+        settings.accepted_secrets()
     assert "hunter2" not in str(raised.value)
     assert "\n" not in str(raised.value)
 

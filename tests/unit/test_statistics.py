@@ -30,7 +30,7 @@ from hookrow._statistics import (
     read_present,
     search,
 )
-from hookrow._statistics.overview import MAX_REASONS, OTHERS, RECENT
+from hookrow._statistics.overview import MAX_REASONS, OTHERS, RECENT_ENTRIES
 from hookrow.stores._errors import Locked, StoreError, Unavailable
 from hookrow.stores._log import OTHER, Count, Counts, Query
 from hookrow.stores._row_counts import ListCount
@@ -173,10 +173,10 @@ def test_rates_while_counting(
 def test_recent_outcomes(store: SQLStore) -> None:
     """Only the newest entries count, and a repeated one by its last arrival."""
     keep(store, *(entry(n, outcome=FAILED) for n in range(1, 11)))
-    keep(store, *(entry(n) for n in range(11, RECENT + 6)))
-    keep(store, entry(RECENT, AT + MINUTE))
+    keep(store, *(entry(n) for n in range(11, RECENT_ENTRIES + 6)))
+    keep(store, entry(RECENT_ENTRIES, AT + MINUTE))
     seen = read_present(store, AT + 2 * MINUTE)
-    assert seen.outcomes == {FAILED: 5, RECORDED: RECENT - 5}
+    assert seen.outcomes == {FAILED: 5, RECORDED: RECENT_ENTRIES - 5}
     assert seen.health.startswith("The last notification was received 60 s ago; ")
 
 
@@ -330,12 +330,12 @@ def test_an_overview_is_kept(
         statistics.overview(period, AT)
         return read.call_count
 
-    assert [reads(after=0), reads(after=cache.FRESH / 2)] == [1, 1]
+    assert [reads(after=0), reads(after=cache.FRESH_FOR / 2)] == [1, 1]
     assert reads(after=0, period=Period.WEEK) == 2
-    assert reads(after=cache.FRESH) == 3
+    assert reads(after=cache.FRESH_FOR) == 3
     read.side_effect = slow
-    assert reads(after=cache.FRESH) == 4
-    pause = 1 / cache.SHARE
+    assert reads(after=cache.FRESH_FOR) == 4
+    pause = 1 / cache.READ_SHARE
     assert [reads(after=pause - 1), reads(after=1)] == [4, 5]
     assert reads(after=0, period=Period.WEEK) == 6
     assert [reads(after=pause), reads(after=pause), reads(after=pause)] == [7, 7, 8]
@@ -343,7 +343,7 @@ def test_an_overview_is_kept(
 
 @pytest.mark.parametrize(
     ("error", "pause"),
-    [(Unavailable, cache.FRESH), (Locked, STATEMENT_TIMEOUT / cache.SHARE_OF_ERRORS)],
+    [(Unavailable, cache.FRESH_FOR), (Locked, STATEMENT_TIMEOUT / cache.SHARE_OF_ERRORS)],
 )
 def test_an_error_is_kept(
     clock: list[float], statistics: Statistics, read: Mock, error: type[StoreError], pause: float
@@ -368,7 +368,7 @@ def test_an_error_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("age", "waits"), [(cache.FRESH, False), (cache.FRESH + cache.STALE, True)]
+    ("age", "waits"), [(cache.FRESH_FOR, False), (cache.FRESH_FOR + cache.STALE_FOR, True)]
 )
 def test_one_thread_reads(
     clock: list[float], statistics: Statistics, read: Mock, age: float, *, waits: bool
@@ -436,7 +436,8 @@ def test_tables_are_counted_in_the_background(
 
 
 @pytest.mark.parametrize(
-    ("error", "pause"), [(Unavailable("gone"), cache.FRESH), (OSError("gone"), cache.RECOUNT_AFTER)]
+    ("error", "pause"),
+    [(Unavailable("gone"), cache.FRESH_FOR), (OSError("gone"), cache.RECOUNT_AFTER)],
 )
 def test_a_failed_count(
     store: SQLStore,

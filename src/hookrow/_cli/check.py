@@ -75,7 +75,7 @@ def check(
     sources = settings_sources(context, serve, settings.schema)
     if url is None:
         results = chain(
-            [check.check_secrets(settings.accepted, settings.secret_file)],
+            [check.check_secrets(settings.accepted_secrets, settings.secret_file)],
             check.check_database_url(settings.database_url, settings.schema),
             check.check_sweep(
                 log=settings.schema.log is not None, bodies=settings.bodies, sweep=settings.sweep

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _ROW_FORMAT = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 _TABLE_HEADER = _ROW_FORMAT.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
 
-_CHANGES = 1000
+_MAX_SEARCHED_CHANGES = 1000
 """How many of the subscriber's latest changes `show` searches for one that supersedes an entry."""
 
 
@@ -301,7 +301,7 @@ def _details(
     if entry.last_received_at != entry.received_at:
         received += f", last {format_time(entry.last_received_at)}"
     query = other_changes(entry)
-    newer = superseding(entry, reader.newest(query, limit=_CHANGES)) if query else None
+    newer = superseding(entry, reader.newest(query, limit=_MAX_SEARCHED_CHANGES)) if query else None
     yield "Type", entry.record_type or "unknown"
     yield "Recipient", entry.recipient or "none"
     yield "Message ID", entry.message_id or "none"

@@ -282,7 +282,7 @@ def _describe_status(found: ProviderStatus) -> Iterator[str]:
         yield f"{stream}: no hookrow webhook."
     for name, logged in found.logged.items():
         if found.complete:
-            posted = found.sent[name]
+            posted = found.posted[name]
             yield f"{name}: the provider posted {posted:,} in 24 hours, and the log has {logged:,}."
         else:
             yield f"{name}: the log has {logged:,} of 24 hours, from all streams."

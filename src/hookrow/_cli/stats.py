@@ -26,7 +26,7 @@ from hookrow._statistics import (
     read_present,
 )
 
-_LISTS = 10
+_MAX_LISTS = 10
 """The maximum number of lists printed; JSON has all of them."""
 
 
@@ -97,7 +97,7 @@ def _tables(overview: Overview, tables: TableCounts) -> Iterator[str]:
     if len(tables.lists) > 1:
         yield ""
         yield _line("list", "sent", f"{len(tables.lists):,} lists")
-        for each in nlargest(_LISTS, tables.lists, attrgetter("sent")):
+        for each in nlargest(_MAX_LISTS, tables.lists, attrgetter("sent")):
             name = "no list" if each.list is None else each.name or str(each.list)
             rest = f"{each.delivered:,} delivered, {each.opened:,} opened"
             yield _line(name, f"{each.sent:,}", rest)

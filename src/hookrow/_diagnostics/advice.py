@@ -30,7 +30,7 @@ from hookrow.stores.sql._statements import Statements
 OVERDUE = timedelta(hours=1)
 """How long a retry may be due before `hookrow check` reports it. A sweep runs every minute."""
 
-TOLERABLE = timedelta(minutes=1)
+TOLERATED_DIFFERENCE = timedelta(minutes=1)
 """The greatest difference between two clocks that `hookrow check` does not report."""
 
 
@@ -59,13 +59,14 @@ def check_retries(database: Database, statements: Statements) -> CheckResult:
         with limited_to(STATEMENT_TIMEOUT):
             parked, oldest_due, expired = log.backlog(now)
             unknown = Query(expired=True, outcome=Result.SUBSCRIBER_NOT_FOUND)
-            strangers = log.count(unknown, limit=MOST_EXPIRED)
-            nobody = log.count(replace(unknown, unaddressed=True), limit=MOST_EXPIRED)
+            to_unknown_addresses = log.count(unknown, limit=MOST_EXPIRED)
+            without_address = log.count(replace(unknown, unaddressed=True), limit=MOST_EXPIRED)
     except StoreError as error:
         text = f"They cannot be checked: {message(error)}"
         return CheckResult(Level.WARNING, "retries", text)
     # Without a recipient, nothing was late: the row that would be needed cannot exist.
-    expired, strangers = expired - nobody, strangers - nobody
+    expired -= without_address
+    to_unknown_addresses -= without_address
     overdue = now - (oldest_due or now)
     texts = [f"{pluralize(parked, 'notification')} in the log will be retried"]
     if overdue:
@@ -74,11 +75,11 @@ def check_retries(database: Database, statements: Statements) -> CheckResult:
         texts.append("No sweep is running, or it cannot keep up: run `hookrow replay --parked`")
     if expired:
         texts.append(
-            f"{pluralize(expired, 'notification')}, of which {strangers:,} for unknown addresses, "
-            "could not be recorded in time: see `hookrow log --expired`. Once their rows exist, "
-            "`hookrow replay --expired` records them"
+            f"{pluralize(expired, 'notification')}, of which {to_unknown_addresses:,} for unknown "
+            "addresses, could not be recorded in time: see `hookrow log --expired`. Once their "
+            "rows exist, `hookrow replay --expired` records them"
         )
-    is_fault = overdue > OVERDUE or expired > strangers
+    is_fault = overdue > OVERDUE or expired > to_unknown_addresses
     level = Level.WARNING if is_fault else Level.OK
     return CheckResult(level, "retries", "".join(f"{text}. " for text in texts).rstrip())
 
@@ -175,7 +176,7 @@ def _naive_times(_: Database, tables: RoleTables) -> Iterator[str]:
 def _wrong_clock(database: Database, _: RoleTables) -> Iterator[str]:
     """Yield a warning if this machine's clock differs from the server's. SQLite has no server."""
     difference = clock_difference(partial(server_time, database), lambda: datetime.now(UTC))
-    if difference is not None and abs(difference) > TOLERABLE:
+    if difference is not None and abs(difference) > TOLERATED_DIFFERENCE:
         yield (
             f"The clock of this machine is {describe_difference(difference)}, compared with the "
             "database's: set it, for example with NTP. Receivers correct a difference of more than "

@@ -33,7 +33,7 @@ _SINGLE = (
 """The columns by which rows are looked up, except emails and the pairs of subscriptions."""
 
 
-MANY = 100_000
+MANY_SUBSCRIBERS = 100_000
 """The number of rows from which a table of subscribers needs indexes for the dashboard."""
 
 _SORTS = re.compile(r"(?<!Incremental )Sort  |TEMP B-TREE FOR ORDER BY")
@@ -62,7 +62,7 @@ def missing_indexes(database: Database, tables: RoleTables) -> Iterator[str]:
         for lookup in _lookups(tables):
             if not _is_served(catalogue, tables, lookup):
                 yield _missing(catalogue, tables, lookup)
-        many = f"SELECT 1 FROM {tables.table('subscribers')} LIMIT 1 OFFSET {MANY - 1}"
+        many = f"SELECT 1 FROM {tables.table('subscribers')} LIMIT 1 OFFSET {MANY_SUBSCRIBERS - 1}"
         if not tables.schema.is_own and connection.fetch(many):
             yield from _missing_for_suppressions(catalogue, tables)
 

@@ -25,7 +25,7 @@ from hookrow._postmark_api.errors import (
     verification_of,
 )
 from hookrow._postmark_api.webhooks import (
-    ANOTHER,
+    DUPLICATE_WEBHOOK,
     Stream,
     Webhook,
     read_statistics,
@@ -232,8 +232,8 @@ def _find(webhooks: Sequence[Webhook], stream: Stream) -> Webhook | None:
     if len(found) > 1:
         ids = ", ".join(str(each.id) for each in found)
         raise ConfigurationError(
-            f"Webhook {found[0].id} of the stream {stream.id}: {ANOTHER}. Delete all but one of "
-            f"the webhooks {ids} at the provider. Nothing was changed."
+            f"Webhook {found[0].id} of the stream {stream.id}: {DUPLICATE_WEBHOOK}. Delete all but "
+            f"one of the webhooks {ids} at the provider. Nothing was changed."
         )
     return found[0] if found else None
 

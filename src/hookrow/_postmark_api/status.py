@@ -17,7 +17,7 @@ from hookrow._http import SECRET_HEADER
 from hookrow._postmark_api.client import PostmarkAPI
 from hookrow._postmark_api.register import ExpectedWebhook, triggers_of
 from hookrow._postmark_api.webhooks import (
-    ANOTHER,
+    DUPLICATE_WEBHOOK,
     VERIFIED,
     PostmarkServer,
     Stream,
@@ -32,7 +32,7 @@ from hookrow.providers._json import decode
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 
-PERIOD = timedelta(days=1)
+STATISTICS_PERIOD = timedelta(days=1)
 """The period of the provider's statistics."""
 
 MAX_COMPARED = 100_000
@@ -41,7 +41,7 @@ MAX_COMPARED = 100_000
 ASK_EVERY = 300.0
 """Seconds between two statuses of a `ProviderWatch`."""
 
-SAMPLE = 100
+MAX_SAMPLED_ENTRIES = 100
 """The number of the newest entries that are searched for the id of their server."""
 
 _TEST_SERVERS = {23, 1234}
@@ -108,7 +108,7 @@ class ProviderStatus:
         return [each.id for each in self.streams if each.id not in covered]
 
     @property
-    def sent(self) -> Mapping[str, int]:
+    def posted(self) -> Mapping[str, int]:
         """The provider's numbers of notifications, by type, for comparison with `logged`."""
         return {
             name: sum(each.requests.get(name, 0) for each in self.webhooks) for name in self.logged
@@ -191,7 +191,7 @@ def check_server(
     """
     if store.log is None or any(map(expected.is_proven_by, webhooks)):
         return
-    newest = store.log.newest(Query(), limit=SAMPLE)
+    newest = store.log.newest(Query(), limit=MAX_SAMPLED_ENTRIES)
     origins = {_server(each.body.encode()) for each in newest if each.body}
     servers = {each for each in origins if each is not None} - _TEST_SERVERS
     if servers and server.id not in servers:
@@ -231,7 +231,7 @@ def _compare(
         wrong = "is not one of hookrow's secrets" if webhook.secrets else "is missing"
         drift.append(f"the header {SECRET_HEADER} {wrong}")
     if len(of_stream) > 1:
-        drift.append(ANOTHER)
+        drift.append(DUPLICATE_WEBHOOK)
     enabled = sorted(webhook.enabled)
     return WebhookStatus(
         id=webhook.id,
@@ -255,7 +255,7 @@ def _count(store: SQLStore, triggers: Collection[str], now: datetime) -> Mapping
     count = partial(store.log.count, limit=MAX_COMPARED)
     logged = {}
     for name in sorted(triggers):
-        query = Query(record_type=name, since=now - PERIOD, posted=True)
+        query = Query(record_type=name, since=now - STATISTICS_PERIOD, posted=True)
         if (total := count(query)) < MAX_COMPARED:
             logged[name] = total - count(replace(query, outcome=Result.TEST))
     return logged

@@ -24,7 +24,7 @@ VERIFIED = "verified"
 NO_BROADCASTS = frozenset({"Bounce", "SpamComplaint"})
 """The triggers that streams for broadcasts do not have."""
 
-ANOTHER = "the stream has another hookrow webhook, so each event arrives twice"
+DUPLICATE_WEBHOOK = "the stream has another hookrow webhook, so each event arrives twice"
 """A difference of each webhook of hookrow, if a stream has several."""
 
 

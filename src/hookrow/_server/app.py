@@ -67,7 +67,7 @@ class Server:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._provider = Postmark(*settings.accepted())
+        self._provider = Postmark(*settings.accepted_secrets())
         self._store = store = SQLStore(settings.database_url, settings.schema)
         self._pages = {"/healthz": ASGI(Liveness())}
         summary = MinuteSummary()
@@ -119,7 +119,7 @@ class Server:
         rate_limit.reset()  # so that each warning is logged again
         self._log_secret_use()
         try:
-            self._provider.accept(*self._settings.accepted())
+            self._provider.accept(*self._settings.accepted_secrets())
         except ConfigurationError as error:
             logger.error(f"The secrets were not reloaded. {error}")
         else:
@@ -185,10 +185,10 @@ class Server:
             counts = ", ".join(map(str, used.values()))
             logger.info("How often each secret was used, the newest first: %s.", counts)
 
-    def _prune(self, entries: SQLLog) -> None:
+    def _prune(self, log: SQLLog) -> None:
         settings = self._settings
         retention = Retention(
-            self._store, entries, keep=settings.keep, keep_bodies=settings.keep_bodies
+            self._store, log, keep=settings.keep, keep_bodies=settings.keep_bodies
         )
         try:
             count = sum(retention.prune())

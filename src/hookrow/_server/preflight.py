@@ -49,7 +49,7 @@ def check_and_prepare(settings: Settings) -> None:
 
 def warn_of_secret(settings: Settings) -> None:
     """Log a warning if the webhook secret is weak, or if other users can read it."""
-    result = check_secrets(settings.accepted, settings.secret_file)
+    result = check_secrets(settings.accepted_secrets, settings.secret_file)
     if result.level is Level.WARNING:
         logger.warning(result.text)
 

@@ -55,7 +55,7 @@ class Settings:
         """The path of the dashboard, without a trailing slash."""
         return f"{endpoint_path(self.mount_path).removesuffix(ENDPOINT)}/dashboard"
 
-    def accepted(self) -> Sequence[str]:
+    def accepted_secrets(self) -> Sequence[str]:
         """Return the secrets; if they are in a file, read it at each call.
 
         Raises `ConfigurationError` as `read_secrets` does, and if no secret is set, or if a header

@@ -32,16 +32,16 @@ T = TypeVar("T")
 
 logger = logging.getLogger("hookrow")
 
-FRESH = 4.0
+FRESH_FOR = 4.0
 """Seconds for which figures are cached, at least. Open pages request them every five seconds."""
 
-STALE = 30.0
+STALE_FOR = 30.0
 """Seconds for which an old result is returned while another thread reads a new one."""
 
 RECOUNT_AFTER = 300.0
 """Seconds between two counts of the tables, at least."""
 
-SHARE = 1 / 100
+READ_SHARE = 1 / 100
 """The largest share of the time for reading overviews, of all periods together."""
 
 SHARE_OF_ERRORS = 1 / 2
@@ -139,7 +139,7 @@ class Statistics:
             close_thread_connections()
             end = monotonic()
             pause = max(RECOUNT_AFTER, (end - begin) / RECOUNT_SHARE)
-            self._recount_at = end + (FRESH if isinstance(self._error, Unavailable) else pause)
+            self._recount_at = end + (FRESH_FOR if isinstance(self._error, Unavailable) else pause)
 
 
 class _Cached(Generic[T]):
@@ -158,7 +158,7 @@ class _Cached(Generic[T]):
     def get(self, read: Callable[[], T]) -> T:
         """Return the result; if it is old, one thread at a time reads a new one."""
         now = monotonic()
-        if now >= self._until and self._lock.acquire(blocking=now >= self._until + STALE):
+        if now >= self._until and self._lock.acquire(blocking=now >= self._until + STALE_FOR):
             try:
                 self._update(read)
             finally:
@@ -176,10 +176,10 @@ class _Cached(Generic[T]):
             with limited_to(STATEMENT_TIMEOUT):
                 self._result = read()
         except Unavailable as error:  # which cost nothing
-            self._result, pause = error, FRESH
+            self._result, pause = error, FRESH_FOR
         except StoreError as error:
             self._result, pause = error, (monotonic() - begin) / SHARE_OF_ERRORS
         else:
             self.duration = monotonic() - begin
-            pause = sum(each.duration for each in self._group) / SHARE
-        self._until = monotonic() + max(FRESH, pause)
+            pause = sum(each.duration for each in self._group) / READ_SHARE
+        self._until = monotonic() + max(FRESH_FOR, pause)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
-RECENT = 1000
+RECENT_ENTRIES = 1000
 """The number of newest entries whose present outcomes are counted."""
 
-DELIVERIES = 1000
+MAX_DELIVERIES = 1000
 """The largest number of deliveries for which the time from sent to delivered is computed."""
 
 RATES = {"bounce": "HardBounce", "complaint": "SpamComplaint", "unsubscribe": "ManualSuppression"}
@@ -115,9 +115,9 @@ class Present:
     """The state of the log at `now`; `logged` is False if the store has none.
 
     `last_received` is when the last notification arrived, `outcomes` has the outcomes of the newest
-    `RECENT` ones, and `types` their record types. `parked` is the number of notifications that wait
-    for a retry. `unauthentic` are the requests without a valid secret in the last day, which the
-    log does not contain.
+    `RECENT_ENTRIES` ones, and `types` their record types. `parked` is the number of notifications
+    that wait for a retry. `unauthentic` are the requests without a valid secret in the last day,
+    which the log does not contain.
     """
 
     now: datetime
@@ -192,7 +192,7 @@ def read_present(store: SQLStore, now: datetime) -> Present:
     """Read the state of the log. Raises a `StoreError`."""
     if store.log is None:
         return Present(now=now, logged=False)
-    last_received, outcomes, types = store.log.recent(RECENT)
+    last_received, outcomes, types = store.log.recent(RECENT_ENTRIES)
     parked = store.log.backlog(now).parked
     return Present(
         now=now,
@@ -261,7 +261,7 @@ def _rate(counts: Sequence[Count], reason: str) -> float | None:
 
 def _delays(row_counts: SQLRowCounts, log: SQLLog, since: datetime) -> Delays | None:
     """Return the delays of the newest deliveries; a negative delay counts as zero."""
-    delivered = log.deliveries(since, limit=DELIVERIES)
+    delivered = log.deliveries(since, limit=MAX_DELIVERIES)
     sent = row_counts.sent(delivered.keys())
     seconds = [max((delivered[id_] - at).total_seconds(), 0) for id_, at in sent.items()]
     if not seconds:
