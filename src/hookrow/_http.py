@@ -317,3 +317,6 @@ def is_loopback(host: str) -> bool:
 
 RECORDED = plain(200, "")
 """The response to a recorded notification."""
+
+RETRY_LATER = refuse(Refusal.UNAVAILABLE)
+"""The response to a notification that cannot be recorded now."""

@@ -24,9 +24,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from hookrow._core.notification import Refusal
 from hookrow._faults import describe_bug, log_fault
-from hookrow._http import REQUEST_ID_NAME, Request, RequestHead, Response, refuse, request_id
+from hookrow._http import REQUEST_ID_NAME, RETRY_LATER, Request, RequestHead, Response, request_id
 from hookrow._server import RECEIVER
 from hookrow._server.limits import (
     END,
@@ -64,7 +63,6 @@ MAX_DIRECT = 64 * 1024
 """Bytes of a request that is handled without uvicorn."""
 
 _ENDPOINT_KEY = "hookrow.endpoint"
-_REFUSE_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
 
 def check_uvicorn() -> None:
@@ -277,4 +275,4 @@ def _failed(error: Exception, id_: str) -> Response:
         describe_bug(error),
         extra={"request_id": id_},
     )
-    return _REFUSE_UNAVAILABLE
+    return RETRY_LATER

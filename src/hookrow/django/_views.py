@@ -20,11 +20,11 @@ from hookrow._http import (
     ENDPOINT,
     MAX_BODY,
     REQUEST_ID_HEADER,
+    RETRY_LATER,
     BodyReader,
     Request,
     RequestHead,
     Response,
-    refuse,
     request_id,
 )
 from hookrow.django._conf import conf
@@ -95,7 +95,7 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
         handler = receiver()
     except ConfigurationError as error:
         logger.error("Returned 503 because of the settings: %s", error)
-        return refuse(Refusal.UNAVAILABLE)
+        return RETRY_LATER
     refusal = handler.admit(head)
     if refusal is not None:
         return refusal
