@@ -33,6 +33,7 @@ from hookrow.stores._log import Query
 from hookrow.stores._timeouts import LOCK_TIMEOUT, limited_to
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._connections import READERS, SESSIONS, Database
+from hookrow.stores.sql._limits import PostgresLimits
 from hookrow.stores.sql._postgres import PostgresDatabase
 from hookrow.stores.sql._sqlite import SQLiteDatabase
 from hookrow.stores.sql._urls import open_database
@@ -518,19 +519,35 @@ class TestPostgreSQL:
             "UniqueViolation 23505 constraint hookrow_subscribers_email table hookrow_subscribers"
         )
 
+    @pytest.mark.parametrize("through", ["url", "pooler", "psycopg", "psycopg2"])
     def test_times_at_the_ends_of_the_calendar(
-        self, postgres: Databases, postgres_url: str
+        self,
+        postgres: Databases,
+        postgres_url: str,
+        through: str,
+        connected: Connect,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Times are read even if they do not exist in the server's time zone."""
+        """Times are read even if they do not exist in the server's time zone or style of dates."""
+        if through == "pooler":  # behind one, the settings of a session do not last
+            nothing = "SELECT FROM (SELECT WHERE false) AS nothing"
+            monkeypatch.setattr(PostgresLimits, "session", lambda _: nothing)
         database = file_of(postgres_url)
+        postgres.execute(f"ALTER DATABASE {database} SET datestyle = 'SQL, DMY'")
         for zone in ("Asia/Tokyo", "America/New_York"):
             postgres.execute(f"ALTER DATABASE {database} SET timezone = '{zone}'")
-            with closing(SQLStore(postgres_url)) as store:
+            own = through in {"url", "pooler"}
+            opened = postgres_url if own else connected(postgres_url, f"postgresql+{through}")
+            with closing(SQLStore(opened)) as store:
                 for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
                     sent = arrival(Delivered(ADA, "unknown", at))
                     assert statuses(record(store, [sent])) == [404]
                 assert store.log is not None
                 assert len(store.log.newest(Query(), limit=9)) == 2
+                with limited_to(PATIENCE):
+                    assert len(store.log.newest(Query(), limit=9)) == 2
+            if isinstance(opened, Engine):
+                assert run(opened, "SHOW timezone") == [(zone,)]
 
     def test_trigger_that_changes_the_session(self, postgres_url: str, connected: Connect) -> None:
         """The session is closed when its statements no longer find the tables."""

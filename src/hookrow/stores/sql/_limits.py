@@ -41,6 +41,10 @@ class Limits(ABC):
         """Limit each statement of the transaction to the time left, within `limited_to`."""
 
     @abstractmethod
+    def time_format(self) -> str:
+        """Let the transaction return times in UTC, in a form that every driver reads."""
+
+    @abstractmethod
     def none(self, *, local: bool = True) -> str:
         """Lift the limits of the transaction or, if not `local`, of the session."""
 
@@ -61,11 +65,8 @@ class PostgresLimits(Limits):
         "lock_timeout": ROW_LOCK_TIMEOUT,
         "statement_timeout": STATEMENT_TIMEOUT,
     }
-    TUNING: ClassVar[dict[str, str]] = {
-        "plan_cache_mode": "force_generic_plan",
-        "TimeZone": "UTC",
-        "DateStyle": "ISO",
-    }
+    TIME_FORMAT: ClassVar[dict[str, str]] = {"TimeZone": "UTC", "DateStyle": "ISO"}
+    TUNING: ClassVar[dict[str, str]] = TIME_FORMAT | {"plan_cache_mode": "force_generic_plan"}
 
     def session(self) -> str:
         """Set them for the session, and the isolation level of its transactions."""
@@ -81,6 +82,10 @@ class PostgresLimits(Limits):
     def reading(self) -> str:
         """Set the limit of statements only: a reading waits for no row."""
         return self._set({"statement_timeout": f"{milliseconds(inf)}ms"})
+
+    def time_format(self) -> str:
+        """Set the time zone and the form of dates until the end of the transaction."""
+        return self._set(self.TIME_FORMAT)
 
     def none(self, *, local: bool = True) -> str:
         """Zero stands for no limit."""

@@ -141,10 +141,12 @@ class PostgresDatabase(ConnectionPool[Session]):
     def reading(self) -> Iterator[Connection]:
         """Connect to read, in a transaction."""
         limited = not isinf(left())
-        limit = POSTGRES_LIMITS.reading() if limited else POSTGRES_LIMITS.none()
+        settings = POSTGRES_LIMITS.reading() if limited else POSTGRES_LIMITS.none()
         with self._session(reads=True, watched=limited) as session:
+            if not session.autocommits:
+                settings = f"{settings}; {POSTGRES_LIMITS.time_format()}"
             with nullcontext() if limited else watchdog.watch_socket(session.socket):
-                session.command(f"{POSTGRESQL.begin}; {limit}")
+                session.command(f"{POSTGRESQL.begin}; {settings}")
             yield session
             session.command("COMMIT")
 

@@ -113,7 +113,7 @@ class EngineDatabase:
         """Connect to read, in a transaction."""
         with store_errors(_ENGINE_ERRORS), self._lock, self._engine.connect() as connection:
             _ping(connection)
-            with nullcontext() if isinf(left()) else self._limited(connection):
+            with self._begun_to_read(connection):
                 if not self._used:  # a fork would share the pool's connection with the child
                     self._detach(connection)
                 yield _Connection(connection)
@@ -155,13 +155,15 @@ class EngineDatabase:
         return self._engine.url.set(query={}).render_as_string(hide_password=True)
 
     @contextmanager
-    def _limited(self, connection: EngineConnection) -> Iterator[None]:
-        """Limit the time of each statement in the block to the time that is left."""
-        if not self._backend.limits_readings:
+    def _begun_to_read(self, connection: EngineConnection) -> Iterator[None]:
+        """Begin a transaction, which is watched during the block only if the time is limited."""
+        if not self._backend.begins_readings:
             yield
             return
-        with _watched(connection), self._committed(connection):
-            self._backend.begin_reading(connection)
+        limited = not isinf(left())
+        with _watched(connection) if limited else nullcontext(), self._committed(connection):
+            with nullcontext() if limited else _watched(connection):
+                self._backend.begin_reading(connection)
             yield
 
     @contextmanager
@@ -218,8 +220,8 @@ def _watched(connection: EngineConnection) -> AbstractContextManager[None]:
 class _Backend(ABC):
     """How an engine's connections to a database begin and end transactions."""
 
-    limits_readings: ClassVar[bool]
-    """Whether the server ends a statement that takes too long."""
+    begins_readings: ClassVar[bool]
+    """Whether a reading needs settings, which end with its transaction."""
 
     @abstractmethod
     def convert(self, sql: str) -> str:
@@ -229,8 +231,8 @@ class _Backend(ABC):
     def begin(self, connection: EngineConnection, *, recording: bool) -> None:
         """Begin a transaction with time limits, even on an engine that commits each statement."""
 
-    def begin_reading(self, connection: EngineConnection) -> None:  # noqa: B027 - no limits on SQLite
-        """Begin a transaction whose statements are limited to the time left."""
+    def begin_reading(self, connection: EngineConnection) -> None:  # noqa: B027 - not on SQLite
+        """Begin a transaction that reads times, and whose statements end in the time left."""
 
     @abstractmethod
     def begin_upgrade(self, connection: EngineConnection) -> None:
@@ -249,9 +251,9 @@ class _Backend(ABC):
 
 
 class _PostgreSQLBackend(_Backend):
-    """Sets the limits with the statement that begins the transaction."""
+    """Sets the limits and the format of times with the statement that begins the transaction."""
 
-    limits_readings = True
+    begins_readings = True
 
     def convert(self, sql: str) -> str:
         return sql
@@ -260,7 +262,10 @@ class _PostgreSQLBackend(_Backend):
         self._begin(connection, POSTGRES_LIMITS.transaction(recording=recording, tuned=True))
 
     def begin_reading(self, connection: EngineConnection) -> None:
-        self._begin(connection, POSTGRES_LIMITS.reading())
+        settings = POSTGRES_LIMITS.time_format()
+        if not isinf(left()):
+            settings = f"{settings}; {POSTGRES_LIMITS.reading()}"
+        self._begin(connection, settings)
 
     def begin_upgrade(self, connection: EngineConnection) -> None:
         isolation = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
@@ -280,15 +285,15 @@ class _PostgreSQLBackend(_Backend):
     def roll_back(self, connection: EngineConnection) -> None:
         connection.connection.rollback()
 
-    def _begin(self, connection: EngineConnection, limits: str) -> None:
+    def _begin(self, connection: EngineConnection, settings: str) -> None:
         if connection.dialect.driver == "psycopg":
             # The driver then does not send BEGIN, which would be another round trip. It still
             # ends our transaction, because it checks the server's state; psycopg2 would not.
             connection.execution_options(isolation_level="AUTOCOMMIT")
-            connection.exec_driver_sql(f"BEGIN; {limits}")
+            connection.exec_driver_sql(f"BEGIN; {settings}")
             return
         connection.execution_options(isolation_level="READ COMMITTED")
-        connection.exec_driver_sql(limits)
+        connection.exec_driver_sql(settings)
 
 
 class _SQLiteBackend(_Backend):
@@ -298,7 +303,7 @@ class _SQLiteBackend(_Backend):
     connection had written since the first read.
     """
 
-    limits_readings = False
+    begins_readings = False
 
     def convert(self, sql: str) -> str:
         return question_marks(sql)
