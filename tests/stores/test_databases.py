@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 from types import ModuleType
 from typing import Any, TypeAlias
+from unittest.mock import Mock
 
 import pytest
 from contract import ADA, NOON, arrival, statuses
@@ -32,7 +33,9 @@ from hookrow.stores._errors import AccessDenied, Conflict, Locked, Rejected, Sto
 from hookrow.stores._log import Query
 from hookrow.stores._timeouts import LOCK_TIMEOUT, limited_to
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import READERS, SESSIONS, Database
+from hookrow.stores.sql._dialects import POSTGRESQL
 from hookrow.stores.sql._limits import PostgresLimits
 from hookrow.stores.sql._postgres import PostgresDatabase
 from hookrow.stores.sql._sqlite import SQLiteDatabase
@@ -578,6 +581,21 @@ class TestConnections:
             needed = r"needs (PostgreSQL|SQLite) 99\.1 or later"
             with pytest.raises(ConfigurationError, match=needed):
                 verify(database, Schema())
+
+    @pytest.mark.parametrize(
+        ("text", "numbers"),
+        [
+            ("16.4 (Debian 16.4-1.pgdg120+2)", (16, 4)),
+            ("3.45.1", (3, 45, 1)),
+            ("17beta1", (17,)),
+            ("18rc1", (18,)),
+            ("devel", ()),
+        ],
+    )
+    def test_version(self, text: str, numbers: tuple[int, ...]) -> None:
+        """A version before its release counts as the release."""
+        connection = Mock(fetch=Mock(return_value=[(text,)]))
+        assert catalogue_of(connection, POSTGRESQL).version()[1] == numbers
 
     def test_number(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """At most 8 connections are open, and readers use at most 6 of them."""

@@ -337,9 +337,9 @@ def test_collation_on_sqlite(
 
 @ON_SQLITE
 def test_attached_database(engine: Engine, new_database: Callable[[str], str]) -> None:
-    """The indexes of a table are read in its own database."""
+    """The indexes of a table are read in its own database, whose name may have capitals."""
     path = new_database(SQLITE.name).removeprefix("sqlite:///")
-    attach = f"ATTACH '{path}' AS crm"
+    attach = f"ATTACH '{path}' AS CRM"
     event.listen(engine, "connect", lambda connection, _: connection.execute(attach))
     run(make(engine), "CREATE TABLE crm.members AS SELECT * FROM members")
     schema = replace(LISTS, subscriptions=Role("crm.members", dict.fromkeys(SUPPRESSION[1:])))

@@ -59,10 +59,11 @@ class Catalogue(ABC):
         self.connection, self.dialect = connection, dialect
 
     def version(self) -> tuple[str, tuple[int, ...]]:
-        """Return the version as text and as numbers."""
+        """Return the version as text and as numbers, without a suffix such as that of a beta."""
         ((text,),) = self.connection.fetch(self.dialect.version)
         version = text.split()[0]  # Debian adds the version of its package
-        return version, tuple(int(part) for part in version.split(".") if part.isdigit())
+        numbers = re.match(r"\d+(?:\.\d+)*", version)
+        return version, tuple(map(int, numbers[0].split("."))) if numbers else ()
 
     @abstractmethod
     def tables(self) -> Collection[str]:
@@ -624,8 +625,8 @@ class SQLiteCatalogue(Catalogue):
     def columns(self, table: str) -> Mapping[str, Column]:
         """Return the columns with the kinds that their declared types suggest."""
         named = self.named(table)
-        schemas = self.connection.fetch("SELECT name FROM pragma_database_list")
-        if "." in table and (named[1],) not in map(tuple, schemas):
+        databases = self.connection.fetch("SELECT name FROM pragma_database_list")
+        if "." in table and named[1] not in {name.lower() for (name,) in databases}:
             return {}
         rows = self.connection.fetch(_SQLITE_COLUMNS, named * 2)
         return {row[0]: _sqlite_column(*row) for row in rows}
