@@ -179,7 +179,13 @@ def test_another_body_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("secret", "fault"),
-    [(f'"{SECRET}"', "is in quotes"), (f"{SECRET}\n", "ends with a line break"), ("%", "is not")],
+    [
+        (f'"{SECRET}"', "is in quotes"),
+        (f"{SECRET}\n", "ends with a line break"),
+        (SECRET.removeprefix("whsec_"), "is not valid. It is whsec_ and a key"),
+        (SECRET[:20], "is not valid"),
+        ("%", "is not valid"),
+    ],
 )
 def test_a_secret_that_was_copied_wrongly(secret: str, fault: str) -> None:
     """The error names the fault, and does not quote the secret."""
@@ -196,7 +202,9 @@ def test_the_tolerance_is_five_minutes(seconds: int) -> None:
         read(signed(b"{}", SECRET, at=beyond))
 
 
-@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_%%%", "whsec_é", "whsec_abcde"])
+@pytest.mark.parametrize(
+    "secret", ["", "whsec_", "whsec_%%%", "whsec_é", "whsec_AA==", "mysecret1234"]
+)
 def test_a_secret_that_is_not_valid(secret: str) -> None:
     for secrets in ((secret,), (SECRET, secret), ()):
         with pytest.raises(ConfigurationError, match="signing secret"):

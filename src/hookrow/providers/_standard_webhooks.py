@@ -25,6 +25,12 @@ MAX_DIFFERENCE = 300
 PREFIX = "whsec_"
 """The beginning of a secret; the rest is the key in base64."""
 
+_SHORTEST_KEY = 16
+"""The fewest bytes of a key: a shorter one was copied in part, or can be guessed.
+
+The specification asks for 24 to 64.
+"""
+
 _PREFIXES = ("webhook", "svix")
 _HEADER_NAMES = ("id", "timestamp", "signature")
 
@@ -37,7 +43,7 @@ class StandardWebhooks(Provider):
 
     A secret begins with `whsec_`; several are accepted, so that it can be rotated. `clock` returns
     the time in seconds since 1970. Raises `ConfigurationError` if a secret is missing, or is not
-    `whsec_` and base64.
+    `whsec_` and at least 16 bytes in base64.
     """
 
     matched: Counter[int]
@@ -133,9 +139,10 @@ def _key(secret: str) -> bytes:
         key = b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if not key:
-        fault = why_no_header(secret) or doubt_about(secret)
+    if not secret.startswith(PREFIX) or len(key) < _SHORTEST_KEY:
+        fault = why_no_header(secret) or doubt_about(secret) or "is not valid"
         raise ConfigurationError(
-            f"The signing secret {fault or 'is not valid'}. It is {PREFIX} and a key in base64."
+            f"The signing secret {fault}. It is {PREFIX} and a key of at least {_SHORTEST_KEY} "
+            "bytes in base64: copy all of it from the webhook at the provider."
         )
     return key
