@@ -95,6 +95,9 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
         raise
     except StoreError as error:
         raise Unavailable(f"The database cannot be reached: {message(error)}") from error
+    finally:
+        if opened is not database:
+            opened.close()
 
 
 def upgrade(

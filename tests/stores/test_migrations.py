@@ -20,6 +20,9 @@ from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow._migrations import MIGRATIONS_TABLE, current, needed, sql, upgrade
 from hookrow.stores._errors import Unavailable
+from hookrow.stores.sql._connections import ConnectionPool
+from hookrow.stores.sql._sqlite import SQLiteConnection
+from hookrow.stores.sql._urls import open_database
 from structure import structure
 
 pytestmark = pytest.mark.filterwarnings(
@@ -132,6 +135,24 @@ class TestUpgrade:
         file = tmp_path / "hookrow.db"
         assert current(f"sqlite:///{file}") == ()
         assert not file.exists()
+
+    def test_only_databases_that_were_opened_here_are_closed(
+        self, empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        closed: list[object] = []
+
+        def close(self: ConnectionPool[SQLiteConnection]) -> None:
+            closed.append(self)
+
+        monkeypatch.setattr(ConnectionPool, "close", close)
+        given = open_database(empty_sqlite_url)
+        for work in (partial(upgrade, schema=OURS), current):
+            work(given)
+            assert not closed
+            work(empty_sqlite_url)
+            assert closed.pop() is not given
+        monkeypatch.undo()
+        given.close()
 
     def test_revisions_in_another_schema(self, empty_postgres_url: str) -> None:
         """The revisions may be in any schema of the search path."""
