@@ -35,6 +35,8 @@ NOT_A_URL = (
 TRIES = 5
 """How many times a batch is tried; writers, which lock in another order, may conflict with it."""
 
+_SAVEPOINT = "SAVEPOINT hookrow_rehearsal"
+
 Row = Sequence[Any]
 
 T = TypeVar("T")
@@ -249,6 +251,29 @@ def store_errors(errors: tuple[type[Exception], ...]) -> Iterator[None]:
         yield
     except errors as error:
         raise store_error(error) from error
+
+
+@contextmanager
+def savepoint(connection: Connection) -> Iterator[None]:
+    """Let `undone` roll back what single statements of the block did."""
+    connection.execute(_SAVEPOINT)
+    yield
+    connection.execute(f"RELEASE {_SAVEPOINT}")
+
+
+@contextmanager
+def undone(connection: Connection) -> Iterator[None]:
+    """Roll back what the block did: a constraint may call a function that writes.
+
+    The transaction stays writable, because such a function may treat an error as a refusal.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the connection may be broken: the first error says why
+            connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
+        raise
+    connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
 
 
 def server_time(database: Database) -> datetime | None:

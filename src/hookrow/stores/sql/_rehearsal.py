@@ -11,7 +11,7 @@ import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import groupby, islice
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from hookrow.stores._driver_errors import UNWRITABLE, lacks_operator, store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues import catalogue_of
-from hookrow.stores.sql._connections import Connection, Row
+from hookrow.stores.sql._connections import Connection, Row, savepoint, undone
 from hookrow.stores.sql._dialects import SQLITE, Dialect, count_parameters, question_marks
 from hookrow.stores.sql._needs import (
     MOST_NAMED,
@@ -354,32 +354,6 @@ def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) ->
 
         if refused := _first_failing([*need.values], hold):
             yield need.refusal(refused, _reference(text) if is_reference else _check(text))
-
-
-@contextmanager
-def savepoint(connection: Connection) -> Iterator[None]:
-    """Let `_ask` undo what each statement of the block did."""
-    connection.execute(_SAVEPOINT)
-    yield
-    connection.execute(f"RELEASE {_SAVEPOINT}")
-
-
-@contextmanager
-def undone(connection: Connection) -> Iterator[None]:
-    """Roll back what the block did: a constraint may call a function that writes.
-
-    The transaction stays writable, because such a function may treat an error as a refusal.
-    """
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):  # the connection may be broken: the first error says why
-            connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
-        raise
-    connection.execute(f"ROLLBACK TO {_SAVEPOINT}")
-
-
-_SAVEPOINT = "SAVEPOINT hookrow_rehearsal"
 
 
 def _reference(table: str) -> Obstacle:

@@ -19,7 +19,7 @@ from hookrow.stores._errors import OWN_TABLES, UPGRADE, Rejected, SchemaChanged,
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql._column_rules import first_of_each, mistakes, mistakes_of_log
-from hookrow.stores.sql._connections import Connection, Database
+from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
 from hookrow.stores.sql._dialects import count_parameters
 from hookrow.stores.sql._keys import key_mistakes
 from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
@@ -32,7 +32,7 @@ from hookrow.stores.sql._needs import (
     log_needs,
     role_needs,
 )
-from hookrow.stores.sql._rehearsal import REHEARSALS, comparisons, savepoint, undone
+from hookrow.stores.sql._rehearsal import REHEARSALS, comparisons
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._statements import STATEMENTS, Statements
 
