@@ -30,7 +30,6 @@ from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Database, Upgradable
 from hookrow.stores.sql._dialects import DIALECTS, Dialect
 from hookrow.stores.sql._scripts import (
-    LOG_TABLE,
     MIGRATIONS_TABLE,
     Script,
     is_known,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
 __all__ = [
-    "LOG_TABLE",
     "MIGRATIONS_TABLE",
     "current",
     "is_known",

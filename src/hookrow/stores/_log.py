@@ -1,4 +1,4 @@
-"""Values of the log: the arguments and results of the methods of `sql.log.SQLLog`."""
+"""Values of the log: the arguments and results of the methods of `sql._log.SQLLog`."""
 
 from __future__ import annotations
 

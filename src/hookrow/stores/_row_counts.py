@@ -1,4 +1,4 @@
-"""Values of the counts and lists of the host's rows, which `sql.row_counts.SQLRowCounts` reads."""
+"""Values of the counts and lists of the host's rows: the results of `sql._row_counts`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of suppressions: the arguments and results of `sql.suppressions.SQLSuppressions`."""
+"""Values of suppressions: the arguments and results of `sql._suppressions.SQLSuppressions`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time limits of transactions; `sql.limits` has the SQL that sets them on a server."""
+"""Time limits of transactions; `sql._limits` has the SQL that sets them on a server."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Session(Connection):
 
 
 class PostgresDatabase(ConnectionPool[Session]):
-    """The database of a `postgresql://` URL, as libpq reads it; see `connections.Database`.
+    """The database of a `postgresql://` URL, as libpq reads it; see `_connections.Database`.
 
     Raises `ConfigurationError` for a URL that libpq does not understand, and `MissingExtra` if
     psycopg is not installed.
@@ -152,7 +152,7 @@ class PostgresDatabase(ConnectionPool[Session]):
 
     @contextmanager
     def upgrading(self) -> Iterator[Connection]:
-        """See `connections.Upgradable`."""
+        """Open a session without time limits, and begin a transaction in it."""
         with self.autocommit() as session:
             session.execute(POSTGRESQL.begin)
             session.fetch(POSTGRES_LIMITS.none())
@@ -161,7 +161,7 @@ class PostgresDatabase(ConnectionPool[Session]):
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """See `connections.Upgradable`."""
+        """Open a session without time limits, in which each statement commits by itself."""
         with store_errors(self.errors), closing(self._connect()) as session:
             if session.autocommits:
                 session.command(POSTGRES_LIMITS.none(local=False))

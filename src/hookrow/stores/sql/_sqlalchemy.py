@@ -60,7 +60,7 @@ class _Connection(Connection):
 
 
 class EngineDatabase:
-    """The database of an engine, which is never closed; see `connections.Database`.
+    """The database of an engine, which is never closed; see `_connections.Database`.
 
     Raises `ConfigurationError` for an async engine, and for databases other than PostgreSQL and
     SQLite.
@@ -120,7 +120,7 @@ class EngineDatabase:
 
     @contextmanager
     def upgrading(self) -> Iterator[Connection]:
-        """See `connections.Upgradable`."""
+        """Begin a transaction without time limits on a connection of its own."""
         with (
             store_errors(_ENGINE_ERRORS),
             self._lock,
@@ -133,7 +133,7 @@ class EngineDatabase:
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """See `connections.Upgradable`."""
+        """Let each statement commit by itself, without time limits, on a connection of its own."""
         with store_errors(_ENGINE_ERRORS), self._lock, self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             self._detach(connection)

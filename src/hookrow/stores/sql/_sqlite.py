@@ -60,7 +60,7 @@ class SQLiteConnection(Connection):
 
 
 class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
-    """The database in a file; see `connections.Database`. Every commit is synced to the disk.
+    """The database in a file; see `_connections.Database`. Every commit is synced to the disk.
 
     The first connection creates the file if it is missing: only its owner can use it and the
     files that SQLite creates beside it (-wal, -shm, -journal). Existing files keep their modes.
@@ -104,7 +104,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """See `connections.Upgradable`."""
+        """Connect so that each statement commits by itself."""
         with self._connection() as connection:
             yield connection
 
@@ -176,7 +176,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
 
 
 class SQLiteMemory:
-    """A database in memory, on one connection; see `connections.Database`.
+    """A database in memory, on one connection; see `_connections.Database`.
 
     It belongs to the process and the object that open it, and ends with `close`. Threads take
     turns: each transaction and each reading waits until no other is open, for two seconds or until
