@@ -373,7 +373,9 @@ def test_missing_tables(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     assert [count_hours(home), count_hours(home)] == [1, 1]
     [warning] = [each for each in caplog.messages if "by hour" in each]
-    assert "hookrow_hours, hookrow_meta, hookrow_notifications is missing or lacks" in warning
+    assert (
+        "hookrow_hours, hookrow_meta, hookrow_notifications is missing, lacks a column" in warning
+    )
     assert "hookrow db upgrade" in warning
     assert prune(home) == 2
     reader(home).add_requests({(RequestKind.UNAUTHENTIC, SHARP): 1})

@@ -1,4 +1,4 @@
-"""The base class of email providers, and what they read; a module each for the supported ones."""
+"""Email providers: their base class, and one module for each supported provider."""
 
 from hookrow.providers._base import BodyParser, Event, Provider, Unauthentic
 

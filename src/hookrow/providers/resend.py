@@ -33,8 +33,10 @@ from hookrow.providers._standard_webhooks import StandardWebhooks
 from hookrow.providers._unreadable import explain_unreadable
 
 _REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
-"""Postmark's names for the origins of suppressions, which `Schema.reasons` and figures use. Any
-other origin is stored unchanged."""
+"""Postmark's names for the origins of suppressions, which `Schema.reasons` and the statistics use.
+
+Any other origin is stored unchanged.
+"""
 
 _MOST_RECIPIENTS = 50
 """Resend's limit for an email (https://resend.com/docs/api-reference/emails/send-email)."""

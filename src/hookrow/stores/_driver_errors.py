@@ -39,19 +39,19 @@ class _Family(ABC):
     def translate(self, error: BaseException) -> StoreError | None:
         """Return the `StoreError` for an error, or None for an error of another family."""
 
-    def remedy(self, error: BaseException) -> str | None:  # noqa: ARG002 - of most errors
+    def remedy(self, error: BaseException) -> str | None:  # noqa: ARG002 - most families have no such error
         """Return what to do about an error, if the database's message does not say it."""
         return None
 
-    def refuses_one_statement(self, error: BaseException) -> bool:  # noqa: ARG002 - of most errors
+    def refuses_one_statement(self, error: BaseException) -> bool:  # noqa: ARG002 - most families have no such error
         """Return whether the tables can be changed, but only in several statements."""
         return False
 
-    def failed_check(self, error: BaseException) -> bool:  # noqa: ARG002 - of most errors
+    def failed_check(self, error: BaseException) -> bool:  # noqa: ARG002 - most families have no such error
         """Return whether a statement found that it did not lock or change each row."""
         return False
 
-    def lacks_operator(self, error: BaseException) -> bool:  # noqa: ARG002 - of most errors
+    def lacks_operator(self, error: BaseException) -> bool:  # noqa: ARG002 - most families have no such error
         """Return whether the types in a statement have no operator, function or cast for it."""
         return False
 

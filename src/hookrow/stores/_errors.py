@@ -41,12 +41,11 @@ class WrongMapping(StoreError):
 
 
 class Unchanged(StoreError):
-    """The database did not lock, or did not change, a row that was found although its guard holds.
+    """The database did not lock or change a row that was found and whose guard holds.
 
-    Or it did not accept an entry of the log.
-
-    The row may have been deleted meanwhile. Another attempt, in a transaction that is `checked`,
-    shows whether the database ignores the change: because of row-level security, or a trigger.
+    Or it did not accept an entry of the log. The row may have been deleted meanwhile. Another
+    attempt, in a transaction that is `checked`, shows whether the database ignores the change:
+    because of row-level security, or a trigger.
     """
 
 

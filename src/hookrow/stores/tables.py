@@ -59,14 +59,14 @@ def _lower_ascii(element: folded, compiler: SQLCompiler, **options: Any) -> str:
     return f'lower({compiler.process(element.clauses, **options)}::text COLLATE "C")'
 
 
-class _now(GenericFunction[datetime]):  # noqa: N801 - as above
+class _now(GenericFunction[datetime]):  # noqa: N801 - named like an SQL function
     name, package = "now", "hookrow"
     type = _TIMESTAMP
     inherit_cache = True
 
 
 @compiles(_now, "sqlite")
-def _now_with_six_digits(element: _now, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - as above
+def _now_with_six_digits(element: _now, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
     del element, compiler, options
     return "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))"
 

@@ -165,7 +165,7 @@ class Catalogue(ABC):
         """Take a lock until the end of the transaction; return False if another one holds it."""
         return True
 
-    def open_writers(self, table: str) -> Writers | None:  # noqa: ARG002 - as above
+    def open_writers(self, table: str) -> Writers | None:  # noqa: ARG002 - a transaction may hold everything
         """Return the other transactions that may have written to a table.
 
         None if there are none, because a transaction holds the whole database.

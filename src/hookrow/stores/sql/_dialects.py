@@ -522,7 +522,7 @@ class SQLite(Dialect):
             rows.append(row)
         return rows
 
-    def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver accepts
         """Return a time as text, and a UUID as hexadecimal digits."""
         if isinstance(value, datetime):
             return _time_as_text(value)

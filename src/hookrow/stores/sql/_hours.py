@@ -80,11 +80,10 @@ class HourlyCounts:
         self.log = dialect.table(self._log)
         self._obstacle: str | None = None
         self.missing = (
-            f"Either one of {', '.join(self._columns)} is missing or lacks a column: run "
-            f"{UPGRADE}, or your own migrations; or the user lacks SELECT, "
-            "INSERT or UPDATE on one of them: grant it."
+            f"One of {', '.join(self._columns)} is missing, lacks a column, or may not be used: "
+            f"run {UPGRADE}, or your own migrations, or grant SELECT, INSERT and UPDATE."
         )
-        """The remedy if `are_usable` returns False."""
+        """The obstacle, and its remedies, if `are_usable` returns False."""
 
     @property
     def watermark(self) -> str:

@@ -186,7 +186,6 @@ class SQLLog:
         values = [self._dialect.encode(ids), write(now), write(now + IMPLAUSIBLE)]
         with self._transaction() as connection:
             entries = self._group(connection, where, values)
-            # Entries that are too old for another retry are retried one last time.
             later = [(write(next_retry(each.received_at, now)), each.id) for each in entries]
             if later:
                 put_off = (

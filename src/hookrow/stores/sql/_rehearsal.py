@@ -397,7 +397,7 @@ class _SQLiteRehearsal(Rehearsal):
     def incomparable(
         self,
         connection: Connection,  # noqa: ARG002 - for PostgreSQL
-        compared: Sequence[Comparison],  # noqa: ARG002 - as above
+        compared: Sequence[Comparison],  # noqa: ARG002 - for PostgreSQL
     ) -> Iterator[Mistake]:
         return iter(())  # it compares any values
 

@@ -19,7 +19,7 @@ ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "message
 """By role: the name of its table in a statement."""
 
 OWNER = "o"
-"""The alias of the subscribers' table where a statement looks for a dispatch's subscriber."""
+"""The alias of the subscribers' table in the join that finds a dispatch's owner."""
 
 
 class RoleTables:

@@ -122,13 +122,13 @@ class Statements(ABC):
     state: Callable[[Suppressible], str]
     """Selects by keys: each key, followed by the columns that notifications set."""
     dates: Callable[[Suppressible], str]
-    """Selects the dates that are kept beside the log, by their `row_key`."""
+    """Selects the dates in the side table, by their `row_key`."""
     lock: Callable[..., Statement]
     """Locks rows by keys, in their order. Only for databases that lock rows."""
     set_time: Callable[..., Sequence[Statement]]
-    """Sets a time of a dispatch; `guarded` by a newer one."""
+    """Sets a time of a dispatch; if `guarded`, only if the guard of `WRITES` holds."""
     set_suppression: Callable[..., Sequence[Statement]]
-    """Sets or lifts the suppression of a kind of row; `guarded` by a newer change."""
+    """Sets or lifts the suppression of a kind of row; `guarded` as in `set_time`."""
 
     def __init__(self, tables: RoleTables) -> None:
         self.tables, self.dialect = tables, tables.dialect
@@ -150,7 +150,7 @@ class Statements(ABC):
 
     @abstractmethod
     def probes(self) -> Iterable[str]:
-        """Return statements that affect no row, but fail where a change would."""
+        """Return statements that affect no row, but fail if a change would."""
 
     @abstractmethod
     def _update(
@@ -159,12 +159,12 @@ class Statements(ABC):
         """Return the statement that sets the columns which the table has.
 
         If `guarded`, rows are left unchanged unless the guard holds; if `dated`, unless the change
-        has the date that is kept beside the log.
+        has the date in the side table.
         """
 
     @abstractmethod
     def _set_date(self, kind: Suppressible) -> Statement:
-        """Return the statement that dates changes beside the log, unless a row is missing.
+        """Return the statement that dates changes in the side table, unless a row is missing.
 
         A newer date stays. The statement waits for another transaction that dates the same row, and
         then compares with its date.
@@ -289,7 +289,7 @@ class Statements(ABC):
     def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Sequence[Statement]:
         """Set the suppression columns that the table has; nothing if it has none.
 
-        If the last change is dated beside the log, it is dated first.
+        If the side table has the dates of changes, the change is dated there first.
         """
         write = WRITES[kind]
         if not any(self.tables.has(kind.value, name) for name in write.columns):
@@ -652,7 +652,7 @@ SELECT 1 / CASE WHEN $checks
 THEN 1 ELSE 0 END""")
 
 _DATE_TYPES = {"row_key": "text", "suppression_changed_at": AWARE}
-"""The types of the parameters that date a change beside the log."""
+"""The types of the parameters that date a change in the side table."""
 
 
 def _given(types: Mapping[str, str]) -> str:

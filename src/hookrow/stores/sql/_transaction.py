@@ -362,7 +362,7 @@ class SQLTransaction(_Writing):
                 raise Unchanged(f"The database ignored an update of a row in {row[0].value}.")
 
     def _read_dates(self, changes: Sequence[Change]) -> Mapping[RowId, datetime]:
-        """Read the dates of suppressions that are kept beside the log."""
+        """Read the dates of suppressions in the side table."""
         statements, dates = self._statements, {}
         for kind in statements.tables.dated_in_side_table:
             texts = {

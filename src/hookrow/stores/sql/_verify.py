@@ -122,7 +122,7 @@ def _plan(catalogue: Catalogue, statements: Statements) -> None:
     roles = ", ".join(repr(role.table) for role in tables.schema.roles.values())
     with savepoint(catalogue.connection):
         for sql in _lookups(statements):
-            # Another error, such as that of a foreign table's server, may end.
+            # Any other error, such as one of a foreign table's server, may be temporary.
             with suppress(Rejected), undone(catalogue.connection):
                 _plan_one(catalogue, sql, f"The rows of {roles} cannot be found", SchemaChanged)
     for kind in tables.written:
