@@ -161,10 +161,12 @@ def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
 
     Also returns None if the provider does not explain why it does not support the event.
     """
+    kind_read, logged_type = type(event.notification), event.unsupported.record_type
     for name, (column, *_) in RECORDS.items():
         kind = OPTIONAL_KINDS.get(column)
-        types = type(event.notification), event.unsupported.record_type
-        if kind and kind not in recorded and (kind is types[0] or RECORD_TYPES[kind] == types[1]):
+        if kind is None or kind in recorded:
+            continue
+        if kind is kind_read or RECORD_TYPES[kind] == logged_type:
             return (
                 f"The mapping does not record this type: map the column {column!r}, or add "
                 f"{name!r} to `record`."

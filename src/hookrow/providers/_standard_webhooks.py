@@ -112,7 +112,8 @@ class StandardWebhooks(Provider):
             expected = b64encode(digest(key, content, "sha256"))
             if any([compare_digest(expected, each) for each in given]):  # noqa: C419 - all of them
                 self.matched[position] += 1
-                self.old_matches += position > 0
+                if position:
+                    self.old_matches += 1
                 return id_.decode("latin-1")
         raise Unauthentic('Signature error="wrong"')
 

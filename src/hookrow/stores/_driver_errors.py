@@ -26,7 +26,10 @@ UNWRITABLE = (UnicodeError, OverflowError)
 """Errors of a driver that cannot encode a value as a parameter."""
 
 _STATEMENT_ERRORS = {
-    *("DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"),
+    "DataError",
+    "IntegrityError",
+    "NotSupportedError",
+    "ProgrammingError",
     "StatementError",
 }
 """Errors that a driver (PEP 249) or SQLAlchemy raises about a statement or its values."""

@@ -115,12 +115,15 @@ def _subscribers() -> Sequence[_Item]:
         _index("hookrow_subscribers_email", folded(sa.literal_column("email")), unique=True),
         _index(
             "hookrow_subscribers_suppressed",
-            *("suppressed_at", "id"),
+            "suppressed_at",
+            "id",
             where="suppressed_at IS NOT NULL",
         ),
         _index(
             "hookrow_subscribers_reason",
-            *("suppression_reason", "suppressed_at", "id"),
+            "suppression_reason",
+            "suppressed_at",
+            "id",
             where="suppressed_at IS NOT NULL AND length(suppression_reason) <= 64",
         ),
     )
@@ -188,18 +191,20 @@ def _notifications() -> Sequence[_Item]:
         sa.Column("recovery_counted", sa.Boolean),
         sa.Column("body", sa.Text),
         _unique("hookrow_notifications_fingerprint", "fingerprint"),
-        _index(*("hookrow_parked", "retry_at", "id"), where="retry_at IS NOT NULL"),
+        _index("hookrow_parked", "retry_at", "id", where="retry_at IS NOT NULL"),
         _index("hookrow_parked_message_id", "message_id", where="retry_at IS NOT NULL"),
         _index(
             "hookrow_notifications_changes", "recipient", where="record_type = 'SubscriptionChange'"
         ),
         _index(
-            *("hookrow_recoveries", "id"),
+            "hookrow_recoveries",
+            "id",
             where="first_outcome <> 'recorded' AND outcome = 'recorded' "
             "AND recovery_counted IS NULL",
         ),
         _index(
-            *("hookrow_expired", "id"),
+            "hookrow_expired",
+            "id",
             where="retry_at IS NULL AND body IS NOT NULL AND outcome IN "
             "('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found')",
         ),

@@ -109,8 +109,16 @@ def _is_word(column: Column, value: Scalar) -> bool:
 
 
 _NULLABLE = {
-    *("record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"),
-    *("reason", "provider", "entry", "trace_id"),
+    "record_type",
+    "message_id",
+    "recipient",
+    "occurred_at",
+    "retry_at",
+    "body",
+    "reason",
+    "provider",
+    "entry",
+    "trace_id",
 }
 
 

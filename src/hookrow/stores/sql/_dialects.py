@@ -540,8 +540,13 @@ _TEXT_TYPES = {"bpchar", "character varying", "citext", "text"}
 """PostgreSQL's types of text."""
 
 _KEY_TYPES = {
-    *("smallint", "integer", "bigint", "numeric"),
-    *("text", "character varying", "uuid"),
+    "smallint",
+    "integer",
+    "bigint",
+    "numeric",
+    "text",
+    "character varying",
+    "uuid",
 }
 """PostgreSQL's types whose values are a `Key`."""
 

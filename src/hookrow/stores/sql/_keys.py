@@ -82,13 +82,14 @@ def _create(tables: RoleTables, role: str, key: Sequence[str]) -> str:
     dialect, table = tables.dialect, tables.schema.roles[role].table
     names = [tables.columns(role)[name].name for name in key]
     index = dialect.quote("_".join(["hookrow", table.rpartition(".")[2], *names]))
-    where = " AND ".join(
+    conditions = " AND ".join(
         f"{dialect.quote(column.name)} {tables.equals(column, value)}"
         for column, value in tables.hiding[role]
     )
+    where = f" WHERE {conditions}" if conditions else ""
     statement = (
         f"CREATE UNIQUE INDEX {index} ON {dialect.table(table)} "
-        f"({', '.join(map(dialect.quote, names))}){where and f' WHERE {where}'}"
+        f"({', '.join(map(dialect.quote, names))}){where}"
     )
     return statement.replace("%%", "%")
 

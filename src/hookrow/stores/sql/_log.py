@@ -75,10 +75,8 @@ class SQLLog:
     ) -> None:
         self._database, self._dialect = database, database.dialect
         self._name, self._verified = schema.log or "", verified
-        self._table, self._hours = (
-            self._dialect.table(self._name),
-            HourlyCounts(self._dialect, schema),
-        )
+        self._table = self._dialect.table(self._name)
+        self._hours = HourlyCounts(self._dialect, schema)
 
     @property
     def _erase(self) -> str:

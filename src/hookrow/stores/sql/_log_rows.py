@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from hookrow._core.log_entry import StoredEntry
@@ -51,29 +51,38 @@ def conditions(
     dialect: Dialect, first: str, given: Sequence[Any], query: Query
 ) -> tuple[str, Sequence[Any]]:
     """Return the first condition and those of the query, and their parameters."""
-    conditions, values = [first], [*given]
+    found, values = [first], [*given]
     for name, value in query.equal.items():
-        conditions.append(f"{name} = %s")
+        found.append(f"{name} = %s")
         values.append(value)
     if isinstance(query.ids, range) and query.ids.step == 1:
-        conditions.append(WITHIN)
+        found.append(WITHIN)
         values += [query.ids.start, query.ids.stop - 1]
     elif query.ids is not None:
-        conditions.append(dialect.any_of("id", "bigint"))
+        found.append(dialect.any_of("id", "bigint"))
         values.append(dialect.encode(query.ids))
     for operator, time in ((">=", query.since), ("<", query.until)):
         if time is not None:
-            conditions.append(f"received_at {operator} %s")
+            found.append(f"received_at {operator} %s")
             values.append(time)
     if query.other_types:
         marks = ", ".join(["%s"] * len(KNOWN_TYPES))
-        conditions.append(f"(record_type IS NULL OR record_type NOT IN ({marks}))")
+        found.append(f"(record_type IS NULL OR record_type NOT IN ({marks}))")
         values += KNOWN_TYPES
-    conditions += ["retry_at IS NOT NULL"] * query.parked
-    conditions += [_EXPIRED] * query.expired
-    conditions += ["attempts > 0 AND provider IS NOT NULL"] * query.posted
-    conditions += ["(recipient IS NULL OR recipient = '')"] * query.unaddressed
-    return " AND ".join(conditions), list(map(dialect.write, values))
+    found += _without_values(query)
+    return " AND ".join(found), list(map(dialect.write, values))
+
+
+def _without_values(query: Query) -> Iterator[str]:
+    """Yield the conditions of a query that have no parameters."""
+    if query.parked:
+        yield "retry_at IS NOT NULL"
+    if query.expired:
+        yield _EXPIRED
+    if query.posted:
+        yield "attempts > 0 AND provider IS NOT NULL"
+    if query.unaddressed:
+        yield "(recipient IS NULL OR recipient = '')"
 
 
 def stored_entry(row: Sequence[Any]) -> StoredEntry:

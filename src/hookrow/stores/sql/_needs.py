@@ -182,7 +182,7 @@ def _reason_mistake(
     text = f"is of the type {column.type_name}, which cannot hold"
     obstacle = obstacle or Obstacle(text, "change its type")
     known = schema.known_values.values()
-    more = ", and others" * (len(values) > MOST_NAMED)
+    more = ", and others" if len(values) > MOST_NAMED else ""
     values = values[:MOST_NAMED]
     remedies = [obstacle.remedy]
     if values[0] is None:
@@ -191,7 +191,8 @@ def _reason_mistake(
         what = "an empty string"
         remedies.insert(0, "omit `empty`")
     else:
-        what = f"the reason{'s' * (len(values) > 1)} {', '.join(map(repr, values))}{more}"
+        noun = "reason" if len(values) == 1 else "reasons"
+        what = f"the {noun} {', '.join(map(repr, values))}{more}"
         given = {*(schema.reasons or {}).values()}
         pairs = [f"{value!r}: ..." for value in values if value not in given]
         others = f"set another value in `reasons`: {{{', '.join(pairs)}}}"
