@@ -67,8 +67,15 @@ MIGRATION_LOCK = 0x686F6F6B726F77
 LOCK_WAIT = 10.0
 """Seconds for which an upgrade tries to lock a table, for a second at a time.
 
-Writers wait behind each attempt.
+Writers wait behind each attempt. An upgrade that waits for another one logs a warning after as
+long, but does not give up.
 """
+
+UPGRADE_PAUSE = 0.2
+"""Seconds between two attempts to begin an upgrade while another one runs."""
+
+TABLE_PAUSE = 0.05
+"""Seconds between two attempts to lock a table."""
 
 
 def listed(revisions: Sequence[str]) -> str:
@@ -191,7 +198,7 @@ class _Upgrade:
             if monotonic() > waiting_since + LOCK_WAIT:
                 logger.warning("Waiting for another upgrade of this database.")
                 waiting_since = inf
-            sleep(0.2)
+            sleep(UPGRADE_PAUSE)
 
     def _prepare(self) -> None:
         """Check that the tables can be upgraded."""
@@ -238,7 +245,7 @@ def _retry_while_locked(work: Callable[[], T]) -> T:
         except (Conflict, Locked):
             if monotonic() > until:
                 raise
-            sleep(0.05)
+            sleep(TABLE_PAUSE)
 
 
 def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:

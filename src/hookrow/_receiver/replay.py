@@ -35,7 +35,7 @@ from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_faile
 from hookrow.providers._base import BodyParser, Event, mask
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import Conflict, StoreError, Unavailable, Unchanged
-from hookrow.stores._log import BATCH, START, DueKind, Query, Slice
+from hookrow.stores._log import IDS_PER_BATCH, START, DueKind, Query, Slice
 from hookrow.stores._timeouts import limited_to
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ class ParkedRetry:
     def _expire(self, *, until: float) -> None:
         """End the retries of entries that are too old, and for which there was no time."""
         while not self._is_over(until):
-            if self._log.expire(self._clock(), providers=self._providers) < BATCH:
+            if self._log.expire(self._clock(), providers=self._providers) < IDS_PER_BATCH:
                 break
             sleep(PAUSE)
 

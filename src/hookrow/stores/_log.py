@@ -18,14 +18,14 @@ from hookrow._core.optional import ALWAYS
 from hookrow._core.result import MISSING, PARKED, Result
 from hookrow._core.sizes import WIDEST_CHARACTER, leading
 
-HIGHEST = 2**63 - 1
+HIGHEST_ID = 2**63 - 1
 """The highest possible id."""
 
 
-BATCH = 1000
+IDS_PER_BATCH = 1000
 """The number of ids in the widest range that one statement changes."""
 
-LATE = timedelta(days=1)
+LONGEST_SPOOL_DELAY = timedelta(days=1)
 """The longest delay in a spool after which an entry is still found by its time of arrival."""
 
 MOST_EXPIRED = 100_000
@@ -159,8 +159,8 @@ class Query:
     replayed, and `posted` those that a provider posted, in contrast to manual changes and events
     from its API. `unaddressed` selects entries without a recipient, which no retry can record.
     `ids` may be a range. With `until`, a database skips entries that a spool delayed by more than
-    `LATE`. The `record_type` `OTHER` selects entries without a type, and those of every type that
-    is not known.
+    `LONGEST_SPOOL_DELAY`. The `record_type` `OTHER` selects entries without a type, and those of
+    every type that is not known.
     """
 
     ids: Collection[int] | None = None
@@ -207,13 +207,13 @@ def id_range(
 
     `first_id_since` is the method of `SQLLog`, called only if it may narrow the range.
     """
-    low, high = after + 1, HIGHEST if before is None else before - 1
+    low, high = after + 1, HIGHEST_ID if before is None else before - 1
     if query.ids is not None:
         return low, high
     if query.since is not None and not after:
         low = first_id_since(query.since)
-    if query.until is not None and before is None and query.until <= _MAX - LATE:
-        high = first_id_since(query.until + LATE) - 1
+    if query.until is not None and before is None and query.until <= _MAX - LONGEST_SPOOL_DELAY:
+        high = first_id_since(query.until + LONGEST_SPOOL_DELAY) - 1
     return low, high
 
 

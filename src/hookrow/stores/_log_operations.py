@@ -11,7 +11,7 @@ from hookrow._core.log_entry import StoredEntry
 from hookrow._core.result import PARKED_FOR
 from hookrow.errors import HookrowError
 from hookrow.stores._errors import Unavailable
-from hookrow.stores._log import BATCH, Count, Prunable, Query
+from hookrow.stores._log import IDS_PER_BATCH, Count, Prunable, Query
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
@@ -113,7 +113,8 @@ class Retention:
         """
         now, (first, _) = self._now(), self._log.bounds() or (1, 0)
         return sum(
-            (self._log.first_id_since(now - age) - first) // BATCH + 1 for age, _ in self._ages
+            (self._log.first_id_since(now - age) - first) // IDS_PER_BATCH + 1
+            for age, _ in self._ages
         )
 
     def _confirmed_time(self, age: timedelta) -> datetime:

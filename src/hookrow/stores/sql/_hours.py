@@ -33,7 +33,7 @@ COUNTING_LOCK = 0x686F6F6B68
 
 ONE_HOUR = timedelta(hours=1)
 
-WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
+WATERMARK, CEILING, FIRST_FINGERPRINT = "hours_watermark", "hours_ceiling", "hours_first"
 """Names in `hookrow_meta`: the watermark, the ceiling, and the fingerprint of the entry with id 1.
 
 After the ceiling, the value contains the server's start and the transactions that can still write.
@@ -205,7 +205,7 @@ class HourlyCounts:
         """Return the values by name; the watermark is locked until the end of the transaction."""
         connection.execute(self._put({}), [WATERMARK, "0"])
         sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
-        names = [WATERMARK, CEILING, FIRST]
+        names = [WATERMARK, CEILING, FIRST_FINGERPRINT]
         return dict(map(tuple, connection.fetch(f"{sql} {self.dialect.for_update}", names)))
 
     def _save(self, connection: Connection, values: dict[str, str], name: str, value: str) -> None:
@@ -236,6 +236,6 @@ class HourlyCounts:
             return last is not None and max(last, highest) < seen
         sql = f"SELECT max(hex(fingerprint)) FROM {self.log} WHERE id = 1"
         ((first,),) = connection.fetch(sql)
-        if restarted := first not in {None, values.get(FIRST)}:
-            self._save(connection, values, FIRST, first)
+        if restarted := first not in {None, values.get(FIRST_FINGERPRINT)}:
+            self._save(connection, values, FIRST_FINGERPRINT, first)
         return restarted

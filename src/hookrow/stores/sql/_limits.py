@@ -61,12 +61,16 @@ class PostgresLimits(Limits):
         "lock_timeout": LOCK_TIMEOUT,
         "statement_timeout": STATEMENT_TIMEOUT,
     }
+    """Seconds by setting, for transactions other than those that record notifications."""
     RECORDING: ClassVar[dict[str, float]] = {
         "lock_timeout": ROW_LOCK_TIMEOUT,
         "statement_timeout": STATEMENT_TIMEOUT,
     }
+    """Seconds by setting, for transactions that record notifications."""
     TIME_FORMAT: ClassVar[dict[str, str]] = {"TimeZone": "UTC", "DateStyle": "ISO"}
+    """The settings for reading times."""
     TUNING: ClassVar[dict[str, str]] = TIME_FORMAT | {"plan_cache_mode": "force_generic_plan"}
+    """The settings that hookrow's SQL needs, besides the limits."""
 
     def session(self) -> str:
         """Set them for the session, and the isolation level of its transactions."""
@@ -88,7 +92,7 @@ class PostgresLimits(Limits):
         return self._set(self.TIME_FORMAT)
 
     def none(self, *, local: bool = True) -> str:
-        """Zero stands for no limit."""
+        """Set the limits to zero, which means none."""
         return self._set(dict.fromkeys(self.OTHERS, "0"), local=local)
 
     def lowered(self) -> str:

@@ -20,7 +20,7 @@ from hookrow._core.result import IMPLAUSIBLE, MISSING, ended_before
 from hookrow._core.result import retry_at as next_retry
 from hookrow._core.schema import Schema
 from hookrow.stores._log import (
-    BATCH,
+    IDS_PER_BATCH,
     MOST_EXPIRED,
     Backlog,
     Counts,
@@ -42,9 +42,9 @@ from hookrow.stores.sql._connections import Connection, Database, retried
 from hookrow.stores.sql._dialects import as_utc, utc
 from hookrow.stores.sql._hours import RECOVERED, HourlyCounts
 from hookrow.stores.sql._log_rows import (
-    ALL,
+    ALL_COLUMNS,
     BODILESS,
-    WITHIN,
+    ID_IS_WITHIN,
     conditions,
     has_outcome,
     stored_entry,
@@ -204,14 +204,14 @@ class SQLLog:
         retried(count)
 
     def expire(self, now: datetime, *, providers: Collection[str]) -> int:
-        """End the retries of up to `BATCH` due entries without a row; return their number.
+        """End the retries of up to `IDS_PER_BATCH` due entries without a row; return their number.
 
         They are too old even for the last retry; see `ended_before`.
         """
         due, values = self._due(now, providers)
         ended = (
             f"SELECT n.id FROM {self._table} AS n WHERE {due} AND n.received_at < %s "
-            f"AND {has_outcome('n', MISSING)} LIMIT {BATCH} {self._dialect.skip_locked}"
+            f"AND {has_outcome('n', MISSING)} LIMIT {IDS_PER_BATCH} {self._dialect.skip_locked}"
         )
         change = (
             f"UPDATE {self._table} SET retry_at = NULL WHERE "
@@ -257,7 +257,7 @@ class SQLLog:
         if bodies_only:
             clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
             change = f"{clear} WHERE {_OVER} AND body IS NOT NULL"
-        elif self._is_counted():
+        elif self._count_all_hours():
             counted = f"id <= {self._hours.watermark} AND NOT ({RECOVERED})"
             change += f" AND {counted} AND {self._is_not_last}"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
@@ -334,7 +334,9 @@ class SQLLog:
         contain = " OR ".join(f"{text} LIKE %s ESCAPE '\\'" for text in texts)
         patterns = [f"%{each.translate(_LIKE)}%" for each in (address, *ESCAPING)]
         patterns[0] = patterns[0].replace("@", "_")  # `_` matches any character
-        where = f"({contain} OR {self._dialect.is_not_ascii('body')}) AND {WITHIN} ORDER BY id"
+        where = (
+            f"({contain} OR {self._dialect.is_not_ascii('body')}) AND {ID_IS_WITHIN} ORDER BY id"
+        )
         while group := self._read(where, [*patterns, low, high]):
             yield group
             low = group[-1].id + 1
@@ -431,7 +433,7 @@ class SQLLog:
     def _is_not_last(self) -> str:
         return f"id < (SELECT max(id) FROM {self._table})"
 
-    def _is_counted(self) -> bool:
+    def _count_all_hours(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
         while self.count_hours():
             sleep(TASK_PAUSE)
@@ -445,22 +447,22 @@ class SQLLog:
 
         Returns None if another process is pruning.
         """
-        oldest = f"SELECT min(received_at) FROM {self._table} WHERE {WITHIN}"
+        oldest = f"SELECT min(received_at) FROM {self._table} WHERE {ID_IS_WITHIN}"
         with self._database.transaction() as connection:
             if not catalogue_of(connection, self._dialect).try_lock(PRUNE_LOCK):
                 return None
-            count = connection.execute(f"{change} AND {WITHIN}", [*values, low, high])
+            count = connection.execute(f"{change} AND {ID_IS_WITHIN}", [*values, low, high])
             return count, utc(connection.fetch(oldest, [low, high])[0][0])
 
     def _change_batch(self, change: str, values: Sequence[Any]) -> int:
         with self._database.transaction() as connection:
-            return connection.execute(f"{change} AND {WITHIN}", values)
+            return connection.execute(f"{change} AND {ID_IS_WITHIN}", values)
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         """Yield ranges of ids for one transaction each, oldest first."""
         first, last = self.bounds() or (1, 0)
-        for low in range(first, last + 1, BATCH):
-            yield low, low + BATCH - 1
+        for low in range(first, last + 1, IDS_PER_BATCH):
+            yield low, low + IDS_PER_BATCH - 1
 
     def _page(
         self, query: Query, ids: tuple[int, int], rest: str, *, bodies: bool
@@ -484,7 +486,7 @@ class SQLLog:
         """Return the leading entries whose bodies make one group."""
         size, is_any = f"{self._dialect.size}(body)", self._dialect.any_of("id", "bigint")
         sizes = f"SELECT id, {size} FROM {self._table} WHERE {where}"
-        rows = f"SELECT {ALL} FROM {self._table} WHERE {is_any}"
+        rows = f"SELECT {ALL_COLUMNS} FROM {self._table} WHERE {is_any}"
         # If all of them have been deleted since, this is not the end of the log.
         while ids := within_size(map(tuple, connection.fetch(sizes, values))):
             entries = map(stored_entry, connection.fetch(rows, [self._dialect.encode(ids)]))

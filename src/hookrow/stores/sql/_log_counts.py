@@ -110,9 +110,9 @@ def read_requests(
     database: Database, hours: HourlyCounts, kind: RequestKind, since: datetime
 ) -> Requests:
     """Return the result of `SQLLog.requests`."""
-    number = hours.dialect.as_integer("coalesce(sum(entries), 0)")
+    total = hours.dialect.as_integer("coalesce(sum(entries), 0)")
     sql = (
-        f"SELECT {number}, min(hour), max(hour) "
+        f"SELECT {total}, min(hour), max(hour) "
         f"FROM {hours.table} WHERE hour >= %s AND first_outcome = '{kind.value}'"
     )
     with database.reading() as connection:

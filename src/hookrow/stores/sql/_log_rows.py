@@ -17,7 +17,7 @@ LOG_COLUMNS = StoredEntry.__struct_fields__
 REQUIRED_COLUMNS = (*LOG_COLUMNS, "entry")
 """The columns that a log must have; no store reads or writes `entry` yet."""
 
-ALL = ", ".join(LOG_COLUMNS)
+ALL_COLUMNS = ", ".join(LOG_COLUMNS)
 """All columns of an entry."""
 
 BODILESS = ", ".join("NULL" if name == "body" else name for name in LOG_COLUMNS)
@@ -31,7 +31,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 }
 """The conversions of the driver's values by column; other values need none."""
 
-WITHIN = "id BETWEEN %s AND %s"
+ID_IS_WITHIN = "id BETWEEN %s AND %s"
 
 
 def has_outcome(table: str, results: Collection[Result]) -> str:
@@ -56,7 +56,7 @@ def conditions(
         found.append(f"{name} = %s")
         values.append(value)
     if isinstance(query.ids, range) and query.ids.step == 1:
-        found.append(WITHIN)
+        found.append(ID_IS_WITHIN)
         values += [query.ids.start, query.ids.stop - 1]
     elif query.ids is not None:
         found.append(dialect.any_of("id", "bigint"))
@@ -86,6 +86,6 @@ def _without_values(query: Query) -> Iterator[str]:
 
 
 def stored_entry(row: Sequence[Any]) -> StoredEntry:
-    """Return the entry in a row of `ALL` or `BODILESS`."""
+    """Return the entry in a row of `ALL_COLUMNS` or `BODILESS`."""
     named = zip(LOG_COLUMNS, row, strict=True)
     return StoredEntry(*(_READ[name](value) if name in _READ else value for name, value in named))

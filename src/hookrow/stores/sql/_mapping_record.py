@@ -28,7 +28,7 @@ logger = logging.getLogger("hookrow")
 MAPPING_RECORD = "hookrow_meta"
 """The table of the record, in the database schema of the log."""
 
-NAME = "mapping"
+RECORD_NAME = "mapping"
 """The name of the record in hookrow_meta. Its value is a JSON array of mappings."""
 
 REMEDY = (
@@ -39,7 +39,7 @@ REMEDY = (
 )
 """How to continue under a different mapping."""
 
-SECONDS = 1.0
+MAPPING_TIMEOUT = 1.0
 """Seconds that reading and writing the record may take: the responses of a group wait for it."""
 
 
@@ -83,7 +83,7 @@ class MappingRecord:
         all the same could be recorded later by a receiver with another mapping.
         """
         try:
-            with limited_to(SECONDS):
+            with limited_to(MAPPING_TIMEOUT):
                 present = self._present()
                 if present is None:
                     return False
@@ -127,7 +127,7 @@ class MappingRecord:
     def _add(self, present: MappedTables) -> Sequence[MappedTables]:
         """Add the present mapping to the record, whose row is locked meanwhile."""
         with self._database.transaction() as connection:
-            connection.execute(self._insert({}), [NAME, "[]"])
+            connection.execute(self._insert({}), [RECORD_NAME, "[]"])
             recorded = self._read(connection, self._database.dialect.for_update)
             if present not in recorded:
                 recorded = [*recorded, present]
@@ -137,7 +137,7 @@ class MappingRecord:
     def _read(self, connection: Connection, lock: str = "") -> Sequence[MappedTables]:
         """Return the recorded mappings. An unreadable record is read as one without tables."""
         sql = f"SELECT value FROM {self._table} WHERE name = %s {lock}"
-        for (value,) in connection.fetch(sql, [NAME]):
+        for (value,) in connection.fetch(sql, [RECORD_NAME]):
             try:
                 return msgspec.json.decode(value, type=list[dict[str, MappedRole]])
             except (msgspec.DecodeError, UnicodeError):
@@ -146,7 +146,7 @@ class MappingRecord:
 
     def _write(self, connection: Connection, mappings: Sequence[MappedTables]) -> None:
         replace = self._insert({"value": self._database.dialect.new("value")})
-        connection.execute(replace, [NAME, msgspec.json.encode(mappings).decode()])
+        connection.execute(replace, [RECORD_NAME, msgspec.json.encode(mappings).decode()])
 
     def _insert(self, assignments: Mapping[str, str]) -> str:
         return self._database.dialect.insert(

@@ -108,7 +108,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         with self._connection() as connection:
             yield connection
 
-    def find(self) -> os.stat_result | None:
+    def status(self) -> os.stat_result | None:
         """Return the status of the file, or None if it does not exist.
 
         Raises `Unavailable` if there can be no database at the path.
@@ -141,19 +141,19 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         A connection to a file that was moved or removed would commit to that file. Connecting again
         is no remedy: SQLite would apply the old file's write-ahead log to the new file.
         """
-        status = self.find()
+        status = self.status()
         if self._opened and not (status and samestat(status, self._opened)):
             raise Unavailable(
                 f"The file {self.name} was moved, removed or replaced while it was open. Restart "
                 "hookrow, or move the file back."
             )
         connection = super()._take()
-        self._opened = self._opened or self.find()
+        self._opened = self._opened or self.status()
         return connection
 
     def _connect(self) -> SQLiteConnection:
         # SQLite would open the file read-only, and keep it so even once it is writable again.
-        if self.find() and not os.access(self.file, os.W_OK):
+        if self.status() and not os.access(self.file, os.W_OK):
             raise Unavailable(
                 f"The file {self.name} cannot be written: give this user write access to it."
             )

@@ -72,7 +72,7 @@ def missing_file(database: Database) -> str | None:
 
     Raises `Unavailable` if there can be no database at the path.
     """
-    if not isinstance(database, SQLiteDatabase) or database.find():
+    if not isinstance(database, SQLiteDatabase) or database.status():
         return None
     if not database.file.parent.is_dir():
         directory = database.file.parent
