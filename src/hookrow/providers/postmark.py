@@ -78,17 +78,12 @@ class Postmark(Provider):
         """Return the only event in a request, with Postmark's trace id."""
         trace_id = request.head.header("x-pm-webhook-trace-id")
         text = trace_id.decode("latin-1") if trace_id else None
-        notification = parse(request.body)
-        needs_none = type(notification) in ALWAYS
-        unsupported = _NO_SUMMARY if needs_none else summarize(request.body)
-        return (Event(notification, request.body, unsupported, trace_id=text),)
+        return (_event(request.body, text),)
 
     @staticmethod
     def parse(body: bytes) -> Event:
         """Return the event in a body, whether or not it is supported. Never raises."""
-        notification = parse(body)
-        needs_none = type(notification) in ALWAYS
-        return Event(notification, body, _NO_SUMMARY if needs_none else summarize(body))
+        return _event(body)
 
     explain = staticmethod(explain)
     body_schema = staticmethod(body_schema)
@@ -101,3 +96,10 @@ class Postmark(Provider):
 
 
 _NO_SUMMARY = Unsupported()
+
+
+def _event(body: bytes, trace_id: str | None = None) -> Event:
+    notification = parse(body)
+    is_recorded = type(notification) in ALWAYS  # the log needs a summary only of other events
+    unsupported = _NO_SUMMARY if is_recorded else summarize(body)
+    return Event(notification, body, unsupported, trace_id=trace_id)
