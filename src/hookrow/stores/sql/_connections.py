@@ -14,7 +14,7 @@ from weakref import finalize
 
 from hookrow._concurrency import reset_after_fork
 from hookrow.stores._driver_errors import is_of_session, store_error
-from hookrow.stores._errors import Conflict, Unavailable
+from hookrow.stores._errors import Unavailable
 from hookrow.stores._timeouts import STORE_DEADLINE
 from hookrow.stores.sql._dialects import Dialect, utc
 
@@ -32,14 +32,9 @@ NOT_A_URL = (
     "or postgresql://user@host/database. Write an @ in a password as %40."
 )
 
-TRIES = 5
-"""How many times a batch is tried; writers, which lock in another order, may conflict with it."""
-
 _SAVEPOINT = "SAVEPOINT hookrow_rehearsal"
 
 Row = Sequence[Any]
-
-T = TypeVar("T")
 
 
 class Connection(Protocol):
@@ -286,11 +281,3 @@ def server_time(database: Database) -> datetime | None:
     with database.reading() as connection:
         ((now,),) = connection.fetch(f"SELECT {database.dialect.clock}")
     return utc(now)
-
-
-def retried(work: Callable[[], T]) -> T:
-    """Call `work`, and call it again if it conflicts with a writer."""
-    for _ in range(TRIES - 1):
-        with suppress(Conflict):
-            return work()
-    return work()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import sleep
-from typing import Any
+from typing import Any, TypeVar
 
 from hookrow._concurrency import TASK_PAUSE
 from hookrow._core.erasure import ESCAPING, Occurrence, address_finder, is_searchable
@@ -19,6 +19,7 @@ from hookrow._core.log_entry import StoredEntry, stored_message_id, stored_recip
 from hookrow._core.result import IMPLAUSIBLE, MISSING, ended_before
 from hookrow._core.result import retry_at as next_retry
 from hookrow._core.schema import Schema
+from hookrow.stores._errors import Conflict
 from hookrow.stores._log import (
     IDS_PER_BATCH,
     MOST_EXPIRED,
@@ -38,7 +39,7 @@ from hookrow.stores._log import (
 )
 from hookrow.stores.sql import _log_counts
 from hookrow.stores.sql._catalogues import catalogue_of
-from hookrow.stores.sql._connections import Connection, Database, retried
+from hookrow.stores.sql._connections import Connection, Database
 from hookrow.stores.sql._dialects import as_utc, utc
 from hookrow.stores.sql._hours import RECOVERED, HourlyCounts
 from hookrow.stores.sql._log_rows import (
@@ -54,10 +55,16 @@ from hookrow.stores.sql._statements import Statements
 PRUNE_LOCK = 0x686F6F6B70
 """The lock that a process holds while it prunes a batch: "hookp"."""
 
+TRIES_PER_BATCH = 5
+"""How many times a batch is tried; writers, which lock in another order, may conflict with it."""
+
 _OVER = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
 """The condition of the entries that can be pruned, whose retries have ended."""
 
 _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
+
+
+T = TypeVar("T")
 
 
 class SQLLog:
@@ -201,7 +208,7 @@ class SQLLog:
             with self._transaction() as connection:
                 connection.execute(change, [self._dialect.encode(ids)])
 
-        retried(count)
+        _retried(count)
 
     def expire(self, now: datetime, *, providers: Collection[str]) -> int:
         """End the retries of up to `IDS_PER_BATCH` due entries without a row; return their number.
@@ -262,7 +269,7 @@ class SQLLog:
             change += f" AND {counted} AND {self._is_not_last}"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
         for low, high in self._ranges():
-            pruned = retried(partial(self._prune_batch, change, values, low, high))
+            pruned = _retried(partial(self._prune_batch, change, values, low, high))
             if pruned is None:
                 return
             count, oldest = pruned
@@ -314,7 +321,7 @@ class SQLLog:
         doubtful: list[int] = []
         for low, high in self._ranges():
             own = partial(self._change_batch, f"{self._erase} WHERE recipient = %s")
-            entries += retried(partial(own, [address, low, high]))
+            entries += _retried(partial(own, [address, low, high]))
             for group in self._candidates(address, low, high):
                 by_id = {each.id: each.body or "" for each in group}
                 found = {id_: find(body) for id_, body in by_id.items()}
@@ -323,7 +330,7 @@ class SQLLog:
                 others = [id_ for id_, each in found.items() if each is Occurrence.NONE]
                 unread += [id_ for id_ in others if not is_searchable(by_id[id_])]
                 if certain:
-                    erased, of_others, left = retried(partial(self._erase_bodies, certain))
+                    erased, of_others, left = _retried(partial(self._erase_bodies, certain))
                     entries, bodies = entries + erased, bodies + of_others
                     waiting += left
         return Forgotten(entries, bodies, tuple(waiting), tuple(unread), tuple(doubtful))
@@ -503,3 +510,11 @@ class SQLLog:
         self._verified()
         with self._database.transaction() as connection:
             yield connection
+
+
+def _retried(work: Callable[[], T]) -> T:
+    """Call `work`, and call it again if it conflicts with a writer."""
+    for _ in range(TRIES_PER_BATCH - 1):
+        with suppress(Conflict):
+            return work()
+    return work()
