@@ -16,8 +16,6 @@ from hookrow._core.notification import Suppressible
 
 logger = logging.getLogger("hookrow")
 
-CHANGE_DATES_TABLE = "hookrow_suppression_changes"
-
 CHANGE_DATE_COLUMNS = ("role", "row_key", "changed_at")
 """The table's columns; the first two are its primary key."""
 

@@ -15,6 +15,7 @@ from hookrow._core.notification import Suppressible
 from hookrow._core.schema import KEYS
 from hookrow.stores.sql._columns import Column, Convert
 from hookrow.stores.sql._connections import Row
+from hookrow.stores.sql._dialects import GUID_PATTERN
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -25,7 +26,7 @@ Converters: TypeAlias = Mapping[int, Convert]
 LIST = 4
 """The index of a list's key in the rows of `Statements.find`."""
 
-_GUID_FORMAT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_GUID_FORMAT = re.compile(GUID_PATTERN, re.IGNORECASE)
 """The canonical form, in upper or lower case: the provider sends no other."""
 
 

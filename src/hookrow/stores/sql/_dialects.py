@@ -315,7 +315,7 @@ class PostgreSQL(Dialect):
     def is_message_id(self, column: str, message_id: str, type_: str, *, uuids: bool) -> str:
         """Convert the id to the column's type; the conversion of another text would fail."""
         if uuids:
-            message_id = f"CASE WHEN {message_id} ~* '{_GUID_PATTERN}' THEN {message_id} END"
+            message_id = f"CASE WHEN {message_id} ~* '{GUID_PATTERN}' THEN {message_id} END"
         return f"{column} = ({message_id})::{type_}"
 
     def as_key(self, reference: str, type_: str, key_type: str) -> str:
@@ -533,7 +533,7 @@ AWARE = "timestamp with time zone"
 NAIVE = "timestamp without time zone"
 """PostgreSQL's two types of times: the latter ignores the offset of a time."""
 
-_GUID_PATTERN = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+GUID_PATTERN = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 """The canonical form of a UUID."""
 
 _TEXT_TYPES = {"bpchar", "character varying", "citext", "text"}

@@ -22,6 +22,7 @@ from hookrow.stores._log import KNOWN_TYPES, OTHER
 from hookrow.stores.sql._catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._dialects import Dialect
+from hookrow.stores.sql._scripts import HOURS_TABLE, META_TABLE
 
 logger = logging.getLogger("hookrow")
 
@@ -70,7 +71,7 @@ class HourlyCounts:
 
     def __init__(self, dialect: Dialect, schema: Schema) -> None:
         self.dialect, self._log = dialect, schema.log or ""
-        self._tables = [schema.side_table(name) for name in ("hookrow_hours", "hookrow_meta")]
+        self._tables = [schema.side_table(name) for name in (HOURS_TABLE, META_TABLE)]
         self.table, self._meta = map(dialect.table, self._tables)
         self._columns = {
             self._tables[0]: {*HOURLY_COLUMNS, "entries", "recovered"},

@@ -22,11 +22,9 @@ from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Database
 from hookrow.stores.sql._role_tables import RoleTables
+from hookrow.stores.sql._scripts import META_TABLE
 
 logger = logging.getLogger("hookrow")
-
-MAPPING_RECORD = "hookrow_meta"
-"""The table of the record, in the database schema of the log."""
 
 RECORD_NAME = "mapping"
 """The name of the record in hookrow_meta. Its value is a JSON array of mappings."""
@@ -73,7 +71,7 @@ class MappingRecord:
     def __init__(self, database: Database, tables: RoleTables) -> None:
         self._database, self._tables = database, tables
         self._schema = tables.schema
-        self._table = database.dialect.table(self._schema.side_table(MAPPING_RECORD))
+        self._table = database.dialect.table(self._schema.side_table(META_TABLE))
 
     def claim(self) -> bool:
         """Add the present mapping, and log a warning if the record has others.
@@ -93,7 +91,7 @@ class MappingRecord:
         except SchemaChanged as error:
             logger.warning(
                 "The mapping is not recorded in %s: %s",
-                self._schema.side_table(MAPPING_RECORD),
+                self._schema.side_table(META_TABLE),
                 error,
             )
             return True

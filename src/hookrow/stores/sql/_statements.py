@@ -20,10 +20,10 @@ from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import EventTime, Suppressible
 from hookrow._core.result import PARKED, Result
 from hookrow._core.schema import KEYS
-from hookrow.stores import _change_dates
 from hookrow.stores.sql._dialects import AWARE, NAIVE
 from hookrow.stores.sql._log_rows import has_outcome
 from hookrow.stores.sql._role_tables import ALIASES, OWNER, RoleTables
+from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE
 
 _NAMED = re.compile(r"%(?:\((\w+)\)s|.)", re.DOTALL)
 
@@ -137,7 +137,7 @@ class Statements(ABC):
         self.hopeful = self._hopeful()
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
-        self._dates = self.dialect.table(tables.schema.side_table(_change_dates.CHANGE_DATES_TABLE))
+        self._dates = self.dialect.table(tables.schema.side_table(CHANGE_DATES_TABLE))
         self.select = cache(self._select)
         self.state = cache(self._state)
         self.set_time = cache(self._set_time)

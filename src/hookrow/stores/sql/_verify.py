@@ -23,7 +23,6 @@ from hookrow.stores.sql._connections import Connection, Database, savepoint, und
 from hookrow.stores.sql._dialects import count_parameters
 from hookrow.stores.sql._keys import key_mistakes
 from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
-from hookrow.stores.sql._mapping_record import MAPPING_RECORD
 from hookrow.stores.sql._needs import (
     Columns,
     Mistake,
@@ -34,6 +33,7 @@ from hookrow.stores.sql._needs import (
 )
 from hookrow.stores.sql._rehearsal import REHEARSALS, comparisons
 from hookrow.stores.sql._role_tables import RoleTables
+from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE, LOG_TABLE, META_TABLE
 from hookrow.stores.sql._statements import STATEMENTS, Statements
 
 
@@ -55,7 +55,8 @@ def verify(database: Database, schema: Schema) -> Statements:
         }
         own_tables = [*verification.own_tables()]
         statements = STATEMENTS[dialect.name](RoleTables(schema, columns, dialect))
-        if statements.combined is not None and not catalogue.are_disjoint(_changed_tables(schema)):
+        changed = [schema.roles[kind.value].table for kind in statements.tables.written]
+        if statements.combined is not None and not catalogue.are_disjoint(changed):
             statements.combined = None
         _check_columns(connection, statements.tables, columns, own_tables)
         for mistake in key_mistakes(catalogue, statements.tables):
@@ -63,14 +64,6 @@ def verify(database: Database, schema: Schema) -> Statements:
         if dialect.locks_rows:
             _plan(catalogue, statements)
     return statements
-
-
-def _changed_tables(schema: Schema) -> Sequence[str]:
-    return [
-        role.table
-        for name, role in schema.roles.items()
-        if any(field in WRITTEN for field in schema.columns(name))
-    ]
 
 
 def _with_converters(table: str, columns: Columns, database: Database) -> Columns:
@@ -201,7 +194,7 @@ class _FoundTable(NamedTuple):
 
 
 _LOG = _OwnTable(
-    "hookrow_notifications",
+    LOG_TABLE,
     "log",
     REQUIRED_COLUMNS,
     ["fingerprint"],
@@ -210,7 +203,7 @@ _LOG = _OwnTable(
     "To use no log, set Schema(log=None), or `log = false` in hookrow.toml.",
 )
 _CHANGE_DATES = _OwnTable(
-    _change_dates.CHANGE_DATES_TABLE,
+    CHANGE_DATES_TABLE,
     "dates of changes",
     _change_dates.CHANGE_DATE_COLUMNS,
     _change_dates.CHANGE_DATE_COLUMNS[:2],
@@ -252,7 +245,7 @@ class _Verification:
         schema = self._schema
         if schema.log is not None:
             yield self._own_table(schema.log, _LOG)
-            record = schema.side_table(MAPPING_RECORD)
+            record = schema.side_table(META_TABLE)
             if self._catalogue.columns(record):  # a host's may lack it
                 self._catalogue.check_privileges(record, _WRITING)
             self._catalogue.check_sequence(schema.log)

@@ -10,11 +10,16 @@ from functools import cache
 from hookrow._core.schema import Schema
 from hookrow.stores.sql._connections import Connection
 
-MIGRATIONS_TABLE = "hookrow_migrations"
-"""The table of the revisions of hookrow's tables."""
-
 LOG_TABLE = "hookrow_notifications"
 """The table of the log that the scripts create; a host may create one with a different name."""
+
+HOURS_TABLE = "hookrow_hours"
+META_TABLE = "hookrow_meta"
+CHANGE_DATES_TABLE = "hookrow_suppression_changes"
+"""The tables that accompany a log, in its database schema (`Schema.side_table`)."""
+
+MIGRATIONS_TABLE = "hookrow_migrations"
+"""The table of the revisions of hookrow's tables."""
 
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
     "tables": lambda schema: schema.is_own,
