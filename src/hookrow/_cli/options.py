@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from hookrow._core.times import as_utc
 from hookrow._postmark_api import ADDRESS
 from hookrow.errors import ConfigurationError
 
@@ -43,8 +44,7 @@ def moment(value: object) -> datetime:
     try:
         if ago := _parse_duration(str(value)):
             return datetime.now(UTC) - ago
-        at = datetime.fromisoformat(str(value))
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        return as_utc(datetime.fromisoformat(str(value)))
     except (ValueError, OverflowError) as error:
         raise click.BadParameter(
             f"{value!r} is not a time: use 2h for two hours ago, or 2026-03-04T05:06."

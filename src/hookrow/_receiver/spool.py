@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -34,6 +34,7 @@ from hookrow._core.notification import (
 from hookrow._core.result import retry_at
 from hookrow._core.rules import effective_time, is_probe
 from hookrow._core.sizes import TEXT_PER_BYTE, leading
+from hookrow._core.times import as_utc
 from hookrow._faults import describe_bug, without_values
 from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.clock import Clock
@@ -349,8 +350,7 @@ def _entry(
 def _time(stored: object) -> datetime | None:
     """Return a stored time in UTC, or None if it is none."""
     try:
-        time = datetime.fromisoformat(str(stored))
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        return as_utc(datetime.fromisoformat(str(stored)))
     except (ValueError, OverflowError):
         return None
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from string import punctuation
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from hookrow._core.result import Result
+from hookrow._core.times import as_utc
 from hookrow._statistics import Period
 from hookrow.stores._log import Query
 
@@ -134,8 +135,7 @@ def _parse_id(text: str) -> int:
 
 def _parse_time(text: str) -> datetime:
     """Return a time; without an offset, it is UTC."""
-    time = datetime.fromisoformat(text)
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return as_utc(datetime.fromisoformat(text))
 
 
 def _parse_flag(text: str) -> bool:

@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.expressions import Expression
 from django.db.models.sql.compiler import SQLCompiler
 
+from hookrow._core.times import as_utc
 from hookrow.django._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -108,6 +109,4 @@ class UTCNow(_Moment):
 
 
 def _utc(value: datetime | None) -> datetime | None:
-    if value is None:
-        return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return None if value is None else as_utc(value)

@@ -14,6 +14,7 @@ from hookrow._arguments import kind_of, reject_secret
 from hookrow._core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
 from hookrow._core.notification import Notification, Refusal, Unsupported
 from hookrow._core.optional import OPTIONAL_KINDS, RECORDS, Kinds
+from hookrow._core.times import as_utc
 from hookrow._http import Request, RequestHead, Response
 from hookrow.errors import ConfigurationError
 
@@ -187,10 +188,10 @@ def text_of(value: object) -> str | None:
 
 
 def utc(at: datetime | None) -> datetime | None:
-    """Return a time in UTC, or None if it is out of range. A time without an offset is UTC."""
+    """Return a time as `as_utc` does, or None if there is none, or if it is out of range."""
     if at is None or at.tzinfo is UTC:
         return at
     try:
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        return as_utc(at)
     except OverflowError:
         return None

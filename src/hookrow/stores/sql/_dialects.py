@@ -20,6 +20,7 @@ import msgspec
 
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.schema import Fold, Scalar
+from hookrow._core.times import as_utc
 
 _PLACEHOLDER = re.compile("%(.)")
 
@@ -575,15 +576,10 @@ DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (POSTGRESQL, SQLI
 
 
 def utc(time: datetime | str | None) -> datetime | None:
-    """Return a time from a driver in UTC; a time without a zone is in UTC already."""
-    if time is None:
-        return None
-    at = datetime.fromisoformat(time) if isinstance(time, str) else time
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    """Return a time from a driver in UTC, or None for null."""
+    return None if time is None else read_time(time)
 
 
-def as_utc(time: datetime | str) -> datetime:
-    """Return a time that is never null, in UTC."""
-    at = utc(time)
-    assert at is not None  # noqa: S101 - for mypy
-    return at
+def read_time(time: datetime | str) -> datetime:
+    """Return a time from a driver, which is never null, in UTC."""
+    return as_utc(datetime.fromisoformat(time) if isinstance(time, str) else time)

@@ -40,7 +40,7 @@ from hookrow.stores._log import (
 from hookrow.stores.sql import _log_counts
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Database
-from hookrow.stores.sql._dialects import as_utc, utc
+from hookrow.stores.sql._dialects import read_time, utc
 from hookrow.stores.sql._hours import RECOVERED, HourlyCounts
 from hookrow.stores.sql._log_rows import (
     ALL_COLUMNS,
@@ -145,7 +145,7 @@ class SQLLog:
             if self._dialect.plan_for_values is not None:  # a range of any size looks large
                 connection.fetch(self._dialect.plan_for_values)
             rows = connection.fetch(last, start)
-            end = RetryCursor(as_utc(rows[0][0]), rows[0][1]) if rows else None
+            end = RetryCursor(read_time(rows[0][0]), rows[0][1]) if rows else None
             within, until = "", []
             if end is not None:
                 within, until = f" AND {compare('<=')}", [write(end[0]), end[1]]
@@ -386,7 +386,7 @@ class SQLLog:
 
         def written_by(id_: int) -> datetime:
             rows = connection.fetch(sql, [id_])
-            return max(map(as_utc, rows[0])) if rows else datetime.max.replace(tzinfo=UTC)
+            return max(map(read_time, rows[0])) if rows else datetime.max.replace(tzinfo=UTC)
 
         with self._database.reading() as connection:
             return first + bisect_left(range(first, last + 1), at, key=written_by)

@@ -15,7 +15,7 @@ from hookrow._core.notification import Delivered
 from hookrow._core.result import Result
 from hookrow.stores._log import MOST_COUNTED, Count, Counts, Recent, RequestKind, Requests
 from hookrow.stores.sql._connections import Connection, Database
-from hookrow.stores.sql._dialects import Dialect, as_utc, utc
+from hookrow.stores.sql._dialects import Dialect, read_time, utc
 from hookrow.stores.sql._hours import HAS_RECOVERED, HOURLY_KEYS, ONE_HOUR, RECOVERED, HourlyCounts
 
 MOST_RECOVERED = 10_000
@@ -71,7 +71,7 @@ def read_recent(database: Database, table: str, limit: int) -> Recent:
     )
     with database.reading() as connection:
         rows = connection.fetch(sql)
-    last = max((as_utc(received) for *_, received in rows), default=None)
+    last = max((read_time(received) for *_, received in rows), default=None)
     outcomes: Counter[Result] = Counter()
     for outcome, _, number, _ in rows:
         outcomes[Result(outcome)] += number
@@ -91,7 +91,7 @@ def read_deliveries(
     )
     with database.reading() as connection:
         rows = connection.fetch(sql, [database.dialect.write(since)])
-    return {message_id: as_utc(occurred_at) for message_id, occurred_at in rows}
+    return {message_id: read_time(occurred_at) for message_id, occurred_at in rows}
 
 
 def add_requests(

@@ -31,7 +31,7 @@ from hookrow.stores._driver_errors import failed_check, refuses_one_statement
 from hookrow.stores._errors import Conflict, Rejected, Unchanged
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._conversions import by_message_id, converted, message_ids_as_stored
-from hookrow.stores.sql._dialects import Dialect, as_utc, utc
+from hookrow.stores.sql._dialects import Dialect, read_time, utc
 from hookrow.stores.sql._statements import Combined, Statement, Statements
 
 
@@ -373,7 +373,7 @@ class SQLTransaction(_Writing):
             if texts:
                 encoded = statements.dialect.encode(texts)
                 rows = self._connection.fetch(statements.dates(kind), [encoded])
-                dates.update({texts[text]: as_utc(at) for text, at in rows})
+                dates.update({texts[text]: read_time(at) for text, at in rows})
         return dates
 
 
