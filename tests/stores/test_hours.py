@@ -455,7 +455,8 @@ def test_a_receiver_counts(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("bucket", [MINUTE, HOUR])
 def test_limit(home: Home, monkeypatch: pytest.MonkeyPatch, bucket: timedelta) -> None:
     """The newest are counted, up to a limit; the result has the time since when it is complete."""
-    monkeypatch.setattr("hookrow.stores.sql._log_counts.MOST_COUNTED", 4)
+    for module in ("_hours", "_log"):
+        monkeypatch.setattr(f"hookrow.stores.sql.{module}.MOST_COUNTED", 4)
     times = [SHARP + n * 10 * SECOND for n in range(9)]
     for number, at in enumerate(times):
         keep(home, entry(number, received_at=at, ended_at=at + SECOND))

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from hookrow._core.notification import KNOWN_REASONS
 from hookrow._core.result import Result
 from hookrow._core.schema import Schema
 from hookrow.stores._errors import UPGRADE
-from hookrow.stores._log import KNOWN_TYPES, OTHER
+from hookrow.stores._log import KNOWN_TYPES, MOST_COUNTED, OTHER, RequestKind, Requests
 from hookrow.stores.sql._catalogues import Catalogue, catalogue_of
 from hookrow.stores.sql._connections import Connection
-from hookrow.stores.sql._dialects import Dialect
+from hookrow.stores.sql._dialects import Dialect, utc
 from hookrow.stores.sql._scripts import HOURS_TABLE, META_TABLE
 
 logger = logging.getLogger("hookrow")
@@ -48,6 +48,17 @@ HAS_RECOVERED = (
 RECOVERED = f"{HAS_RECOVERED} AND recovery_counted IS NULL"
 """The condition of those of them that are not yet counted as recovered."""
 
+MOST_RECOVERED = 10_000
+"""The largest number of recovered entries not in the hourly counts that are read.
+
+If PostgreSQL expected many more, it would compile the statement, which would take longer than
+running it.
+"""
+
+_COUNTED_COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome"
+
+_REQUESTS = ", ".join(f"'{kind.value}'" for kind in RequestKind)
+
 HOURLY_COLUMNS = ("hour", "record_type", "reason", "first_outcome")
 """The key of a row of counts."""
 
@@ -70,15 +81,15 @@ class HourlyCounts:
     """The hourly counts of a schema's log, as SQL that runs on a connection in a transaction."""
 
     def __init__(self, dialect: Dialect, schema: Schema) -> None:
-        self.dialect, self._log = dialect, schema.log or ""
+        self._dialect, self._log = dialect, schema.log or ""
         self._tables = [schema.side_table(name) for name in (HOURS_TABLE, META_TABLE)]
-        self.table, self._meta = map(dialect.table, self._tables)
+        self._table, self._meta = map(dialect.table, self._tables)
         self._columns = {
             self._tables[0]: {*HOURLY_COLUMNS, "entries", "recovered"},
             self._tables[1]: {"name", "value"},
             self._log: {"recovery_counted"},
         }
-        self.log = dialect.table(self._log)
+        self._log_table = dialect.table(self._log)
         self._obstacle: str | None = None
         self.missing = (
             f"One of {', '.join(self._columns)} is missing, lacks a column, or may not be used: "
@@ -89,7 +100,7 @@ class HourlyCounts:
     @property
     def watermark(self) -> str:
         """The highest id that is counted."""
-        number = self.dialect.as_integer("value")
+        number = self._dialect.as_integer("value")
         value = f"SELECT {number} FROM {self._meta} WHERE name = '{WATERMARK}'"
         return f"coalesce(({value}), 0)"
 
@@ -102,7 +113,7 @@ class HourlyCounts:
         if obstacle not in {None, self._obstacle}:
             logger.warning(f"Notifications are not counted by hour. {obstacle}")
         self._obstacle = obstacle
-        catalogue = catalogue_of(connection, self.dialect)
+        catalogue = catalogue_of(connection, self._dialect)
         if obstacle is not None or not catalogue.try_lock(COUNTING_LOCK):
             return False
         more = self._count_new(connection, catalogue)
@@ -112,11 +123,11 @@ class HourlyCounts:
         """Return why a transaction cannot count entries, or None if it can."""
         if not self.are_usable(connection):
             return self.missing
-        return catalogue_of(connection, self.dialect).isolation_obstacle()
+        return catalogue_of(connection, self._dialect).isolation_obstacle()
 
     def can_be_read(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read them."""
-        catalogue = catalogue_of(connection, self.dialect)
+        catalogue = catalogue_of(connection, self._dialect)
         for name, required in self._columns.items():
             existing = catalogue.columns(name).values()
             if not required <= {each.name for each in existing if "SELECT" not in each.denied}:
@@ -125,10 +136,76 @@ class HourlyCounts:
 
     def are_usable(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read and write them."""
-        catalogue = catalogue_of(connection, self.dialect)
+        catalogue = catalogue_of(connection, self._dialect)
         return self.can_be_read(connection) and not any(
             catalogue.lacking(name, ["INSERT", "UPDATE"]) for name in self._tables
         )
+
+    def select_all(self, length: int) -> str:
+        """Return the SELECT of the hourly counts, newer entries, and recoveries not yet counted.
+
+        It counts by buckets of `length` seconds since 1970, record type, reason and first outcome.
+        One statement reads them all, so that each entry counts once while a receiver moves entries
+        from one to the other. Each of its three parts has one parameter, the start of the period.
+        """
+        entries, recoveries = map(self._dialect.as_integer, ("sum(entries)", "sum(recovered)"))
+        counted = (
+            f"SELECT {self._bucket('hour', length)}, record_type, reason, first_outcome, "
+            f"{entries}, {recoveries}, NULL "
+            f"FROM {self._table} WHERE hour >= %s "
+            f"AND first_outcome NOT IN ({_REQUESTS}) GROUP BY 1, 2, 3, 4"
+        )
+        late = f"{RECOVERED} AND id <= {self.watermark}"
+        recovered = self._grouped(length, "0, count(*), NULL", late, MOST_RECOVERED)
+        return " UNION ALL ".join([self.select_newest(length, self.watermark), counted, recovered])
+
+    def select_newest(self, length: int, after: str) -> str:
+        """Return the SELECT that counts the newest entries after an id, by the same keys.
+
+        The last column is when the oldest was written.
+        """
+        written = self._dialect.epoch("min(ended_at)")
+        figures = f"count(*), count(CASE WHEN {HAS_RECOVERED} THEN 1 END), {written}"
+        return self._grouped(length, figures, f"id > {after}", MOST_COUNTED)
+
+    def _grouped(self, length: int, figures: str, where: str, most: int) -> str:
+        """Return the SELECT that counts the newest entries that meet a condition.
+
+        Those that are too old have no bucket.
+        """
+        number = self._bucket("received_at", length)
+        return (
+            f"SELECT CASE WHEN received_at >= %s THEN {number} END, {', '.join(HOURLY_KEYS)}, "
+            f"{figures} FROM (SELECT {_COUNTED_COLUMNS} FROM {self._log_table} WHERE {where} "
+            f"ORDER BY id DESC LIMIT {most}) AS entries GROUP BY 1, 2, 3, 4"
+        )
+
+    def _bucket(self, time: str, length: int) -> str:
+        """Return the number of a bucket since 1970, whose length is in seconds."""
+        return self._dialect.quotient(self._dialect.epoch(time), length)
+
+    def add_requests(
+        self, connection: Connection, counts: Mapping[tuple[RequestKind, datetime], int]
+    ) -> None:
+        """Add requests by kind and hour, unless the tables do not allow it."""
+        if not self.are_usable(connection):
+            return
+        sql = self._insert("VALUES (%s, '', '', %s, %s, 0)")
+        # In the order of the hours, so that two processes cannot deadlock.
+        rows = sorted((hour, kind.value, number) for (kind, hour), number in counts.items())
+        connection.execute_many(sql, [(self._dialect.write(hour), *rest) for hour, *rest in rows])
+
+    def requests(self, connection: Connection, kind: RequestKind, since: datetime) -> Requests:
+        """Return the requests of a kind since a time; none if the tables cannot be read."""
+        if not self.can_be_read(connection):
+            return Requests(0, None, None)
+        total = self._dialect.as_integer("coalesce(sum(entries), 0)")
+        sql = (
+            f"SELECT {total}, min(hour), max(hour) "
+            f"FROM {self._table} WHERE hour >= %s AND first_outcome = '{kind.value}'"
+        )
+        ((number, first, last),) = connection.fetch(sql, [self._dialect.write(since)])
+        return Requests(number, utc(first), utc(last))
 
     def _count_new(self, connection: Connection, catalogue: Catalogue) -> bool:
         values = self._locked(connection)
@@ -138,7 +215,7 @@ class HourlyCounts:
         ceiling = int(kept)
         # Before the writers are listed: one that began in between would be missing from the list,
         # and could still commit a lower id.
-        ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self.log}")
+        ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self._log_table}")
         seen = max(watermark, ceiling)
         if self._have_restarted(connection, catalogue, values, seen, highest):
             watermark = ceiling = 0
@@ -163,7 +240,7 @@ class HourlyCounts:
     def _count_chunk(self, connection: Connection, watermark: int, ceiling: int) -> int:
         """Count ids after the watermark, at most up to the ceiling; return the last one."""
         within = "id > %s AND id <= %s"
-        first = f"SELECT min(id) FROM {self.log} WHERE {within}"
+        first = f"SELECT min(id) FROM {self._log_table} WHERE {within}"
         ((low,),) = connection.fetch(first, [watermark, ceiling])  # there may be a wide gap
         end = ceiling if low is None else min(low + IDS_PER_TRANSACTION - 1, ceiling)
         if low is not None:
@@ -176,49 +253,51 @@ class HourlyCounts:
         Each is marked, so that it counts once, even if its notification is repeated.
         """
         rows = connection.fetch(
-            f"SELECT id FROM {self.log} WHERE {RECOVERED} AND id <= {self.watermark} "
-            f"ORDER BY id LIMIT {IDS_PER_TRANSACTION} {self.dialect.skip_locked}"
+            f"SELECT id FROM {self._log_table} WHERE {RECOVERED} AND id <= {self.watermark} "
+            f"ORDER BY id LIMIT {IDS_PER_TRANSACTION} {self._dialect.skip_locked}"
         )
         if rows:
-            is_any = self.dialect.any_of("id", "bigint")
-            ids = [self.dialect.encode([id_ for (id_,) in rows])]
+            is_any = self._dialect.any_of("id", "bigint")
+            ids = [self._dialect.encode([id_ for (id_,) in rows])]
             connection.execute(self._add("0", "count(*)", is_any), ids)
-            mark = f"UPDATE {self.log} SET recovery_counted = true WHERE {is_any}"
+            mark = f"UPDATE {self._log_table} SET recovery_counted = true WHERE {is_any}"
             connection.execute(mark, ids)
         return len(rows) == IDS_PER_TRANSACTION
 
     def _add(self, number: str, recovered: str, where: str) -> str:
         """Return the statement that adds the entries which meet a condition to the counts."""
-        hour = self.dialect.hour("received_at")
-        return self.insert(
-            f"SELECT {self.dialect.hour_as_time(hour)}, {', '.join(HOURLY_KEYS)}, "
+        hour = self._dialect.hour("received_at")
+        return self._insert(
+            f"SELECT {self._dialect.hour_as_time(hour)}, {', '.join(HOURLY_KEYS)}, "
             f"{number}, {recovered} "
-            f"FROM {self.log} WHERE {where} GROUP BY {hour}, 2, 3, 4"
+            f"FROM {self._log_table} WHERE {where} GROUP BY {hour}, 2, 3, 4"
         )
 
-    def insert(self, rows: str) -> str:
+    def _insert(self, rows: str) -> str:
         """Return the statement that adds rows of counts to those with the same key."""
-        old, new = partial(self.dialect.old, self.table), self.dialect.new
+        old, new = partial(self._dialect.old, self._table), self._dialect.new
         sums = {name: f"{old(name)} + {new(name)}" for name in ("entries", "recovered")}
-        return self.dialect.insert(self.table, [*HOURLY_COLUMNS, *sums], rows, HOURLY_COLUMNS, sums)
+        return self._dialect.insert(
+            self._table, [*HOURLY_COLUMNS, *sums], rows, HOURLY_COLUMNS, sums
+        )
 
     def _locked(self, connection: Connection) -> dict[str, str]:
         """Return the values by name; the watermark is locked until the end of the transaction."""
         connection.execute(self._put({}), [WATERMARK, "0"])
         sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
         names = [WATERMARK, CEILING, FIRST_FINGERPRINT]
-        return dict(map(tuple, connection.fetch(f"{sql} {self.dialect.for_update}", names)))
+        return dict(map(tuple, connection.fetch(f"{sql} {self._dialect.for_update}", names)))
 
     def _save(self, connection: Connection, values: dict[str, str], name: str, value: str) -> None:
         """Save a value, unless it is that of `values`, which are the present ones."""
         if values.get(name) != value:
-            connection.execute(self._put({"value": self.dialect.new("value")}), [name, value])
+            connection.execute(self._put({"value": self._dialect.new("value")}), [name, value])
             values[name] = value
 
     def _put(self, assignments: Mapping[str, str]) -> str:
         """Return the statement that adds a value; `assignments` change an existing one."""
         rows = "VALUES (%s, %s)"
-        return self.dialect.insert(self._meta, ["name", "value"], rows, ["name"], assignments)
+        return self._dialect.insert(self._meta, ["name", "value"], rows, ["name"], assignments)
 
     def _have_restarted(
         self,
@@ -235,7 +314,7 @@ class HourlyCounts:
         if not catalogue.reuses_ids:
             last = catalogue.last_id(self._log)
             return last is not None and max(last, highest) < seen
-        sql = f"SELECT max(hex(fingerprint)) FROM {self.log} WHERE id = 1"
+        sql = f"SELECT max(hex(fingerprint)) FROM {self._log_table} WHERE id = 1"
         ((first,),) = connection.fetch(sql)
         if restarted := first not in {None, values.get(FIRST_FINGERPRINT)}:
             self._save(connection, values, FIRST_FINGERPRINT, first)

@@ -6,6 +6,7 @@ The store's transactions, not these methods, add entries to it.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -15,15 +16,23 @@ from typing import Any, TypeVar
 
 from hookrow._concurrency import TASK_PAUSE
 from hookrow._core.erasure import ESCAPING, Occurrence, address_finder, is_searchable
-from hookrow._core.log_entry import StoredEntry, stored_message_id, stored_recipient
-from hookrow._core.result import IMPLAUSIBLE, MISSING, ended_before
+from hookrow._core.log_entry import (
+    RECORD_TYPES,
+    StoredEntry,
+    stored_message_id,
+    stored_recipient,
+)
+from hookrow._core.notification import Delivered
+from hookrow._core.result import IMPLAUSIBLE, MISSING, Result, ended_before
 from hookrow._core.result import retry_at as next_retry
 from hookrow._core.schema import Schema
 from hookrow.stores._errors import Conflict
 from hookrow.stores._log import (
     IDS_PER_BATCH,
+    MOST_COUNTED,
     MOST_EXPIRED,
     Backlog,
+    Count,
     Counts,
     DueKind,
     Forgotten,
@@ -37,11 +46,10 @@ from hookrow.stores._log import (
     id_range,
     within_size,
 )
-from hookrow.stores.sql import _log_counts
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Database
 from hookrow.stores.sql._dialects import read_time, utc
-from hookrow.stores.sql._hours import RECOVERED, HourlyCounts
+from hookrow.stores.sql._hours import ONE_HOUR, RECOVERED, HourlyCounts
 from hookrow.stores.sql._log_rows import (
     ALL_COLUMNS,
     BODILESS,
@@ -398,13 +406,46 @@ class SQLLog:
         entries not included in them; shorter buckets only from entries. At most the newest
         `MOST_COUNTED` entries are read. All counts refer to the same moment.
         """
-        return _log_counts.read_counts(
-            self._database, self._hours, since, bucket, self.first_id_since
-        )
+        length, start = bucket // timedelta(seconds=1), self._dialect.write(since)
+        with self._database.reading() as connection:
+            has_hours = not bucket % ONE_HOUR and self._hours.can_be_read(connection)
+        if has_hours:
+            sql, values = self._hours.select_all(length), [start] * 3
+        else:
+            sql = self._hours.select_newest(length, "%s")
+            values = [start, self.first_id_since(since) - 1]
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, values)
+        counts = [
+            Count(
+                datetime.fromtimestamp(number * length, UTC), type_, reason, Result(name), *figures
+            )
+            for number, type_, reason, name, *figures, _ in rows
+            if number is not None
+        ]
+        newest = [(entries, written) for *_, entries, _, written in rows if written is not None]
+        if sum(entries for entries, _ in newest) < MOST_COUNTED:
+            return Counts(counts, None)
+        oldest = datetime.fromtimestamp(min(written for _, written in newest), UTC)
+        return Counts(counts, oldest if oldest > since else None)
 
     def recent(self, limit: int) -> Recent:
         """Return a summary of the newest entries."""
-        return _log_counts.read_recent(self._database, self._table, limit)
+        columns = "outcome, record_type"
+        newest = (
+            f"SELECT {columns}, last_received_at FROM {self._table} ORDER BY id DESC LIMIT {limit}"
+        )
+        sql = (
+            f"SELECT {columns}, count(*), max(last_received_at) FROM ({newest}) AS newest "
+            "GROUP BY 1, 2"
+        )
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql)
+        last = max((read_time(received) for *_, received in rows), default=None)
+        outcomes: Counter[Result] = Counter()
+        for outcome, _, number, _ in rows:
+            outcomes[Result(outcome)] += number
+        return Recent(last, outcomes, {type_ for _, type_, *_ in rows if type_})
 
     def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
         """Return the times at which messages were delivered, by message id.
@@ -412,7 +453,17 @@ class SQLLog:
         These are from the newest recorded deliveries that arrived since then, among the newest
         `MOST_COUNTED` entries.
         """
-        return _log_counts.read_deliveries(self._database, self._table, since, limit)
+        sql = (
+            f"SELECT message_id, occurred_at FROM {self._table} "
+            f"WHERE id > (SELECT max(id) FROM {self._table}) - {MOST_COUNTED} "
+            f"AND record_type = '{RECORD_TYPES[Delivered]}' "
+            f"AND outcome = '{Result.RECORDED.value}' "
+            "AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s "
+            f"ORDER BY id DESC LIMIT {limit}"
+        )
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, [self._dialect.write(since)])
+        return {message_id: read_time(occurred_at) for message_id, occurred_at in rows}
 
     def count_hours(self) -> bool:
         """Add a chunk of entries to the hourly counts, if the log has any.
@@ -430,11 +481,12 @@ class SQLLog:
         They are stored beside the hourly counts and discarded if the log has none.
         """
         with self._transaction() as connection:
-            _log_counts.add_requests(connection, self._hours, counts)
+            self._hours.add_requests(connection, counts)
 
     def requests(self, kind: RequestKind, since: datetime) -> Requests:
         """Return the requests of a kind in the hours that began since a time."""
-        return _log_counts.read_requests(self._database, self._hours, kind, since)
+        with self._database.reading() as connection:
+            return self._hours.requests(connection, kind, since)
 
     @property
     def _is_not_last(self) -> str:
