@@ -45,10 +45,14 @@ from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import GroupRecorder, keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, dry_run
 from hookrow._receiver.spool import Drain, Spool
-from hookrow.stores._row_counts import ListCount, Undelivered
-from hookrow.stores._suppressions import Filter, SuppressionCursor, SuppressionRange
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql._suppressions import find_causes
+from hookrow.stores.sql._row_counts import ListCount, Undelivered
+from hookrow.stores.sql._suppressions import (
+    Filter,
+    SuppressionCursor,
+    SuppressionRange,
+    find_causes,
+)
 from hookrow.testing import suppression
 from times import SECOND
 from wire import SECRET

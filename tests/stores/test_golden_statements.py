@@ -21,10 +21,9 @@ from engines import MEMORY
 from hookrow import Schema
 from hookrow._core.notification import EventTime, Suppressible
 from hookrow._core.result import Result
-from hookrow.stores import _row_counts, _suppressions
 from hookrow.stores._log import OTHER, START, DueKind, Query, RequestKind
 from hookrow.stores._log import RetryCursor as LogPlace
-from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql import SQLStore, _row_counts, _suppressions
 from hookrow.stores.sql._connections import Connection, Database, Row
 from hookrow.stores.sql._dialects import DIALECTS, Dialect
 from hookrow.stores.sql._log import SQLLog

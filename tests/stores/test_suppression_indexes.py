@@ -6,8 +6,8 @@ from homes import Home
 from locations import own_home
 
 from databases import NAMES
-from hookrow.stores._suppressions import Filter, SuppressionRange
 from hookrow.stores.sql import _suppressions
+from hookrow.stores.sql._suppressions import Filter, SuppressionRange
 from times import SECOND
 
 home = pytest.fixture(own_home, params=NAMES)

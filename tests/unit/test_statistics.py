@@ -33,10 +33,10 @@ from hookrow._statistics import (
 from hookrow._statistics.overview import MAX_REASONS, OTHERS, RECENT_ENTRIES
 from hookrow.stores._errors import Locked, StoreError, Unavailable
 from hookrow.stores._log import OTHER, Count, Counts, Query
-from hookrow.stores._row_counts import ListCount
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
+from hookrow.stores.sql._row_counts import ListCount
 from hookrow.testing import Tables
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import PATIENCE

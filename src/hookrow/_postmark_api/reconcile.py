@@ -26,8 +26,8 @@ from hookrow._receiver.clock import Clock, measured_clock
 from hookrow._receiver.replay import GROUP, replay
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, mask
-from hookrow.stores._suppressions import Filter, SuppressionRange
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._suppressions import Filter, SuppressionRange
 
 RETENTION = timedelta(days=45)
 """How long the provider keeps messages by default; suppressions are kept."""

@@ -19,12 +19,11 @@ from hookrow._core.notification import Delivered, Suppressed
 from hookrow._core.result import Result
 from hookrow._describe import format_duration
 from hookrow.stores._log import MOST_COUNTED, Count, RequestKind, Requests
-from hookrow.stores._row_counts import ListCount
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql._log import SQLLog
-    from hookrow.stores.sql._row_counts import SQLRowCounts
+    from hookrow.stores.sql._row_counts import ListCount, SQLRowCounts
 
 K = TypeVar("K")
 

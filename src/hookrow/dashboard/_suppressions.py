@@ -23,15 +23,16 @@ from hookrow.dashboard._forms import MAX_FIELD_LENGTH, BadRequest, Fields, parse
 from hookrow.dashboard._queries import PAGE_SIZE, Context
 from hookrow.dashboard._templating import View, format_text
 from hookrow.stores._errors import Rejected, StoreError
-from hookrow.stores._suppressions import (
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
+from hookrow.stores.sql._suppressions import (
     Filter,
     LoggedChange,
+    SQLSuppressions,
     Suppression,
     SuppressionCursor,
     SuppressionRange,
+    find_causes,
 )
-from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
-from hookrow.stores.sql._suppressions import SQLSuppressions, find_causes
 
 SUPPRESSION_FILTERS = ("reason", "list", "since")
 """The fields of the query that select suppressions."""
