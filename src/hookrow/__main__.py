@@ -53,7 +53,7 @@ def _status_of(error: SystemExit) -> int:
 def _limit_exit(status: int) -> None:
     """End the process if its threads do not end in time: the interpreter would wait forever.
 
-    It calls the functions of `atexit` after the threads have ended.
+    The interpreter calls `atexit` functions after the threads have ended.
     """
     threads_ended = Event()
     atexit.register(threads_ended.set)

@@ -1,4 +1,4 @@
-"""Checks of the arguments that a host passes: each mistake is a sentence with the right line.
+"""Checks of the arguments of a host: the error for each mistake shows the line to write.
 
 No message quotes a value that may be a secret or contain one, such as a URL.
 """
@@ -53,7 +53,7 @@ def reject_secret(name: str, value: object, line: str) -> NoReturn:
 
 
 def has_members(value: object, members: Collection[str]) -> bool:
-    """Return whether an object, which is not a class, has these attributes."""
+    """Return whether a value has these attributes and is not a class."""
     return not isclass(value) and all(hasattr(value, each) for each in members)
 
 
@@ -102,7 +102,7 @@ def check_function(
 
 
 def is_async(function: object) -> bool:
-    """Return whether a function, which is not a mock, returns a coroutine."""
+    """Return whether calling a function returns a coroutine; False for a mock."""
     return _is_plain(function) and iscoroutinefunction(function)
 
 
@@ -124,7 +124,7 @@ def several(value: Any) -> Sequence[Any]:  # noqa: ANN401 - of a host
 def _is_plain(function: object) -> bool:
     """Return whether a callable is a function, or a method or a partial call of one.
 
-    A mock of a function is none, although it has the same attributes and `__class__`.
+    A mock does not count, although it has the same attributes and `__class__`.
     """
     while type(function) in {partial, MethodType}:
         function = function.func if isinstance(function, partial) else function.__func__  # type: ignore[attr-defined] # of a method

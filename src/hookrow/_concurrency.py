@@ -24,7 +24,7 @@ EXIT_TIMEOUT = 10.0
 """Seconds that the exit of the interpreter waits for all objects of `close_at_exit`."""
 
 LONG_PAUSE = 10.0
-"""Seconds of a pause; before a longer one, a thread closes its connections."""
+"""The longest pause, in seconds, during which a thread keeps its connections open."""
 
 RETRY_AFTER = 60.0
 """Seconds of the longest pause after a failure."""

@@ -30,7 +30,7 @@ EXPECTED = (HookrowError, OSError)
 """Exceptions that hookrow's code may raise, and whose text quotes no notification."""
 
 CALLERS = ("hookrow.", "django.dispatch.")
-"""The beginnings of the names of modules that call the host's code: hookrow's, and of signals."""
+"""Prefixes of the names of modules that call the host's code: hookrow's, and Django's signals."""
 
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """The directories of installed packages. They may be within that of the standard library."""
@@ -215,7 +215,7 @@ def _last_line(error: BaseException) -> str:
 
 @cache
 def _standard() -> tuple[str, ...]:
-    """Return the beginnings of the files of the standard library."""
+    """Return the path prefixes of the standard library's files."""
     from sysconfig import get_path  # noqa: PLC0415 - only for an exception
 
     return "<frozen", f"{get_path('stdlib')}{sep}"

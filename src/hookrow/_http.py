@@ -114,9 +114,9 @@ class Request(msgspec.Struct, frozen=True):
 class Response:
     """A status, a body of text in UTF-8, and headers.
 
-    A body of any length comes from `stream`, in chunks of which some may be empty. The host reads a
-    chunk when the client has received the previous ones, and stops if the client disconnects.
-    Reading a chunk may block, and may raise an exception.
+    If `stream` is set, it yields a body of unknown length in chunks, some of which may be empty.
+    The host reads a chunk when the client has received the previous ones, and stops if the client
+    disconnects. Reading a chunk may block, and may raise an exception.
     """
 
     status: int

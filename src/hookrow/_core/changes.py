@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from hookrow._core.notification import Change, EventTime, SetSuppression, SetTime, Suppressible
 
 Target: TypeAlias = EventTime | Suppressible
-"""What a change sets: a time of a dispatch, or the suppression of a kind of row."""
+"""The target of a change: a time of a dispatch, or the suppression of a kind of row."""
 
 State: TypeAlias = Mapping[str, Any]
 """The columns of a row that notifications set, by hookrow's names."""
@@ -45,7 +45,7 @@ WRITES: Mapping[Target, Write] = {
     EventTime.BOUNCED: Write(("bounced_at", "bounce_type"), guard="bounced_at", older="<="),
     **dict.fromkeys(Suppressible, _SUPPRESSION_WRITE),
 }
-"""What is written for each target."""
+"""The columns and the guard of each target."""
 
 _HOLDS: Mapping[str, Callable[[datetime, datetime], bool]] = {
     "<": operator.lt,

@@ -44,8 +44,8 @@ def address_finder(address: str) -> Callable[[str], Occurrence]:
 
     An occurrence is doubtful if it may be a part of a longer address, as in `_ada@example.com`,
     `ada@example.com.au` or between letters that are not ASCII, and if it has a `=` for the `@`, as
-    in the senders of some mailing lists. It is none if an ASCII letter or digit precedes or follows
-    it, as in `bada@example.com`. No text contains an empty address.
+    in the senders of some mailing lists. There is none if an ASCII letter or digit precedes or
+    follows it, as in `bada@example.com`. No text contains an empty address.
     """
     if not address:
         return lambda _: Occurrence.NONE

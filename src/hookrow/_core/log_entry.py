@@ -50,20 +50,20 @@ FINGERPRINT_SIZE = 4 + _DIGEST
 """The size of a fingerprint in bytes: a time, and the digest."""
 
 LONGEST_RECORD_TYPE = 64
-"""The most characters of a record type in the log; Postmark's longest one has 18."""
+"""The maximum length of a record type in the log, in characters; Postmark's longest one has 18."""
 
 LONGEST_REASON = 64
-"""The most characters of a reason in the log; Postmark's longest one has 17. The rows contain the
-whole reason."""
+"""The maximum length of a reason in the log, in characters; Postmark's longest one has 17. The rows
+contain the whole reason."""
 
 LONGEST_PROVIDER = 32
-"""The most characters of the name of a provider."""
+"""The maximum length of the name of a provider, in characters."""
 
 LONGEST_ENTRY_NAME = 64
-"""The most characters of the log's column `entry`, the name of a receiver's entry."""
+"""The maximum length of the log's column `entry`, the name of a receiver's entry, in characters."""
 
 LONGEST_TRACE_ID = 255
-"""The most characters of a trace id in the log; Postmark's have 36."""
+"""The maximum length of a trace id in the log, in characters; Postmark's have 36."""
 
 RECORD_TYPES: Mapping[type[object], str] = {
     Delivered: "Delivery",

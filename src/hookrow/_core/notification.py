@@ -201,7 +201,8 @@ class Rows(msgspec.Struct, frozen=True):
     `subscribers` maps ASCII-lowered emails, and `dispatches` message ids, to all matching rows;
     `subscriptions` contains the existing (list, subscriber) pairs. `unguarded` are the kinds of row
     for which no date of the last change is stored. With `exact`, an email matches only rows with
-    the same spelling or with the lower-case one. `first_opens`: first opens are recorded.
+    the same spelling or with the lower-case one. `first_opens` is whether first opens are
+    recorded.
     """
 
     subscribers: Mapping[str, Sequence[FoundSubscriber]]

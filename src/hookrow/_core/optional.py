@@ -35,10 +35,10 @@ OPTIONAL_COLUMNS = tuple(column for columns in RECORDS.values() for column in co
 """The columns of dispatches that a schema has only if it names or requests them."""
 
 LONGEST_BOUNCE_TYPE = 64
-"""The most characters of a type, as in hookrow's own column. A longer type is stored as null."""
+"""The maximum length of a type, in characters, as in hookrow's own column. A longer type is stored
+as null."""
 
 Kinds: TypeAlias = Collection[type[Notification]]
-"""Kinds of notification."""
 
 ALWAYS: frozenset[type[Notification]] = frozenset({Delivered, Opened, Suppressed, Reactivated})
 """The kinds of notification that every schema records."""

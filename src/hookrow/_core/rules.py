@@ -45,10 +45,11 @@ _RowTarget: TypeAlias = tuple[Target, Key | tuple[Key, Key]]
 """The row and the columns that a change sets."""
 
 LONGEST_EMAIL = 320
-"""The most characters of an address: 64 before the @ and 255 after it (RFC 3696, section 3)."""
+"""The maximum length of an address, in characters: 64 before the @ and 255 after it (RFC 3696,
+section 3)."""
 
 LONGEST_MESSAGE_ID = 255
-"""The most characters of a message id: the width of hookrow's own column."""
+"""The maximum length of a message id, in characters: the width of hookrow's own column."""
 
 CLOCK_SKEW = timedelta(hours=24)
 """A suppression change dated more than this after its arrival gets the time of arrival instead."""
@@ -57,6 +58,8 @@ _UNSTORABLE_CHARACTERS = "\0\ud800-\udfff"
 """Characters that no row can contain: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
 
 UNSTORABLE = re.compile(f"[{_UNSTORABLE_CHARACTERS}]")
+"""Matches one of these characters."""
+
 _is_email = re.compile(f"[^{_UNSTORABLE_CHARACTERS}]{{1,{LONGEST_EMAIL}}}").fullmatch
 _is_message_id = re.compile(f"[^{_UNSTORABLE_CHARACTERS}]{{1,{LONGEST_MESSAGE_ID}}}").fullmatch
 

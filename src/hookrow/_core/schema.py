@@ -18,6 +18,7 @@ from hookrow._core.optional import OPTIONAL_COLUMNS, check_records, requested
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = WRITES[Suppressible.SUBSCRIBER].columns
+"""The columns of a suppression, in each table that has them."""
 
 WRITTEN = tuple(dict.fromkeys(each for write in WRITES.values() for each in write.columns))
 """The columns that notifications set, in any table that has them."""

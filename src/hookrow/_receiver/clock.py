@@ -31,7 +31,7 @@ MEASURE_EVERY = 60.0
 """Seconds between two comparisons with the database's clock."""
 
 MEASURE_AGAIN = 1.0
-"""Seconds to wait before another comparison if the database could not be asked."""
+"""Seconds to wait before another comparison if the database did not respond."""
 
 MEASURE_TIMEOUT = 1.0
 """Seconds that a comparison may take, because the notifications of a group wait for it."""
@@ -179,7 +179,7 @@ class Clock:
 
 
 class _EventTimes:
-    """Finds out from the times of live events whether the process's clock is slow.
+    """Detects from the times of live events that the process's clock is slow.
 
     Events may be old, because providers repeat them, so they cannot show that a clock is fast.
     """

@@ -36,7 +36,7 @@ class HourlyCount(PeriodicTask):
         old_matches: Callable[[], int] = int,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._old_matches = old_matches
+        self._old_matches = old_matches  # before `super().__init__`, whose `reset` calls it
         self._clock = clock
         super().__init__(self._update, seconds=COUNT_EVERY, name="hourly count", later=True)
         self._log = log

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from random import uniform
 from threading import Lock, Thread, current_thread
 from time import monotonic, sleep
+from typing import TypeAlias
 
 from hookrow._concurrency import close_at_exit, close_thread_connections, reset_after_fork
 from hookrow._core.log_entry import memory_size
@@ -28,7 +29,7 @@ MAX_LOCKED_GROUP = 64
 MOST, LOCKED_CAPACITY = 1024, 16 * 1024**2
 """The largest number of notifications that wait, and their largest total size in bytes."""
 
-Reply = Callable[[Response], object]
+Reply: TypeAlias = Callable[[Response], object]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from hookrow.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverOptions:
-    """What a host chooses for a receiver, whose signature has the defaults.
+    """The options of a receiver, whose signature has the defaults.
 
     Raises `ConfigurationError` if an option is invalid.
     """
@@ -57,10 +57,10 @@ class ReceiverOptions:
     """The hooks for notifications that were refused: a function, or a list of functions."""
 
     observer: Observer | Sequence[Observer] | None
-    """What collects metrics or traces: an observer, or a list of observers."""
+    """An observer, or a list of observers, for metrics or traces."""
 
     clock: Callable[[], datetime] | None
-    """What returns the time, in UTC, in tests that freeze it; None for the process's clock."""
+    """A function that returns the UTC time, for tests; None for the process's clock."""
 
     has_log: InitVar[bool]
     """Whether the store has a log, which some options need."""

@@ -115,7 +115,7 @@ class Receiver:
             clock=clock,
             has_log=store.log is not None,
         )
-        """What the host has chosen."""
+        """The validated options."""
         self.endpoint = endpoint_path(options.mount_path)
         """The path of the endpoint, below that of the host's mount."""
         self.clock = Clock(store, options.clock)
@@ -239,7 +239,8 @@ class Receiver:
         self._responder.spool_rest(writer.drain_queue())
         self._responder.locked.close(timeout)
         self._responder.spool_rest(self._responder.locked.drain_queue())
-        # Closing the retries first also ends the sweep, which is one of the tasks.
+        # Closing the retries first also ends the sweep, which is one of the tasks. The hooks come
+        # last, because the others call them.
         for each in (*overflow, self._parked, *self._tasks, self._hooks):
             if each is not None:
                 each.close(timeout)

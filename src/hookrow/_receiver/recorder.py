@@ -212,7 +212,7 @@ class Attempts:
     def wait_for_locks(
         self, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
     ) -> list[Outcome | None]:
-        """Do the same, and attempt to record those whose rows are locked again until then.
+        """Do the same; then retry those whose rows are locked, with pauses, until `until`.
 
         Nothing is locked during the pauses, so that no other transaction waits for this one.
         """

@@ -5,7 +5,7 @@ override newer changes.
 
 Retries are the replays of parked notifications, when their rows exist or the database works again.
 Most parked notifications may be hopeless: those for people or messages of another application, for
-instance. They must not delay the others, so a sweep first looks for those whose rows exist.
+instance. They must not delay the others, so a sweep first searches for those whose rows exist.
 """
 
 from __future__ import annotations
@@ -148,10 +148,10 @@ def arrivals_of(
     ]
 
 
-def matching_entries(reader: SQLLog, query: Query) -> Iterator[Sequence[StoredEntry]]:
+def matching_entries(log: SQLLog, query: Query) -> Iterator[Sequence[StoredEntry]]:
     """Yield all entries that match the query, oldest first, in groups. Raises a `StoreError`."""
     last = 0
-    while entries := reader.oldest(query, after=last, limit=GROUP):
+    while entries := log.oldest(query, after=last, limit=GROUP):
         yield entries
         last = entries[-1].id
         sleep(PAUSE)
@@ -434,7 +434,7 @@ class ParkedRetry:
                 recorded += self._record(taken, patience=PATIENCE)
                 sleep(PAUSE)
                 if len(taken) == len(group):
-                    break
+                    break  # otherwise, `take` may have left some, because their bodies are large
         return recorded
 
     def _is_over(self, until: float) -> bool:

@@ -203,6 +203,7 @@ class Responder:
     def spool_rest(self, arrivals: Sequence[Arrival]) -> None:
         """Spool the arrivals that are not recorded when the receiver stops."""
         if arrivals:
+            # The template has the number, so that the rate limit does not drop the second line.
             logger.warning(f"Stopped; notifications that were not recorded: {len(arrivals)}.")
             self._spool(self._clock.date(arrivals))
 

@@ -17,7 +17,7 @@ COUNTED = 100
 """How many results are kept."""
 
 SEVERAL = 3
-"""After this many results in a row that the database kept none of, the next notification would
+"""The number of consecutive notifications that were not kept after which the next one would
 probably get a 503. A single one may have another cause, such as a trigger."""
 
 COUNTS_FOR = 60.0

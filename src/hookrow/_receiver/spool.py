@@ -152,7 +152,7 @@ class SpoolEntry:
 
     @property
     def key(self) -> EntryKey:
-        """What identifies the entry in its file: another file may have other entries."""
+        """The entry's identity; in a new file, another entry may have the same id."""
         return self.id, self.fingerprint
 
 
@@ -348,7 +348,7 @@ def _entry(
 
 
 def _time(stored: object) -> datetime | None:
-    """Return a stored time in UTC, or None if it is none."""
+    """Return a stored time in UTC, or None if it is not a time."""
     try:
         return as_utc(datetime.fromisoformat(str(stored)))
     except (ValueError, OverflowError):
@@ -405,13 +405,22 @@ class Drain:
         )
         self._keep_failed = partial(keep_failed, store, bodies=bodies, clock=self._clock)
         self._swept = swept
-        self._resting_until = self._others_at = 0.0
+        self._resting_until = 0.0
+        """No drain begins before this time. All times here are those of `monotonic`."""
+        self._others_at = 0.0
+        """The time after which the entries of other mappings are reported again."""
         self._stopped_at = 0
+        """The id after which the next drain begins, because the last one stopped there."""
         self._recorded_at = 0.0
+        """The time at which the drain began or, if that is later, last recorded a group."""
         self._error: StoreError | None = None
+        """The last error of this drain that leaves its entry in the spool."""
         self._unremoved: dict[EntryKey, SpoolEntry] = {}
+        """The recorded entries that could not be removed, without their bodies."""
         self._unusable: set[EntryKey] = set()
+        """The entries that this process cannot record."""
         self._damaged: set[EntryKey] = set()
+        """The entries whose damage has been reported."""
 
     def __call__(self) -> None:
         """Empty the spool, unless another process is already doing this.
@@ -634,7 +643,7 @@ class _Unusable(Exception):
 
 
 class _Bug(StoreError):
-    """Recording raised another exception than a `StoreError`."""
+    """Recording raised an exception other than a `StoreError`."""
 
 
 def _depends_on_arrival(notification: Notification | None, now: datetime) -> bool:

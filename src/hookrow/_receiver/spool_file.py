@@ -1,6 +1,6 @@
 """The file of the spool: an SQLite database with one table, whose transactions are synced.
 
-If the file is damaged, a new one replaces it. What its rows mean is in `spool`.
+If the file is damaged, a new one replaces it. `spool` defines the meaning of its rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ _ATTEMPTS = 3
 _MOST_PROBES = 1000
 """The largest number of ranges of ids that are read from a damaged file."""
 
-APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
+APPLICATION = 0x686F6F6B
+"""The application id of a spool in SQLite's header, "hook" in ASCII.
+
+https://sqlite.org/pragma.html#pragma_application_id
+"""
 
 _APPLICATION_OFFSET = 68  # https://sqlite.org/fileformat2.html#database_header
 
@@ -116,9 +120,9 @@ class SpoolFile:
 
         The transaction is on the file that is at the path after its commit.
 
-        Unless the file `grows`, no room on the disk is needed. For the journal, there may be none:
-        the transaction is then repeated with a journal in memory, and writes only to pages that
-        the file has already. A crash in that moment may damage the file.
+        With `grows`, the transaction may need room on the disk. Otherwise it needs none: if there
+        is no room for the journal, it is repeated with a journal in memory, and writes only to
+        pages that the file has already. A crash in that moment may damage the file.
         """
         if grows:
             pages = max(self._limit // _PAGE, 1)
