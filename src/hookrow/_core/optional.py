@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TypeAlias
-
-from msgspec.structs import replace
 
 from hookrow._core.notification import (
     Bounced,
     Clicked,
     Complained,
     Delivered,
-    DispatchEvent,
-    EventTime,
     Notification,
     Opened,
     Reactivated,
-    Rows,
-    SetTime,
     Suppressed,
 )
 from hookrow.errors import ConfigurationError
@@ -58,17 +52,6 @@ def requested(record: Collection[str], table: str) -> Mapping[str, str]:
     """Return the names of the requested columns in this table, if it is hookrow's dispatches."""
     names = [column for each in record for column in RECORDS.get(each, ())]
     return {name: name for name in names} if table == "hookrow_dispatches" else {}
-
-
-def optional_changes(change: SetTime, notification: DispatchEvent, rows: Rows) -> Sequence[SetTime]:
-    """Return the changes of an event: a bounce also has a type, and an open may be the first."""
-    if isinstance(notification, Bounced):
-        type_ = notification.type or ""
-        is_storable = type_.isprintable() and 0 < len(type_) <= LONGEST_BOUNCE_TYPE
-        return (replace(change, bounce_type=type_ if is_storable else None),)
-    if isinstance(notification, Opened) and rows.first_opens:
-        return change, replace(change, column=EventTime.FIRST_OPENED, guarded=True)
-    return (change,)
 
 
 def check_records(record: Collection[str], columns: Collection[str], table: str) -> None:

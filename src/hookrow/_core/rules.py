@@ -21,11 +21,13 @@ from hookrow._core.notification import (
     Bounced,
     Change,
     DispatchEvent,
+    EventTime,
     FoundDispatch,
     FoundSubscriber,
     Key,
     LookupKeys,
     Notification,
+    Opened,
     Outcome,
     Reactivated,
     Recorded,
@@ -39,7 +41,7 @@ from hookrow._core.notification import (
     Suppressed,
     Suppressible,
 )
-from hookrow._core.optional import optional_changes
+from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 
 _RowTarget: TypeAlias = tuple[Target, Key | tuple[Key, Key]]
 """The row and the columns that a change sets."""
@@ -188,7 +190,9 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
             late = arrival.source is not Source.LIVE or arrival.applied_at is not None
             change = SetTime(dispatch.id, notification.column, notification.at, guarded=late)
             is_plain = type(notification) is not Bounced and not rows.first_opens
-            return Recorded((change,) if is_plain else optional_changes(change, notification, rows))
+            return Recorded(
+                (change,) if is_plain else _optional_changes(change, notification, rows)
+            )
         case Suppressed() | Reactivated():
             return Recorded(_suppression(notification, dispatch, subscriber, arrival, rows))
         case _:
@@ -301,6 +305,19 @@ def _dispatch(
             return only
         case found:
             return min(found, key=lambda row: (row.owner != subscriber.id, row.id))
+
+
+def _optional_changes(
+    change: SetTime, notification: DispatchEvent, rows: Rows
+) -> Sequence[SetTime]:
+    """Return the changes of an event: a bounce also has a type, and an open may be the first."""
+    if isinstance(notification, Bounced):
+        type_ = notification.type or ""
+        is_storable = type_.isprintable() and 0 < len(type_) <= LONGEST_BOUNCE_TYPE
+        return (replace(change, bounce_type=type_ if is_storable else None),)
+    if isinstance(notification, Opened) and rows.first_opens:
+        return change, replace(change, column=EventTime.FIRST_OPENED, guarded=True)
+    return (change,)
 
 
 def _suppression(
