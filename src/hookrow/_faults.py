@@ -1,9 +1,9 @@
 """Describes unexpected exceptions, of the host's code and of hookrow's, without values of a row.
 
 The text of an exception, its attributes and the variables of its frames may quote a notification.
-The log and error trackers get its type, and the function, file and line of each frame. No function
-raises an exception, whatever attributes the class of the given one overrides, because the callers
-are the last to handle it.
+Log lines and error trackers receive only its type, and the function, file and line of each frame.
+No function raises an exception, whatever attributes the class of the given one overrides, because
+the callers are the last to handle it.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ class RequestHead(msgspec.Struct, frozen=True):
 
     `path` is the decoded path that the host received, `root` the part of it that belongs to the
     host's mount (ASGI's `root_path`, WSGI's `SCRIPT_NAME`), and `query` the query string, not
-    decoded. Header values are the received bytes. `request_id` identifies the request in the log
-    and in the response. `context` holds values that a handler computes in `admit` and reuses in its
-    call, keyed by the handler itself.
+    decoded. Header values are the received bytes. `request_id` identifies the request in
+    log lines and in the response. `context` holds values that a handler computes in `admit` and
+    reuses in its call, keyed by the handler itself.
     """
 
     method: str
@@ -129,7 +129,7 @@ class Handler(Protocol):
     """The base class of handlers, which respond to requests on any host.
 
     A host calls `admit` before it reads the body. `admit` and `__call__` may block: a host with an
-    event loop calls them in a thread. No method raises.
+    event loop calls them in a thread. A mounted handler returns errors as responses.
     """
 
     def admit(self, head: RequestHead) -> Response | None:

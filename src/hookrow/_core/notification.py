@@ -188,7 +188,7 @@ class Suppressible(Enum):
     DISPATCH = "dispatches"
     SUBSCRIPTION = "subscriptions"
 
-    __hash__ = object.__hash__  # as above
+    __hash__ = object.__hash__  # faster than Enum's own
 
 
 RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
