@@ -31,7 +31,7 @@ from calls import calls_of_a_delivery
 from data import ROWS, SECRET, payloads
 from environment import ROOT, checkout, cpu_seconds, databases, django_settings
 from hookrow import Arrival, Postmark, Schema
-from hookrow._core.log_entry import entries
+from hookrow._core.log_entry import log_entries
 from hookrow._core.rules import decide, lookup_keys, merge
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow.stores.sql import SQLStore
@@ -64,9 +64,9 @@ def _measured(store: SQLStore, groups: Sequence[Sequence[Arrival]]) -> Iterator[
             outcomes = [decide(arrival, rows) for arrival in arrivals]
             changes = merge(outcomes)
             timed("decide")
-            log_entries = entries(arrivals, outcomes, datetime.now(UTC))
+            entries = log_entries(arrivals, outcomes, datetime.now(UTC))
             timed("log entries")
-            transaction.write(changes, log_entries)
+            transaction.write(changes, entries)
             timed("write, commit")
         timed("write, commit")
     count = sum(map(len, groups))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from hookrow import Arrival, Outcome, Postmark
-from hookrow._core.log_entry import entries
+from hookrow._core.log_entry import log_entries
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow.stores.sql import SQLStore
 from wire import SECRET
@@ -24,4 +24,4 @@ def keep(url: str, payload: object, outcome: Outcome, at: datetime | None = None
     with closing(SQLStore(url)) as store:
         store.claim_log()
         with store.transaction() as transaction:
-            transaction.write((), entries([arrived], [outcome], arrived.received_at))
+            transaction.write((), log_entries([arrived], [outcome], arrived.received_at))

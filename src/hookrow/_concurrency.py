@@ -26,7 +26,7 @@ EXIT_TIMEOUT = 10.0
 LONG_PAUSE = 10.0
 """The longest pause, in seconds, during which a thread keeps its connections open."""
 
-RETRY_AFTER = 60.0
+LONGEST_FAILURE_PAUSE = 60.0
 """Seconds of the longest pause after a failure."""
 
 TASK_PAUSE = 0.05
@@ -109,7 +109,7 @@ class PeriodicTask:
         except BaseException as error:  # noqa: BLE001 - also a SystemExit of the host's code
             # The next call may succeed, so nothing may end the thread.
             log_fault(error, f"The {self._name} failed: %s", describe_bug(error))
-        return min(self._seconds, RETRY_AFTER)
+        return min(self._seconds, LONGEST_FAILURE_PAUSE)
 
     def _finish(self) -> None:
         """Do what remains when the task is closed. Subclasses may override this."""

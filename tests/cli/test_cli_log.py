@@ -18,7 +18,7 @@ import world
 from command import HOOKROW, Command, Terminal
 from engines import database_user, run
 from hookrow import Arrival, Recorded, Refusal, testing
-from hookrow._core.log_entry import StoredEntry, entries
+from hookrow._core.log_entry import StoredEntry, log_entries
 from hookrow._receiver.spool import Spool
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._limits import PostgresLimits
@@ -262,7 +262,7 @@ class TestReplay:
         body = json.dumps(suppression).encode()
         refused = Arrival(None, body, AT)
         with closing(SQLStore(url)) as store, store.transaction() as transaction:
-            transaction.write((), entries([refused], [UNSUPPORTED], AT))
+            transaction.write((), log_entries([refused], [UNSUPPORTED], AT))
         before = show(command)
         assert "suppression_reason null -> Spam\ufffd" in before["Replay"]
         assert "Problem" not in before
@@ -332,7 +332,7 @@ class TestReplay:
         """After Ctrl-C, the groups before it are committed, and the one in progress is not."""
         for payload in (DELIVERY, testing.opening(ADA, ADAS, at=AT)):
             keep(url, payload, NO_DISPATCH)
-        monkeypatch.setattr("hookrow._receiver.replay.GROUP", 1)
+        monkeypatch.setattr("hookrow._receiver.replay.MAX_REPLAY_GROUP", 1)
         write, writes = SQLTransaction.write, count()
 
         def write_and_interrupt(transaction: SQLTransaction, *written: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from homes import COLUMNS, KEYS, Row, Rows, as_rows, columns_of
 
 from hookrow import Arrival, Outcome, Schema
-from hookrow._core.log_entry import LogEntry, entries, merge_entries
+from hookrow._core.log_entry import LogEntry, log_entries, merge_entries
 from hookrow._core.notification import (
     Change,
     EventTime,
@@ -50,7 +50,7 @@ class Model:
         for change in merge(outcomes):
             self._apply(change)
         if self._schema.log is not None:
-            for entry in entries(group, outcomes, group[0].received_at):
+            for entry in log_entries(group, outcomes, group[0].received_at):
                 first, earlier = self._log.get(entry.fingerprint, (entry, None))
                 merged = entry if earlier is None else merge_entries(earlier, entry)
                 self._log[entry.fingerprint] = first, merged

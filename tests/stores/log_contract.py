@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
-from hookrow._core.log_entry import LogEntry, StoredEntry, entries
+from hookrow._core.log_entry import LogEntry, StoredEntry, log_entries
 from hookrow._core.notification import (
     EventTime,
     Notification,
@@ -34,7 +34,7 @@ from hookrow._core.rules import fail
 from hookrow._core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import (
-    GROUP,
+    MAX_REPLAY_GROUP,
     ParkedRetry,
     arrivals_of,
     dry_run,
@@ -903,7 +903,7 @@ class ReplayContract:
         """The others stay in the log unchanged, including the time of the next retry."""
         nobody = Reactivated("nobody@example.com", None, NOON)
         arrivals = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
-        keep(home, *entries(_live(arrivals), fail(arrivals), NOON))
+        keep(home, *log_entries(_live(arrivals), fail(arrivals), NOON))
         before = {row["body"]: row for row in home.logged()}
         assert replay_ready(home.store, arrivals[1:]) == ([], [])
         ready, outcomes = replay_ready(home.store, arrivals)
@@ -919,7 +919,7 @@ class ReplayContract:
     ) -> None:
         """A person who is forgotten while a sweep runs stays erased, regardless of the result."""
         given = replace(arrival(opens(ADA, "m-ada")), provider="other")
-        keep(home, *entries([given], fail([given]), NOON))
+        keep(home, *log_entries([given], fail([given]), NOON))
         erased: list[int] = []
 
         def parse(body: bytes) -> Event:
@@ -941,10 +941,12 @@ class ReplayContract:
 
     def test_matching_entries_come_in_groups(self, home: Home) -> None:
         """All matching entries are read in groups, oldest first, each once."""
-        keep(home, *map(entry, range(1, 2 * GROUP + 2)))
+        keep(home, *map(entry, range(1, 2 * MAX_REPLAY_GROUP + 2)))
         groups = list(matching_entries(reader(home), Query(outcome=Result.RECORDED)))
-        assert [len(group) for group in groups] == [GROUP, GROUP, 1]
-        assert numbers(each for group in groups for each in group) == list(range(1, 2 * GROUP + 2))
+        assert [len(group) for group in groups] == [MAX_REPLAY_GROUP, MAX_REPLAY_GROUP, 1]
+        assert numbers(each for group in groups for each in group) == list(
+            range(1, 2 * MAX_REPLAY_GROUP + 2)
+        )
 
 
 class LogContract(KeepContract, ReadContract, ReplayContract):

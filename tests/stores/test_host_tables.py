@@ -17,7 +17,7 @@ from copying import replace
 from databases import kind_of
 from engines import run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
-from hookrow._core.log_entry import entries
+from hookrow._core.log_entry import log_entries
 from hookrow._core.notification import EventTime, Notification, Refusal, SetTime, Suppressible
 from hookrow._core.rules import fail
 from hookrow._core.schema import SUPPRESSION, Fold
@@ -325,7 +325,7 @@ def test_search_of_the_log(engine: Engine, fold: Fold, type_: str) -> None:
     with closing(SQLStore(url, schema)) as store:
         with store.transaction() as transaction:
             refused = fail(arrivals, Refusal.DISPATCH_NOT_FOUND)
-            transaction.write((), entries(arrivals, refused, NOON))
+            transaction.write((), log_entries(arrivals, refused, NOON))
         assert store.log is not None
         ids, _ = store.log.hopeful(NOON + DAY, providers=["postmark"], after=START, limit=99)
         found = {each.body for each in store.log.oldest(Query(ids=ids), limit=99)}

@@ -48,7 +48,7 @@ from hookrow import (
     Schema,
     Suppressed,
 )
-from hookrow._core.log_entry import entries
+from hookrow._core.log_entry import log_entries
 from hookrow._core.notification import Notification, Source
 from hookrow._core.rules import decide, fail, lookup_keys
 from hookrow._receiver.clock import LEAST_EVENTS, Clock
@@ -438,7 +438,7 @@ def test_hopeful(home: Home, schema: str) -> None:
     def claim(world: World, group: Group) -> None:
         _fill(home, world)
         sent = [replace(each, body=str(n).encode()) for n, each in enumerate(group)]
-        keep(home, *entries(sent, fail(sent, Refusal.DISPATCH_NOT_FOUND), NOON))
+        keep(home, *log_entries(sent, fail(sent, Refusal.DISPATCH_NOT_FOUND), NOON))
         assert home.store.log is not None
         found: list[int] = []
         place: RetryCursor | None = START

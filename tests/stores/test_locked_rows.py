@@ -146,7 +146,7 @@ def test_a_receiver_that_stops_keeps_what_waits(home: Home) -> None:
 def test_if_too_many_wait_the_others_fail_at_once(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locked, "MOST", 0)
+    monkeypatch.setattr(locked, "MAX_LOCKED", 0)
     receiver = Receiver(Postmark(SECRET), home.store, deadline=PATIENCE)
     with psycopg.connect(home.url) as host, closing(receiver):
         lock(host, 1)

@@ -40,7 +40,7 @@ home = pytest.fixture(filled_home, params=PLACES)
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "PAUSE", 0.0)
+    monkeypatch.setattr(replay, "REPLAY_PAUSE", 0.0)
 
 
 def parked(number: int, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
@@ -74,8 +74,8 @@ def outcome(home: Home, number: int) -> str:
 
 def test_entries_whose_rows_exist_come_first(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are recorded even if a sweep has no time for any other, and others stay due."""
-    monkeypatch.setattr(replay, "FAILING_FOR", 0.0)
-    monkeypatch.setattr(replay, "OTHERS_FOR", 0.0)
+    monkeypatch.setattr(replay, "FAILING_UNTIL", 0.0)
+    monkeypatch.setattr(replay, "OTHERS_UNTIL", 0.0)
     keep(home, *hopeless(range(1, 200)))
     keep(home, parked(200, outcome=Result.DISPATCH_NOT_FOUND))
     keep(home, parked(201, outcome=Result.RECIPIENT_MISMATCH))
@@ -89,8 +89,8 @@ def test_the_next_sweep_continues_the_search(home: Home, monkeypatch: pytest.Mon
     seconds = count()
     monkeypatch.setattr(replay, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(replay, "FIRST_PART", replay.SMALLEST_PART)
-    monkeypatch.setattr(replay, "FAILING_FOR", 0.0)
-    monkeypatch.setattr(replay, "OTHERS_FOR", 0.0)
+    monkeypatch.setattr(replay, "FAILING_UNTIL", 0.0)
+    monkeypatch.setattr(replay, "OTHERS_UNTIL", 0.0)
     keep(home, *hopeless(range(1, 400)))
     keep(home, parked(400, outcome=Result.DISPATCH_NOT_FOUND))
     sweeps = sweeper(home)
@@ -167,7 +167,7 @@ def test_entries_that_are_too_old_end(home: Home, monkeypatch: pytest.MonkeyPatc
     old = {"received_at": NOW - 4 * DAY, "retry_at": NOW - DAY}
     keep(home, parked(1, outcome=Result.DISPATCH_NOT_FOUND, **old), parked(2, **UNSENT, **old))
     keep(home, parked(3, **MISMATCH, **old))
-    for name in ("FAILING_FOR", "OTHERS_FOR"):
+    for name in ("FAILING_UNTIL", "OTHERS_UNTIL"):
         monkeypatch.setattr(replay, name, 0.0)
     assert sweeper(home).retry_due() == 1
     retries = {int.from_bytes(bytes(row["fingerprint"])): row["retry_at"] for row in home.logged()}

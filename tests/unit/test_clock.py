@@ -15,7 +15,7 @@ from hookrow._core.notification import Notification
 from hookrow._receiver import clock as clocks
 from hookrow._receiver.clock import (
     LEAST_EVENTS,
-    RECIPIENTS,
+    LEAST_RECIPIENTS,
     Clock,
     clock_difference,
     measured_clock,
@@ -75,7 +75,7 @@ def arrival(notification: Notification | None = None) -> Arrival:
     return Arrival(notification, b"{}", NOON)
 
 
-def arrivals(number: int, at: datetime, recipients: int = RECIPIENTS) -> list[Arrival]:
+def arrivals(number: int, at: datetime, recipients: int = LEAST_RECIPIENTS) -> list[Arrival]:
     """Return arrivals at noon of deliveries that are dated `at`."""
     people = [f"{n % recipients}@x" for n in range(number)]
     return [arrival(Delivered(each, "m", at)) for each in people]
@@ -141,10 +141,10 @@ def test_a_clock_that_is_set_is_compared_at_once(
     server = Server(NOON)
     clock = Clock(server)
     assert dated(clock, arrival()) == [NOON]
-    monkeypatch.setattr(clock, "process", lambda: NOON + jump)
+    monkeypatch.setattr(clock, "uncorrected", lambda: NOON + jump)
     moved = replace(arrival(), received_at=NOON + jump)
     assert dated(clock, moved) == [NOON]
-    monkeypatch.setattr(clock, "process", lambda: NOON)
+    monkeypatch.setattr(clock, "uncorrected", lambda: NOON)
     assert dated(clock, arrival()) == [NOON]
     assert server.asked == 3
     time.seconds += 59
@@ -157,7 +157,7 @@ def test_events_before_a_jump_show_nothing(time: Time, monkeypatch: pytest.Monke
     del time
     clock = Clock(STORE)
     dated(clock, *arrivals(LEAST_EVENTS, NOON + 3 * DAY))
-    monkeypatch.setattr(clock, "process", lambda: NOON + 3 * DAY)
+    monkeypatch.setattr(clock, "uncorrected", lambda: NOON + 3 * DAY)
     assert dated(clock, replace(arrival(), received_at=NOON + 3 * DAY)) == [NOON + 3 * DAY]
 
 
@@ -204,7 +204,7 @@ def test_a_given_clock_is_never_corrected() -> None:
     server = Server(NOON + 300 * DAY)
     clock = Clock(server, lambda: NOON)
     assert dated(clock, arrival()) == [NOON]
-    assert (clock(), clock.process(), server.asked) == (NOON, NOON, 0)
+    assert (clock(), clock.uncorrected(), server.asked) == (NOON, NOON, 0)
 
 
 def test_a_difference_is_logged_once(time: Time, caplog: pytest.LogCaptureFixture) -> None:
@@ -251,7 +251,7 @@ def test_the_times_do_not_depend_on_the_groups(size: int) -> None:
     "group",
     [
         arrivals(LEAST_EVENTS - 1, NOON + 3 * DAY),
-        arrivals(LEAST_EVENTS * 2, NOON + 3 * DAY, RECIPIENTS - 1),
+        arrivals(LEAST_EVENTS * 2, NOON + 3 * DAY, LEAST_RECIPIENTS - 1),
         arrivals(LEAST_EVENTS * 2, NOON + DAY),
         arrivals(LEAST_EVENTS * 2, NOON - 40 * DAY),
         [

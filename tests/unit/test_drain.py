@@ -109,7 +109,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("spool.PAUSE", "spool.REST", "recorder.PAUSE_AFTER_OUTAGE"):
+    for name in ("spool.REPLAY_PAUSE", "spool.DRAIN_REST", "recorder.PAUSE_AFTER_OUTAGE"):
         monkeypatch.setattr(f"hookrow._receiver.{name}", 0.0)
     monkeypatch.setattr("hookrow._receiver.spool.DRAIN_EVERY", 0.01)
 
@@ -231,7 +231,7 @@ def test_an_entry_that_fails_delays_no_other_and_is_counted_once(
 
 
 def test_entries_keep_their_order_and_times(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow._receiver.spool.GROUP", 2)
+    monkeypatch.setattr("hookrow._receiver.spool.MAX_REPLAY_GROUP", 2)
     bodies = [encode(delivery(f"n{number}")) for number in range(5)]
     site.put(*bodies, at=NOON + timedelta(minutes=3))
     site.put(bodies[0], at=NOON + timedelta(minutes=9))
@@ -270,7 +270,7 @@ def test_entries_that_keep_failing_are_logged_as_failed_after_a_minute(site: Sit
 def test_the_next_drain_begins_after_the_failing_entries(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow._receiver.spool.FAILING", -1.0)
+    monkeypatch.setattr("hookrow._receiver.spool.FAILING_DRAIN_LIMIT", -1.0)
     site.database.refuses, site.database.error = _in_log_of_ada, BROKEN
     failing = [_opening(number) for number in range(3)]
     site.put(*failing, BEA, at=datetime.now(UTC) - FAILED_AFTER)
@@ -290,7 +290,7 @@ def test_the_next_drain_begins_after_the_failing_entries(
 def test_entries_interrupted_by_a_new_outage_stay(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow._receiver.spool.GROUP", 1)
+    monkeypatch.setattr("hookrow._receiver.spool.MAX_REPLAY_GROUP", 1)
     site.put(ADA, BEA)
     for _ in range(2):
         with pytest.raises(Unavailable):
@@ -460,7 +460,7 @@ def test_a_file_that_is_damaged_during_a_drain_is_drained_further(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entries that can be read have the same ids in the file that replaces it."""
-    monkeypatch.setattr("hookrow._receiver.spool.GROUP", 8)
+    monkeypatch.setattr("hookrow._receiver.spool.MAX_REPLAY_GROUP", 8)
     bodies = [_opening(number) for number in range(200)]
     site.put(*bodies)
     recorded: list[bytes] = []
@@ -490,7 +490,7 @@ def test_entries_that_cannot_be_removed_are_recorded_once(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No byte of the file can be changed, as on a full disk that never writes in place."""
-    monkeypatch.setattr("hookrow._receiver.spool.GROUP", 1)
+    monkeypatch.setattr("hookrow._receiver.spool.MAX_REPLAY_GROUP", 1)
     calls: list[bytes] = []
     site.put(ADA, BEA, ADA)
     drain = site.drain(lambda group, _: calls.extend(each.body for each in group))

@@ -389,7 +389,7 @@ def test_a_hook_that_would_never_run_is_rejected(hook: Any, error: str) -> None:
 def test_too_many_or_too_large_calls_are_dropped(
     reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow._receiver.hooks.BACKLOG", 10 if not reason else 100)
+    monkeypatch.setattr("hookrow._receiver.hooks.MAX_CALLS", 10 if not reason else 100)
     arrival = Arrival(Suppressed(ADA, "m-ada", NOON, reason), reason.encode(), NOON)
     recording = RecordingHook(opened=False)
     with closing(hooks(recording)) as calls:

@@ -39,7 +39,7 @@ def outage(log: SQLLog) -> Iterator[None]:
 @pytest.fixture
 def task(log: SQLLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
-    monkeypatch.setattr("hookrow._concurrency.RETRY_AFTER", 0.01)
+    monkeypatch.setattr("hookrow._concurrency.LONGEST_FAILURE_PAUSE", 0.01)
     with closing(HourlyCount(log)) as task:
         yield task
 

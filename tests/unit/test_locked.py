@@ -87,7 +87,7 @@ def test_after_some_time_they_are_given_up() -> None:
     eventually(lambda: rows.statuses() == {1: 503, 2: 503})
 
 
-@pytest.mark.parametrize("limit", ["MOST", "LOCKED_CAPACITY"])
+@pytest.mark.parametrize("limit", ["MAX_LOCKED", "LOCKED_CAPACITY"])
 def test_those_that_are_too_many_are_given_up_at_once(
     rows: Rows, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:

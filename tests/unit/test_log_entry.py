@@ -17,11 +17,11 @@ from hookrow._core.log_entry import (
     LogEntry,
     StoredEntry,
     body_of,
-    entries,
     fingerprint,
+    fingerprint_prefix,
+    log_entries,
     memory_size,
     merge_entries,
-    second_of,
 )
 from hookrow._core.notification import Notification, Outcome, Refusal, Source, Unsupported
 from hookrow._core.result import PARKED, Result, retry_at
@@ -44,7 +44,7 @@ def arrival(notification: Notification | None = OPEN, body: bytes = b"{}") -> Ar
 
 def entry(arrival: Arrival, outcome: Outcome = DONE, *, bodies: bool = True) -> LogEntry:
     """Return the entry of an arrival whose result is dated a second after noon."""
-    [made] = entries([arrival], [outcome], NOON + SECOND, bodies=bodies)
+    [made] = log_entries([arrival], [outcome], NOON + SECOND, bodies=bodies)
     return made
 
 
@@ -108,18 +108,18 @@ def test_notifications_without_a_possible_row_are_not_retried(
 def test_a_probe_has_no_entry() -> None:
     group = [arrival(Reactivated(PROBE, None, None)), arrival(Reactivated(PROBE, "m", NOON))]
     refusals = [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED]
-    assert entries(group, [each.refused() for each in refusals], NOON) == []
+    assert log_entries(group, [each.refused() for each in refusals], NOON) == []
 
 
 def test_a_group_has_one_entry_per_fingerprint_sorted_by_it() -> None:
     others = [arrival(body=bytes([number])) for number in range(9)]
     group = [arrival(), *others, replace(arrival(), received_at=NOON - DAY, source=Source.REPLAY)]
-    made = entries(group, [GONE] + [DONE] * 10, NOON + SECOND)
+    made = log_entries(group, [GONE] + [DONE] * 10, NOON + SECOND)
     assert [each.fingerprint for each in made] == sorted(map(fingerprint, group[:-1]))
     [twice] = [each for each in made if each.attempts == 2]
     assert twice == replace(FIRST, attempts=2, received_at=NOON - DAY, source=Source.REPLAY)
     with pytest.raises(ValueError, match="shorter"):
-        entries(group, [DONE], NOON)
+        log_entries(group, [DONE], NOON)
 
 
 # -- repeats ---------------------------------------------------------------------------
@@ -148,10 +148,10 @@ def test_repeated_notifications_are_merged(
 )
 def test_fingerprint_is_the_second_and_a_digest(at: datetime | None, second: int) -> None:
     suppressed = Suppressed("a@x", "m", at, "HardBounce")
-    assert second_of(at) == second.to_bytes(4)
+    assert fingerprint_prefix(at) == second.to_bytes(4)
     for body in (b"{}", b"{ }"):
         digest = blake2b(body, digest_size=12).digest()
-        assert fingerprint(arrival(suppressed, body)) == second_of(at) + digest
+        assert fingerprint(arrival(suppressed, body)) == fingerprint_prefix(at) + digest
     known = replace(arrival(suppressed), fingerprint=b"x" * 16)
     assert fingerprint(known) == b"x" * 16
     assert fingerprint(arrival(None))[:4] == bytes(4)
@@ -230,7 +230,7 @@ def test_stored_texts(
 def text_size(body: bytes, reason: str) -> int:
     """Return the largest size in memory of the text that is written for a suppression."""
     arrived = arrival(Suppressed("a@b", None, NOON, reason), body)
-    [entry] = entries([arrived], [Recorded(())], NOON)
+    [entry] = log_entries([arrived], [Recorded(())], NOON)
     return WIDEST_CHARACTER * (len(entry.body or "") + 3 * len(reason))
 
 

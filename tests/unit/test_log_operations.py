@@ -7,7 +7,7 @@ import pytest
 from receiving import NOON, Database, people
 
 from hookrow import Arrival, Opened, Recorded, Refusal
-from hookrow._core.log_entry import entries
+from hookrow._core.log_entry import log_entries
 from hookrow.stores._log_operations import DoubtfulClock, Retention
 from times import DAY, HOUR
 
@@ -34,7 +34,7 @@ def with_entries(*ages: timedelta) -> Server:
     for age in ages:
         arrived = Arrival(Opened("ada@example.com", "m-1", NOON), str(age).encode(), NOON - age)
         with database.transaction() as transaction:
-            transaction.write((), entries([arrived], [Recorded(())], NOON - age))
+            transaction.write((), log_entries([arrived], [Recorded(())], NOON - age))
     return database
 
 
@@ -62,7 +62,7 @@ def test_old_entries_or_bodies_are_deleted_unless_parked(
             notification = Opened("ada@example.com", "m-1", now)
             arrival = Arrival(notification, f"{outcome} {days}".encode(), now - days * DAY)
             with database.transaction() as transaction:
-                transaction.write((), entries([arrival], [outcome], arrival.received_at))
+                transaction.write((), log_entries([arrival], [outcome], arrival.received_at))
     counts = list(retention(database, keep=keep, keep_bodies=keep_bodies, sure=True).prune())
     kept = database.logged()
     assert len(kept) == left

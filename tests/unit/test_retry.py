@@ -72,7 +72,7 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow._receiver.replay.PAUSE", 0.0)
+    monkeypatch.setattr("hookrow._receiver.replay.REPLAY_PAUSE", 0.0)
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_failing_notifications_precede_those_without_rows(
 
 
 def test_sweeps_take_groups(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow._receiver.replay.AT_ONCE", 8)
-    monkeypatch.setattr("hookrow._receiver.replay.GROUP", 4)
+    monkeypatch.setattr("hookrow._receiver.replay.MAX_IDS", 8)
+    monkeypatch.setattr("hookrow._receiver.replay.MAX_REPLAY_GROUP", 4)
     numbers = range(2, 14)
     record(site.database, arrivals(*map(opening, numbers)))
     site.send(*numbers)

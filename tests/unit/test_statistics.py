@@ -14,7 +14,7 @@ import pytest
 from copying import replace
 from engines import MEMORY
 from hookrow import Arrival, Opened, Recorded, Role, Schema
-from hookrow._core.log_entry import LogEntry, entries
+from hookrow._core.log_entry import LogEntry, log_entries
 from hookrow._core.notification import EventTime, SetTime
 from hookrow._core.result import Result
 from hookrow._statistics import (
@@ -50,7 +50,7 @@ NOT_SAVED, UNKNOWN = Result.DISPATCH_NOT_FOUND, Result.SUBSCRIBER_NOT_FOUND
 def entry(number: int, at: datetime = AT, /, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
     """Return an entry that is identified by its number."""
     arrival = Arrival(Opened("a@x", "m", at), b"", at, fingerprint=number.to_bytes(16))
-    [made] = entries([arrival], [Recorded(())], at)
+    [made] = log_entries([arrival], [Recorded(())], at)
     return replace(made, **columns)
 
 

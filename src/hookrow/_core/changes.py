@@ -23,31 +23,32 @@ State: TypeAlias = Mapping[str, Any]
 class Write(NamedTuple):
     """The columns of a target, of which a row is given those that its table has, and the guard.
 
-    A guarded change is written only if the column `guard` is null, or if its value is `older`, such
-    as `<`, when compared with the time of the change.
+    A guarded change is written only if the column `guard` is null, or if its value and the time of
+    the change satisfy the operator `holds`.
     """
 
     columns: Sequence[str]
     guard: str
-    older: Literal["<", "<=", ">"] = "<"
+    holds: Literal["<", "<=", ">"] = "<"
+    """The operator that must hold between the stored value and the change's time."""
 
 
 _SUPPRESSION_WRITE = Write(
     ("suppressed_at", "suppression_reason", "suppression_changed_at"),
     guard="suppression_changed_at",
-    older="<=",
+    holds="<=",
 )
 
 WRITES: Mapping[Target, Write] = {
     **{time: Write((time.value,), guard=time.value) for time in EventTime},
-    EventTime.FIRST_OPENED: Write(("first_opened_at",), guard="first_opened_at", older=">"),
+    EventTime.FIRST_OPENED: Write(("first_opened_at",), guard="first_opened_at", holds=">"),
     # Of equal bounces, the last one's type is kept.
-    EventTime.BOUNCED: Write(("bounced_at", "bounce_type"), guard="bounced_at", older="<="),
+    EventTime.BOUNCED: Write(("bounced_at", "bounce_type"), guard="bounced_at", holds="<="),
     **dict.fromkeys(Suppressible, _SUPPRESSION_WRITE),
 }
 """The columns and the guard of each target."""
 
-_HOLDS: Mapping[str, Callable[[datetime, datetime], bool]] = {
+_OPERATORS: Mapping[str, Callable[[datetime, datetime], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -83,7 +84,7 @@ def applies(change: Change, last: datetime | None) -> bool:
     """Return whether a change applies to a row whose guard has this value; None is null."""
     if not change.guarded or last is None:
         return True
-    return _HOLDS[WRITES[target(change)].older](last, change.at)
+    return _OPERATORS[WRITES[target(change)].holds](last, change.at)
 
 
 def is_news(change: Change, state: Mapping[str, Any]) -> bool:

@@ -122,7 +122,7 @@ class StoredEntry(LogEntry, frozen=True, gc=False):
 E = TypeVar("E", bound=LogEntry)
 
 
-def entries(
+def log_entries(
     arrivals: Sequence[Arrival],
     outcomes: Sequence[Outcome],
     ended_at: datetime,
@@ -183,10 +183,10 @@ def fingerprint(arrival: Arrival) -> bytes:
     identity = arrival.body
     if arrival.event_id is not None:
         identity = f"{arrival.provider}\0{arrival.event_id}".encode("utf-8", "surrogatepass")
-    return second_of(at) + blake2b(identity, digest_size=_DIGEST).digest()
+    return fingerprint_prefix(at) + blake2b(identity, digest_size=_DIGEST).digest()
 
 
-def second_of(at: datetime | None) -> bytes:
+def fingerprint_prefix(at: datetime | None) -> bytes:
     """Return the first 4 bytes of the fingerprint of an event at this time; zeros for None."""
     return (min(max(int(at.timestamp()), 0), 0xFFFFFFFF) if at else 0).to_bytes(4)
 

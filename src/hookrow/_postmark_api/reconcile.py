@@ -23,7 +23,7 @@ from hookrow._postmark_api.client import PostmarkAPI
 from hookrow._postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
 from hookrow._postmark_api.webhooks import Stream
 from hookrow._receiver.clock import Clock, measured_clock
-from hookrow._receiver.replay import GROUP, replay
+from hookrow._receiver.replay import MAX_REPLAY_GROUP, replay
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, mask
 from hookrow.stores.sql import SQLStore
@@ -157,7 +157,7 @@ class Reconciliation:
         dumps = {each.id: self._dump(each.id) for each in {*self.streams, *every_stream}}
         rows = sorted((row for each in self.streams for row in dumps[each.id]), key=_created)
         recent = [_suppression_payload(each) for each in rows if _created(each) >= self.since]
-        for group in _groups(recent, GROUP):
+        for group in _groups(recent, MAX_REPLAY_GROUP):
             self.result.suppressions += self._record(group)
             yield 0
         if every_stream:
@@ -173,7 +173,9 @@ class Reconciliation:
         selected, bounds = reader.plan(Filter()), SuppressionRange(oldest=True)
         while found := reader.read(bounds, selected, limit=ROWS_PER_PAGE):
             absent = [each.email for each in found if fold(each.email) not in listed]
-            for group in _groups([_reactivation_payload(each, at) for each in absent], GROUP):
+            for group in _groups(
+                [_reactivation_payload(each, at) for each in absent], MAX_REPLAY_GROUP
+            ):
                 self.result.lifted += self._record(group)
                 yield 0
             bounds = bounds._replace(after=found[-1].cursor)
@@ -186,7 +188,9 @@ class Reconciliation:
                 self.result.incomplete.append(name)
 
         for page in read_opens(self.api, stream.id, self.since, until, note_incomplete):
-            for group in _groups([_open_payload(each) for each in self._recent(page)], GROUP):
+            for group in _groups(
+                [_open_payload(each) for each in self._recent(page)], MAX_REPLAY_GROUP
+            ):
                 self.result.opens += self._record(group)
             yield 0
 

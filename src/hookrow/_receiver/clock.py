@@ -46,14 +46,14 @@ a provider's clock is unlikely to be off by a day."""
 LEAST_EVENTS = 20
 """Consecutive events that detect a slow clock, or that end the correction."""
 
-RECIPIENTS = 5
+LEAST_RECIPIENTS = 5
 """How many recipients these events must concern, so that one misdated message is not enough."""
 
 JUMP = timedelta(minutes=5)
 """If the process's clock moves by more than this against the monotonic one, it was set: what was
 measured before no longer holds."""
 
-_NONE = timedelta(0)
+_ZERO = timedelta(0)
 
 logger = logging.getLogger("hookrow")
 
@@ -84,9 +84,9 @@ class Clock:
     def __init__(self, store: SQLStore, given: Callable[[], datetime] | None = None) -> None:
         self._store = store
         self._is_given = given is not None
-        self.process: Callable[[], datetime] = given or utc_now
+        self.uncorrected: Callable[[], datetime] = given or utc_now
         """Returns the time without the correction."""
-        self._offset = _NONE
+        self._offset = _ZERO
         self._measure_at = 0.0
         self._zero = self._monotonic_zero()
         self._events: _EventTimes | None = None
@@ -99,7 +99,7 @@ class Clock:
 
     def __call__(self) -> datetime:
         """Return the time, in UTC, with the correction that was measured last."""
-        return self.process() + self._offset
+        return self.uncorrected() + self._offset
 
     def measure(self) -> None:
         """Compare with the database's clock, once a minute, and whenever this clock was set.
@@ -120,17 +120,17 @@ class Clock:
 
     def _monotonic_zero(self) -> datetime:
         """Return the time of the process's clock at which the monotonic one was zero."""
-        return self.process() - timedelta(seconds=monotonic())
+        return self.uncorrected() - timedelta(seconds=monotonic())
 
     def _measure(self) -> None:
         if self._was_set():
             self._events = None
-            self._offset = _NONE
+            self._offset = _ZERO
         self._zero = self._monotonic_zero()
         pause = MEASURE_AGAIN
         try:
             with limited_to(MEASURE_TIMEOUT):
-                difference = clock_difference(self._store.time, self.process)
+                difference = clock_difference(self._store.time, self.uncorrected)
         except Exception as error:  # a notification does not depend on it
             if not isinstance(error, StoreError):
                 logger.warning(
@@ -148,7 +148,7 @@ class Clock:
         self._measure_at = monotonic() + pause
 
     def date(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
-        """Return admitted arrivals, which `process` has dated, with the corrected times.
+        """Return admitted arrivals, which `uncorrected` has dated, with the corrected times.
 
         Each time is a function of the arrivals up to its own, however they are grouped.
         """
@@ -164,7 +164,7 @@ class Clock:
         return _moved(arrival, self._offset) if self._offset else arrival
 
     def _correct(self, difference: timedelta, other: str) -> None:
-        offset = difference if abs(difference) > TOLERANCE else _NONE
+        offset = difference if abs(difference) > TOLERANCE else _ZERO
         if abs(offset - self._offset) > TOLERANCE:
             if offset:
                 logger.warning(
@@ -185,7 +185,7 @@ class _EventTimes:
     """
 
     def __init__(self) -> None:
-        self._ahead: deque[tuple[str | None, timedelta]] = deque(maxlen=LEAST_EVENTS * RECIPIENTS)
+        self._ahead = deque[tuple[str | None, timedelta]](maxlen=LEAST_EVENTS * LEAST_RECIPIENTS)
         self._others = 0
 
     def difference(self, arrival: Arrival, present: timedelta) -> timedelta:
@@ -200,10 +200,11 @@ class _EventTimes:
         if difference <= AHEAD:
             self._ahead.clear()
             self._others += 1
-            return _NONE if self._others >= LEAST_EVENTS else present
+            return _ZERO if self._others >= LEAST_EVENTS else present
         self._others = 0
         self._ahead.append((notification.recipient, difference))
-        if len(self._ahead) < LEAST_EVENTS or len({each for each, _ in self._ahead}) < RECIPIENTS:
+        recipients = {recipient for recipient, _ in self._ahead}
+        if len(self._ahead) < LEAST_EVENTS or len(recipients) < LEAST_RECIPIENTS:
             return present
         # The median, because a few of the events may be old or strange.
         return sorted(each for _, each in self._ahead)[len(self._ahead) // 2]
@@ -232,7 +233,7 @@ def measured_clock(store: SQLStore) -> Clock:
 def describe_difference(difference: timedelta) -> str:
     """Return how wrong the process's clock is, if the other one is ahead by a difference."""
     seconds = timedelta(seconds=round(abs(difference).total_seconds()))
-    return f"{seconds} {'slow' if difference > _NONE else 'fast'}"
+    return f"{seconds} {'slow' if difference > _ZERO else 'fast'}"
 
 
 def _moved(arrival: Arrival, offset: timedelta) -> Arrival:

@@ -34,10 +34,10 @@ OnRefused: TypeAlias = _RefusedHook | Sequence[_RefusedHook] | None
 
 logger = logging.getLogger("hookrow")
 
-BACKLOG = 10_000
+MAX_CALLS = 10_000
 """The largest number of calls that wait; further calls are dropped."""
 
-SLOW = 30.0
+SLOW_CALL = 30.0
 """Seconds after which the next call logs a warning that the current one is slow."""
 
 _HOOK_NAMES: Mapping[type[Outcome], str] = {Recorded: "on_recorded", Refused: "on_refused"}
@@ -65,9 +65,9 @@ class Hooks:
         self._calls: BatchWriter[tuple[Arrival, Outcome], None] = BatchWriter(
             self._call,
             fallback=lambda _: None,
-            deadline=SLOW,
+            deadline=SLOW_CALL,
             group=1,
-            backlog=BACKLOG,
+            backlog=MAX_CALLS,
             size=lambda call: memory_size(call[0]),
             name="hooks",
         )
@@ -89,9 +89,9 @@ class Hooks:
         except QueueFull:
             logger.warning("The hooks are too slow, or closed: calls are dropped.")
         current = self._current
-        if current is not None and monotonic() - current[1] > SLOW:
+        if current is not None and monotonic() - current[1] > SLOW_CALL:
             self._current = None
-            logger.warning(f"A call to {current[0]} has taken more than %s s.", SLOW)
+            logger.warning(f"A call to {current[0]} has taken more than %s s.", SLOW_CALL)
 
     def close(self, timeout: float | None = None) -> None:
         """Accept no more calls, and wait up to `timeout` seconds for the queued ones.

@@ -26,8 +26,11 @@ LOCK_PAUSE = 0.05
 MAX_LOCKED_GROUP = 64
 """The largest number of notifications in an attempt."""
 
-MOST, LOCKED_CAPACITY = 1024, 16 * 1024**2
-"""The largest number of notifications that wait, and their largest total size in bytes."""
+MAX_LOCKED = 1024
+"""The largest number of notifications that wait."""
+
+LOCKED_CAPACITY = 16 * 1024**2
+"""The largest total size of the notifications that wait, in bytes."""
 
 Reply: TypeAlias = Callable[[Response], object]
 
@@ -169,4 +172,4 @@ def _text_size(waiting: _Waiting) -> int:
 
 def _fit(waiting: Sequence[_Waiting]) -> bool:
     size = sum(memory_size(each.arrival) for each in waiting)
-    return len(waiting) <= MOST and size <= LOCKED_CAPACITY
+    return len(waiting) <= MAX_LOCKED and size <= LOCKED_CAPACITY

@@ -166,7 +166,7 @@ class Receiver:
             return
         if len(arrivals) > 1:
             reply = ResponseCollector(len(arrivals), reply)
-        kept = self._kept(arrivals, reply)
+        kept = self._refuse_unlogged(arrivals, reply)
         for writer in self._writers if kept else ():
             try:
                 writer.submit(kept, loop, reply)
@@ -184,7 +184,7 @@ class Receiver:
         if isinstance(arrivals, Response):
             return arrivals
         responses: list[Response] = []
-        kept = self._kept(arrivals, responses.append)
+        kept = self._refuse_unlogged(arrivals, responses.append)
         return combine(responses + self._wait(kept))
 
     def record_directly(self, request: Request) -> Response:
@@ -197,7 +197,7 @@ class Receiver:
         if isinstance(arrivals, Response):
             return arrivals
         responses: list[Response] = []
-        kept = self._kept(arrivals, responses.append)
+        kept = self._refuse_unlogged(arrivals, responses.append)
         try:
             with limited_to(self.options.deadline * 0.9):  # the rest of the time is for the spool
                 return combine(responses + (self._responder.wait(kept) if kept else []))
@@ -338,13 +338,13 @@ class Receiver:
             parts = self.provider.read(request)
         except Unauthentic as error:
             return self._refuse_unauthentic(head, error.challenge)
-        now = self.clock.process()
+        now = self.clock.uncorrected()
         return self._reader.arrivals(parts, now, head.request_id, context) or combine([])
 
-    def _kept(
+    def _refuse_unlogged(
         self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]
     ) -> Sequence[Arrival]:
-        """Return the arrivals to record; without a log, refuse the unsupported ones."""
+        """Reply to the arrivals that only a log could keep; return the others."""
         if self.store.log is not None:
             return arrivals
         for each in arrivals:

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hookrow._concurrency import reset_after_fork
-from hookrow._core.log_entry import LogEntry
-from hookrow._core.log_entry import entries as log_entries
+from hookrow._core.log_entry import LogEntry, log_entries
 from hookrow._core.notification import Arrival, Outcome, Refusal
 from hookrow._core.rules import affected_rows, decide, fail, leave_locked, lookup_keys, merge
 from hookrow._core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
@@ -44,7 +43,7 @@ PAUSES = (0.01, 0.03, 0.1, 0.3)
 RETRY_CONFLICTS_FOR = 5.0
 """Seconds for which replays and manual operations retry on conflict, and wait for locks."""
 
-WAITING = 0.8
+LOCK_WAIT_SHARE = 0.8
 """The share of its time for which a notification waits for locked rows; the rest is for the log."""
 
 CHECKED_ATTEMPTS = 2
@@ -54,7 +53,7 @@ have been deleted, and another one may be deleted before the next attempt."""
 PAUSE_AFTER_OUTAGE = 1.0
 """Seconds after an outage for which groups are refused without an attempt."""
 
-OUTAGE = 3
+MAX_FAILURES_IN_A_ROW = 3
 """After this many outcomes in a row that the store is unavailable, or this many bugs in a row, the
 rest of the group is not attempted."""
 
@@ -76,10 +75,10 @@ def record(
     transaction fails and changes nothing: `Locked` if a row stays locked.
     """
     store.claim_log()
-    with _one_large(arrivals), store.recording(checked=checked) as transaction:
+    with _large_arrival_lock(arrivals), store.recording(checked=checked) as transaction:
         rows = transaction.find(lookup_keys(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
-        entries = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
+        entries = _entries_for(store, arrivals, outcomes, bodies=bodies, clock=clock)
         transaction.write(merge(outcomes), entries)
     return outcomes
 
@@ -98,7 +97,7 @@ def record_unlocked(
     """
     store.claim_log()
     begin = store.transaction(skip_locked=True, checked=checked)
-    with _one_large(arrivals), begin as transaction:
+    with _large_arrival_lock(arrivals), begin as transaction:
         rows = transaction.find(lookup_keys(arrivals))
         decided = [decide(arrival, rows) for arrival in arrivals]
         outcomes = leave_locked(decided, transaction.lock(affected_rows(decided)))
@@ -108,7 +107,7 @@ def record_unlocked(
             if outcome is not None
         ]
         done = [outcome for _, outcome in unlocked]
-        entries = _log_entries(
+        entries = _entries_for(
             store, [arrival for arrival, _ in unlocked], done, bodies=bodies, clock=clock
         )
         transaction.write(merge(done), entries)
@@ -127,8 +126,8 @@ def keep_failed(
     Raises a `StoreError`.
     """
     outcomes = fail(arrivals)
-    with _one_large(arrivals):
-        failed = _log_entries(store, arrivals, outcomes, bodies=bodies, clock=clock)
+    with _large_arrival_lock(arrivals):
+        failed = _entries_for(store, arrivals, outcomes, bodies=bodies, clock=clock)
         if failed:
             store.claim_log()
             with store.recording() as transaction:
@@ -299,7 +298,7 @@ class GroupRecorder:
 
         Inside a transaction of the host, do not wait: it would keep its own locks meanwhile.
         """
-        until = self._until(self._seconds * WAITING)
+        until = self._until(self._seconds * LOCK_WAIT_SHARE)
         outcomes = self(arrivals)
         if not self._store.is_nested():
             outcomes = repeat_for_locked(self.resume, arrivals, outcomes, until=until)
@@ -402,9 +401,9 @@ class GroupRecorder:
         bugs: list[Exception] = []
         for number, arrival in enumerate(arrivals):
             rest = arrivals[number:]
-            if outcomes[-OUTAGE:] == [UNAVAILABLE] * OUTAGE:
+            if outcomes[-MAX_FAILURES_IN_A_ROW:] == [UNAVAILABLE] * MAX_FAILURES_IN_A_ROW:
                 return [*outcomes, *self._unavailable(rest)]
-            if len(bugs) == OUTAGE:
+            if len(bugs) == MAX_FAILURES_IN_A_ROW:
                 self._pause(rest, describe_bug(bugs[-1]), bugs[-1])
                 return [*outcomes, *self._failed(rest, until)]
             known = len(bugs)
@@ -476,7 +475,7 @@ class GroupRecorder:
         )
 
 
-def _log_entries(
+def _entries_for(
     store: SQLStore,
     arrivals: Sequence[Arrival],
     outcomes: Sequence[Outcome],
@@ -521,7 +520,7 @@ _large_arrivals = _LargeArrivals()
 _no_lock = nullcontext()
 
 
-def _one_large(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
+def _large_arrival_lock(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
     """Return the lock for large arrivals if the group is a single large one, otherwise no lock."""
     if len(arrivals) == 1 and len(arrivals[0].body) * TEXT_PER_BYTE > LARGEST_GROUP:
         return _large_arrivals.locked()

@@ -44,19 +44,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hookrow")
 
-GROUP = 64
+MAX_REPLAY_GROUP = 64
 """The largest number of notifications in a transaction: live ones may wait for its locks."""
 
-PAUSE = 0.02
+REPLAY_PAUSE = 0.02
 """Seconds between two groups, in which other writers can lock an SQLite file."""
 
 SWEEP_EVERY = 60.0
 """Seconds between two sweeps."""
 
-SEARCH_FOR, FAILING_FOR, OTHERS_FOR, SWEEP_FOR = 18.0, 22.0, 27.0, 30.0
-"""Seconds after the start of a sweep at which each phase ends: the search for entries whose rows
-exist, the retries of failing entries, those of the others, and the sweep itself, after half of the
-interval. The next sweep continues the search where it stopped."""
+SEARCH_UNTIL = 18.0
+"""Seconds after the start of a sweep at which the search for entries whose rows exist ends. The
+next sweep continues it where it stopped."""
+
+FAILING_UNTIL = 22.0
+"""Seconds after the start of a sweep at which the retries of failing entries end."""
+
+OTHERS_UNTIL = 27.0
+"""Seconds after the start of a sweep at which the retries of the other entries end."""
+
+SWEEP_UNTIL = 30.0
+"""Seconds after its start at which a sweep ends: half of the interval."""
 
 PART_SECONDS = 0.4
 """Seconds that reading one part of the log should take at most, and half of them at least. Some
@@ -65,13 +73,20 @@ databases make writers wait for readers."""
 PART_TIMEOUT = 1.0
 """Seconds after which the database stops reading a part of the log."""
 
-FIRST_PART, SMALLEST_PART, LARGEST_PART = 1000, 50, 50_000
-"""The numbers of entries in a part of the log, which depend on the time that reading it takes."""
+FIRST_PART = 1000
+"""The number of entries in the first part of the log; that of the others depends on the time that
+reading a part takes."""
 
-PATIENCE = 0.05
+SMALLEST_PART = 50
+"""The smallest number of entries in a part of the log."""
+
+LARGEST_PART = 50_000
+"""The largest number of entries in a part of the log."""
+
+SWEEP_PATIENCE = 0.05
 """Seconds for which a group of a sweep waits for rows that live notifications have locked."""
 
-AT_ONCE = 5000
+MAX_IDS = 5000
 """The largest number of entries whose ids are read at once for a retry."""
 
 
@@ -151,10 +166,10 @@ def arrivals_of(
 def matching_entries(log: SQLLog, query: Query) -> Iterator[Sequence[StoredEntry]]:
     """Yield all entries that match the query, oldest first, in groups. Raises a `StoreError`."""
     last = 0
-    while entries := log.oldest(query, after=last, limit=GROUP):
+    while entries := log.oldest(query, after=last, limit=MAX_REPLAY_GROUP):
         yield entries
         last = entries[-1].id
-        sleep(PAUSE)
+        sleep(REPLAY_PAUSE)
 
 
 def replay(
@@ -167,10 +182,10 @@ def replay(
 ) -> list[Outcome]:
     """Record arrivals that are not live.
 
-    An arrival that the database rejects is logged as failed, and so is one whose rows are locked
-    for a few seconds. With `patience`, these are waited for only for so many seconds, are not
-    logged, and their outcome is `UNAVAILABLE`. If the log rejects it too, its
-    outcome is `UNAVAILABLE`, and nothing stores it. Raises a `StoreError` if the database is
+    An arrival that the database rejects is logged as failed; if the log rejects it too, its outcome
+    is `UNAVAILABLE`, and nothing stores it. Locked rows are waited for `RETRY_CONFLICTS_FOR`
+    seconds, and the arrival is then logged as failed; with `patience`, only for that many seconds,
+    and its outcome is `UNAVAILABLE` without a log entry. Raises a `StoreError` if the database is
     unavailable.
     """
     outcomes: list[Outcome] = []
@@ -334,11 +349,11 @@ class ParkedRetry:
         self._clock.measure()  # a wrong time would end the retries of entries that seem too old
         self._store.check_mapping()  # before an entry is taken and its next retry postponed
         began = monotonic()
-        recorded, is_complete = self._retry_hopeful(until=began + SEARCH_FOR)
-        recorded += self._retry_others(DueKind.FAILING, until=began + FAILING_FOR)
-        recorded += self._retry_others(DueKind.MISSING, until=began + OTHERS_FOR)
+        recorded, is_complete = self._retry_hopeful(until=began + SEARCH_UNTIL)
+        recorded += self._retry_others(DueKind.FAILING, until=began + FAILING_UNTIL)
+        recorded += self._retry_others(DueKind.MISSING, until=began + OTHERS_UNTIL)
         if is_complete:
-            self._expire(until=began + SWEEP_FOR)
+            self._expire(until=began + SWEEP_UNTIL)
         return recorded
 
     def retry_now(self, message_ids: Sequence[str]) -> Future[int]:
@@ -382,7 +397,7 @@ class ParkedRetry:
             self._place = end or START
             if end is None:
                 return recorded, True
-            sleep(PAUSE)
+            sleep(REPLAY_PAUSE)
         return recorded, False
 
     def _expire(self, *, until: float) -> None:
@@ -390,7 +405,7 @@ class ParkedRetry:
         while not self._is_over(until):
             if self._log.expire(self._clock(), providers=self._providers) < IDS_PER_BATCH:
                 break
-            sleep(PAUSE)
+            sleep(REPLAY_PAUSE)
 
     def _search(self) -> Slice:
         """Search the next part of the log; adapt the size of the parts to the time it takes."""
@@ -419,20 +434,20 @@ class ParkedRetry:
     def _retry_others(self, kind: DueKind, *, until: float) -> int:
         recorded = 0
         while not self._is_over(until):
-            ids = self._log.due(self._clock(), kind, providers=self._providers, limit=AT_ONCE)
+            ids = self._log.due(self._clock(), kind, providers=self._providers, limit=MAX_IDS)
             recorded += self._retry_ids(ids, until)
-            if len(ids) < AT_ONCE:
+            if len(ids) < MAX_IDS:
                 break
         return recorded
 
     def _retry_ids(self, ids: Sequence[int], until: float) -> int:
         """Retry the entries with these ids that are still due, in groups, until a time."""
         recorded = 0
-        for start in range(0, len(ids), GROUP):
-            group = ids[start : start + GROUP]
+        for start in range(0, len(ids), MAX_REPLAY_GROUP):
+            group = ids[start : start + MAX_REPLAY_GROUP]
             while not self._is_over(until) and (taken := self._log.take(group, self._clock())):
-                recorded += self._record(taken, patience=PATIENCE)
-                sleep(PAUSE)
+                recorded += self._record(taken, patience=SWEEP_PATIENCE)
+                sleep(REPLAY_PAUSE)
                 if len(taken) == len(group):
                     break  # otherwise, `take` may have left some, because their bodies are large
         return recorded
@@ -453,8 +468,8 @@ class ParkedRetry:
         self._clock.measure()
         self._store.check_mapping()
         recorded = 0
-        for start in range(0, len(message_ids), GROUP):
-            for entries in self._find(message_ids[start : start + GROUP]):
+        for start in range(0, len(message_ids), MAX_REPLAY_GROUP):
+            for entries in self._find(message_ids[start : start + MAX_REPLAY_GROUP]):
                 self._log.count_retries([each.id for each in entries])
                 recorded += self._record(entries)
         return recorded

@@ -22,7 +22,7 @@ from hookrow._receiver.batch import BatchWriter
 from hookrow._receiver.clock import Clock
 from hookrow._receiver.locked import LockedRows
 from hookrow._receiver.options import ReceiverOptions
-from hookrow._receiver.recorder import WAITING, GroupRecorder
+from hookrow._receiver.recorder import LOCK_WAIT_SHARE, GroupRecorder
 from hookrow._receiver.results import RecentResults
 from hookrow.providers._base import Provider
 
@@ -103,7 +103,7 @@ class Responder:
         self.locked = LockedRows(
             self._resume,
             self._give_up,
-            seconds=options.deadline * WAITING,
+            seconds=options.deadline * LOCK_WAIT_SHARE,
             unavailable=responses.unavailable,
         )
         """The notifications whose rows another transaction has locked."""
@@ -251,7 +251,10 @@ class Responder:
             self._spool(failed)
 
     def notify(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Call `on_outcome`, except for tests and for a 503, which the provider sends again."""
+        """Call `on_outcome`, except for tests, refused probes, and 503s.
+
+        After a 503, the provider sends the notification again.
+        """
         if self._on_outcome is None:
             return
         for arrival, outcome in zip(arrivals, outcomes, strict=True):

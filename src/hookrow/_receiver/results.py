@@ -13,10 +13,10 @@ from time import monotonic
 from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal
 from hookrow._core.rules import is_probe
 
-COUNTED = 100
+MAX_RESULTS = 100
 """How many results are kept."""
 
-SEVERAL = 3
+LOST_IN_A_ROW = 3
 """The number of consecutive notifications that were not kept after which the next one would
 probably get a 503. A single one may have another cause, such as a trigger."""
 
@@ -34,7 +34,7 @@ _LOGGED = {
 """The refusals of notifications that are then in the log, if there is one. An unsupported
 notification is refused as such even if it could not be logged."""
 
-_ALL_KEPT = (0.0,) * COUNTED
+_ALL_KEPT = (0.0,) * MAX_RESULTS
 
 
 class RecentResults:
@@ -47,7 +47,7 @@ class RecentResults:
     def __init__(self, *, has_log: bool) -> None:
         self._has_log = has_log
         # A result is the time of a notification that was not kept, otherwise 0.
-        self._last: deque[float] = deque(maxlen=COUNTED)
+        self._last: deque[float] = deque(maxlen=MAX_RESULTS)
         self._kept_at = float("-inf")
         self._reason = ""
 
@@ -79,7 +79,7 @@ class RecentResults:
         last, since = self._last.copy(), monotonic() - COUNTS_FOR
         streak = [*takewhile(bool, reversed(last))]
         recent = sum(at > since for at in streak)
-        if not recent or (recent < SEVERAL and self._kept_at > since):
+        if not recent or (recent < LOST_IN_A_ROW and self._kept_at > since):
             return None
         them = "notification" if len(streak) == 1 else f"{len(streak)} notifications"
         lost = len(last) - last.count(0.0)

@@ -39,7 +39,7 @@ from hookrow._faults import describe_bug, without_values
 from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.clock import Clock
 from hookrow._receiver.recorder import is_reachable, keep_failed
-from hookrow._receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
+from hookrow._receiver.replay import MAX_REPLAY_GROUP, REPLAY_PAUSE, OutcomesCallback, replay
 from hookrow._receiver.results import UNAVAILABLE
 from hookrow._receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
 from hookrow.errors import ConfigurationError
@@ -53,13 +53,13 @@ logger = logging.getLogger("hookrow")
 _FAILURE_COUNTS_FOR = 60.0
 """Seconds for which a spool that could not be written counts as one that accepts nothing."""
 
-LARGEST = 1024**3
+MAX_SPOOL_SIZE = 1024**3
 """The largest size of the file, in bytes."""
 
 DRAIN_EVERY = 2.0
 """Seconds between two drains."""
 
-REST = 10.0
+DRAIN_REST = 10.0
 """Seconds to wait after a drain that left entries in the spool."""
 
 WRONG_MAPPING_REST = 60.0
@@ -70,7 +70,7 @@ DRAIN_PATIENCE = 0.5
 """Seconds for which the entries of a group wait for rows that live notifications have locked. Those
 whose rows stay locked stay in the spool."""
 
-FAILING = 5.0
+FAILING_DRAIN_LIMIT = 5.0
 """Seconds after which a drain that has recorded nothing stops.
 
 The next drain begins after the entry that failed last, so that failing entries delay no others.
@@ -111,16 +111,17 @@ _COUNT_OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT I
 _MOST_ATTEMPTS = 1_000_000
 """More arrivals than any notification can have: a greater number is damaged."""
 
-_COUNTS = f"typeof(attempts) = 'integer' AND attempts BETWEEN 0 AND {_MOST_ATTEMPTS}"
+_HAS_ATTEMPTS = f"typeof(attempts) = 'integer' AND attempts BETWEEN 0 AND {_MOST_ATTEMPTS}"
+"""The condition that the number of attempts is readable."""
 
 _COUNT = f"""
-UPDATE arrivals SET attempts = CASE WHEN {_COUNTS} THEN attempts + ? ELSE 0 END
+UPDATE arrivals SET attempts = CASE WHEN {_HAS_ATTEMPTS} THEN attempts + ? ELSE 0 END
 WHERE id = ? AND {FINGERPRINT} = ?
 """  # noqa: S608 - constants
 
 _REMOVE = f"""
 DELETE FROM arrivals
-WHERE id = ? AND {FINGERPRINT} = ? AND CASE WHEN {_COUNTS} THEN attempts ELSE 0 END <= ?
+WHERE id = ? AND {FINGERPRINT} = ? AND CASE WHEN {_HAS_ATTEMPTS} THEN attempts ELSE 0 END <= ?
 """  # noqa: S608 - constants
 
 SPOOL_ERRORS = (OSError, sqlite3.Error, ConfigurationError)
@@ -172,7 +173,7 @@ class Spool:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], mapping: str = "", *, limit: int = LARGEST
+        self, path: str | os.PathLike[str], mapping: str = "", *, limit: int = MAX_SPOOL_SIZE
     ) -> None:
         self._mapping = mapping
         absolute = Path(path).absolute()  # the process may change its directory
@@ -467,7 +468,7 @@ class Drain:
         self._error, self._recorded_at = None, monotonic()
         recorded, self._unremoved = [*self._unremoved.values()], {}
         self._remove(recorded)
-        while found := self._spool.after(last, limit=GROUP):
+        while found := self._spool.after(last, limit=MAX_REPLAY_GROUP):
             group = [*self._readable(found)]
             try:
                 self._record(group, self._replay)
@@ -475,7 +476,7 @@ class Drain:
                 for entry, arrival in group:
                     self._record_alone(entry, arrival)
             last = found[-1].id
-            sleep(PAUSE)
+            sleep(REPLAY_PAUSE)
         if self._error is not None:
             raise self._error
 
@@ -514,22 +515,25 @@ class Drain:
         """Record an entry, or log it as failed if a reachable database keeps failing on it.
 
         Raises a `StoreError` if the database is unavailable, or has not recorded any entry for
-        `FAILING` seconds.
+        `FAILING_DRAIN_LIMIT` seconds.
         """
         try:
             self._record([(entry, arrival)], self._replay)
         except StoreError as error:
             if not is_reachable(self._store):
                 raise
-            if self._is_logged(entry, arrival):
+            if self._log_failed(entry, arrival):
                 return
             self._error = type(error)(f"{describe_arrival(arrival)}: {error}")
-            if monotonic() > self._recorded_at + FAILING:
+            if monotonic() > self._recorded_at + FAILING_DRAIN_LIMIT:
                 self._stopped_at = entry.id
                 raise self._error from error
 
-    def _is_logged(self, entry: SpoolEntry, arrival: Arrival) -> bool:
-        """Log an entry as failed after a minute; return False if it has to be tried again."""
+    def _log_failed(self, entry: SpoolEntry, arrival: Arrival) -> bool:
+        """Log an entry as failed once it is a minute old.
+
+        Returns whether it need not be tried again.
+        """
         if self._clock() - arrival.received_at <= FAILED_AFTER:
             return False
         try:
@@ -572,7 +576,7 @@ class Drain:
         self._remove(done)
         self._spool.put_back(uncounted)
         if len(done) < len(group):
-            self._resting_until = monotonic() + REST
+            self._resting_until = monotonic() + DRAIN_REST
 
     def _remove(self, entries: Sequence[SpoolEntry]) -> None:
         """Remove entries, now or, if the disk has no room even for that, in a later drain."""
@@ -587,7 +591,7 @@ class Drain:
             logger.error(
                 "Recorded, but not removed from the spool yet: %d. %s", len(entries), error
             )
-            self._resting_until = monotonic() + REST
+            self._resting_until = monotonic() + DRAIN_REST
 
     def _is_recorded(self, entry: SpoolEntry) -> bool:
         """Return whether this process has recorded an entry that it could not remove."""

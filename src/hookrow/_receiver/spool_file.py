@@ -193,7 +193,7 @@ class SpoolFile:
         with self._used(LOCK_SH), self._open() as connection:
             opened = self._identity()
             connection.execute("PRAGMA synchronous = EXTRA")
-            if _version(connection) != _VERSION or not _is_ours(connection):
+            if _version(connection) != _VERSION or not _has_application_id(connection):
                 self._create(connection)
             self._path.chmod(0o600)
             for each in settings:
@@ -325,11 +325,13 @@ class SpoolFile:
 
     def _create(self, connection: sqlite3.Connection) -> None:
         """Create the table, unless another process has just done so."""
-        if not _is_ours(connection):  # in an existing spool, these would write to the file
+        if not _has_application_id(
+            connection
+        ):  # in an existing spool, these would write to the file
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             connection.execute("PRAGMA auto_vacuum = FULL")
         connection.execute("BEGIN IMMEDIATE")
-        if not _is_ours(connection):
+        if not _has_application_id(connection):
             if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                 raise ConfigurationError(
                     f"{self._path} is another database, not a spool: choose a separate file."
@@ -375,7 +377,7 @@ def _remove(path: Path) -> None:
 def _is_damaged(connection: sqlite3.Connection) -> bool:
     """Return whether a file of hookrow's is damaged; False if it is new or another program's."""
     try:
-        if not _is_ours(connection):
+        if not _has_application_id(connection):
             return False
         connection.execute(_RANGE, (0, 0))
         verdict: tuple[str] = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -427,7 +429,7 @@ def _text(stored: bytes) -> str:
     return stored.decode(errors="replace")  # a single damaged text must not hide all rows
 
 
-def _is_ours(connection: sqlite3.Connection) -> bool:
+def _has_application_id(connection: sqlite3.Connection) -> bool:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == APPLICATION)
 

@@ -517,7 +517,7 @@ class PostgresStatements(Statements):
         guard = tables.column(role, write.guard) if guarded else ""
 
         def text(given: str, after: str, *, dates: str) -> str:
-            is_dated = _POSTGRES_IS_DATED.substitute(dates=dates, role=role, older=write.older)
+            is_dated = _POSTGRES_IS_DATED.substitute(dates=dates, role=role, older=write.holds)
             return _POSTGRES_UPDATE.substitute(
                 table=tables.name(role),
                 alias=ALIASES[role],
@@ -536,7 +536,7 @@ class PostgresStatements(Statements):
         def expected(given: str, locked: str) -> str:
             if dated:
                 name = _dated_part(kind)
-                return _POSTGRES_DATED.substitute(given=given, dated=name, older=write.older)
+                return _POSTGRES_DATED.substitute(given=given, dated=name, older=write.holds)
             is_key = " AND ".join(f"locked.{key} = given.{key}" for key in keys)
             holds = _guard(f"locked.{write.guard}", write, values[write.guard])
             return _POSTGRES_GUARDED.substitute(
@@ -743,7 +743,7 @@ class SQLiteStatements(Statements):
             column = tables.column(role, write.guard, alias)
             guard = f" AND {_guard(column, write, f'%({write.guard})s')}"
         if dated:
-            is_dated = _SQLITE_IS_DATED.substitute(dates=self._dates, role=role, older=write.older)
+            is_dated = _SQLITE_IS_DATED.substitute(dates=self._dates, role=role, older=write.holds)
         template = _SQLITE_UPDATE.substitute(
             table=table,
             assignments=", ".join(
@@ -792,7 +792,7 @@ def _keys(kind: Suppressible) -> dict[str, str]:
 
 def _guard(old: str, write: Write, new: str) -> str:
     """Return the condition that a guard holds, given its column and the new value."""
-    return f"({old} IS NULL OR {old} {write.older} {new})"
+    return f"({old} IS NULL OR {old} {write.holds} {new})"
 
 
 STATEMENTS: Mapping[str, type[Statements]] = {
