@@ -106,12 +106,10 @@ def is_async(function: object) -> bool:
     return _is_plain(function) and iscoroutinefunction(function)
 
 
-def check_functions(name: str, value: object, *parameters: str) -> Sequence[Callable[..., Any]]:
-    """Return the functions in an argument that is a function, a list of functions, or None."""
-    functions = several(value)
-    for each in functions:
+def check_functions(name: str, value: object, *parameters: str) -> None:
+    """Check an argument that is a function, a list of functions, or None."""
+    for each in several(value):
         check_function(name, each, *parameters, expected="a function, or a list of functions")
-    return functions
 
 
 def several(value: Any) -> Sequence[Any]:  # noqa: ANN401 - of a host

@@ -18,49 +18,30 @@ from hookrow.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverOptions:
-    """The options of a receiver, whose signature has the defaults.
+    """The options of a receiver. `Receiver` describes them, and its signature has the defaults.
 
     Raises `ConfigurationError` if an option is invalid.
     """
 
     mount_path: str
-    """The path of the host's mount, if the host passes the whole path of a request."""
-
     group: int
-    """The largest number of notifications that share a commit."""
-
     backlog: int
-    """The largest number of notifications that wait for a commit."""
-
     deadline: float
-    """Seconds after the body was read within which each response is sent."""
 
     sweep: bool
-    """Whether parked notifications are retried every minute. Needs a log and `keep_bodies`."""
+    """Needs a log and `keep_bodies`."""
 
     spool: str | PathLike[str] | None
-    """The path of the file that keeps notifications while the database is unavailable."""
-
     keep_bodies: bool
-    """Whether the log contains the bodies, without which nothing in it can be retried."""
-
     acknowledge_tests: bool
-    """Whether the provider's tests get a 200 instead of a 404."""
 
     acknowledge_parked: bool
-    """Whether a notification that the sweep will retry gets a 200. Needs `sweep`."""
+    """Needs `sweep`."""
 
     on_recorded: OnRecorded
-    """The hooks for notifications that were recorded: a function, or a list of functions."""
-
     on_refused: OnRefused
-    """The hooks for notifications that were refused: a function, or a list of functions."""
-
     observer: Observer | Sequence[Observer] | None
-    """An observer, or a list of observers, for metrics or traces."""
-
     clock: Callable[[], datetime] | None
-    """A function that returns the UTC time, for tests; None for the process's clock."""
 
     has_log: InitVar[bool]
     """Whether the store has a log, which some options need."""
