@@ -17,6 +17,9 @@ from hookrow._core.notification import (
 )
 from hookrow.errors import ConfigurationError
 
+OWN_DISPATCHES = "hookrow_dispatches"
+"""The name of hookrow's own table of dispatches."""
+
 RECORDS: Mapping[str, tuple[str, ...]] = {
     "click": ("clicked_at",),
     "bounce": ("bounced_at", "bounce_type"),
@@ -51,7 +54,7 @@ def recorded_kinds(columns: Collection[str]) -> Kinds:
 def requested(record: Collection[str], table: str) -> Mapping[str, str]:
     """Return the names of the requested columns in this table, if it is hookrow's dispatches."""
     names = [column for each in record for column in RECORDS.get(each, ())]
-    return {name: name for name in names} if table == "hookrow_dispatches" else {}
+    return {name: name for name in names} if table == OWN_DISPATCHES else {}
 
 
 def check_records(record: Collection[str], columns: Collection[str], table: str) -> None:

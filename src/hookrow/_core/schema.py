@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from hookrow._arguments import reject
 from hookrow._core.changes import WRITES
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
-from hookrow._core.optional import OPTIONAL_COLUMNS, check_records, requested
+from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, check_records, requested
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = WRITES[Suppressible.SUBSCRIBER].columns
@@ -42,6 +42,9 @@ _REQUIRED = {
     "subscriptions": ("list_id", "subscriber_id"),
     "messages": ("id", "list_id"),
 }
+ROLE_NAMES = tuple(_REQUIRED)
+"""The names of all roles."""
+
 _OPTIONAL = {
     "subscribers": ("suppression_reason", "suppression_changed_at"),
     "dispatches": ("list_id", "message_id", "sent_at", *SUPPRESSION, *OPTIONAL_COLUMNS),
@@ -49,7 +52,7 @@ _OPTIONAL = {
     "messages": (),
 }
 _MAY_BE_NONE = {"subscriptions", "messages"}
-_SENT_AT_BY_TABLE = {"hookrow_dispatches": "created_at"}
+_SENT_AT_BY_TABLE = {OWN_DISPATCHES: "created_at"}
 """The default column for `sent_at`, by table: only hookrow's own table has one."""
 
 Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
@@ -169,7 +172,7 @@ class Schema:
     """
 
     subscribers: Role = Role("hookrow_subscribers")
-    dispatches: Role = Role("hookrow_dispatches")
+    dispatches: Role = Role(OWN_DISPATCHES)
     subscriptions: Role | None = Role("hookrow_subscriptions")
     messages: Role | None = None
     reasons: Mapping[str, str | int] | None = None

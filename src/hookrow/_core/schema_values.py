@@ -8,10 +8,8 @@ from typing import get_args
 
 import msgspec
 
-from hookrow._core.schema import Fold, Role, Schema, nearest
+from hookrow._core.schema import ROLE_NAMES, Fold, Role, Schema, nearest
 from hookrow.errors import ConfigurationError
-
-_ROLES = ("subscribers", "dispatches", "subscriptions", "messages")
 
 
 def schema_of(tables: object) -> Schema:
@@ -21,7 +19,7 @@ def schema_of(tables: object) -> Schema:
     `ConfigurationError` for unknown names and invalid values.
     """
     _refuse_unknown("role", tables, [each.name for each in fields(Schema)])
-    for name in _ROLES:
+    for name in ROLE_NAMES:
         if isinstance(tables, Mapping) and tables.get(name):
             _check_role(name, tables[name])
     try:
