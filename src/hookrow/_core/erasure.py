@@ -49,10 +49,10 @@ def address_finder(address: str) -> Callable[[str], Occurrence]:
     """
     if not address:
         return lambda _: Occurrence.NONE
-    text = re.escape(fold(address))
+    escaped = re.escape(fold(address))
     # A domain contains no underscore, and ends with no hyphen (RFC 5321, section 4.1.2).
-    certain = re.compile(rf"(?<![\w.+-])(?<!\w'){text}(?!-*[^\W_])(?!\.[^\W_])")
-    doubtful = re.compile(f"(?<![a-z0-9]){text.replace('@', '[@=]')}(?![a-z0-9])")
+    certain = re.compile(rf"(?<![\w.+-])(?<!\w'){escaped}(?!-*[^\W_])(?!\.[^\W_])")
+    doubtful = re.compile(f"(?<![a-z0-9]){escaped.replace('@', '[@=]')}(?![a-z0-9])")
 
     def find(text: str) -> Occurrence:
         readings = [fold(each) for each in _readings(text)]

@@ -89,7 +89,7 @@ def configuration(level: str, style: str) -> dict[str, Any]:
 
     `style` is "line" or "json".
     """
-    logger = {"handlers": ["stderr"], "level": level.upper(), "propagate": False}
+    shared = {"handlers": ["stderr"], "level": level.upper(), "propagate": False}
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -100,8 +100,8 @@ def configuration(level: str, style: str) -> dict[str, Any]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": style}},
         "filters": {"rate_limit": {"()": RateLimitFilter}},
         "loggers": {
-            "hookrow": logger,
-            "uvicorn": logger,
+            "hookrow": shared,
+            "uvicorn": shared,
             "uvicorn.error": {"filters": ["rate_limit"]},  # it logs every bad request
         },
     }

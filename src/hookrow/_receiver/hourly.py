@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hookrow._concurrency import PeriodicTask
@@ -43,7 +43,7 @@ class HourlyCount(PeriodicTask):
 
     def add(self, kind: RequestKind, at: datetime, number: int = 1) -> None:
         """Count requests, and start the task if it is not running."""
-        hour = at - timedelta(seconds=at.timestamp() % 3600)
+        hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         self._keep({(kind, hour): number})
         self.start()
 
