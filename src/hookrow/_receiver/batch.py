@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 from time import monotonic
@@ -76,7 +77,7 @@ class BatchWriter(Generic[T, R]):
         work: Callable[[Sequence[T]], Sequence[R | None]],
         *,
         fallback: Callable[[T], R],
-        deadline: float,
+        deadline: float = inf,
         group: int = 256,
         backlog: int = 4096,
         capacity: int = QUEUE_CAPACITY,
@@ -86,11 +87,17 @@ class BatchWriter(Generic[T, R]):
         on_late: Callable[[T], object] = lambda _: None,
         defer: Callable[[Sequence[tuple[T, Callable[[R], object]]]], object] = lambda _: None,
     ) -> None:
-        self._work, self._fallback, self._on_late = work, fallback, on_late
+        self._work = work
+        self._fallback = fallback
+        self._deadline = deadline
+        self._group = group
+        self._backlog = backlog
+        self._capacity = capacity
+        self._largest = largest
+        self._size = size
+        self._name = name
+        self._on_late = on_late
         self._defer = defer
-        self._group, self._largest = group, largest
-        self._backlog, self._capacity = backlog, capacity
-        self._deadline, self._size, self._name = deadline, size, name
         self.closed = False
         self._loops: dict[AbstractEventLoop, _LoopQueue] = {}
         self.reset()
@@ -197,7 +204,8 @@ class BatchWriter(Generic[T, R]):
         self._pending = deque[_Waiter]()
         self._loops = {}
         self._in_progress: Sequence[T] = ()
-        self._waiting = self._bytes = 0
+        self._waiting = 0
+        self._bytes = 0
         self._thread: Thread | None = None
         self._running = False
 

@@ -65,7 +65,6 @@ class Hooks:
         self._calls: BatchWriter[tuple[Arrival, Outcome], None] = BatchWriter(
             self._call,
             fallback=lambda _: None,
-            deadline=SLOW_CALL,
             group=1,
             backlog=MAX_CALLS,
             size=lambda call: memory_size(call[0]),
@@ -109,7 +108,8 @@ class Hooks:
 
     def reset(self) -> None:
         """Return to the state after construction: no current call, and no event loop."""
-        self._current, self._dropping = None, False
+        self._current = None
+        self._dropping = False
         self._event_loop = None
 
     def _call(self, calls: Sequence[tuple[Arrival, Outcome]]) -> Sequence[None]:

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hookrow")
 
+DIRECT_SHARE = 0.9
+"""The share of the deadline for the database, without a queue; the rest is for the spool."""
+
 
 class Receiver:
     """Responds to `POST <mount path>/provider/webhooks` on any host.
@@ -98,7 +101,8 @@ class Receiver:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         _check_parts(provider, store)
-        self.provider, self.store = provider, store
+        self.provider = provider
+        self.store = store
         self.options = options = ReceiverOptions(
             mount_path=mount_path,
             group=group,
@@ -199,7 +203,7 @@ class Receiver:
         responses: list[Response] = []
         kept = self._refuse_unlogged(arrivals, responses.append)
         try:
-            with limited_to(self.options.deadline * 0.9):  # the rest of the time is for the spool
+            with limited_to(self.options.deadline * DIRECT_SHARE):
                 return combine(responses + (self._responder.wait(kept) if kept else []))
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
             log_fault(error, "Returned 503: %s", describe_bug(error))
@@ -387,7 +391,8 @@ class ArrivalReader:
     def __init__(
         self, provider: Provider, recorded: Kinds = ALWAYS, *, acknowledge_tests: bool = False
     ) -> None:
-        self._provider, self._recorded = provider, recorded
+        self._provider = provider
+        self._recorded = recorded
         self._acknowledge_tests = acknowledge_tests
 
     def parse(self, body: bytes, received_at: datetime) -> Arrival:
@@ -402,9 +407,10 @@ class ArrivalReader:
         context: object | None = None,
     ) -> list[Arrival]:
         """Return the arrivals of events, supported or not. Most need no call of `mask`."""
-        recorded = self._recorded
-        return [
-            Arrival(
+        arrivals = []
+        for each in parts:
+            part = each if type(each.notification) in ALWAYS else mask(each, self._recorded)
+            arrival = Arrival(
                 part.notification,
                 part.body,
                 received_at,
@@ -417,6 +423,5 @@ class ArrivalReader:
                 trace_id=part.trace_id,
                 is_test=self._acknowledge_tests and is_provider_test(part.notification),
             )
-            for each in parts
-            for part in [each if type(each.notification) in ALWAYS else mask(each, recorded)]
-        ]
+            arrivals.append(arrival)
+        return arrivals
