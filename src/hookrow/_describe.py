@@ -13,7 +13,7 @@ from hookrow._core.changes import State
 from hookrow._core.log_entry import RECORD_TYPES, StoredEntry, unescaped
 from hookrow._core.notification import Reactivated, Recorded, Refused, RowId, Source, Suppressed
 from hookrow._core.optional import Kinds
-from hookrow._core.result import MISSING, PARKED, Result
+from hookrow._core.result import MISSING, PARKED, RESULTS, Result
 from hookrow._core.rules import effective_time, why_no_email, why_no_message_id
 from hookrow._receiver.replay import DryRun, parse_entry, parser_of
 from hookrow.providers._base import BodyParser, Event, explain
@@ -128,7 +128,7 @@ def find_problem(entry: StoredEntry, parser: BodyParser, recorded: Kinds) -> str
 
 def describe_refusal(outcome: Refused, entry: StoredEntry, parser: BodyParser) -> str:
     """Return the text of a refusal and, if no row can match the entry, the reason for that."""
-    result = Result[outcome.refusal.name]
+    result = RESULTS[outcome.refusal]
     reason = _why_no_row(result, entry, parser) if result in MISSING else None
     return f"{outcome.text} ({reason})" if reason else outcome.text
 

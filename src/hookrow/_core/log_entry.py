@@ -31,7 +31,7 @@ from hookrow._core.notification import (
     Source,
     Suppressed,
 )
-from hookrow._core.result import PARKED, Result, retry_at
+from hookrow._core.result import PARKED, RESULTS, Result, retry_at
 from hookrow._core.rules import (
     LONGEST_EMAIL,
     LONGEST_MESSAGE_ID,
@@ -235,9 +235,9 @@ def stored_recipient(text: str | None) -> str | None:
     return text and _escape(fold(text))[:LONGEST_EMAIL]
 
 
-def stored_trace_id(text: str) -> str:
+def stored_trace_id(text: str | None) -> str | None:
     """Return the text that the log and the spool store for a trace id: escaped and truncated."""
-    return _escape(text)[:LONGEST_TRACE_ID]
+    return text and _escape(text)[:LONGEST_TRACE_ID]
 
 
 def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bool) -> LogEntry:
@@ -246,12 +246,12 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
     reason = getattr(notification, "reason", None)
     result, status, next_retry = Result.RECORDED, 200, None
     if isinstance(outcome, Refused):
-        result, status = Result[outcome.refusal.name], outcome.refusal.status
+        result, status = RESULTS[outcome.refusal], outcome.refusal.status
         if bodies and is_parked(arrival, outcome):
             next_retry = retry_at(arrival.received_at, ended_at)
     return LogEntry(
         fingerprint=fingerprint(arrival),
-        record_type=(arrival.record_type and stored_record_type(arrival.record_type))
+        record_type=stored_record_type(arrival.record_type)
         or RECORD_TYPES.get(type(notification))
         or stored_record_type(arrival.unsupported.record_type),
         message_id=stored_message_id(fields.message_id),
@@ -268,7 +268,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         reason=reason and _escape(reason)[:LONGEST_REASON],
         provider=arrival.provider,
         source=arrival.source,
-        trace_id=arrival.trace_id and stored_trace_id(arrival.trace_id),
+        trace_id=stored_trace_id(arrival.trace_id),
     )
 
 
@@ -277,7 +277,7 @@ def is_parked(arrival: Arrival, outcome: Refused) -> bool:
 
     A retry can succeed only if the required rows can exist.
     """
-    if Result[outcome.refusal.name] not in PARKED:
+    if RESULTS[outcome.refusal] not in PARKED:
         return False
     notification = arrival.notification
     if notification is None or not is_email(notification.recipient) or is_probe(arrival):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+
+from hookrow._core.notification import Refusal
 
 PARKED_FOR = timedelta(days=3)
 """For how long after its arrival a notification is retried."""
@@ -24,6 +27,11 @@ class Result(Enum):
     FAILED = "failed"
     TEST = "test"
 
+
+RESULTS: Mapping[Refusal, Result] = {
+    refusal: Result[refusal.name] for refusal in Refusal if refusal.name in Result.__members__
+}
+"""The results of the refusals that the log can contain."""
 
 PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED, Result.TEST}
 """The results that a retry may change: a missing row may be added, or the database may recover."""

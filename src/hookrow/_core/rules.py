@@ -129,6 +129,10 @@ def is_provider_test(notification: Notification | None) -> bool:
     return fold(notification.recipient or "") == TEST_RECIPIENT
 
 
+UNAVAILABLE = Refusal.UNAVAILABLE.refused()
+"""The outcome of a notification of which neither the rows nor the log keep anything."""
+
+
 def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     """Collect the keys by which a store finds the rows that `decide` needs.
 
@@ -140,12 +144,12 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     recipients: set[str] = set()
     for arrival in arrivals:
         notification = arrival.notification
-        if not notification or not notification.recipient or not _is_email(notification.recipient):
+        if notification is None or not is_email(notification.recipient):
             continue
         email, message_id = fold(notification.recipient), notification.message_id
         emails.add(email)
         recipients.add(notification.recipient)
-        if message_id and _is_message_id(message_id):
+        if is_message_id(message_id):
             message_ids.add(message_id)
             if isinstance(notification, Suppressed | Reactivated):
                 changed.add((message_id, email))
@@ -218,13 +222,14 @@ def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
         if isinstance(outcome, Refused):
             continue
         for change in outcome.changes:
-            target: _RowTarget
+            # `target(change), change.row` would cost twice the time of this loop.
+            key: _RowTarget
             if isinstance(change, SetTime):
-                target = change.column, change.dispatch
+                key = change.column, change.dispatch
             else:
-                target = change.kind, change.key
-            earlier = merged.get(target)
-            merged[target] = change if earlier is None else _combined(earlier, change)
+                key = change.kind, change.key
+            earlier = merged.get(key)
+            merged[key] = change if earlier is None else _combined(earlier, change)
     return list(merged.values())
 
 
@@ -254,6 +259,12 @@ def leave_locked(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[O
             rows |= set(changed)
             unlocked.append(None)
     return unlocked
+
+
+def fill(outcomes: Iterable[Outcome | None], rest: Iterable[Outcome]) -> list[Outcome]:
+    """Return the outcomes, with those that are None replaced by the next of `rest`."""
+    others = iter(rest)
+    return [next(others) if outcome is None else outcome for outcome in outcomes]
 
 
 def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list[Outcome]:

@@ -25,6 +25,11 @@ WIDEST_CHARACTER = 4
 """The largest size of a character in bytes, in UTF-8 and in memory (PEP 393)."""
 
 
+def text_size(body: bytes) -> int:
+    """Return the largest size of the text that is written for an arrival with a body, in bytes."""
+    return TEXT_PER_BYTE * len(body)
+
+
 def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:
     """Return the leading items that form one group.
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from hookrow._concurrency import close_at_exit, close_thread_connections, reset_after_fork
 from hookrow._core.log_entry import memory_size
 from hookrow._core.notification import Arrival
-from hookrow._core.sizes import TEXT_PER_BYTE, leading
+from hookrow._core.sizes import leading, text_size
 from hookrow._faults import describe_bug, log_fault
 from hookrow._http import Response
 
@@ -63,7 +63,9 @@ class LockedRows:
         seconds: float,
         unavailable: Callable[[Arrival], Response],
     ) -> None:
-        self._resume, self._give_up, self._seconds = resume, give_up, seconds
+        self._resume = resume
+        self._give_up = give_up
+        self._seconds = seconds
         self._unavailable = unavailable
         self.closed = False
         self.reset()
@@ -133,7 +135,9 @@ class LockedRows:
             if not rest:
                 self._thread = None
                 return False
-        while group := leading(rest, _text_size, most=MAX_LOCKED_GROUP):
+        while group := leading(
+            rest, lambda each: text_size(each.arrival.body), most=MAX_LOCKED_GROUP
+        ):
             rest = rest[len(group) :]
             now = monotonic()
             over = [each for each in group if self.closed or now > each.until]
@@ -164,10 +168,6 @@ class LockedRows:
             self._waiting = [each for each in self._waiting if id(each) not in done]
         for each, response in ended:
             each.reply(response)
-
-
-def _text_size(waiting: _Waiting) -> int:
-    return TEXT_PER_BYTE * len(waiting.arrival.body)
 
 
 def _fit(waiting: Sequence[_Waiting]) -> bool:

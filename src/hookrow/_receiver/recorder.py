@@ -24,13 +24,21 @@ from msgspec.structs import replace
 from hookrow._concurrency import reset_after_fork
 from hookrow._core.log_entry import LogEntry, log_entries
 from hookrow._core.notification import Arrival, Outcome, Refusal
-from hookrow._core.rules import affected_rows, decide, fail, leave_locked, lookup_keys, merge
-from hookrow._core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
-from hookrow._faults import describe_bug, type_name, without_values
+from hookrow._core.rules import (
+    UNAVAILABLE,
+    affected_rows,
+    decide,
+    fail,
+    fill,
+    leave_locked,
+    lookup_keys,
+    merge,
+)
+from hookrow._core.sizes import LARGEST_GROUP, text_size
+from hookrow._faults import describe_bug, log_fault, type_name, without_values
 from hookrow._observability.logging import describe_arrival, request_ids
 from hookrow._observability.observer import Observer
 from hookrow._receiver.clock import utc_now
-from hookrow._receiver.results import UNAVAILABLE
 from hookrow.stores._errors import UNCHANGED_HINT, Conflict, Locked, Rejected, StoreError, Unchanged
 from hookrow.stores._timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
 
@@ -56,6 +64,8 @@ PAUSE_AFTER_OUTAGE = 1.0
 MAX_FAILURES_IN_A_ROW = 3
 """After this many outcomes in a row that the store is unavailable, or this many bugs in a row, the
 rest of the group is not attempted."""
+
+_LOG_FAILED = "The log cannot be written: %s"
 
 logger = logging.getLogger("hookrow")
 
@@ -209,15 +219,22 @@ class Attempts:
                 skip_locked = True
 
     def wait_for_locks(
-        self, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
+        self,
+        arrivals: Sequence[Arrival],
+        *,
+        until: float,
+        waiting_until: float | None = None,
+        skip_locked: bool = False,
     ) -> list[Outcome | None]:
-        """Do the same; then retry those whose rows are locked, with pauses, until `until`.
+        """Do the same; then retry those whose rows are locked, with pauses, until `waiting_until`.
 
-        Nothing is locked during the pauses, so that no other transaction waits for this one.
+        This is `until` by default. Nothing is locked during the pauses, so that no other
+        transaction waits for this one.
         """
         outcomes = self.retry_on_conflict(arrivals, until=until, skip_locked=skip_locked)
         again = partial(self.retry_on_conflict, until=until, skip_locked=True)
-        return repeat_for_locked(again, arrivals, outcomes, until=until)
+        end = until if waiting_until is None else waiting_until
+        return repeat_for_locked(again, arrivals, outcomes, until=end)
 
 
 def repeat_for_locked(
@@ -302,9 +319,8 @@ class GroupRecorder:
         outcomes = self(arrivals)
         if not self._store.is_nested():
             outcomes = repeat_for_locked(self.resume, arrivals, outcomes, until=until)
-        missing = [n for n, outcome in enumerate(outcomes) if outcome is None]
-        failed = iter(self.give_up([arrivals[n] for n in missing]) if missing else ())
-        return [next(failed) if outcome is None else outcome for outcome in outcomes]
+        missing = [arrivals[n] for n, outcome in enumerate(outcomes) if outcome is None]
+        return fill(outcomes, self.give_up(missing) if missing else ())
 
     def give_up(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Log arrivals whose rows were locked as failed; return their outcomes."""
@@ -419,17 +435,13 @@ class GroupRecorder:
             return self._unavailable(arrivals)
         try:
             return keep_failed(self._store, arrivals, bodies=self._bodies, clock=self._clock)
-        except Exception as error:  # the spool can still keep them
-            is_bug = not isinstance(error, StoreError)
-            cause = describe_bug(error) if is_bug else f"{type(error).__name__}: {error}"
-            logger.error(
-                "The log cannot be written: %s",
-                cause,
-                exc_info=without_values(error) if is_bug else None,
-            )
-            public = type_name(error) if is_bug else error
-            self.reason = f"The log cannot be written: {public}"
-            return self._unavailable(arrivals)
+        except StoreError as error:  # the spool can still keep them
+            logger.error(_LOG_FAILED, f"{type(error).__name__}: {error}")
+            self.reason = _LOG_FAILED % error
+        except Exception as error:  # noqa: BLE001 - nor may a bug lose them
+            log_fault(error, _LOG_FAILED, describe_bug(error))
+            self.reason = _LOG_FAILED % type_name(error)
+        return self._unavailable(arrivals)
 
     def _unavailable(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         self._spool(arrivals)
@@ -522,6 +534,6 @@ _no_lock = nullcontext()
 
 def _large_arrival_lock(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
     """Return the lock for large arrivals if the group is a single large one, otherwise no lock."""
-    if len(arrivals) == 1 and len(arrivals[0].body) * TEXT_PER_BYTE > LARGEST_GROUP:
+    if len(arrivals) == 1 and text_size(arrivals[0].body) > LARGEST_GROUP:
         return _large_arrivals.locked()
     return _no_lock

@@ -16,8 +16,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from math import inf
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,13 +23,13 @@ from hookrow._core.changes import State
 from hookrow._core.log_entry import StoredEntry, body_of
 from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
 from hookrow._core.result import Result
-from hookrow._core.rules import affected_rows, decide, fail, is_message_id, lookup_keys, merge
-from hookrow._core.sizes import TEXT_PER_BYTE, leading
-from hookrow._faults import describe_bug, without_values
+from hookrow._core.rules import affected_rows, decide, fail, fill, is_message_id, lookup_keys, merge
+from hookrow._core.sizes import leading, text_size
+from hookrow._faults import describe_bug, log_fault
 from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.batch import BatchWriter, QueueFull
 from hookrow._receiver.clock import Clock, measured_clock, utc_now
-from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed, repeat_for_locked
+from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
 from hookrow.providers._base import BodyParser, Event, mask
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import Conflict, StoreError, Unavailable, Unchanged
@@ -143,24 +141,28 @@ def arrivals_of(
     if not any_mapping:
         store.check_mapping()
     return [
-        Arrival(
-            part.notification,
-            part.body,
-            entry.received_at,
-            source=Source.REPLAY,
-            unsupported=part.unsupported,
-            attempts=0,
-            last_received_at=entry.last_received_at,
-            applied_at=now,
-            fingerprint=entry.fingerprint,
-            provider=entry.provider,
-            record_type=part.record_type,
-            is_test=entry.first_outcome is Result.TEST,
-        )
+        _arrival(entry, mask(event, store.recorded), now)
         for entry in entries
-        if (read := parse_entry(entry, parser)) is not None
-        for part in [mask(read, store.recorded)]
+        if (event := parse_entry(entry, parser)) is not None
     ]
+
+
+def _arrival(entry: StoredEntry, event: Event, now: datetime) -> Arrival:
+    """Return the arrival of an entry and its event, to be recorded now."""
+    return Arrival(
+        event.notification,
+        event.body,
+        entry.received_at,
+        source=Source.REPLAY,
+        unsupported=event.unsupported,
+        attempts=0,
+        last_received_at=entry.last_received_at,
+        applied_at=now,
+        fingerprint=entry.fingerprint,
+        provider=entry.provider,
+        record_type=event.record_type,
+        is_test=entry.first_outcome is Result.TEST,
+    )
 
 
 def matching_entries(log: SQLLog, query: Query) -> Iterator[Sequence[StoredEntry]]:
@@ -189,7 +191,7 @@ def replay(
     unavailable.
     """
     outcomes: list[Outcome] = []
-    while group := leading(arrivals[len(outcomes) :], lambda each: TEXT_PER_BYTE * len(each.body)):
+    while group := leading(arrivals[len(outcomes) :], lambda each: text_size(each.body)):
         outcomes += _replay_group(store, group, bodies=bodies, clock=clock, patience=patience)
     return outcomes
 
@@ -254,31 +256,30 @@ def _replay_group(
     clock: Callable[[], datetime],
     patience: float | None,
 ) -> list[Outcome]:
-    attempts, now = Attempts(store, bodies, clock), monotonic()
-    until = now + RETRY_CONFLICTS_FOR
+    attempts = Attempts(store, bodies, clock)
+    now = monotonic()
     try:
-        outcomes = attempts.retry_on_conflict(arrivals, until=until, skip_locked=True)
-        again = partial(attempts.retry_on_conflict, until=until, skip_locked=True)
-        end = until if patience is None else now + patience
-        outcomes = repeat_for_locked(again, arrivals, outcomes, until=end)
+        outcomes = attempts.wait_for_locks(
+            arrivals,
+            until=now + RETRY_CONFLICTS_FOR,
+            waiting_until=None if patience is None else now + patience,
+            skip_locked=True,
+        )
     except (Conflict, Unchanged, Unavailable):
         raise
-    except Exception as error:  # bad data or a bug must not stop the other arrivals
+    except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:
             return _replay_singly(store, arrivals, bodies=bodies, clock=clock, patience=patience)
-        is_bug = not isinstance(error, StoreError)
-        logger.error(
-            "Cannot record %s: %s",
-            describe_arrival(arrivals[0]),
-            describe_bug(error) if is_bug else error,
-            exc_info=without_values(error) if is_bug else None,
-        )
+        template = "Cannot record %s: %s"
+        if isinstance(error, StoreError):
+            logger.error(template, describe_arrival(arrivals[0]), error)
+        else:
+            log_fault(error, template, describe_arrival(arrivals[0]), describe_bug(error))
         return _keep_failed(store, arrivals, bodies=bodies, clock=clock)
     missing = [arrivals[n] for n, outcome in enumerate(outcomes) if outcome is None]
-    ends = iter(fail(missing, Refusal.UNAVAILABLE))
     if missing and patience is None:
-        ends = iter(_keep_failed(store, missing, bodies=bodies, clock=clock))
-    return [next(ends) if outcome is None else outcome for outcome in outcomes]
+        return fill(outcomes, _keep_failed(store, missing, bodies=bodies, clock=clock))
+    return fill(outcomes, fail(missing, Refusal.UNAVAILABLE))
 
 
 def _replay_singly(
@@ -335,7 +336,7 @@ class ParkedRetry:
         self._part = FIRST_PART
         self._closed = False
         self._calls: BatchWriter[_Call, None] = BatchWriter(
-            self._run, fallback=lambda _: None, deadline=inf, group=1, name="retry"
+            self._run, fallback=lambda _: None, group=1, name="retry"
         )
 
     def retry_due(self) -> int:

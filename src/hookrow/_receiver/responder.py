@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -115,7 +115,7 @@ class Responder:
         """
         works: list[Callable[[Sequence[Arrival]], Sequence[Response | None]]] = [self.respond]
         if self._spool is not _discard:
-            works.append(self.spool_overflow)
+            works.append(self._spool_overflow)
         return [
             BatchWriter[Arrival, Response](
                 work,
@@ -126,7 +126,7 @@ class Responder:
                 capacity=QUEUE_CAPACITY // len(works),
                 largest=LARGEST_GROUP // TEXT_PER_BYTE,
                 size=memory_size,
-                on_late=self.on_late,
+                on_late=self._report_late,
                 defer=self.locked.add,
             )
             for work in works
@@ -153,8 +153,7 @@ class Responder:
         if not ends:
             return [None] * len(arrivals)
         ended = [a for a, outcome in zip(dated, outcomes, strict=True) if outcome is not None]
-        responses = iter(self._respond(lambda _: ends, ended))
-        return [None if outcome is None else next(responses) for outcome in outcomes]
+        return _place(self._respond(lambda _: ends, ended), outcomes)
 
     def _give_up(self, arrivals: Sequence[Arrival]) -> list[Response]:
         responses = self._respond(self._recorder.give_up, self._clock.date(arrivals))
@@ -182,20 +181,18 @@ class Responder:
             self.results.add(ended, ends, self._recorder.reason)
         if ended is arrivals:
             return [*self._end(arrivals, ends)]
-        responses = iter(self._end(ended, ends))
-        return [None if outcome is None else next(responses) for outcome in outcomes]
+        return _place(self._end(ended, ends), outcomes)
 
     def _end(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> Sequence[Response]:
         """Pass outcomes to the hooks; return the responses."""
         if not self._parks:
             self._spool_failed(arrivals, outcomes)
-        if self._on_outcome is not None:
-            self.notify(arrivals, outcomes)
+        self.notify(arrivals, outcomes)
         if self._responses.are_usual:
             return [respond(outcome) for outcome in outcomes]
         return [*map(self._responses, arrivals, outcomes)]
 
-    def spool_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
+    def _spool_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Spool and refuse arrivals because the queue is full."""
         self._spool(self._clock.date(arrivals))
         return self.refuse_overflow(arrivals)
@@ -274,7 +271,7 @@ class Responder:
                     describe_fault(error),
                 )
 
-    def on_late(self, arrival: Arrival) -> None:
+    def _report_late(self, arrival: Arrival) -> None:
         """Report a response that is sent at the deadline, before the outcome is known."""
         if self._observer is not None:
             self._observer.late()
@@ -315,6 +312,14 @@ def combine(responses: Sequence[Response]) -> Response:
     refused = [each for each in responses if each.status != RECORDED.status]
     repeated = [each for each in refused if each.status == Refusal.UNAVAILABLE.status]
     return (repeated or refused or [RECORDED])[0]
+
+
+def _place(
+    responses: Iterable[Response | None], outcomes: Sequence[Outcome | None]
+) -> list[Response | None]:
+    """Return the next response in place of each outcome, and None in place of each None."""
+    rest = iter(responses)
+    return [None if outcome is None else next(rest) for outcome in outcomes]
 
 
 def _discard(arrivals: Sequence[Arrival]) -> None:

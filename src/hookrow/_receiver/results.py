@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 from time import monotonic
 
-from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal
-from hookrow._core.rules import is_probe
+from hookrow._core.notification import Arrival, Outcome, Recorded
+from hookrow._core.result import PARKED, RESULTS
+from hookrow._core.rules import UNAVAILABLE, is_probe
 
 MAX_RESULTS = 100
 """How many results are kept."""
@@ -23,16 +24,6 @@ probably get a 503. A single one may have another cause, such as a trigger."""
 COUNTS_FOR = 60.0
 """Seconds for which a result counts. A receiver that gets no notifications, because it is not
 ready, is then tried again."""
-
-UNAVAILABLE = Refusal.UNAVAILABLE.refused()
-"""The outcome of a notification of which neither the rows nor the log keep anything."""
-
-_LOGGED = {
-    *(Refusal.SUBSCRIBER_NOT_FOUND, Refusal.DISPATCH_NOT_FOUND, Refusal.RECIPIENT_MISMATCH),
-    Refusal.FAILED,
-}
-"""The refusals of notifications that are then in the log, if there is one. An unsupported
-notification is refused as such even if it could not be logged."""
 
 _ALL_KEPT = (0.0,) * MAX_RESULTS
 
@@ -98,7 +89,8 @@ class RecentResults:
                 kept += 1
             elif not _is_excluded(arrival):
                 lost += outcome == UNAVAILABLE
-                kept += self._has_log and outcome.refusal in _LOGGED
+                # An unsupported notification is refused as such even if it could not be logged.
+                kept += self._has_log and RESULTS.get(outcome.refusal) in PARKED
         return kept, lost
 
 

@@ -32,15 +32,14 @@ from hookrow._core.notification import (
     Suppressed,
 )
 from hookrow._core.result import retry_at
-from hookrow._core.rules import effective_time, is_probe
-from hookrow._core.sizes import TEXT_PER_BYTE, leading
+from hookrow._core.rules import UNAVAILABLE, effective_time, is_probe
+from hookrow._core.sizes import leading, text_size
 from hookrow._core.times import as_utc
 from hookrow._faults import describe_bug, without_values
 from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.clock import Clock
 from hookrow._receiver.recorder import is_reachable, keep_failed
 from hookrow._receiver.replay import MAX_REPLAY_GROUP, REPLAY_PAUSE, OutcomesCallback, replay
-from hookrow._receiver.results import UNAVAILABLE
 from hookrow._receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
 from hookrow.errors import ConfigurationError
 from hookrow.stores._errors import StoreError, WrongMapping
@@ -260,7 +259,7 @@ class Spool:
         def read(connection: sqlite3.Connection) -> list[SpoolEntry]:
             rows = connection.execute(_AFTER, (self._mapping, last, limit))
             entries = (_entry(*row) for row in rows)
-            return leading(entries, lambda each: TEXT_PER_BYTE * len(each.body), most=limit)
+            return leading(entries, lambda each: text_size(each.body), most=limit)
 
         return self._file.transact(read)
 
@@ -370,7 +369,7 @@ def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str, str | None]:
         arrival.attempts,
         arrival.received_at.isoformat(timespec="microseconds"),
         last.isoformat(timespec="microseconds"),
-        arrival.trace_id and stored_trace_id(arrival.trace_id),
+        stored_trace_id(arrival.trace_id),
     )
 
 
@@ -465,7 +464,8 @@ class Drain:
         spool, after recording the entries that follow it.
         """
         last, self._stopped_at = self._stopped_at, 0
-        self._error, self._recorded_at = None, monotonic()
+        self._error = None
+        self._recorded_at = monotonic()
         recorded, self._unremoved = [*self._unremoved.values()], {}
         self._remove(recorded)
         while found := self._spool.after(last, limit=MAX_REPLAY_GROUP):
