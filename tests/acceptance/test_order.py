@@ -27,7 +27,7 @@ from databases import IN_MEMORY, NAMES, SQLITE
 from engines import MEMORY
 from hookrow import Arrival, Postmark
 from hookrow._core.result import LONGEST_PAUSE
-from hookrow._receiver.clock import Clock
+from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
@@ -91,7 +91,7 @@ class Scenario(RuleBasedStateMachine):
     def fail(self, size: int) -> None:
         """Fail to record a group that arrives."""
         group = self._next(size)
-        keep_failed(self._home.store, _arrivals(group))
+        keep_failed(self._home.store, _arrivals(group), clock=utc_now)
         for payload, at in group:
             supported = payload["RecordType"] != "Bounce"
             self._model.keep(payload, "failed" if supported else "unsupported", [at])
@@ -107,7 +107,8 @@ class Scenario(RuleBasedStateMachine):
     @rule()
     def drain(self) -> None:
         """Drain the spool, because the database is available again."""
-        Drain(Spool(self._file), self._home.store, _read, _ignore, bodies=True, swept=True)()
+        spool, clock = Spool(self._file), Clock(self._home.store)
+        Drain(spool, self._home.store, _read, _ignore, clock, bodies=True, swept=True)()
         for payload, times in self._spooled.values():
             self._model.keep(payload, self._model.record(payload, live=False), times)
         self._spooled.clear()
@@ -121,7 +122,7 @@ class Scenario(RuleBasedStateMachine):
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
         arrivals = arrivals_of(self._home.store, chosen, Postmark, datetime.now(UTC))
         assert len(arrivals) == len(chosen)
-        replay(self._home.store, arrivals)
+        replay(self._home.store, arrivals, clock=utc_now)
         for each in chosen:
             payload = self._model.log[str(each.body)]["payload"]
             self._model.keep(payload, self._model.record(payload, live=False))

@@ -10,6 +10,7 @@ import pytest
 import world
 from command import Command
 from hookrow import testing
+from hookrow._receiver.clock import utc_now
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow.stores.sql import SQLStore
 from received import arrival
@@ -49,7 +50,7 @@ def _received(sqlite_url: str) -> None:
         ):
             arrived = arrival(payload, now - ago)
             if payload is recovered:
-                keep_failed(store, [arrived])
+                keep_failed(store, [arrived], clock=utc_now)
             record(store, [arrived])
 
 

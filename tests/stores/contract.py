@@ -41,6 +41,7 @@ from hookrow._core.notification import (
 from hookrow._core.notification import Rows as Found
 from hookrow._core.rules import fold, lookup_keys
 from hookrow._core.schema import OTHERWISE
+from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import GroupRecorder, keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, dry_run
@@ -146,7 +147,7 @@ def insistent(
     store: SQLStore, *, seconds: float = 5.0
 ) -> Callable[[Sequence[Arrival]], list[Outcome]]:
     """Return a function that records as a receiver without a spool does, errors included."""
-    return GroupRecorder(store, bodies=True, seconds=seconds, spool=len).wait
+    return GroupRecorder(store, bodies=True, seconds=seconds, spool=len, clock=utc_now).wait
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[int]:
@@ -576,15 +577,15 @@ class HostContract:
         body = json.dumps(suppression(ADA, "t2", at=NOON)).encode()
         parse = ArrivalReader(Postmark(SECRET)).parse
         complaint = parse(body, datetime.now(UTC) - timedelta(hours=1))
-        log = home.store.log
+        log, clock = home.store.log, Clock(home.store)
         assert log is not None
         if way == "sweep":
             keep_failed(home.store, [complaint], clock=lambda: complaint.received_at)
-            assert ParkedRetry(home.store, log, Postmark, lambda *_: None).retry_due() == 1
+            assert ParkedRetry(home.store, log, Postmark, lambda *_: None, clock).retry_due() == 1
         else:
             spool = Spool(tmp_path / "spool.db", home.store.mapping_key)
             spool.put([complaint])
-            Drain(spool, home.store, parse, lambda *_: None, bodies=True, swept=True)()
+            Drain(spool, home.store, parse, lambda *_: None, clock, bodies=True, swept=True)()
             assert spool.count() == 0
         suppressed = [row["suppressed_at"] for row in home.rows()["subscribers"]]
         assert suppressed == [None, NOON]

@@ -32,6 +32,7 @@ from hookrow._core.notification import (
 from hookrow._core.result import PARKED_FOR, Result
 from hookrow._core.rules import fail
 from hookrow._core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
+from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import (
     MAX_REPLAY_GROUP,
@@ -278,7 +279,11 @@ class KeepContract:
         fill(home)
         before = home.rows()
         now = datetime.now(UTC)
-        keep_failed(home.store, [Arrival(opens(ADA, "m-ada"), b"1", now), Arrival(None, b"2", now)])
+        keep_failed(
+            home.store,
+            [Arrival(opens(ADA, "m-ada"), b"1", now), Arrival(None, b"2", now)],
+            clock=utc_now,
+        )
         kept = [
             (row["body"], row["outcome"], row["status"], row["retry_at"] is not None)
             for row in logged(home)
@@ -837,7 +842,7 @@ class ReplayContract:
     def test_dry_run_equals_recording(self, home: Home) -> None:
         [late] = _late(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
         result = dry_run(home.store, late)
-        assert [result.outcome] == replay(home.store, [late])
+        assert [result.outcome] == replay(home.store, [late], clock=utc_now)
         with home.store.transaction() as transaction:
             assert transaction.read(result.after.keys()) == result.after
 
@@ -849,7 +854,7 @@ class ReplayContract:
         arrivals = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
         record(home.store, _live([*arrivals, arrivals[1]]))
         first = timeless(home)
-        assert statuses(replay(home.store, arrivals)) == [200, 404]
+        assert statuses(replay(home.store, arrivals, clock=utc_now)) == [200, 404]
         parked = [row["outcome"] != "recorded" for row in first]
         assert parked.count(True) == 1
         for row, replayed in zip(first, parked, strict=True):
@@ -871,12 +876,12 @@ class ReplayContract:
             for number, each in enumerate((suppressed, lifted, suppressed))
         )
         for each in (first, second):
-            (record if recorded else keep_failed)(home.store, [each])
-        keep_failed(home.store, [again])
+            (record if recorded else keep_failed)(home.store, [each], clock=utc_now)
+        keep_failed(home.store, [again], clock=utc_now)
         entries_ = reader(home).oldest(Query(), limit=9)
         assert [each.attempts for each in entries_] == [2, 1]
         late = arrivals_of(home.store, entries_, Postmark, NOON + HOUR)
-        assert statuses(replay(home.store, late)) == [200, 200]
+        assert statuses(replay(home.store, late, clock=utc_now)) == [200, 200]
         [row, *_] = home.rows()["subscribers"]
         assert row["suppressed_at"] == NOON + 2 * MINUTE
 
@@ -886,14 +891,16 @@ class ReplayContract:
         bodies = [json.dumps(each).encode() for each in payloads]
         now = datetime.now(UTC)  # otherwise, it would be too late for a retry
         keep_failed(
-            home.store, [Arrival(Postmark.parse(each).notification, each, now) for each in bodies]
+            home.store,
+            [Arrival(Postmark.parse(each).notification, each, now) for each in bodies],
+            clock=utc_now,
         )
         log = reader(home)
         found = sorted(log.oldest(Query(), limit=9), key=attrgetter("message_id"))
         gone = replace(found[0], body=None, fingerprint=b"0" * 16)
         assert statuses(replay_entries(home.store, log, [*found, gone], Postmark)) == [200, 404]
         assert replay_entries(home.store, log, [gone], Postmark) == []
-        retry = ParkedRetry(home.store, log, Postmark, lambda *_: None)
+        retry = ParkedRetry(home.store, log, Postmark, lambda *_: None, Clock(home.store))
         assert retry.retry_now(["m-x"]).result(timeout=PATIENCE) == 0
         retry.close(PATIENCE)
         counts = {each.message_id: each.retries for each in log.oldest(Query(), limit=9)}
@@ -905,8 +912,8 @@ class ReplayContract:
         arrivals = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
         keep(home, *log_entries(_live(arrivals), fail(arrivals), NOON))
         before = {row["body"]: row for row in home.logged()}
-        assert replay_ready(home.store, arrivals[1:]) == ([], [])
-        ready, outcomes = replay_ready(home.store, arrivals)
+        assert replay_ready(home.store, arrivals[1:], utc_now) == ([], [])
+        ready, outcomes = replay_ready(home.store, arrivals, utc_now)
         assert (ready, statuses(outcomes)) == (arrivals[:1], [200])
         [recorded] = [row for row in home.logged() if row != before[row["body"]]]
         assert recorded["body"] == arrivals[0].body.decode()
@@ -933,7 +940,9 @@ class ReplayContract:
         if fails:
             monkeypatch.setattr("hookrow._receiver.recorder.record_unlocked", refuse)
         provider = SimpleNamespace(name="other", parse=parse)
-        recorded = ParkedRetry(home.store, reader(home), provider, lambda *_: None).retry_due()
+        recorded = ParkedRetry(
+            home.store, reader(home), provider, lambda *_: None, Clock(home.store)
+        ).retry_due()
         assert (recorded, erased) == (0 if fails else 1, [1])
         [row] = home.logged()
         assert (row["recipient"], row["body"]) == (None, None)
@@ -960,7 +969,7 @@ class NoLogContract:
         assert home.store.log is None
         arrivals = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
         assert statuses(record(home.store, arrivals)) == [200, 404]
-        keep_failed(home.store, arrivals)
+        keep_failed(home.store, arrivals, clock=utc_now)
         keep(home, entry())
         assert home.logged() == []
         assert [row["opened_at"] for row in home.rows()["dispatches"]] == [NOON, None, None, None]

@@ -24,6 +24,7 @@ from engines import create, opened, run
 from hookrow import Arrival, Delivered, Postmark, Role, Schema
 from hookrow._core.notification import Outcome, Recorded
 from hookrow._core.schema_values import schema_of
+from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import is_reachable, keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, dry_run
@@ -254,13 +255,13 @@ def test_two_tenants_on_one_log(
     """What one tenant's receiver has refused is not recorded by the other's, in any way."""
     one, two = tenants
     if first is not None:
-        keep_failed(tenants[first], [arrival(opens("eve@example.com", None))])
+        keep_failed(tenants[first], [arrival(opens("eve@example.com", None))], clock=utc_now)
     assert complain(two) == 404
-    keep_failed(one, [arrival(opens("eve@example.com", "m"))])
+    keep_failed(one, [arrival(opens("eve@example.com", "m"))], clock=utc_now)
     for store in tenants:
         reader = store.log
         assert reader is not None
-        retry = ParkedRetry(store, reader, Postmark, lambda *_: None)
+        retry = ParkedRetry(store, reader, Postmark, lambda *_: None, Clock(store))
         before = run(empty_database_url, "SELECT id, retry_at FROM hookrow_notifications")
         with pytest.raises(WrongMapping, match="where"):
             retry.retry_due()
@@ -273,7 +274,7 @@ def test_two_tenants_on_one_log(
         spool = Spool(tmp_path / "spool.db", store.mapping_key)
         spool.put([arrived(SPAM)])
         parse = ArrivalReader(Postmark(SECRET)).parse
-        drain = Drain(spool, store, parse, lambda *_: None, bodies=True, swept=True)
+        drain = Drain(spool, store, parse, lambda *_: None, Clock(store), bodies=True, swept=True)
         with pytest.raises(WrongMapping):
             drain()
         assert len(spool.after(0, limit=9)) == 1
@@ -311,7 +312,7 @@ def test_after_the_mapping_is_accepted(tenants: list[SQLStore], empty_database_u
         one.check_mapping()
     MappingRecord(one.database, one.role_tables).accept()
     assert one.log is not None
-    assert ParkedRetry(one, one.log, Postmark, lambda *_: None).retry_due() == 1
+    assert ParkedRetry(one, one.log, Postmark, lambda *_: None, Clock(one)).retry_due() == 1
     assert run(empty_database_url, STATE) != [(None,)]
     with pytest.raises(WrongMapping):
         two.check_mapping()
@@ -332,7 +333,7 @@ def test_spooled_under_another_mapping(
     path = tmp_path / "spool.db"
     Spool(path, two.mapping_key).put([arrived(SPAM)])
     spool, parse = Spool(path, one.mapping_key), ArrivalReader(Postmark(SECRET)).parse
-    Drain(spool, one, parse, lambda *_: None, bodies=True, swept=True)()
+    Drain(spool, one, parse, lambda *_: None, Clock(one), bodies=True, swept=True)()
     assert spool.count() == 1
     assert run(empty_database_url, STATE) == [(None,)]
     [warning] = caplog.messages
@@ -341,7 +342,7 @@ def test_spooled_under_another_mapping(
         'to record them: {"subscribers":{"team":2}}'
     )
     mine = Spool(path, two.mapping_key)
-    Drain(mine, two, parse, lambda *_: None, bodies=True, swept=True)()
+    Drain(mine, two, parse, lambda *_: None, Clock(two), bodies=True, swept=True)()
     assert mine.count() == 0
 
 
@@ -357,6 +358,6 @@ def test_spooled_before_a_table_was_renamed(
     schema = Schema(subscribers=Role("people"))
     with closing(SQLStore(database_url, schema)) as store:
         spool = Spool(path, store.mapping_key)
-        Drain(spool, store, parse, lambda *_: None, bodies=True, swept=True)()
+        Drain(spool, store, parse, lambda *_: None, Clock(store), bodies=True, swept=True)()
         assert spool.count() == 0
     assert run(engine, STATE) != [(None,)]

@@ -19,6 +19,7 @@ from databases import NAMES, POSTGRESQL, SQLITE, kind_of, places
 from engines import connect, database_user
 from hookrow import Arrival, Delivered, Outcome, Reactivated, Role, Suppressed
 from hookrow._core.notification import LookupKeys, Notification, Rows
+from hookrow._receiver.clock import utc_now
 from hookrow._receiver.recorder import Attempts, record
 from hookrow._receiver.replay import replay
 from hookrow.stores._errors import Rejected
@@ -50,7 +51,7 @@ def live(*notifications: Notification) -> list[Arrival]:
 
 def attempt(home: Home, notification: Notification) -> list[Outcome]:
     """Record as a manual change does, which raises the error."""
-    attempts = Attempts(home.store, bodies=True)
+    attempts = Attempts(home.store, bodies=True, clock=utc_now)
     outcomes = attempts.wait_for_locks(live(notification), until=monotonic() + PATIENCE)
     return [each for each in outcomes if each is not None]
 
@@ -105,7 +106,7 @@ def test_ignored_change_in_a_replay(home: Home) -> None:
     """The replay continues with the others, and the log keeps the failure."""
     ignore(home, "hookrow_subscribers", when="NEW.id = 1")
     group = [late(SUPPRESSED), late(Suppressed(BEA, None, NOON, "HardBounce")), late(OPENED)]
-    assert statuses(replay(home.store, group)) == [503, 200, 200]
+    assert statuses(replay(home.store, group, clock=utc_now)) == [503, 200, 200]
     assert logged(home, group) == ["failed", "recorded", "recorded"]
 
 

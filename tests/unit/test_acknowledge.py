@@ -11,6 +11,7 @@ from receiving import NOON, Database, delivery, people, post, receive, request, 
 
 from hookrow import ConfigurationError, Response, testing
 from hookrow._core.result import Result
+from hookrow._receiver.clock import utc_now
 from hookrow._receiver.replay import arrivals_of, replay
 from hookrow._receiver.spool import Spool
 from hookrow._server.app import Server
@@ -79,7 +80,11 @@ def test_the_option_needs_no_log_and_is_off_by_default() -> None:
 def test_a_replayed_test_stays_a_test() -> None:
     database = people("ada")
     answer(database, TEST, acknowledge_tests=True)
-    replay(database, arrivals_of(database, database.logged(), Postmark, datetime.now(UTC)))
+    replay(
+        database,
+        arrivals_of(database, database.logged(), Postmark, datetime.now(UTC)),
+        clock=utc_now,
+    )
     [entry] = database.logged()
     assert (entry.outcome, entry.attempts) == (Result.TEST, 1)
 

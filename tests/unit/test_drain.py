@@ -29,6 +29,7 @@ from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import Change, SetTime
 from hookrow._core.result import Result
 from hookrow._core.rules import PROBE
+from hookrow._receiver.clock import Clock
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.spool import FAILED_AFTER, Drain, Spool
 from hookrow.stores._errors import StoreError, Unavailable
@@ -83,8 +84,8 @@ class Site:
         self.tables = self.database.tables
 
     def drain(self, on_outcomes: OnOutcomes = lambda *_: None, *, swept: bool = False) -> Drain:
-        parse = ArrivalReader(Postmark(SECRET)).parse
-        return Drain(self.spool, self.database, parse, on_outcomes, bodies=True, swept=swept)
+        parse, clock = ArrivalReader(Postmark(SECRET)).parse, Clock(self.database)
+        return Drain(self.spool, self.database, parse, on_outcomes, clock, bodies=True, swept=swept)
 
     def put(self, *bodies: bytes, at: datetime | None = None) -> None:
         """Put notifications into the spool, with a time of arrival or now."""

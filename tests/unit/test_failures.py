@@ -92,7 +92,9 @@ class Rig:
             self.spooled.append(_names(arrivals))
 
         store = cast("SQLStore", self)
-        self.run = GroupRecorder(store, bodies=True, seconds=seconds, spool=spool).wait
+        self.run = GroupRecorder(
+            store, bodies=True, seconds=seconds, spool=spool, clock=utc_now
+        ).wait
 
     def is_nested(self) -> bool:
         return False

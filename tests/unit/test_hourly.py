@@ -11,6 +11,7 @@ from receiving import NOON, head, people, receive
 from engines import MEMORY
 from hookrow import Postmark, Receiver
 from hookrow._receiver import hourly
+from hookrow._receiver.clock import utc_now
 from hookrow._receiver.hourly import HourlyCount
 from hookrow.stores._errors import Unavailable
 from hookrow.stores._log import RequestKind
@@ -40,7 +41,7 @@ def outage(log: SQLLog) -> Iterator[None]:
 def task(log: SQLLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
     monkeypatch.setattr("hookrow._concurrency.LONGEST_FAILURE_PAUSE", 0.01)
-    with closing(HourlyCount(log)) as task:
+    with closing(HourlyCount(log, int, utc_now)) as task:
         yield task
 
 
@@ -92,7 +93,7 @@ def test_uses_of_old_secrets_are_added(log: SQLLog, monkeypatch: pytest.MonkeyPa
     """Each counts once."""
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
     uses = 2
-    with closing(HourlyCount(log, lambda: uses)) as task:
+    with closing(HourlyCount(log, lambda: uses, utc_now)) as task:
         uses = 4
         task.start()
         eventually(lambda: log.requests(OLD, NOON).number == 2)
@@ -114,6 +115,6 @@ def test_uses_before_a_reload_and_before_the_end_are_added() -> None:
 
 def test_a_database_that_is_away_at_the_end(log: SQLLog, caplog: pytest.LogCaptureFixture) -> None:
     """Closing the task logs this, and ends."""
-    with outage(log), closing(HourlyCount(log)) as task:
+    with outage(log), closing(HourlyCount(log, int, utc_now)) as task:
         task.add(WRONG, NOON)
     assert caplog.messages == ["The hourly count failed: Unavailable: gone"]

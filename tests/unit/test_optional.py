@@ -12,6 +12,7 @@ from hookrow import ConfigurationError, Role, Schema, testing
 from hookrow._core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow._core.schema_values import schema_of
 from hookrow._postmark_api.register import triggers_of
+from hookrow._receiver.clock import utc_now
 from hookrow._receiver.replay import arrivals_of, parse_entry, replay
 from hookrow.providers._base import explain
 from hookrow.providers.postmark import Postmark
@@ -77,7 +78,7 @@ def test_it_is_not_supported_unless_it_is_recorded(
     assert "does not record this type" in (explain(Postmark, part, made.recorded) or "")
     made.use(Schema(record=(record,)))
     assert explain(Postmark, part, made.recorded) is None
-    replay(made, arrivals_of(made, [entry], Postmark, datetime.now(UTC)))
+    replay(made, arrivals_of(made, [entry], Postmark, datetime.now(UTC)), clock=utc_now)
     row = made.tables.dispatch("m-ada")
     assert {name: getattr(row, name) for name in columns} == columns
 

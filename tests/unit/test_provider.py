@@ -26,6 +26,7 @@ from hookrow import (
 from hookrow._core.log_entry import body_of, fingerprint
 from hookrow._core.result import Result
 from hookrow._http import plain
+from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.responder import Responses, combine
 from hookrow.providers import Provider, Unauthentic
@@ -215,7 +216,9 @@ def test_entries_of_another_provider_are_not_retried() -> None:
     assert arrivals_of(STORE, [entry], Postmark, NOON) == []
     assert database.log is not None
     recorded = {
-        name: ParkedRetry(database, database.log, parser, lambda *_: None).retry_now(["m-late"])
+        name: ParkedRetry(
+            database, database.log, parser, lambda *_: None, Clock(database)
+        ).retry_now(["m-late"])
         for name, parser in (("postmark", Postmark), ("courier", Courier()))
     }
     assert [recorded[name].result(20) for name in ("postmark", "courier")] == [0, 1]
@@ -227,7 +230,7 @@ def test_a_replay_keeps_the_identity_of_an_event() -> None:
     [entry] = database.logged()
     arrivals = arrivals_of(STORE, [entry], Courier(), NOON)
     assert [fingerprint(each) for each in arrivals] == [entry.fingerprint]
-    replay(database, arrivals)
+    replay(database, arrivals, clock=utc_now)
     assert len(database.logged()) == 1
 
 

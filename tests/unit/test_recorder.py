@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Thread
 from typing import Any
 from unittest.mock import Mock
@@ -13,6 +14,7 @@ from hookrow import Arrival, Delivered, Recorded
 from hookrow._core.notification import Refusal
 from hookrow._core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow._receiver import recorder as recording
+from hookrow._receiver.clock import utc_now
 from hookrow._receiver.recorder import (
     GroupRecorder,
     is_reachable,
@@ -63,7 +65,7 @@ def test_an_arrival_that_waited_for_its_row_overrides_no_newer_one() -> None:
     database = people("ada")
     older, later = arrival("ada"), NOON + timedelta(hours=1)
     newer = Arrival(Delivered("ada@example.com", "m-ada", later), b"newer", datetime.now(UTC))
-    recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len)
+    recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len, clock=utc_now)
     assert None not in recorder([newer]) + recorder.resume([older])
     assert database.tables.dispatch("m-ada").delivered_at == later
     assert len(database.logged()) == 2
@@ -73,7 +75,7 @@ def test_an_outage_that_began_during_a_successful_attempt_lasted_no_negative_tim
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     database = people("ada", "bea")
-    recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len)
+    recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len, clock=utc_now)
     database.opened.clear()
     attempt = Thread(target=recorder, args=([arrival("ada")],))
     attempt.start()
@@ -89,7 +91,7 @@ def test_bodies_are_logged_unless_disabled(*, bodies: bool) -> None:
     database, begun = people("ada", "bea"), datetime.now(UTC)
     options: dict[str, Any] = {} if bodies else {"bodies": False}
     record(database, [arrival("ada"), arrival("ada", "m-x")], **options)
-    keep_failed(database, [arrival("bea")], **options)
+    keep_failed(database, [arrival("bea")], **options, clock=utc_now)
     kept = {each.message_id: (each.body, each.retry_at is not None) for each in database.logged()}
     assert kept == {
         "m-ada": ("ada m-ada" if bodies else None, False),
@@ -123,7 +125,7 @@ def large_one() -> Iterator[Database]:
     assert len(slow.logged()) == 1
 
 
-@pytest.mark.parametrize("work", [record, keep_failed])
+@pytest.mark.parametrize("work", [record, partial(keep_failed, clock=utc_now)])
 def test_only_large_notifications_wait_for_each_other(large_one: Database, work: Work) -> None:
     database = people()
     for others in ([LARGEST], [LARGE, LARGEST], [LARGEST, LARGE]):

@@ -24,6 +24,7 @@ from hookrow._core.notification import (
 from hookrow._core.result import Result
 from hookrow._receiver import recorder
 from hookrow._receiver import replay as replaying
+from hookrow._receiver.clock import utc_now
 from hookrow._receiver.recorder import keep_failed
 from hookrow._receiver.replay import arrivals_of, replay
 from hookrow.providers.postmark import Postmark
@@ -49,7 +50,7 @@ def database() -> Iterator[Database]:
 def logged(body: bytes) -> StoredEntry:
     """Return the log entry of a body that arrived at noon and failed."""
     database = people()
-    keep_failed(database, [Arrival(Postmark.parse(body).notification, body, NOON)])
+    keep_failed(database, [Arrival(Postmark.parse(body).notification, body, NOON)], clock=utc_now)
     [entry] = database.logged()
     return entry
 
@@ -104,7 +105,7 @@ def test_a_poisoned_notification_fails_alone(
         return False
 
     database.refuses = refuses
-    assert letters(replay(database, suppressions("ada", "bea", "zoe"))) == "RFR"
+    assert letters(replay(database, suppressions("ada", "bea", "zoe"), clock=utc_now)) == "RFR"
     expected = {ADA: "recorded", "bea@example.com": "failed", "zoe@example.com": "recorded"}
     assert ends(database) == expected
     [failed] = [each for each in database.logged() if each.outcome is Result.FAILED]
@@ -131,7 +132,7 @@ def test_a_locked_row_is_retried(
     for module in (recorder, replaying):
         monkeypatch.setattr(module, "monotonic", lambda: now[-1])
     late = [replace(each, attempts=1) for each in suppressions("ada", "bea")]
-    assert letters(replay(database, late)) == ("RR" if released else "FR")
+    assert letters(replay(database, late, clock=utc_now)) == ("RR" if released else "FR")
     assert database.begun[:2] == [True, True]
     assert (0.0 if released else 4.5) < now[-1] < 5.5
     entry = next(each for each in database.logged() if each.recipient == ADA)
@@ -149,20 +150,20 @@ def test_a_conflict_is_retried_for_five_seconds(
         monkeypatch.setattr(module, "monotonic", lambda: now[-1])
     database.faults = repeat(Conflict("40P01"))
     with pytest.raises(Conflict):
-        replay(database, suppressions("ada"))
+        replay(database, suppressions("ada"), clock=utc_now)
     assert len(database.begun) == 4
 
 
 def test_notifications_before_an_outage_stay_recorded(database: Database) -> None:
     database.faults = iter([Rejected("poisoned"), None, *[Unavailable("gone")] * 9])
-    assert letters(replay(database, suppressions("ada", "bea", "zoe"))) == "RLL"
+    assert letters(replay(database, suppressions("ada", "bea", "zoe"), clock=utc_now)) == "RLL"
     assert ends(database) == {ADA: "recorded"}
     database.away = True
     with pytest.raises(Unavailable):
-        replay(database, suppressions("ada", "bea"))
+        replay(database, suppressions("ada", "bea"), clock=utc_now)
 
 
 def test_without_bodies_no_body_is_logged(database: Database) -> None:
     database.refuses = poisons(1, 2)
-    replay(database, suppressions("ada", "bea", "zoe"), bodies=False)
+    replay(database, suppressions("ada", "bea", "zoe"), bodies=False, clock=utc_now)
     assert {each.body for each in database.logged()} == {None}

@@ -12,6 +12,7 @@ from receiving import NOON, Database, encode, people, post, receive, suppression
 from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow._core.result import Result
+from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import ParkedRetry
 from hookrow.providers.postmark import Postmark
@@ -39,7 +40,7 @@ class Site:
         self.recorded: list[list[bytes]] = []
         assert database.log is not None
         self.log = database.log
-        self.retry = ParkedRetry(database, self.log, Postmark, self._on_outcomes)
+        self.retry = ParkedRetry(database, self.log, Postmark, self._on_outcomes, Clock(database))
 
     def _on_outcomes(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
         assert len(arrivals) == len(outcomes)
@@ -83,8 +84,8 @@ def site() -> Iterator[Site]:
 
 def test_a_sweep_records_due_notifications_whose_rows_exist(site: Site) -> None:
     record(site.database, arrivals(opening(1), opening(2), suppression("eve")))
-    keep_failed(site.database, arrivals(opening(3)))
-    keep_failed(site.database, arrivals(opening(4)), bodies=False)
+    keep_failed(site.database, arrivals(opening(3)), clock=utc_now)
+    keep_failed(site.database, arrivals(opening(4)), bodies=False, clock=utc_now)
     site.send(2, 3, 4)
     assert site.retry.retry_due() == 0  # nothing is due yet
     before = {each.fingerprint: each for each in site.database.logged()}
@@ -109,7 +110,7 @@ def test_failing_notifications_precede_those_without_rows(
     """They are retried even if the search for notifications whose rows exist fails."""
     monkeypatch.setattr(site.log, "hopeful", Mock(side_effect=Unavailable("gone")))
     record(site.database, arrivals(opening(2)))
-    keep_failed(site.database, arrivals(opening(3)))
+    keep_failed(site.database, arrivals(opening(3)), clock=utc_now)
     site.send(2, 3)
     assert site.sweep() == 2
     assert site.recorded == [[encode(opening(3))], [encode(opening(2))]]

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hookrow._concurrency import PeriodicTask
-from hookrow._receiver.clock import utc_now
 from hookrow.stores._log import RequestKind
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 
@@ -33,8 +32,8 @@ class HourlyCount(PeriodicTask):
     def __init__(
         self,
         log: SQLLog,
-        old_matches: Callable[[], int] = int,
-        clock: Callable[[], datetime] = utc_now,
+        old_matches: Callable[[], int],
+        clock: Callable[[], datetime],
     ) -> None:
         self._old_matches = old_matches  # before `super().__init__`, whose `reset` calls it
         self._clock = clock

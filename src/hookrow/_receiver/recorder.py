@@ -128,8 +128,8 @@ def keep_failed(
     store: SQLStore,
     arrivals: Sequence[Arrival],
     *,
+    clock: Callable[[], datetime],
     bodies: bool = True,
-    clock: Callable[[], datetime] = utc_now,
 ) -> list[Outcome]:
     """Add arrivals to the log as failed, if there is a log; return their outcomes.
 
@@ -164,7 +164,7 @@ class Attempts:
 
     store: SQLStore
     bodies: bool
-    clock: Callable[[], datetime] = utc_now
+    clock: Callable[[], datetime]
     ended: Callable[[Sequence[Arrival], Exception | None], object] = _ignore
     """Called after each attempt, with the arrivals that it recorded or, if it failed, its error."""
 
@@ -279,7 +279,7 @@ class GroupRecorder:
         bodies: bool,
         seconds: float,
         spool: Callable[[Sequence[Arrival]], object],
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime],
         observer: Observer | None = None,
     ) -> None:
         self._store = store

@@ -28,7 +28,7 @@ from hookrow._core.sizes import leading, text_size
 from hookrow._faults import describe_bug, log_fault
 from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.batch import BatchWriter, QueueFull
-from hookrow._receiver.clock import Clock, measured_clock, utc_now
+from hookrow._receiver.clock import Clock, measured_clock
 from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
 from hookrow.providers._base import BodyParser, Event, mask
 from hookrow.providers.postmark import Postmark
@@ -178,8 +178,8 @@ def replay(
     store: SQLStore,
     arrivals: Sequence[Arrival],
     *,
+    clock: Callable[[], datetime],
     bodies: bool = True,
-    clock: Callable[[], datetime] = utc_now,
     patience: float | None = None,
 ) -> list[Outcome]:
     """Record arrivals that are not live.
@@ -221,7 +221,7 @@ def replay_entries(
 def replay_ready(
     store: SQLStore,
     arrivals: Sequence[Arrival],
-    clock: Callable[[], datetime] = utc_now,
+    clock: Callable[[], datetime],
     *,
     patience: float | None = None,
 ) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
@@ -324,14 +324,14 @@ class ParkedRetry:
         log: SQLLog,
         parser: BodyParser,
         on_outcomes: OutcomesCallback,
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._log = log
         self._parser = parser
         self._providers = [Postmark.name, parser.name]
         self._on_outcomes = on_outcomes
-        self._clock = clock or Clock(store)
+        self._clock = clock
         self._place = START
         self._part = FIRST_PART
         self._closed = False

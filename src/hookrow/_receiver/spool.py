@@ -390,7 +390,7 @@ class Drain:
         store: SQLStore,
         parse: Callable[[bytes, datetime], Arrival],
         on_outcomes: OutcomesCallback,
-        clock: Clock | None = None,
+        clock: Clock,
         *,
         bodies: bool,
         swept: bool,
@@ -399,7 +399,7 @@ class Drain:
         self._store = store
         self._parse = parse
         self._on_outcomes = on_outcomes
-        self._clock = clock or Clock(store)
+        self._clock = clock
         self._replay = partial(
             replay, store, bodies=bodies, clock=self._clock, patience=DRAIN_PATIENCE
         )
