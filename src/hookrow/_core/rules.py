@@ -222,7 +222,7 @@ def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
         if isinstance(outcome, Refused):
             continue
         for change in outcome.changes:
-            # `target(change), change.row` would cost twice the time of this loop.
+            # Written out, because `target(change), change.row` doubles the time of this loop.
             key: _RowTarget
             if isinstance(change, SetTime):
                 key = change.column, change.dispatch

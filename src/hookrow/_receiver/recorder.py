@@ -438,7 +438,7 @@ class GroupRecorder:
         except StoreError as error:  # the spool can still keep them
             logger.error(_LOG_FAILED, f"{type(error).__name__}: {error}")
             self.reason = _LOG_FAILED % error
-        except Exception as error:  # noqa: BLE001 - nor may a bug lose them
+        except Exception as error:  # noqa: BLE001 - a bug must not lose them either
             log_fault(error, _LOG_FAILED, describe_bug(error))
             self.reason = _LOG_FAILED % type_name(error)
         return self._unavailable(arrivals)

@@ -153,7 +153,7 @@ class Responder:
         if not ends:
             return [None] * len(arrivals)
         ended = [a for a, outcome in zip(dated, outcomes, strict=True) if outcome is not None]
-        return _place(self._respond(lambda _: ends, ended), outcomes)
+        return _align(self._respond(lambda _: ends, ended), outcomes)
 
     def _give_up(self, arrivals: Sequence[Arrival]) -> list[Response]:
         responses = self._respond(self._recorder.give_up, self._clock.date(arrivals))
@@ -181,7 +181,7 @@ class Responder:
             self.results.add(ended, ends, self._recorder.reason)
         if ended is arrivals:
             return [*self._end(arrivals, ends)]
-        return _place(self._end(ended, ends), outcomes)
+        return _align(self._end(ended, ends), outcomes)
 
     def _end(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> Sequence[Response]:
         """Pass outcomes to the hooks; return the responses."""
@@ -314,10 +314,10 @@ def combine(responses: Sequence[Response]) -> Response:
     return (repeated or refused or [RECORDED])[0]
 
 
-def _place(
+def _align(
     responses: Iterable[Response | None], outcomes: Sequence[Outcome | None]
 ) -> list[Response | None]:
-    """Return the next response in place of each outcome, and None in place of each None."""
+    """Return the responses at the positions of their outcomes, and None at those without any."""
     rest = iter(responses)
     return [None if outcome is None else next(rest) for outcome in outcomes]
 
