@@ -18,17 +18,10 @@ from typing import TYPE_CHECKING, TypeVar
 from hookrow._core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._driver_errors import message
-from hookrow.stores._errors import (
-    UNSUPPORTED_DATABASE,
-    AccessDenied,
-    Conflict,
-    Locked,
-    StoreError,
-    Unavailable,
-)
+from hookrow.stores._errors import AccessDenied, Conflict, Locked, StoreError, Unavailable
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Database, Upgradable
-from hookrow.stores.sql._dialects import DIALECTS, Dialect
+from hookrow.stores.sql._dialects import DIALECTS, UNSUPPORTED_DATABASE, Dialect
 from hookrow.stores.sql._scripts import (
     MIGRATIONS_TABLE,
     Script,

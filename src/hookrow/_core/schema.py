@@ -172,7 +172,7 @@ class Schema:
     """
 
     subscribers: Role = Role("hookrow_subscribers")
-    dispatches: Role = Role(OWN_DISPATCHES)
+    dispatches: Role = Role("hookrow_dispatches")
     subscriptions: Role | None = Role("hookrow_subscriptions")
     messages: Role | None = None
     reasons: Mapping[str, str | int] | None = None

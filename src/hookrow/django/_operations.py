@@ -7,8 +7,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.state import ProjectState
 
 from hookrow.errors import ConfigurationError
-from hookrow.stores._errors import UNSUPPORTED_DATABASE
-from hookrow.stores.sql._dialects import DIALECTS
+from hookrow.stores.sql._dialects import DIALECTS, UNSUPPORTED_DATABASE
 from hookrow.stores.sql._scripts import scripts
 
 

@@ -21,7 +21,7 @@ from django.db import Error
 from django.utils.timezone import make_aware
 
 from hookrow.errors import ConfigurationError
-from hookrow.stores._errors import UNSUPPORTED_DATABASE, Unavailable
+from hookrow.stores._errors import Unavailable
 from hookrow.stores._timeouts import (
     STATEMENT_TIMEOUT,
     left,
@@ -29,7 +29,7 @@ from hookrow.stores._timeouts import (
 )
 from hookrow.stores._watchdog import duplicate_socket, watchdog
 from hookrow.stores.sql._connections import Row
-from hookrow.stores.sql._dialects import SQLITE, Dialect, PostgreSQL, SQLite
+from hookrow.stores.sql._dialects import SQLITE, UNSUPPORTED_DATABASE, Dialect, PostgreSQL, SQLite
 from hookrow.stores.sql._limits import POSTGRES_LIMITS
 
 

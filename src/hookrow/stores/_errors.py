@@ -13,9 +13,6 @@ OWN_TABLES = (
 )
 """The other remedy for missing tables, if no mapping is given."""
 
-UNSUPPORTED_DATABASE = "hookrow works on PostgreSQL and SQLite, not on {}."
-"""The error for unsupported databases."""
-
 UNCHANGED_HINT = "Row-level security, a trigger or a rule may prevent it."
 """The possible causes of `Unchanged`, if another attempt has the same result."""
 

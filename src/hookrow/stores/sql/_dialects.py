@@ -574,6 +574,11 @@ POSTGRESQL, SQLITE = PostgreSQL(), SQLite()
 
 DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (POSTGRESQL, SQLITE)}
 
+UNSUPPORTED_DATABASE = (
+    f"hookrow works on {' and '.join(each.title for each in DIALECTS.values())}, not on {{}}."
+)
+"""The error for unsupported databases."""
+
 
 def utc(time: datetime | str | None) -> datetime | None:
     """Return a time from a driver in UTC, or None for null."""

@@ -10,8 +10,9 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from hookrow._arguments import kind_of
 from hookrow.errors import ConfigurationError
-from hookrow.stores._errors import UNSUPPORTED_DATABASE, UPGRADE
+from hookrow.stores._errors import UPGRADE
 from hookrow.stores.sql._connections import NOT_A_URL, Database
+from hookrow.stores.sql._dialects import UNSUPPORTED_DATABASE
 from hookrow.stores.sql._postgres import PostgresDatabase
 from hookrow.stores.sql._sqlite import SQLiteDatabase, SQLiteMemory
 
