@@ -35,7 +35,7 @@ from parso.tree import NodeOrLeaf
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = (
     *("_core/rules", "_core/changes", "_core/log_entry", "_core/sizes"),
-    *("_receiver/batch", "_receiver/recorder", "_receiver/responder"),
+    *("_receiver/batch", "_receiver/recorder"),
 )
 TESTS = (
     *("tests/unit/test_rules.py", "tests/unit/test_log_entry.py", "tests/unit/test_batch.py"),

@@ -27,8 +27,8 @@ from hookrow._core.log_entry import body_of, fingerprint
 from hookrow._core.result import Result
 from hookrow._http import plain
 from hookrow._receiver.clock import Clock, utc_now
+from hookrow._receiver.recorder import Responses, combine
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
-from hookrow._receiver.responder import Responses, combine
 from hookrow.providers import Provider, Unauthentic
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, eventually, post_together

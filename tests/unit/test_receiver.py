@@ -121,7 +121,7 @@ def test_the_queue_is_limited_in_number_and_bytes(
     room: int,
 ) -> None:
     """If it is full, notifications are spooled, even unsupported ones."""
-    monkeypatch.setattr("hookrow._receiver.responder.QUEUE_CAPACITY", 64 * 1024)
+    monkeypatch.setattr("hookrow._receiver.recorder.QUEUE_CAPACITY", 64 * 1024)
     database, path = people("ada", "bea"), tmp_path / spool if spool else None
     payload, click = delivery("ada", Details=details), CLICK | {"Details": details}
     with closing(receive(database, backlog=backlog, spool=path)) as receiver:

@@ -25,13 +25,13 @@ from hookrow._receiver.clock import Clock
 from hookrow._receiver.hooks import Hooks, OnRecorded, OnRefused
 from hookrow._receiver.hourly import HourlyCount
 from hookrow._receiver.options import ReceiverOptions
-from hookrow._receiver.replay import SWEEP_EVERY, ParkedRetry
-from hookrow._receiver.responder import (
+from hookrow._receiver.recorder import (
     Responder,
     ResponseCollector,
     Responses,
     combine,
 )
+from hookrow._receiver.replay import SWEEP_EVERY, ParkedRetry
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, Provider, Unauthentic, check_provider, mask
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
