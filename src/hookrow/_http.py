@@ -96,7 +96,7 @@ def header_values(headers: Sequence[tuple[bytes, bytes]], lowered: bytes) -> Seq
 
     The name, in lower case, may be in any case in the headers.
     """
-    values = []  # not a comprehension, which is a call of its own until Python 3.12
+    values = []  # not a comprehension, which is a function call until Python 3.12
     for key, value in headers:
         if key.lower() == lowered:
             values.append(value.strip(b" \t"))

@@ -18,7 +18,7 @@ from hookrow._core.notification import (
 from hookrow.errors import ConfigurationError
 
 OWN_DISPATCHES = "hookrow_dispatches"
-"""The name of hookrow's own table of dispatches."""
+"""The name of the table of dispatches that hookrow creates."""
 
 RECORDS: Mapping[str, tuple[str, ...]] = {
     "click": ("clicked_at",),

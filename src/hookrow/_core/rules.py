@@ -51,7 +51,7 @@ LONGEST_EMAIL = 320
 section 3)."""
 
 LONGEST_MESSAGE_ID = 255
-"""The maximum length of a message id, in characters: the width of hookrow's own column."""
+"""The maximum length of a message id, in characters: the width of the column in hookrow's table."""
 
 CLOCK_SKEW = timedelta(hours=24)
 """A suppression change dated more than this after its arrival gets the time of arrival instead."""

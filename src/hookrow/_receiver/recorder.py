@@ -208,8 +208,8 @@ class Attempts:
 
         A conflict, such as a deadlock or a busy SQLite file, is retried at most four times. After a
         lock timeout, or with `skip_locked`, arrivals whose rows are locked are left, and have no
-        outcome. After a row was left unchanged, the next attempt is checked, for which a row that
-        has been deleted meanwhile does not exist; if the row is found and left unchanged again, the
+        outcome. After a row was left unchanged, the next attempt is checked: it does not find a row
+        that has been deleted meanwhile. If it finds the row and leaves it unchanged again, the
         error is `Rejected`. Raises the last attempt's `StoreError`.
         """
         pauses = iter(PAUSES)

@@ -51,7 +51,7 @@ class Unauthentic(Exception):
 
 
 class BodyParser(Protocol):
-    """The part of a provider that reads stored bodies, for which no secret is needed."""
+    """The part of a provider that reads stored bodies. It needs no secret."""
 
     @property
     @abstractmethod

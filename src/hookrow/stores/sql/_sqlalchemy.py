@@ -119,7 +119,7 @@ class EngineDatabase:
 
     @contextmanager
     def upgrading(self) -> Iterator[Connection]:
-        """Begin a transaction without time limits on a connection of its own."""
+        """Begin a transaction without time limits, on a separate connection."""
         with (
             store_errors(_ENGINE_ERRORS),
             self._lock,
@@ -132,7 +132,7 @@ class EngineDatabase:
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """Let each statement commit by itself, without time limits, on a connection of its own."""
+        """Let each statement commit by itself, without time limits, on a separate connection."""
         with store_errors(_ENGINE_ERRORS), self._lock, self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             self._detach(connection)
