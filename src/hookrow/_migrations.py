@@ -21,7 +21,8 @@ from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import AccessDenied, Conflict, Locked, StoreError, Unavailable
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Database, Upgradable
-from hookrow.stores.sql._dialects import DIALECTS, UNSUPPORTED_DATABASE, Dialect
+from hookrow.stores.sql._dialects import DIALECTS, UNSUPPORTED_DATABASE
+from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._scripts import (
     MIGRATIONS_TABLE,
     Script,

@@ -35,7 +35,7 @@ from hookrow.stores._timeouts import LOCK_TIMEOUT, limited_to
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import READERS, SESSIONS, Database
-from hookrow.stores.sql._dialects import POSTGRESQL
+from hookrow.stores.sql._dialects.postgresql import POSTGRESQL
 from hookrow.stores.sql._limits import PostgresLimits
 from hookrow.stores.sql._postgres import PostgresDatabase
 from hookrow.stores.sql._sqlite import SQLiteDatabase

@@ -25,11 +25,13 @@ from hookrow.stores._log import OTHER, START, DueKind, Query, RequestKind
 from hookrow.stores._log import RetryCursor as LogPlace
 from hookrow.stores.sql import SQLStore, _row_counts, _suppressions
 from hookrow.stores.sql._connections import Connection, Database, Row
-from hookrow.stores.sql._dialects import DIALECTS, Dialect
+from hookrow.stores.sql._dialects import DIALECTS
+from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._log import SQLLog
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._row_counts import SQLRowCounts
-from hookrow.stores.sql._statements import STATEMENTS, Statement, Statements
+from hookrow.stores.sql._statements import STATEMENTS
+from hookrow.stores.sql._statements.base import Statement, Statements
 from hookrow.stores.sql._suppressions import SQLSuppressions
 from hookrow.stores.sql._urls import open_database
 from times import DAY, HOUR, MINUTE

@@ -12,7 +12,7 @@ from copying import replace
 from engines import MEMORY
 from hookrow import Key, Role, Schema
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql._dialects import utc
+from hookrow.stores.sql._dialects.base import utc
 from hookrow.testing import StoreContract
 
 SUPPRESSION = "suppressed_at TIMESTAMP, suppression_reason TEXT, suppression_changed_at TIMESTAMP"

@@ -14,7 +14,7 @@ from hookrow._core.notification import SetSuppression, Suppressible
 from hookrow._receiver.recorder import record
 from hookrow.stores._errors import Rejected, Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql._statements import Statements
+from hookrow.stores.sql._statements.base import Statements
 from postgres import Databases
 
 home = pytest.fixture(filled_home, params=NAMES)

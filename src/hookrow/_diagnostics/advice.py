@@ -19,13 +19,13 @@ from hookrow.stores._log import MOST_EXPIRED, Query
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Database, server_time
-from hookrow.stores.sql._dialects import NAIVE
+from hookrow.stores.sql._dialects.postgresql import NAIVE
 from hookrow.stores.sql._hours import HourlyCounts
 from hookrow.stores.sql._keys import described, effect, keys, undeclarable_keys
 from hookrow.stores.sql._log import SQLLog
 from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord
 from hookrow.stores.sql._role_tables import RoleTables
-from hookrow.stores.sql._statements import Statements
+from hookrow.stores.sql._statements.base import Statements
 
 OVERDUE = timedelta(hours=1)
 """How long a retry may be due before `hookrow check` reports it. A sweep runs every minute."""

@@ -26,7 +26,7 @@ from hookrow.stores._errors import (
     Unavailable,
 )
 from hookrow.stores.sql._connections import Database
-from hookrow.stores.sql._statements import Statements
+from hookrow.stores.sql._statements.base import Statements
 from hookrow.stores.sql._transaction import SQLTransaction, begun
 from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
 from hookrow.stores.sql._verify import verify

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hookrow._core.schema import Fold
-from hookrow.stores.sql._catalogues import Catalogue, Relation, catalogue_of
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._catalogues.base import Catalogue, Relation
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._suppressions import newest

@@ -28,7 +28,8 @@ from hookrow.stores._errors import Rejected, Unavailable
 from hookrow.stores.sql._columns import Convert
 from hookrow.stores.sql._connections import Connection, Row
 from hookrow.stores.sql._role_tables import RoleTables
-from hookrow.stores.sql._statements import STATEMENTS, Statements
+from hookrow.stores.sql._statements import STATEMENTS
+from hookrow.stores.sql._statements.base import Statements
 from hookrow.stores.sql._store import SQLStore
 
 

@@ -29,7 +29,10 @@ from hookrow.stores._timeouts import (
 )
 from hookrow.stores._watchdog import duplicate_socket, watchdog
 from hookrow.stores.sql._connections import Row
-from hookrow.stores.sql._dialects import SQLITE, UNSUPPORTED_DATABASE, Dialect, PostgreSQL, SQLite
+from hookrow.stores.sql._dialects import UNSUPPORTED_DATABASE
+from hookrow.stores.sql._dialects.base import Dialect
+from hookrow.stores.sql._dialects.postgresql import PostgreSQL
+from hookrow.stores.sql._dialects.sqlite import SQLITE, SQLite
 from hookrow.stores.sql._limits import POSTGRES_LIMITS
 
 

@@ -12,7 +12,7 @@ from hookrow._arguments import reject
 from hookrow._core.schema import TIMES, nearest
 from hookrow.errors import ConfigurationError
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql._dialects import utc
+from hookrow.stores.sql._dialects.base import utc
 
 
 class SubscriberRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from hookrow._concurrency import reset_after_fork
 from hookrow.stores._driver_errors import is_of_session, store_error
 from hookrow.stores._errors import Unavailable
 from hookrow.stores._timeouts import STORE_DEADLINE
-from hookrow.stores.sql._dialects import Dialect, utc
+from hookrow.stores.sql._dialects.base import Dialect, utc
 
 CONNECT_TIMEOUT = 3
 """Seconds to wait for a new connection, or for one to become free."""

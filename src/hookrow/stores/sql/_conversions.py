@@ -15,7 +15,7 @@ from hookrow._core.notification import Suppressible
 from hookrow._core.schema import KEYS
 from hookrow.stores.sql._columns import Column, Convert
 from hookrow.stores.sql._connections import Row
-from hookrow.stores.sql._dialects import GUID_PATTERN
+from hookrow.stores.sql._dialects.base import GUID_PATTERN
 
 K = TypeVar("K")
 T = TypeVar("T")

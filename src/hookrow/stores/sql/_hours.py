@@ -19,9 +19,10 @@ from hookrow._core.result import Result
 from hookrow._core.schema import Schema
 from hookrow.stores._errors import UPGRADE
 from hookrow.stores._log import KNOWN_TYPES, MOST_COUNTED, OTHER, RequestKind, Requests
-from hookrow.stores.sql._catalogues import Catalogue, catalogue_of
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._catalogues.base import Catalogue
 from hookrow.stores.sql._connections import Connection
-from hookrow.stores.sql._dialects import Dialect, utc
+from hookrow.stores.sql._dialects.base import Dialect, utc
 from hookrow.stores.sql._scripts import HOURS_TABLE, META_TABLE
 
 logger = logging.getLogger("hookrow")

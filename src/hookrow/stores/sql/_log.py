@@ -48,7 +48,7 @@ from hookrow.stores._log import (
 )
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Database
-from hookrow.stores.sql._dialects import read_time, utc
+from hookrow.stores.sql._dialects.base import read_time, utc
 from hookrow.stores.sql._hours import ONE_HOUR, RECOVERED, HourlyCounts
 from hookrow.stores.sql._log_rows import (
     ALL_COLUMNS,
@@ -58,7 +58,7 @@ from hookrow.stores.sql._log_rows import (
     has_outcome,
     stored_entry,
 )
-from hookrow.stores.sql._statements import Statements
+from hookrow.stores.sql._statements.base import Statements
 
 PRUNE_LOCK = 0x686F6F6B70
 """The lock that a process holds while it prunes a batch: "hookp"."""

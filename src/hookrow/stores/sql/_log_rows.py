@@ -9,7 +9,7 @@ from hookrow._core.log_entry import StoredEntry
 from hookrow._core.notification import Source
 from hookrow._core.result import PARKED, Result
 from hookrow.stores._log import KNOWN_TYPES, Query
-from hookrow.stores.sql._dialects import Dialect, utc
+from hookrow.stores.sql._dialects.base import Dialect, utc
 
 LOG_COLUMNS = StoredEntry.__struct_fields__
 """The columns that are read, in order."""

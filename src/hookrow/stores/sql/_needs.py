@@ -1,6 +1,6 @@
 """What columns must be able to hold: samples of the values that hookrow writes or compares. No I/O.
 
-`_rehearsal` asks a database about them, and `django._mapping` the fields of models.
+`_rehearsals` asks a database about them, and `django._mapping` the fields of models.
 """
 
 from __future__ import annotations

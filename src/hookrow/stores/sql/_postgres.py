@@ -30,7 +30,8 @@ from hookrow.stores.sql._connections import (
     close_all,
     store_errors,
 )
-from hookrow.stores.sql._dialects import POSTGRESQL, numbered
+from hookrow.stores.sql._dialects.base import numbered
+from hookrow.stores.sql._dialects.postgresql import POSTGRESQL
 from hookrow.stores.sql._limits import POSTGRES_LIMITS
 
 if TYPE_CHECKING:

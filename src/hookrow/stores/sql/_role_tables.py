@@ -13,7 +13,7 @@ from hookrow._core.notification import EventTime, Suppressible
 from hookrow._core.schema import WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import Conversions
-from hookrow.stores.sql._dialects import Dialect
+from hookrow.stores.sql._dialects.base import Dialect
 
 ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "messages": "m"}
 """By role: the name of its table in a statement."""

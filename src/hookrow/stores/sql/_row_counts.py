@@ -19,7 +19,7 @@ from hookrow.stores.sql._conversions import (
     guid,
     message_ids_as_stored,
 )
-from hookrow.stores.sql._dialects import utc
+from hookrow.stores.sql._dialects.base import utc
 from hookrow.stores.sql._role_tables import RoleTables
 
 

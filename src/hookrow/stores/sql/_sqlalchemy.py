@@ -20,7 +20,9 @@ from hookrow.stores._driver_errors import UNWRITABLE, is_of_session
 from hookrow.stores._timeouts import left
 from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql._connections import Connection, Row, store_errors
-from hookrow.stores.sql._dialects import DIALECTS, SQLITE, UNSUPPORTED_DATABASE, question_marks
+from hookrow.stores.sql._dialects import DIALECTS, UNSUPPORTED_DATABASE
+from hookrow.stores.sql._dialects.base import question_marks
+from hookrow.stores.sql._dialects.sqlite import SQLITE
 from hookrow.stores.sql._limits import POSTGRES_LIMITS
 
 _ENGINE_ERRORS = (SQLAlchemyError, *UNWRITABLE)

@@ -29,7 +29,8 @@ from hookrow.stores.sql._connections import (
     Row,
     store_errors,
 )
-from hookrow.stores.sql._dialects import SQLITE, question_marks
+from hookrow.stores.sql._dialects.base import question_marks
+from hookrow.stores.sql._dialects.sqlite import SQLITE
 from hookrow.stores.sql._scripts import Script, scripts_of
 
 _STEPS_BETWEEN_CHECKS = 10_000

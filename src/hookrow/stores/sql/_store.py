@@ -22,7 +22,7 @@ from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord, conditions
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._row_counts import SQLRowCounts
 from hookrow.stores.sql._sqlite import SQLiteMemory
-from hookrow.stores.sql._statements import Statements
+from hookrow.stores.sql._statements.base import Statements
 from hookrow.stores.sql._suppressions import SQLSuppressions
 from hookrow.stores.sql._transaction import SingleStatement, SQLReading, SQLTransaction, begun
 from hookrow.stores.sql._urls import missing_file, open_database

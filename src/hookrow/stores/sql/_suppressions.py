@@ -13,7 +13,7 @@ from hookrow._core.result import Result
 from hookrow._core.schema import OTHERWISE, Schema
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._conversions import converted
-from hookrow.stores.sql._dialects import utc
+from hookrow.stores.sql._dialects.base import utc
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 _SMALL_LIST = 10_000

@@ -31,8 +31,8 @@ from hookrow.stores._driver_errors import failed_check, refuses_one_statement
 from hookrow.stores._errors import Conflict, Rejected, Unchanged
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._conversions import by_message_id, converted, message_ids_as_stored
-from hookrow.stores.sql._dialects import Dialect, read_time, utc
-from hookrow.stores.sql._statements import Combined, Statement, Statements
+from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
+from hookrow.stores.sql._statements.base import Combined, Statement, Statements
 
 
 @dataclass(eq=False)

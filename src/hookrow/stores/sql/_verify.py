@@ -17,10 +17,11 @@ from hookrow.stores import _change_dates
 from hookrow.stores._driver_errors import message, store_error
 from hookrow.stores._errors import OWN_TABLES, UPGRADE, Rejected, SchemaChanged, StoreError
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
-from hookrow.stores.sql._catalogues import Catalogue, catalogue_of
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._catalogues.base import Catalogue
 from hookrow.stores.sql._column_rules import first_of_each, mistakes, mistakes_of_log
 from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
-from hookrow.stores.sql._dialects import count_parameters
+from hookrow.stores.sql._dialects.base import count_parameters
 from hookrow.stores.sql._keys import key_mistakes
 from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
 from hookrow.stores.sql._needs import (
@@ -31,10 +32,12 @@ from hookrow.stores.sql._needs import (
     log_needs,
     role_needs,
 )
-from hookrow.stores.sql._rehearsal import REHEARSALS, comparisons
+from hookrow.stores.sql._rehearsals import REHEARSALS
+from hookrow.stores.sql._rehearsals.base import comparisons
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE, LOG_TABLE, META_TABLE
-from hookrow.stores.sql._statements import STATEMENTS, Statements
+from hookrow.stores.sql._statements import STATEMENTS
+from hookrow.stores.sql._statements.base import Statements
 
 
 def verify(database: Database, schema: Schema) -> Statements:

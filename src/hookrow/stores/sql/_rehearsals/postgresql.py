@@ -1,108 +1,37 @@
-"""Asks a database which values its columns can hold and compare, without writing to its tables.
-
-What the database does not plainly reject passes, because to reject a table that works would be
-worse than to accept one that does not.
-"""
+"""PostgreSQL's answers, from conversions and plans."""
 
 from __future__ import annotations
 
 import json
-import re
-import sqlite3
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from itertools import groupby, islice
-from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
-from hookrow.stores._driver_errors import UNWRITABLE, lacks_operator, store_error
+from hookrow.stores._driver_errors import lacks_operator, store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Row, savepoint, undone
-from hookrow.stores.sql._dialects import SQLITE, Dialect, count_parameters, question_marks
+from hookrow.stores.sql._dialects.base import Dialect, count_parameters
 from hookrow.stores.sql._needs import (
     MOST_NAMED,
-    REFERENCES,
     Columns,
     Mistake,
     Need,
-    Obstacle,
     Use,
-    cannot_compare,
-    never_equals,
-    unsuitable,
 )
-from hookrow.stores.sql._role_tables import ALIASES, RoleTables
+from hookrow.stores.sql._rehearsals.base import (
+    Comparison,
+    Rehearsal,
+    broken_check,
+    missing_reference,
+)
 
 _T = TypeVar("_T")
 
 
-class Comparison(NamedTuple):
-    """A condition of hookrow's statements, its tables as SQL text, and the mistake if it fails."""
-
-    tables: Sequence[str]
-    condition: str
-    mistake: Mistake
-
-
-def comparisons(tables: RoleTables) -> Iterator[Comparison]:
-    """Yield the conditions that compare columns with parameters, constants and other columns."""
-    roles = tables.schema.roles
-    fold = tables.schema.subscribers.fold
-    compared = {
-        ("subscribers", "email"): tables.email_is_any(fold),
-        ("dispatches", "provider_message_id"): tables.any_of("dispatches", "provider_message_id"),
-    }
-    for (name, field), condition in compared.items():
-        table, column = roles[name].table, tables.columns(name)[field]
-        mistake = Mistake(table, column.name, unsuitable(table, column, field))
-        yield Comparison([tables.table(name)], condition, mistake)
-    for name, role in roles.items():
-        for column, value in tables.hiding[name]:
-            text = never_equals(role.table, column, value)
-            compared_column = f"{ALIASES[name]}.{tables.dialect.quote(column.name)}"
-            condition = f"{compared_column} {tables.equals(column, value)}"
-            yield Comparison(
-                [tables.table(name)], condition, Mistake(role.table, column.name, text)
-            )
-    for (name, field), (other, key) in REFERENCES:
-        if tables.has(name, field) and tables.has(other, key):
-            columns = tables.columns(name)[field], tables.columns(other)[key]
-            mistake = cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
-            condition = tables.refers(name, field, other, key)
-            yield Comparison([tables.table(name), tables.table(other)], condition, mistake)
-
-
-class Rehearsal(ABC):
-    """The questions to one kind of database. On PostgreSQL, they need a transaction.
-
-    The methods raise the driver's errors.
-    """
-
-    @abstractmethod
-    def rejected(
-        self,
-        connection: Connection,
-        dialect: Dialect,
-        tables: Mapping[str, Columns],
-        needs: Sequence[Need],
-    ) -> Iterator[Mistake]:
-        """Yield the columns that do not hold a value, or do not return it unchanged.
-
-        `tables` are the columns of each table of the needs, by its name.
-        """
-
-    @abstractmethod
-    def incomparable(
-        self, connection: Connection, compared: Sequence[Comparison]
-    ) -> Iterator[Mistake]:
-        """Yield the mistakes of the comparisons for which the database has no operator."""
-
-
-class _PostgreSQLRehearsal(Rehearsal):
+class PostgreSQLRehearsal(Rehearsal):
     """Lets the server convert values to the type of a column, and plan comparisons.
 
     If it can answer all questions at once, that is one round trip; else they are asked by halves.
@@ -353,209 +282,5 @@ def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) ->
             return answer[0][0] if isinstance(answer, list) else answer is None
 
         if refused := _first_failing([*need.values], hold):
-            yield need.refusal(refused, _reference(text) if is_reference else _check(text))
-
-
-def _reference(table: str) -> Obstacle:
-    return Obstacle(f"refers to {table}, which lacks", "complete that table")
-
-
-def _check(text: str) -> Obstacle:
-    one_line = " ".join(text.split())  # SQLite names a constraint by its expression
-    return Obstacle(f"has the constraint {one_line}, which rejects", "change the constraint")
-
-
-class _SQLiteRehearsal(Rehearsal):
-    """Reads the declared types, and writes to copies of the tables in memory.
-
-    Any column holds values of any kind, except in a STRICT table, so there is no type to ask. A
-    word such as BOOLEAN is the only evidence that the host, or its library, expects other values.
-    """
-
-    def rejected(
-        self,
-        connection: Connection,
-        dialect: Dialect,
-        tables: Mapping[str, Columns],
-        needs: Sequence[Need],
-    ) -> Iterator[Mistake]:
-        written: list[Need] = []
-        for need in needs:
-            refused = need.unwritable or [
-                each for each in need.values if _is_unexpected(need, each)
-            ]
-            if refused:
-                yield need.refusal(refused)
-            elif need.use in {Use.REASON, Use.WRITTEN, Use.OWN}:
-                written.append(need)
-        for table, of_table in groupby(written, attrgetter("table")):
-            yield from _rejected_in_memory(connection, dialect, tables[table], [*of_table])
-        for need in written:
-            if need.use is Use.REASON:
-                yield from _missing(connection, dialect, need)
-
-    def incomparable(
-        self,
-        connection: Connection,  # noqa: ARG002 - for PostgreSQL
-        compared: Sequence[Comparison],  # noqa: ARG002 - for PostgreSQL
-    ) -> Iterator[Mistake]:
-        return iter(())  # it compares any values
-
-
-_UNEXPECTED: Mapping[str, tuple[type[object], ...]] = {
-    "boolean": (str, datetime),
-    "integer": (str, datetime),
-    "date": (str, datetime),
-    "time": (str, datetime),
-    "datetime": (str,),
-    "text": (int,),
-}
-"""By the kind of a column: the kinds of values for which it is not meant. See `Column.kind`."""
-
-
-def _is_unexpected(need: Need, value: object) -> bool:
-    column = need.column
-    if need.use is Use.COMPARED or column.write:
-        return False
-    if value is True and column.kind in _NEVER_TRUE:
-        return True
-    if need.use is Use.CONDITION and column.kind in _TIME_TYPES:
-        return False  # its texts are dates
-    return isinstance(value, _UNEXPECTED.get(column.kind, ()))
-
-
-_TIME_TYPES = {"date", "time", "datetime"}
-_NEVER_TRUE = {*_TIME_TYPES, "blob", "json", "jsonb"}
-"""Kinds of which no value equals the number 1, as which SQLite stores True."""
-
-
-def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -> Sequence[Row]:
-    """Return the definition of a table, or of its triggers."""
-    bare, namespace = catalogue_of(connection, dialect).named(table)
-    sql = (
-        f"SELECT sql FROM {dialect.quote(namespace)}.sqlite_master "
-        "WHERE type = %s AND tbl_name = %s COLLATE NOCASE"
-    )
-    return connection.fetch(sql, [type_, bare])
-
-
-def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
-    """Look up the reasons in the tables to which the column refers."""
-    bare, namespace = catalogue_of(connection, dialect).named(need.table)
-    ((are_checked,),) = connection.fetch("PRAGMA foreign_keys")
-    if not are_checked or _objects(connection, dialect, need.table, "trigger"):
-        return
-    named = [bare, namespace, namespace, need.column.name]
-    for other, key in connection.fetch(_SELECT_REFERENCES, named):
-        sql = (
-            f"SELECT 1 FROM {dialect.quote(namespace)}.{dialect.quote(other)} "
-            f"WHERE {dialect.quote(key)} = %s"
-        )
-        missing = [
-            value
-            for value, stored in need.values.items()
-            if stored is not None and not connection.fetch(sql, [dialect.write(stored)])
-        ]
-        if missing:
-            yield need.refusal(missing, _reference(other))
-
-
-_SELECT_REFERENCES = """
-SELECT "table", other.name FROM pragma_foreign_key_list(%s, %s) AS reference
-JOIN pragma_table_info(reference."table", %s) AS other
-    ON CASE WHEN "to" IS NULL THEN other.pk = 1 ELSE "to" = other.name COLLATE NOCASE END
-GROUP BY reference.id HAVING count(*) = 1 AND max("from") = %s COLLATE NOCASE
-"""
-"""The foreign keys of a column alone: the other table and its column."""
-
-
-def _rejected_in_memory(
-    connection: Connection, dialect: Dialect, columns: Columns, needs: Sequence[Need]
-) -> Iterator[Mistake]:
-    """Write the values to a table of the same definition.
-
-    Of its constraints, only those on reasons are evaluated: the other values are examples. One on
-    several columns cannot be evaluated, because their values are unknown. Neither can one on a
-    generated column or the row id, or with a function or a collation of the host's.
-    """
-    bare, _ = catalogue_of(connection, dialect).named(needs[0].table)
-    for (definition,) in _objects(connection, dialect, needs[0].table, "table"):
-        given = [each for each in columns.values() if not each.generated]
-        quoted = question_marks(SQLITE.quote(bare))
-        filled = ", ".join(question_marks(SQLITE.quote(each.name)) for each in given)
-        fillers = ", ".join("x''" if each.type_name == "BLOB" else "0" for each in given)
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
-            try:
-                memory.execute("PRAGMA foreign_keys = OFF")
-                memory.execute(definition)
-                memory.execute("PRAGMA ignore_check_constraints = ON")
-                memory.execute(f"INSERT INTO {quoted} ({filled}) VALUES ({fillers})")
-            except sqlite3.Error:
-                return
-            for need in needs:
-                is_evaluated = need.use is Use.REASON and _is_alone(need, definition, columns)
-                memory.execute(f"PRAGMA ignore_check_constraints = {not is_evaluated:d}")
-                errors = _errors(memory, quoted, dialect, need, columns)
-                for error in islice(dict.fromkeys(errors.values()), 1):
-                    _, is_check, text = error.partition("CHECK constraint failed: ")
-                    refused = [value for value, each in errors.items() if each == error]
-                    yield need.refusal(refused, _check(text) if is_check else None)
-
-
-def _is_alone(need: Need, definition: str, columns: Columns) -> bool:
-    """Return whether each constraint on a column concerns no other column."""
-    name = need.column.name.lower()
-    others = {*map(str.lower, columns), *_ROW_IDS} - {name}
-    return not any(names & others for names in _names_in_checks(definition) if name in names)
-
-
-def _errors(
-    memory: sqlite3.Connection, table: str, dialect: Dialect, need: Need, columns: Columns
-) -> Mapping[Any, str]:
-    """Return SQLite's errors by value."""
-    target = question_marks(SQLITE.quote(need.column.name))
-    of_generated = tuple(f".{each.name}" for each in columns.values() if each.generated)
-    errors: dict[Any, str] = {}
-    for value, stored in need.values.items():
-        try:
-            memory.execute(f"UPDATE {table} SET {target} = ?", [dialect.write(stored)])
-        except sqlite3.IntegrityError as error:
-            if not str(error).endswith(of_generated):  # it depends on other columns, too
-                errors[value] = str(error)
-        except (sqlite3.Error, *UNWRITABLE):
-            return {}
-    return errors
-
-
-_ROW_IDS = ("rowid", "_rowid_", "oid")
-"""The names by which SQLite's tables have a key, unless a column has the name."""
-
-_SQL_TOKEN = re.compile(
-    r"""--[^\n]*|/\*.*?\*/|'[^']*'|("[^"]*"|`[^`]*`|\[[^\]]*\]|[\w$]+|[()])""", re.DOTALL
-)
-"""A comment, a string or, in the group, a name, a keyword or a parenthesis."""
-
-
-def _names_in_checks(definition: str) -> Sequence[set[str]]:
-    """Return the names, in lower case, in each CHECK of a table's definition."""
-    found: list[set[str]] = []
-    depth, outer = 0, None
-    for part in filter(None, _SQL_TOKEN.findall(definition)):
-        if part == "(":
-            depth += 1
-        elif part == ")":
-            depth -= 1
-            outer = None if depth == outer else outer
-        elif outer is not None:
-            found[-1].add(part.strip('"`[]').lower())
-        elif part.upper() == "CHECK":
-            found.append(set())
-            outer = depth
-    return found
-
-
-REHEARSALS: Mapping[str, Rehearsal] = {
-    "postgresql": _PostgreSQLRehearsal(),
-    "sqlite": _SQLiteRehearsal(),
-}
-"""By the name of the dialect."""
+            describe = missing_reference if is_reference else broken_check
+            yield need.refusal(refused, describe(text))

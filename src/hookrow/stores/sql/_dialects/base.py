@@ -1,0 +1,249 @@
+"""The base of the dialects, and what they share."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from itertools import count
+from typing import Any, ClassVar
+
+import msgspec
+
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.schema import Fold, Scalar
+from hookrow._core.times import as_utc
+
+_PLACEHOLDER = re.compile("%(.)")
+
+json_text = msgspec.json.Encoder(uuid_format="hex").encode
+"""Encodes the values of one parameter."""
+
+
+@cache
+def numbered(sql: str) -> str:
+    """Return the text with `$1`, `$2` for parameters, as PostgreSQL itself reads it."""
+    numbers = count(1)
+    return _PLACEHOLDER.sub(lambda each: f"${next(numbers)}" if each[1] == "s" else each[1], sql)
+
+
+@cache
+def question_marks(sql: str) -> str:
+    """Return the text with `?` for parameters, as SQLite reads it."""
+    return _PLACEHOLDER.sub(lambda each: "?" if each[1] == "s" else each[1], sql)
+
+
+def count_parameters(sql: str) -> int:
+    """Return the number of parameters of the text."""
+    return _PLACEHOLDER.findall(sql).count("s")
+
+
+class Dialect(ABC):
+    """The SQL of a database, and the form of its parameters."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    oldest: ClassVar[tuple[int, ...]]
+    """The oldest supported version."""
+    version: ClassVar[str]
+    """The statement that returns the version."""
+    for_update: ClassVar[str]
+    """The clause by which a SELECT of hookrow's own rows locks them; empty if a transaction locks
+    the whole database."""
+    stay_idle: ClassVar[str]
+    """The statement that lets a transaction stay idle for as long as it takes."""
+    wait_briefly: ClassVar[str]
+    """The statement after which a transaction waits for a table for a second at most; empty if the
+    connection limits the wait."""
+    stop_at_errors: ClassVar[str]
+    """The command that lets the database's shell stop at the first error."""
+    is_server: ClassVar[bool]
+    """Whether a server runs the database; otherwise it is a file of the process."""
+    clock: ClassVar[str | None]
+    """The expression for the time of the server's clock; None if it is the process's."""
+    binary: ClassVar[str]
+    """The collation that distinguishes all texts."""
+    begin: ClassVar[str]
+    """The statement that begins a transaction on hookrow's own connections."""
+    locks_rows: ClassVar[bool]
+    """Whether a transaction locks single rows; otherwise it locks the whole database."""
+    size: ClassVar[str]
+    """The function that returns the size of a text."""
+    skip_locked: ClassVar[str]
+    """The clause by which a SELECT locks its rows and skips those that are locked already."""
+    plan_for_values: ClassVar[str | None]
+    """The statement after which the plans of the transaction suit the values of parameters; None if
+    the database has no such plans."""
+    create_index: ClassVar[str]
+    """The words that begin the creation of an index on a table without blocking writers."""
+    explain: ClassVar[str]
+    """The prefix of a statement that returns its plan instead of running it."""
+
+    def quote(self, name: str) -> str:
+        """Return a name as an identifier in SQL text."""
+        return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+
+    def table(self, name: str) -> str:
+        """Return the name of a table, in which a dot follows the name of its schema."""
+        return ".".join(map(self.quote, filter(None, name.rpartition(".")[::2])))
+
+    def literal(self, value: Scalar) -> str:
+        """Return a value as SQL text. A planner uses a partial index only for a constant."""
+        if isinstance(value, str):
+            return "'" + value.replace("'", "''").replace("%", "%%") + "'"
+        return "NULL" if value is None else str(value).lower()
+
+    @abstractmethod
+    def cast(self, expression: str, type_: str) -> str:
+        """Return an expression as a value of a column's type."""
+
+    @abstractmethod
+    def instant(self, type_: str) -> str:
+        """Return a parameter for a time, to compare with a column of a type."""
+
+    @abstractmethod
+    def as_text(self, expression: str) -> str:
+        """Return an expression of any type as text."""
+
+    @abstractmethod
+    def as_integer(self, expression: str) -> str:
+        """Return a number or a text of digits as a 64-bit integer."""
+
+    def characters(self, text: str) -> str:
+        """Return the number of characters of a text."""
+        return f"length({text})"
+
+    def quotient(self, dividend: str, divisor: int) -> str:
+        """Divide integers, and drop the remainder."""
+        return f"{dividend} / {divisor}"
+
+    def compare(self, columns: Sequence[str], operator: str, values: Sequence[str]) -> str:
+        """Return the condition that compares columns with values, the first ones first.
+
+        An index in the order of the columns serves it.
+        """
+        return f"({', '.join(columns)}) {operator} ({', '.join(values)})"
+
+    def old(self, table: str, column: str) -> str:  # noqa: ARG002 - for databases without the alias
+        """Return the value of a row that exists, in the assignments of `insert`."""
+        return f"kept.{column}"
+
+    def new(self, column: str) -> str:
+        """Return the value of a row to insert, in the assignments of `insert`."""
+        return f"excluded.{column}"
+
+    def insert(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: str,
+        key: Sequence[str],
+        assignments: Mapping[str, str],
+    ) -> str:
+        """Return the statement that inserts rows, and changes those whose key exists.
+
+        `rows` is a VALUES or a SELECT. Without `assignments`, existing rows stay as they are. A
+        column that others depend on is assigned last, because some databases assign from left to
+        right.
+        """
+        sets = ", ".join(f"{name} = {value}" for name, value in assignments.items())
+        action = f"UPDATE SET {sets}" if sets else "NOTHING"
+        return (
+            f"INSERT INTO {table} AS kept ({', '.join(columns)}) {rows} "
+            f"ON CONFLICT ({', '.join(key)}) DO {action}"
+        )
+
+    @abstractmethod
+    def fold(self, kind: Fold, email: str) -> str:
+        """Return the expression by which emails are compared, and which an index must contain."""
+
+    @abstractmethod
+    def is_not_ascii(self, text: str) -> str:
+        """Return the condition that a text has a character that is not ASCII."""
+
+    def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
+        """Compare folded emails with the values of one parameter. `type_` is the column's."""
+        is_text = kind in {"ascii", "lower"}
+        return self.any_of(self.fold(kind, email), "text" if is_text else type_)
+
+    @abstractmethod
+    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:
+        """Compare a column of emails with an address of the log by the column's index.
+
+        `type_` is the column's. An address in the log is in lower case.
+        """
+
+    @abstractmethod
+    def is_message_id(self, column: str, message_id: str, type_: str, *, uuids: bool) -> str:
+        """Compare a column with a message id of the log by the column's index.
+
+        `type_` is the column's. Without a GUID, no row of a column of UUIDs is equal.
+        """
+
+    @abstractmethod
+    def as_key(self, reference: str, type_: str, key_type: str) -> str:
+        """Return a reference as a value that can be compared with the key, by the key's index.
+
+        `type_` is the reference's.
+        """
+
+    @abstractmethod
+    def any_of(self, expression: str, type_: str) -> str:
+        """Compare with the values of one parameter, which `encode` returns."""
+
+    @abstractmethod
+    def selected_by(self, expression: str, select: str) -> str:
+        """Compare with the values of a SELECT, which is run first."""
+
+    @abstractmethod
+    def epoch(self, time: str) -> str:
+        """Return the whole seconds from 1970 to a time, as an integer."""
+
+    @abstractmethod
+    def hour(self, time: str) -> str:
+        """Return an expression that is equal for times in the same hour of UTC."""
+
+    @abstractmethod
+    def hour_as_time(self, hour: str) -> str:
+        """Return the start of an hour, given by `hour`, as a time."""
+
+    @abstractmethod
+    def select(self, expression: str, type_: str) -> str:
+        """Return the expression that selects a key. `type_` is the column's."""
+
+    @abstractmethod
+    def text(self, expression: str, type_: str) -> str:
+        """Return the expression that selects a text or a UUID as text. `type_` is the column's."""
+
+    @abstractmethod
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return one parameter that holds many values, for `any_of`."""
+
+    @abstractmethod
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
+        """Return the parameters of a statement for all rows together, or a list for each row."""
+
+    @abstractmethod
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return the parameters of `Statements.add_entries`: for all together, or for each."""
+
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver accepts
+        """Return a value as a single parameter."""
+        return value.value if isinstance(value, Enum) else value
+
+
+GUID_PATTERN = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+"""The canonical form of a UUID."""
+
+
+def utc(time: datetime | str | None) -> datetime | None:
+    """Return a time from a driver in UTC, or None for null."""
+    return None if time is None else read_time(time)
+
+
+def read_time(time: datetime | str) -> datetime:
+    """Return a time from a driver, which is never null, in UTC."""
+    return as_utc(datetime.fromisoformat(time) if isinstance(time, str) else time)

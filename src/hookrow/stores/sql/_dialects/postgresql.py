@@ -1,0 +1,174 @@
+"""The SQL of PostgreSQL, and arrays as its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.schema import Fold
+from hookrow.stores.sql._dialects.base import GUID_PATTERN, Dialect, json_text
+
+_json_of_entries = msgspec.json.Encoder().encode
+
+
+class PostgreSQL(Dialect):
+    """PostgreSQL, with arrays as parameters, which have types.
+
+    An array is encoded as text here because drivers would take longer.
+    """
+
+    name = "postgresql"
+    title = "PostgreSQL"
+    oldest = (13,)
+    version = "SHOW server_version"
+    binary = '"C"'
+    size = "octet_length"  # in bytes: known without reading the text
+    for_update = "FOR UPDATE"
+    skip_locked = "FOR UPDATE SKIP LOCKED"
+    plan_for_values = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
+    stay_idle = "SET LOCAL idle_in_transaction_session_timeout = 0"
+    wait_briefly = "SET LOCAL lock_timeout = '1s'"
+    stop_at_errors = r"\set ON_ERROR_STOP on"
+    is_server = True
+    create_index = "CREATE INDEX CONCURRENTLY"
+    explain = "EXPLAIN"
+    clock = "clock_timestamp()"  # now() is the time at which the transaction began
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    locks_rows = True
+
+    def cast(self, expression: str, type_: str) -> str:
+        """Cast a parameter, too, so that the column's index is used."""
+        return f"{expression}::{type_}"
+
+    def instant(self, type_: str) -> str:
+        """Convert the time to UTC for a column without time zone, which would ignore its offset."""
+        if type_ == NAIVE:
+            return f"%s::{AWARE} AT TIME ZONE 'UTC'"
+        return self.cast("%s", type_)
+
+    def as_text(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS text)"
+
+    def as_integer(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS bigint)"
+
+    def fold(self, kind: Fold, email: str) -> str:
+        """Fold only ASCII letters for `ascii`: plain lower() follows the database's locale."""
+        match kind:
+            case "ascii":
+                return f'lower({email} COLLATE "C")'
+            case "lower":
+                return f"lower({email})"
+            case _:
+                return email
+
+    def is_not_ascii(self, text: str) -> str:
+        """Use a regular expression, which works in every encoding of the database."""
+        return rf"{text} ~ '[^\x01-\x7F]'"
+
+    def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
+        """Leave lower-casing to the database, whose locale may fold more than Python does."""
+        if kind == "lower":
+            return f"{self.fold(kind, email)} = ANY(ARRAY(SELECT lower(unnest(%s::text[]))))"
+        return super().email_is_any(kind, email, type_)
+
+    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:
+        """Convert the address to the column's type, or fold it as the database does."""
+        match kind:
+            case "ascii":
+                return f"{self.fold(kind, email)} = {address}"
+            case "lower":
+                return f"{self.fold(kind, email)} = lower({address})"
+            case _:
+                return f"{email} = {address}::{type_}"
+
+    def is_message_id(self, column: str, message_id: str, type_: str, *, uuids: bool) -> str:
+        """Convert the id to the column's type; the conversion of another text would fail."""
+        if uuids:
+            message_id = f"CASE WHEN {message_id} ~* '{GUID_PATTERN}' THEN {message_id} END"
+        return f"{column} = ({message_id})::{type_}"
+
+    def as_key(self, reference: str, type_: str, key_type: str) -> str:
+        """Cast between CHAR, whose blanks at the end do not count, and the other types of text."""
+        types = {type_, key_type}
+        return f"{reference}::{key_type}" if "bpchar" in types <= _TEXT_TYPES else reference
+
+    def any_of(self, expression: str, type_: str) -> str:
+        """Compare with the elements of an array."""
+        return f"{expression} = ANY(%s::{type_}[])"
+
+    def selected_by(self, expression: str, select: str) -> str:
+        """Compare with the elements of an array: the planner could reverse a join."""
+        return f"{expression} = ANY(ARRAY({select}))"
+
+    def epoch(self, time: str) -> str:
+        """Round down: a cast alone would round to the nearest second."""
+        return f"CAST(floor(date_part('epoch', {time})) AS bigint)"
+
+    def hour(self, time: str) -> str:
+        """Truncate the time in UTC, whatever the session's zone."""
+        return f"date_trunc('hour', timezone('UTC', {time}))"
+
+    def hour_as_time(self, hour: str) -> str:
+        """Add the zone."""
+        return f"timezone('UTC', {hour})"
+
+    def select(self, expression: str, type_: str) -> str:
+        """Return a number, a text or a UUID; the cast removes the blanks that pad a CHAR."""
+        return expression if type_ in _KEY_TYPES else f"{expression}::text"
+
+    def text(self, expression: str, type_: str) -> str:
+        """Return text, also of a UUID."""
+        return f"{expression}::text" if type_ == "uuid" else self.select(expression, type_)
+
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return an array as PostgreSQL reads it (its manual, section 8.15.6)."""
+        listed = list(values)
+        written = json_text(listed).decode()
+        # An array differs from JSON only in its brackets and its escape sequences.
+        if "\\" not in written:
+            return f"{{{written[1:-1]}}}"
+        return f"{{{','.join(map(_array_element, listed))}}}"
+
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
+        """Return an array for each column."""
+        return list(map(self.encode, zip(*rows, strict=True)))
+
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return one JSON array."""
+        return [_json_of_entries(entries).decode()]
+
+
+AWARE = "timestamp with time zone"
+NAIVE = "timestamp without time zone"
+"""PostgreSQL's two types of times: the latter ignores the offset of a time."""
+
+
+_TEXT_TYPES = {"bpchar", "character varying", "citext", "text"}
+"""PostgreSQL's types of text."""
+
+_KEY_TYPES = {
+    "smallint",
+    "integer",
+    "bigint",
+    "numeric",
+    "text",
+    "character varying",
+    "uuid",
+}
+"""PostgreSQL's types whose values are a `Key`."""
+
+
+def _array_element(value: object) -> str:
+    if not isinstance(value, str):
+        return json_text(value).decode()
+    escaped = value.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"'
+
+
+POSTGRESQL = PostgreSQL()

@@ -1,0 +1,187 @@
+"""The SQL of SQLite, and JSON arrays as its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.schema import Fold
+from hookrow.stores.sql._dialects.base import Dialect, json_text
+
+
+class SQLite(Dialect):
+    """SQLite, with JSON arrays as parameters. Columns have no fixed types there.
+
+    Times are text, in UTC with six digits, so that equal times are equal texts.
+    """
+
+    name = "sqlite"
+    title = "SQLite"
+    oldest = (3, 35)
+    version = "SELECT sqlite_version()"
+    binary = "BINARY"
+    size = "length"  # in characters: SQLite before 3.43 has no function for bytes
+    for_update = skip_locked = ""
+    plan_for_values = None
+    stay_idle = wait_briefly = ""
+    stop_at_errors = ".bail on"
+    is_server = False
+    create_index = "CREATE INDEX"
+    explain = "EXPLAIN QUERY PLAN"
+    clock = None
+    begin = "BEGIN IMMEDIATE"
+    locks_rows = False
+
+    def cast(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return the expression as it is."""
+        return expression
+
+    def instant(self, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return the parameter without a cast: a time is text."""
+        return "%s"
+
+    def as_text(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS text)"
+
+    def as_integer(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS bigint)"
+
+    def fold(self, kind: Fold, email: str) -> str:
+        """Fold ASCII letters; SQLite folds no others."""
+        match kind:
+            case "ascii" | "lower":
+                return f"lower({email})"
+            case "citext":
+                return f"{email} COLLATE NOCASE"
+            case _:
+                return email
+
+    def is_not_ascii(self, text: str) -> str:
+        """Use the only pattern with ranges that SQLite has built in."""
+        return f"{text} GLOB '*[^' || char(1) || '-' || char(127) || ']*'"
+
+    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Drop the affinity of the address with `+`: with it, the index of lower() is not used.
+
+        SQLite's documentation, "Datatypes In SQLite", section 4.2, has the rules.
+        """
+        return f"{self.fold(kind, email)} = +{address}"
+
+    def is_message_id(
+        self,
+        column: str,
+        message_id: str,
+        type_: str,  # noqa: ARG002 - columns have no types
+        *,
+        uuids: bool,
+    ) -> str:
+        """Compare with a GUID in both of the forms in which it may be stored."""
+        if not uuids:
+            return f"{column} = +{message_id}"
+        return f"{column} IN (+{message_id}, replace(lower({message_id}), '-', ''))"
+
+    def as_key(self, reference: str, type_: str, key_type: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return the reference as it is."""
+        return reference
+
+    def any_of(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Compare with the elements of a JSON array."""
+        return f"{expression} IN (SELECT value FROM json_each(%s))"
+
+    def selected_by(self, expression: str, select: str) -> str:
+        """Compare with the rows."""
+        return f"{expression} IN ({select})"
+
+    def epoch(self, time: str) -> str:
+        """Remove the fraction: strftime would round it to milliseconds."""
+        return f"CAST(strftime('%%s', substr({time}, 1, 19)) AS integer)"
+
+    def hour(self, time: str) -> str:
+        """Truncate the text."""
+        return f"substr({time}, 1, 13)"
+
+    def hour_as_time(self, hour: str) -> str:
+        """Complete the text."""
+        return f"{hour} || ':00:00.000000'"
+
+    def select(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return the value as it is stored."""
+        return expression
+
+    def text(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+        """Return text, even if the column's declared type made the value a number."""
+        return f"CAST({expression} AS TEXT)"
+
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return a JSON array."""
+        return json_text(list(values)).decode()
+
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[list[Any]]:
+        """Return the values of each row, without a function call for each value: the hot path."""
+        find: Callable[..., Callable[[Any], Any] | None] = _SQLITE_CONVERTERS.get
+        write = self.write
+        encoded = list(map(list, rows))
+        for row in encoded:
+            for index, value in enumerate(row):
+                if convert := find(type(value), write):
+                    row[index] = convert(value)
+        return encoded
+
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return the fields of each entry, followed by its outcome again, as its first outcome."""
+        rows, ended_at, ended_at_text = [], None, ""
+        for entry in entries:
+            if entry.ended_at is not ended_at:  # the entries of a group share it
+                ended_at, ended_at_text = entry.ended_at, _time_as_text(entry.ended_at)
+            received_at = last_received_at = _time_as_text(entry.received_at)
+            if entry.last_received_at is not entry.received_at:
+                last_received_at = _time_as_text(entry.last_received_at)
+            outcome = entry.outcome._value_  # `value` is a property written in Python
+            row = (
+                entry.fingerprint,
+                entry.record_type,
+                entry.message_id,
+                entry.recipient,
+                entry.occurred_at and _time_as_text(entry.occurred_at),
+                outcome,
+                entry.status,
+                entry.attempts,
+                received_at,
+                last_received_at,
+                ended_at_text,
+                entry.retry_at and _time_as_text(entry.retry_at),
+                entry.body,
+                entry.reason,
+                entry.provider,
+                entry.source._value_,
+                entry.trace_id,
+                outcome,
+            )
+            rows.append(row)
+        return rows
+
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver accepts
+        """Return a time as text, and a UUID as hexadecimal digits."""
+        if isinstance(value, datetime):
+            return _time_as_text(value)
+        return value.hex if isinstance(value, UUID) else super().write(value)
+
+
+def _time_as_text(time: datetime) -> str:
+    at = time if time.tzinfo is UTC else time.astimezone(UTC)
+    return at.isoformat(" ", "microseconds")[: -len("+00:00")]
+
+
+_SQLITE_CONVERTERS: Mapping[type[object], Callable[[Any], str] | None] = {
+    **dict.fromkeys((type(None), str, int, bytes)),
+    datetime: _time_as_text,
+}
+"""The conversion for each type of value; None if its values are written unchanged."""
+
+
+SQLITE = SQLite()

@@ -1,0 +1,356 @@
+"""The statements that find, lock and change rows and add entries to the log, as SQL text.
+
+Each is a template, written out for each database where they differ. `_role_tables` has the names
+and the comparisons that fill it in. A parameter of a row has a name in a template, `%(name)s`: that
+of its column, by hookrow's name, or `key_0` and `key_1` for the columns of its key.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from operator import itemgetter
+from string import Template
+from typing import Any, ClassVar, NamedTuple
+
+from hookrow._core.changes import WRITES, Write
+from hookrow._core.log_entry import LogEntry
+from hookrow._core.notification import EventTime, Suppressible
+from hookrow._core.result import PARKED, Result
+from hookrow._core.schema import KEYS
+from hookrow.stores.sql._log_rows import has_outcome
+from hookrow.stores.sql._role_tables import OWNER, RoleTables
+from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE
+
+_NAMED = re.compile(r"%(?:\((\w+)\)s|.)", re.DOTALL)
+
+
+class Statement:
+    """SQL text, and how to get its parameters.
+
+    `text` has `%s` for each parameter that has a name in the template, and `parameters` returns
+    these, in order, from the values of a row by name. `kind` is that of the rows that it locks or
+    changes; None for rows of hookrow's own.
+    """
+
+    __slots__ = ("kind", "parameters", "text")
+
+    def __init__(self, template: str, kind: Suppressible | None = None) -> None:
+        self.text, self.kind = positional(template), kind
+        names = [name for name in _NAMED.findall(template) if name]
+        self.parameters: Callable[[Mapping[str, Any]], Sequence[Any]] = (
+            itemgetter(*names) if names else _without_names
+        )
+
+
+def positional(template: str) -> str:
+    """Return a template with `%s` for each parameter that has a name."""
+    return _NAMED.sub(lambda each: "%s" if each[1] else each[0], template)
+
+
+def _without_names(_: Mapping[str, Any]) -> Sequence[Any]:
+    return ()
+
+
+class Combined(NamedTuple):
+    """One statement that writes a group.
+
+    Its parameters are the keys of the rows of each of the `kinds`, which it locks, then those of
+    the statements that it combines, and then the number of rows of each of these parts.
+    """
+
+    kinds: Sequence[Suppressible]
+    text: str
+
+
+_FIND_SUBSCRIBERS = Template("""\
+SELECT $id, $email, NULL, NULL, NULL
+FROM $subscribers
+WHERE $is_any$visible""")
+
+_FIND_DISPATCHES = Template("""\
+SELECT $subscriber_id, $email, $message_id, $id, $list_id
+FROM $dispatches
+LEFT JOIN $owners ON $is_owner$messages
+WHERE $is_any$visible""")
+
+_IS_VISIBLE_OWNER = Template("""\
+$refers AND ($is_visible
+    OR NOT EXISTS (SELECT 1 FROM $subscribers WHERE $of_dispatch$visible))""")
+
+_FIND_SUBSCRIPTIONS = Template("""\
+SELECT $subscriber_id, NULL, NULL, NULL, $list_id
+FROM $dispatches$messages
+JOIN $subscriptions ON $in_list AND $of_owner
+WHERE $is_any$visible""")
+
+# SQLite reads the tables of a CROSS JOIN in this order: a person may have many dispatches.
+_HOPEFUL = Template("""\
+$is_parked AND (
+    EXISTS (SELECT 1 FROM $dispatches CROSS JOIN $subscribers
+        WHERE $is_sent AND $is_owned AND $is_owner$visible)
+    OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND EXISTS (SELECT 1 FROM $subscribers WHERE $is_recipient$visible_subscribers))
+)""")
+
+_SELECT_DATES = Template("""\
+SELECT row_key, changed_at FROM $dates WHERE role = '$role' AND $is_any""")
+
+
+class Statements(ABC):
+    """The statements of a store, in the tables of its roles."""
+
+    per_row: ClassVar[bool]
+    """Whether a statement on given rows is run once for each row; otherwise once for all."""
+    combined: Callable[..., Combined] | None = None
+    """Combines statements that write a group; None if one statement cannot change several tables.
+
+    The arguments are a tuple of statements and `skip_locked`.
+    """
+
+    find: str
+    """Selects rows by emails, by message ids, and by the message ids of suppression changes."""
+    hopeful: str
+    """The condition that the rows of an entry `n` of the log exist now."""
+    add_entries: Statement | None = None
+    """Adds entries to the log, or merges those that arrived before; None without a log."""
+    select: Callable[[Suppressible], str]
+    """Selects the keys that exist among given ones."""
+    state: Callable[[Suppressible], str]
+    """Selects by keys: each key, followed by the columns that notifications set."""
+    dates: Callable[[Suppressible], str]
+    """Selects the dates in the side table, by their `row_key`."""
+    lock: Callable[..., Statement]
+    """Locks rows by keys, in their order. Only for databases that lock rows."""
+    set_time: Callable[..., Sequence[Statement]]
+    """Sets a time of a dispatch; if `guarded`, only if the guard of `WRITES` holds."""
+    set_suppression: Callable[..., Sequence[Statement]]
+    """Sets or lifts the suppression of a kind of row; `guarded` as in `set_time`."""
+
+    def __init__(self, tables: RoleTables) -> None:
+        self.tables, self.dialect = tables, tables.dialect
+        self.finds_subscriptions = tables.has("subscriptions") and tables.list_id() is not None
+        self.find = self._find()
+        self.hopeful = self._hopeful()
+        if tables.schema.log:
+            self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
+        self._dates = self.dialect.table(tables.schema.side_table(CHANGE_DATES_TABLE))
+        self.select = cache(self._select)
+        self.state = cache(self._state)
+        self.set_time = cache(self._set_time)
+        self.set_suppression = cache(self._set_suppression)
+        self.dates = cache(self._select_dates)
+
+    @abstractmethod
+    def _select(self, kind: Suppressible, *columns: str) -> str:
+        """Return the SELECT of the keys that exist among the given ones, and of more columns."""
+
+    @abstractmethod
+    def probes(self) -> Iterable[str]:
+        """Return statements that affect no row, but fail if a change would."""
+
+    @abstractmethod
+    def _update(
+        self, kind: Suppressible, write: Write, *, guarded: bool, dated: bool = False
+    ) -> Statement:
+        """Return the statement that sets the columns which the table has.
+
+        If `guarded`, rows are left unchanged unless the guard holds; if `dated`, unless the change
+        has the date in the side table.
+        """
+
+    @abstractmethod
+    def _set_date(self, kind: Suppressible) -> Statement:
+        """Return the statement that dates changes in the side table, unless a row is missing.
+
+        A newer date stays. The statement waits for another transaction that dates the same row, and
+        then compares with its date.
+        """
+
+    @abstractmethod
+    def _add_entries(self, log: str) -> Statement:
+        """Return the statement that adds entries to the log, or merges those that arrived before.
+
+        The parameters are those of `Dialect.encode_entries`.
+        """
+
+    def _find(self) -> str:
+        """Select rows by emails, by message ids, and by the message ids of suppression changes.
+
+        The result has subscribers (id, email), dispatches (owner, the owner's email, message id,
+        id, list), and subscriptions of owners (subscriber, list), all in the columns of dispatches.
+        """
+        selects = [self._find_subscribers(), self._find_dispatches()]
+        if self.finds_subscriptions:
+            selects.append(self._find_subscriptions())
+        return "\nUNION ALL\n".join(selects)
+
+    def _find_subscribers(self) -> str:
+        tables = self.tables
+        return _FIND_SUBSCRIBERS.substitute(
+            id=tables.key("subscribers", "id"),
+            email=tables.text("subscribers", "email"),
+            subscribers=tables.table("subscribers"),
+            is_any=tables.email_is_any(tables.schema.subscribers.fold),
+            visible=tables.visible("subscribers"),
+        )
+
+    def _find_dispatches(self) -> str:
+        tables = self.tables
+        return _FIND_DISPATCHES.substitute(
+            subscriber_id=tables.key("dispatches", "subscriber_id"),
+            email=tables.text("subscribers", "email", OWNER),
+            message_id=tables.text("dispatches", "provider_message_id"),
+            id=tables.key("dispatches", "id"),
+            list_id=tables.list_id() or "NULL",
+            dispatches=tables.table("dispatches"),
+            owners=tables.table("subscribers", OWNER),
+            is_owner=self._is_owner(),
+            messages=tables.joined_messages(),
+            is_any=tables.any_of("dispatches", "provider_message_id"),
+            visible=tables.visible("dispatches"),
+        )
+
+    def _is_owner(self) -> str:
+        """Compare a dispatch with its owner, which may be hidden.
+
+        An id is unique only among visible rows: if another tenant's row has the id of a visible
+        owner, it is not the owner.
+        """
+        tables = self.tables
+        refers = tables.refers("dispatches", "subscriber_id", "subscribers", "id", OWNER)
+        if not tables.hiding["subscribers"]:
+            return refers
+        return _IS_VISIBLE_OWNER.substitute(
+            refers=refers,
+            is_visible=tables.not_hidden("subscribers", OWNER).removeprefix(" AND "),
+            subscribers=tables.table("subscribers"),
+            of_dispatch=tables.refers("dispatches", "subscriber_id", "subscribers", "id"),
+            visible=tables.visible("subscribers"),
+        )
+
+    def _find_subscriptions(self) -> str:
+        tables = self.tables
+        lists = "messages" if tables.has("messages") else "dispatches"
+        return _FIND_SUBSCRIPTIONS.substitute(
+            subscriber_id=tables.key("subscriptions", "subscriber_id"),
+            list_id=tables.key("subscriptions", "list_id"),
+            dispatches=tables.table("dispatches"),
+            messages=tables.joined_messages(),
+            subscriptions=tables.table("subscriptions"),
+            in_list=tables.refers(lists, "list_id", "subscriptions", "list_id"),
+            of_owner=tables.refers("dispatches", "subscriber_id", "subscriptions", "subscriber_id"),
+            is_any=tables.any_of("dispatches", "provider_message_id"),
+            visible=tables.visible("dispatches", "subscriptions"),
+        )
+
+    def _hopeful(self) -> str:
+        """Return the condition that the rows of an entry `n` of the log exist now.
+
+        The log contains addresses in lower case, so a column that is compared by the exact spelling
+        is searched for that one; an owner is found by the dispatch, and compared in lower case.
+        """
+        tables, dialect = self.tables, self.dialect
+        email, fold = tables.columns("subscribers")["email"], tables.schema.subscribers.fold
+        is_recipient = is_owner = dialect.is_email(
+            fold, tables.column("subscribers", "email"), "n.recipient", email.type
+        )
+        if fold == "exact":
+            is_owner = f"lower({tables.text('subscribers', 'email')}) = lower(n.recipient)"
+        return _HOPEFUL.substitute(
+            is_parked=has_outcome("n", PARKED - {Result.FAILED}),
+            dispatches=tables.table("dispatches"),
+            subscribers=tables.table("subscribers"),
+            is_sent=dialect.is_message_id(
+                tables.column("dispatches", "provider_message_id"),
+                "n.message_id",
+                tables.columns("dispatches")["provider_message_id"].type,
+                uuids=tables.has_uuids,
+            ),
+            is_owned=tables.refers("dispatches", "subscriber_id", "subscribers", "id"),
+            is_owner=is_owner,
+            visible=tables.visible("dispatches", "subscribers"),
+            is_recipient=is_recipient,
+            visible_subscribers=tables.visible("subscribers"),
+        )
+
+    def _state(self, kind: Suppressible) -> str:
+        """Select by keys: each key, followed by the columns that notifications set."""
+        names = self.tables.written.get(kind, ())
+        return self._select(kind, *(self.tables.column(kind.value, name) for name in names))
+
+    def _set_time(self, time: EventTime, *, guarded: bool) -> Sequence[Statement]:
+        """Set a time of a dispatch, and the type of a bounce if the table has a column for it."""
+        return (self._update(Suppressible.DISPATCH, WRITES[time], guarded=guarded),)
+
+    def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Sequence[Statement]:
+        """Set the suppression columns that the table has; nothing if it has none.
+
+        If the side table has the dates of changes, the change is dated there first.
+        """
+        write = WRITES[kind]
+        if not any(self.tables.has(kind.value, name) for name in write.columns):
+            return ()
+        if kind in self.tables.dated_in_side_table:
+            update = self._update(kind, write, guarded=False, dated=True)
+            return self._set_date(kind), update
+        return (self._update(kind, write, guarded=guarded),)
+
+    def _select_dates(self, kind: Suppressible) -> str:
+        """Select the dates of rows of a kind, by their `row_key`."""
+        is_any = self.dialect.any_of("row_key", "text")
+        return _SELECT_DATES.substitute(dates=self._dates, role=kind.value, is_any=is_any)
+
+    def _changed_tables(self) -> Mapping[str, str]:
+        """Return, for each table that is written, one of the columns that are set."""
+        columns = {
+            self.tables.name(kind.value): self.tables.columns(kind.value)[names[0]].name
+            for kind, names in self.tables.written.items()
+        }
+        if self.tables.schema.log:
+            columns[self.dialect.table(self.tables.schema.log)] = "attempts"
+        return columns
+
+
+_IS_REPEATED = f"kept.outcome = '{Result.RECORDED.value}' AND excluded.outcome = kept.outcome"
+
+
+def _filled(name: str) -> str:
+    """Fill in a null if the notification arrived again; a replay restores nothing."""
+    filled = f"coalesce(kept.{name}, excluded.{name})"
+    return f"CASE WHEN excluded.attempts > 0 THEN {filled} ELSE kept.{name} END"
+
+
+MERGE = f"""\
+ON CONFLICT (fingerprint) DO UPDATE SET
+ended_at = CASE WHEN {_IS_REPEATED} THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN {_IS_REPEATED} THEN kept.source ELSE excluded.source END,
+outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+recipient = {_filled("recipient")},
+body = {_filled("body")},
+reason = {_filled("reason")},
+provider = {_filled("provider")},
+trace_id = {_filled("trace_id")},
+attempts = kept.attempts + excluded.attempts,
+received_at = CASE WHEN kept.received_at < excluded.received_at
+    THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
+    THEN kept.last_received_at ELSE excluded.last_received_at END"""
+"""`log_entry.merge_entries` in SQL, for PostgreSQL and SQLite.
+
+A column is set after those that depend on it, because some databases assign from left to right.
+"""
+
+ENTRY_FIELDS = LogEntry.__struct_fields__
+
+
+def key_parameters(kind: Suppressible) -> dict[str, str]:
+    """Return the names of the parameters with a key, each with its column by hookrow's name."""
+    return {f"key_{number}": name for number, name in enumerate(KEYS[kind])}
+
+
+def guard_holds(old: str, write: Write, new: str) -> str:
+    """Return the condition that a guard holds, given its column and the new value."""
+    return f"({old} IS NULL OR {old} {write.holds} {new})"

@@ -1,0 +1,123 @@
+"""The statements on SQLite: on one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from string import Template
+
+from hookrow._core.changes import Write
+from hookrow._core.notification import Suppressible
+from hookrow._core.schema import KEYS
+from hookrow.stores.sql._role_tables import ALIASES
+from hookrow.stores.sql._statements.base import (
+    ENTRY_FIELDS,
+    MERGE,
+    Statement,
+    Statements,
+    guard_holds,
+    key_parameters,
+    positional,
+)
+
+_SQLITE_SELECT = Template("""\
+SELECT $columns
+FROM $table
+WHERE $is_key$visible""")
+
+_SQLITE_UPDATE = Template("""\
+UPDATE $table SET $assignments
+WHERE $is_key$guard$visible$dated""")
+
+_SQLITE_SET_DATE = Template("""\
+INSERT INTO $dates AS kept (role, row_key, changed_at)
+SELECT '$role' AS role, %(row_key)s, %(suppression_changed_at)s
+WHERE EXISTS (SELECT 1 FROM $table WHERE $is_key$visible)
+ON CONFLICT (role, row_key) DO UPDATE
+SET changed_at = max(kept.changed_at, excluded.changed_at)""")
+
+_SQLITE_ADD_ENTRIES = Template("""\
+INSERT INTO $log AS kept ($fields, first_outcome)
+VALUES ($values)
+$merge""")
+
+_SQLITE_IS_DATED = Template("""
+AND EXISTS (SELECT 1 FROM $dates AS dated WHERE dated.role = '$role'
+    AND dated.row_key = %(row_key)s AND dated.changed_at $older %(suppression_changed_at)s)""")
+
+
+class SQLiteStatements(Statements):
+    """Statements on one row each: the driver's `executemany` is faster than rows from JSON.
+
+    A transaction holds the whole database from its beginning, so no rows are locked.
+    """
+
+    per_row = True
+
+    def _select(self, kind: Suppressible, *columns: str) -> str:
+        """Compare with one key, because JSON cannot hold bytes."""
+        keys, tables = KEYS[kind], self.tables
+        template = _SQLITE_SELECT.substitute(
+            columns=", ".join([*(tables.key(kind.value, name) for name in keys), *columns]),
+            table=tables.table(kind.value),
+            is_key=self._is_key(kind, ALIASES[kind.value]),
+            visible=tables.visible(kind.value),
+        )
+        return positional(template)
+
+    def probes(self) -> Iterable[str]:
+        """Update no row: SQLite's triggers run for each row only."""
+        for table, name in self._changed_tables().items():
+            column = self.dialect.quote(name)
+            yield f"UPDATE {table} SET {column} = {column} WHERE 1 = 0"
+
+    def _update(
+        self, kind: Suppressible, write: Write, *, guarded: bool, dated: bool = False
+    ) -> Statement:
+        role, tables = kind.value, self.tables
+        columns, table = tables.columns(role), tables.name(role)
+        alias = table.rpartition(".")[2]  # an UPDATE of a view can have no other alias
+        guard = is_dated = ""
+        if guarded:
+            column = tables.column(role, write.guard, alias)
+            guard = f" AND {guard_holds(column, write, f'%({write.guard})s')}"
+        if dated:
+            is_dated = _SQLITE_IS_DATED.substitute(dates=self._dates, role=role, older=write.holds)
+        template = _SQLITE_UPDATE.substitute(
+            table=table,
+            assignments=", ".join(
+                f"{self.dialect.quote(columns[name].name)} = %({name})s"
+                for name in write.columns
+                if name in columns
+            ),
+            is_key=self._is_key(kind, alias),
+            guard=guard,
+            visible=tables.not_hidden(role, alias),
+            dated=is_dated,
+        )
+        return Statement(template, kind)
+
+    def _set_date(self, kind: Suppressible) -> Statement:
+        template = _SQLITE_SET_DATE.substitute(
+            dates=self._dates,
+            role=kind.value,
+            table=self.tables.table(kind.value),
+            is_key=self._is_key(kind, ALIASES[kind.value]),
+            visible=self.tables.visible(kind.value),
+        )
+        return Statement(template)
+
+    def _add_entries(self, log: str) -> Statement:
+        template = _SQLITE_ADD_ENTRIES.substitute(
+            log=log,
+            fields=", ".join(ENTRY_FIELDS),
+            values=", ".join(["%s"] * (len(ENTRY_FIELDS) + 1)),
+            merge=MERGE,
+        )
+        return Statement(template)
+
+    def _is_key(self, kind: Suppressible, alias: str) -> str:
+        """Compare the key of a row with the given one."""
+        return " AND ".join(
+            f"{self.tables.column(kind.value, name, alias)} = %({key})s"
+            for key, name in key_parameters(kind).items()
+        )
