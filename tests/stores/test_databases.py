@@ -595,7 +595,7 @@ class TestConnections:
     def test_version(self, text: str, numbers: tuple[int, ...]) -> None:
         """A version before its release counts as the release."""
         connection = Mock(fetch=Mock(return_value=[(text,)]))
-        assert catalogue_of(connection, POSTGRESQL).version()[1] == numbers
+        assert catalogue_of(connection, POSTGRESQL).version().numbers == numbers
 
     def test_number(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """At most 8 connections are open, and readers use at most 6 of them."""

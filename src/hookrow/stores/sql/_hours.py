@@ -258,7 +258,7 @@ class HourlyCounts:
             f"ORDER BY id LIMIT {IDS_PER_TRANSACTION} {self._dialect.skip_locked}"
         )
         if rows:
-            is_any = self._dialect.any_of("id", "bigint")
+            is_any = self._dialect.any_of("id", self._dialect.id_type)
             ids = [self._dialect.encode([id_ for (id_,) in rows])]
             connection.execute(self._add("0", "count(*)", is_any), ids)
             mark = f"UPDATE {self._log_table} SET recovery_counted = true WHERE {is_any}"

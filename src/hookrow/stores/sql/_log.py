@@ -69,7 +69,8 @@ TRIES_PER_BATCH = 5
 _OVER = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
 """The condition of the entries that can be pruned, whose retries have ended."""
 
-_LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
+_LIKE = str.maketrans({each: f"!{each}" for each in "!%_"})
+"""Escapes the special characters of a pattern; a backslash would need escaping in some texts."""
 
 
 T = TypeVar("T")
@@ -141,9 +142,9 @@ class SQLLog:
         """
         statements, write = self._verified(), self._dialect.write
         due, values = self._due(now, providers)
-        compare = partial(self._dialect.compare, ["n.retry_at", "n.id"], values=["%s", "%s"])
-        follows = f"n.retry_at IS NOT NULL AND {compare('>')}"
-        start = [write(after.retry_at), after.id]
+        compare = partial(self._dialect.compare, ["n.retry_at", "n.id"], marks=["%s", "%s"])
+        condition, start = compare(">", values=[write(after.retry_at), after.id])
+        follows = f"n.retry_at IS NOT NULL AND {condition}"
         # Of all parked entries: an index has them in this order, also those of other providers.
         last = (
             f"SELECT n.retry_at, n.id FROM {self._table} AS n WHERE {follows} "
@@ -154,13 +155,13 @@ class SQLLog:
                 connection.fetch(self._dialect.plan_for_values)
             rows = connection.fetch(last, start)
             end = RetryCursor(read_time(rows[0][0]), rows[0][1]) if rows else None
-            within, until = "", []
+            within: tuple[str, Sequence[Any]] = ("true", [])
             if end is not None:
-                within, until = f" AND {compare('<=')}", [write(end[0]), end[1]]
+                within = compare("<=", values=[write(end[0]), end[1]])
             found = connection.fetch(
-                f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {follows}{within} "
+                f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {follows} AND {within[0]} "
                 f"AND {statements.hopeful} ORDER BY n.id",
-                [*values, *start, *until],
+                [*values, *start, *within[1]],
             )
         return Slice([id_ for (id_,) in found], end)
 
@@ -191,9 +192,9 @@ class SQLLog:
         fewer if their bodies are large: the others are still due. Entries that another process is
         taking are skipped.
         """
-        write = self._dialect.write
+        write, is_any = self._dialect.write, self._dialect.any_of("id", self._dialect.id_type)
         where = (
-            f"{self._dialect.any_of('id', 'bigint')} AND (retry_at <= %s OR retry_at > %s) "
+            f"{is_any} AND (retry_at <= %s OR retry_at > %s) "
             f"ORDER BY id {self._dialect.skip_locked}"
         )
         values = [self._dialect.encode(ids), write(now), write(now + IMPLAUSIBLE)]
@@ -209,7 +210,7 @@ class SQLLog:
 
     def count_retries(self, ids: Collection[int]) -> None:
         """Count a retry of each entry that is recorded again without being taken."""
-        is_any = self._dialect.any_of("id", "bigint")
+        is_any = self._dialect.any_of("id", self._dialect.id_type)
         change = f"UPDATE {self._table} SET retries = retries + 1 WHERE {is_any}"
 
         def count() -> None:
@@ -247,7 +248,7 @@ class SQLLog:
 
     def _due(self, now: datetime, providers: Collection[str]) -> tuple[str, list[Any]]:
         """Return the condition on the due entries of `n` (`result.is_due`), and its parameters."""
-        is_known = self._dialect.any_of("n.provider", "text")
+        is_known = self._dialect.any_of("n.provider", self._dialect.text_type)
         condition = (
             "n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) "
             f"AND (n.provider IS NULL OR {is_known})"
@@ -346,7 +347,7 @@ class SQLLog:
     def _candidates(self, address: str, low: int, high: int) -> Iterator[Sequence[StoredEntry]]:
         """Yield the entries, in groups, whose bodies may contain an address in any form."""
         texts = [self._dialect.fold("ascii", "body"), *["body"] * len(ESCAPING)]
-        contain = " OR ".join(f"{text} LIKE %s ESCAPE '\\'" for text in texts)
+        contain = " OR ".join(f"{text} LIKE %s ESCAPE '!'" for text in texts)
         patterns = [f"%{each.translate(_LIKE)}%" for each in (address, *ESCAPING)]
         patterns[0] = patterns[0].replace("@", "_")  # `_` matches any character
         where = (
@@ -361,7 +362,10 @@ class SQLLog:
 
         Return their numbers, and the ids of the entries that still have a body.
         """
-        are_any, values = self._dialect.any_of("id", "bigint"), [self._dialect.encode(ids)]
+        are_any, values = (
+            self._dialect.any_of("id", self._dialect.id_type),
+            [self._dialect.encode(ids)],
+        )
         body = f"UPDATE {self._table} SET body = NULL"
         with self._database.transaction() as connection:
             entries = connection.execute(
@@ -490,7 +494,7 @@ class SQLLog:
 
     @property
     def _is_not_last(self) -> str:
-        return f"id < (SELECT max(id) FROM {self._table})"
+        return f"id < {self._dialect.last('id', self._table)}"
 
     def _count_all_hours(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
@@ -543,7 +547,10 @@ class SQLLog:
         self, connection: Connection, where: str, values: Sequence[Any]
     ) -> Sequence[StoredEntry]:
         """Return the leading entries whose bodies make one group."""
-        size, is_any = f"{self._dialect.size}(body)", self._dialect.any_of("id", "bigint")
+        size, is_any = (
+            f"{self._dialect.size}(body)",
+            self._dialect.any_of("id", self._dialect.id_type),
+        )
         sizes = f"SELECT id, {size} FROM {self._table} WHERE {where}"
         rows = f"SELECT {ALL_COLUMNS} FROM {self._table} WHERE {is_any}"
         # If all of them have been deleted since, this is not the end of the log.

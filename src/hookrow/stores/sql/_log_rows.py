@@ -59,7 +59,7 @@ def conditions(
         found.append(ID_IS_WITHIN)
         values += [query.ids.start, query.ids.stop - 1]
     elif query.ids is not None:
-        found.append(dialect.any_of("id", "bigint"))
+        found.append(dialect.any_of("id", dialect.id_type))
         values.append(dialect.encode(query.ids))
     for operator, time in ((">=", query.since), ("<", query.until)):
         if time is not None:

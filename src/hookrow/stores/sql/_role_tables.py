@@ -79,12 +79,12 @@ class RoleTables:
 
     def key(self, role: str, name: str) -> str:
         """Return a column that holds a key, for SELECT."""
-        return self.dialect.select(self.column(role, name), self._columns[role][name].type)
+        return self.dialect.select(self.column(role, name), self._columns[role][name])
 
     def text(self, role: str, name: str, alias: str | None = None) -> str:
         """Return a column that holds text or UUIDs, as text for SELECT."""
         column = self.column(role, name, alias)
-        return self.dialect.text(column, self._columns[role][name].type)
+        return self.dialect.text(column, self._columns[role][name])
 
     def reason(self) -> str:
         """Return the reason of a subscriber's suppression as text, empty if there is none."""
@@ -130,8 +130,8 @@ class RoleTables:
 
         This may find more rows than `rules.fold` considers equal; `rules.decide` chooses.
         """
-        type_ = self._columns["subscribers"]["email"].type
-        return self.dialect.email_is_any(fold, self.column("subscribers", "email"), type_)
+        column = self._columns["subscribers"]["email"]
+        return self.dialect.email_is_any(fold, ALIASES["subscribers"], column)
 
     def refers(self, role: str, name: str, other: str, key: str, alias: str | None = None) -> str:
         """Return the condition that a reference equals a key, which the key's index serves."""
@@ -140,7 +140,7 @@ class RoleTables:
     def reference(self, role: str, name: str, other: str, key: str) -> str:
         """Return a reference to a key, as a value that can be compared with it."""
         columns = self._columns[role][name], self._columns[other][key]
-        return self.dialect.as_key(self.column(role, name), *(column.type for column in columns))
+        return self.dialect.as_key(self.column(role, name), *columns)
 
     def joined_messages(self) -> str:
         """Return the join of the dispatches with their messages, if there is such a role."""

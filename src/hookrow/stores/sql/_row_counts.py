@@ -184,8 +184,9 @@ def _since(
     if after.sent_at is None:
         later = f"{at} IS NULL AND {key} > {id_}"
         return f" AND ({recent} OR {later})", [*values, after.id]
-    later = tables.dialect.compare([at, key], ">", [tables.parameter(*_SENT_AT), id_])
-    return f" AND {recent} AND {later}", [*values, *after]
+    marks = [tables.parameter(*_SENT_AT), id_]
+    later, place = tables.dialect.compare([at, key], ">", marks, after)
+    return f" AND {recent} AND {later}", [*values, *place]
 
 
 def _any_time(

@@ -211,9 +211,10 @@ class SQLSuppressions:
         if self._schema.log is None:
             return ()
         dialect = self._database.dialect
+        is_any = dialect.any_of("recipient", dialect.text_type)
         sql = (
             f"SELECT {', '.join(LoggedChange._fields)} FROM {dialect.table(self._schema.log)} "
-            f"WHERE {_SUPPRESSING} AND {dialect.any_of('recipient', 'text')} LIMIT {limit}"
+            f"WHERE {_SUPPRESSING} AND {is_any} LIMIT {limit}"
         )
         with self._database.reading() as connection:
             rows = connection.fetch(sql, [dialect.encode(recipients)])
@@ -293,8 +294,9 @@ def _where(
     conditions, values = [f"{at} IS NOT NULL"], list[Any]()
     for operator, position in ((forward, bounds.after), (back, bounds.end)):
         if position is not None:
-            conditions.append(tables.dialect.compare([at, key], operator, place))
-            values += position
+            condition, compared = tables.dialect.compare([at, key], operator, place, position)
+            conditions.append(condition)
+            values += compared
     if selected.since is not None:
         conditions.append(f"{at} >= {tables.time('subscribers', 'suppressed_at')}")
         values.append(tables.stored("subscribers", "suppressed_at", selected.since))
@@ -302,8 +304,8 @@ def _where(
         conditions.append(_has_reason(tables, selected.reason))
         values.append(selected.reason)
     if selected.list is not None:
-        condition, list_ = _in_list(tables, selected)
-        conditions.append(condition)
+        in_list, list_ = _in_list(tables, selected)
+        conditions.append(in_list)
         values += list_
     return " AND ".join(conditions), values
 
@@ -367,17 +369,17 @@ def _is_of_list(tables: RoleTables, selected: Filter) -> tuple[str, Sequence[Any
 def _lists(tables: RoleTables) -> str:
     """Return the SELECT of the lists that have subscriptions: each is the next one in an index."""
     column = tables.column("subscriptions", "list_id")
-    type_ = tables.columns("subscriptions")["list_id"].type
+    listed = tables.columns("subscriptions")["list_id"]
 
     def next_one(condition: str) -> str:
         select = (
             f"(SELECT {column} FROM {tables.table('subscriptions')} WHERE {column} {condition} "
             f"ORDER BY {column} LIMIT 1)"
         )
-        return tables.dialect.cast(select, type_)
+        return tables.dialect.cast(select, listed.type)
 
     return (
         f"WITH RECURSIVE found (list_id) AS (SELECT {next_one('IS NOT NULL')} UNION ALL "
         f"SELECT {next_one('> found.list_id')} FROM found WHERE list_id IS NOT NULL) "
-        f"SELECT {tables.dialect.select('list_id', type_)} FROM found WHERE list_id IS NOT NULL"
+        f"SELECT {tables.dialect.select('list_id', listed)} FROM found WHERE list_id IS NOT NULL"
     )

@@ -164,12 +164,12 @@ def _writes(statements: Statements, kind: Suppressible) -> Iterator[str]:
 
 
 def _check_version(catalogue: Catalogue, database: Database) -> None:
-    text, version = catalogue.version()
-    if version < database.dialect.oldest:
-        oldest = ".".join(map(str, database.dialect.oldest))
-        title = database.dialect.title
+    title, text, version = catalogue.version()
+    oldest = database.dialect.oldest[title]
+    if version < oldest:
+        required = ".".join(map(str, oldest))
         raise ConfigurationError(
-            f"hookrow needs {title} {oldest} or later, but this is {text}: upgrade it."
+            f"hookrow needs {title} {required} or later, but this is {text}: upgrade it."
         )
 
 

@@ -131,4 +131,4 @@ DELETE FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS
 UPDATE "hookrow_notifications" SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND id BETWEEN %s AND %s;
 
 -- forget
-SELECT id, length(body) FROM "hookrow_notifications" WHERE (lower(body) LIKE %s ESCAPE '\' OR body LIKE %s ESCAPE '\' OR body LIKE %s ESCAPE '\' OR body LIKE %s ESCAPE '\' OR body GLOB '*[^' || char(1) || '-' || char(127) || ']*') AND id BETWEEN %s AND %s ORDER BY id;
+SELECT id, length(body) FROM "hookrow_notifications" WHERE (lower(body) LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body GLOB '*[^' || char(1) || '-' || char(127) || ']*') AND id BETWEEN %s AND %s ORDER BY id;

@@ -35,6 +35,14 @@ class Relation(Enum):
     VIEW = "a view, or another relation that cannot have an index"
 
 
+class Version(NamedTuple):
+    """The version of a database: the title of the product, and the version as text and numbers."""
+
+    title: str
+    text: str
+    numbers: tuple[int, ...]
+
+
 class Writers(NamedTuple):
     """The other transactions that may have written to a table: their names, unique to a server.
 
@@ -54,12 +62,19 @@ class Catalogue(ABC):
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self.connection, self.dialect = connection, dialect
 
-    def version(self) -> tuple[str, tuple[int, ...]]:
-        """Return the version as text and as numbers, without a suffix such as that of a beta."""
+    def version(self) -> Version:
+        """Return the version, without a suffix such as that of a beta or of Debian's package."""
         ((text,),) = self.connection.fetch(self.dialect.version)
-        version = text.split()[0]  # Debian adds the version of its package
+        version = text.split()[0]
         numbers = re.match(r"\d+(?:\.\d+)*", version)
-        return version, tuple(map(int, numbers[0].split("."))) if numbers else ()
+        return Version(
+            self.title(text), version, tuple(map(int, numbers[0].split("."))) if numbers else ()
+        )
+
+    def title(self, version: str) -> str:  # noqa: ARG002 - most dialects are those of one product
+        """Return the title of the product, given its version as text; see `Dialect.oldest`."""
+        (title,) = self.dialect.oldest
+        return title
 
     @abstractmethod
     def tables(self) -> Collection[str]:

@@ -14,7 +14,7 @@ from hookrow.stores.sql._dialects.sqlite import SQLITE
 
 DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (POSTGRESQL, SQLITE)}
 
-UNSUPPORTED_DATABASE = (
-    f"hookrow works on {' and '.join(each.title for each in DIALECTS.values())}, not on {{}}."
-)
+_TITLES = [title for dialect in DIALECTS.values() for title in dialect.oldest]
+
+UNSUPPORTED_DATABASE = f"hookrow works on {', '.join(_TITLES[:-1])} and {_TITLES[-1]}, not on {{}}."
 """The error for unsupported databases."""

@@ -16,6 +16,7 @@ import msgspec
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.schema import Fold, Scalar
 from hookrow._core.times import as_utc
+from hookrow.stores.sql._columns import Column
 
 _PLACEHOLDER = re.compile("%(.)")
 
@@ -45,9 +46,8 @@ class Dialect(ABC):
     """The SQL of a database, and the form of its parameters."""
 
     name: ClassVar[str]
-    title: ClassVar[str]
-    oldest: ClassVar[tuple[int, ...]]
-    """The oldest supported version."""
+    oldest: ClassVar[Mapping[str, tuple[int, ...]]]
+    """The oldest supported version of each product that understands the SQL, by its title."""
     version: ClassVar[str]
     """The statement that returns the version."""
     for_update: ClassVar[str]
@@ -64,6 +64,12 @@ class Dialect(ABC):
     """Whether a server runs the database; otherwise it is a file of the process."""
     clock: ClassVar[str | None]
     """The expression for the time of the server's clock; None if it is the process's."""
+    id_type: ClassVar[str]
+    """The type of the ids of hookrow's own rows, for `any_of`."""
+    text_type: ClassVar[str]
+    """The type of the texts of hookrow's own rows that are searched, for `any_of`."""
+    join_in_order: ClassVar[str]
+    """The operator of a join whose left table is read first."""
     binary: ClassVar[str]
     """The collation that distinguishes all texts."""
     begin: ClassVar[str]
@@ -120,12 +126,19 @@ class Dialect(ABC):
         """Divide integers, and drop the remainder."""
         return f"{dividend} / {divisor}"
 
-    def compare(self, columns: Sequence[str], operator: str, values: Sequence[str]) -> str:
+    def compare(
+        self, columns: Sequence[str], operator: str, marks: Sequence[str], values: Sequence[Any]
+    ) -> tuple[str, Sequence[Any]]:
         """Return the condition that compares columns with values, the first ones first.
 
-        An index in the order of the columns serves it.
+        `marks` are the SQL text of a parameter for each value. Also return the values of all
+        parameters of the condition. An index in the order of the columns serves it.
         """
-        return f"({', '.join(columns)}) {operator} ({', '.join(values)})"
+        return f"({', '.join(columns)}) {operator} ({', '.join(marks)})", values
+
+    def last(self, column: str, table: str) -> str:
+        """Return the greatest value of a column, for a condition of a change of the same table."""
+        return f"(SELECT max({column}) FROM {table})"
 
     def old(self, table: str, column: str) -> str:  # noqa: ARG002 - for databases without the alias
         """Return the value of a row that exists, in the assignments of `insert`."""
@@ -164,30 +177,31 @@ class Dialect(ABC):
     def is_not_ascii(self, text: str) -> str:
         """Return the condition that a text has a character that is not ASCII."""
 
-    def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
-        """Compare folded emails with the values of one parameter. `type_` is the column's."""
+    def email_is_any(self, kind: Fold, alias: str, column: Column) -> str:
+        """Compare folded emails of a table with the values of one parameter."""
         is_text = kind in {"ascii", "lower"}
-        return self.any_of(self.fold(kind, email), "text" if is_text else type_)
+        email = self.fold(kind, f"{alias}.{self.quote(column.name)}")
+        return self.any_of(email, self.text_type if is_text else column.type)
 
     @abstractmethod
-    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:
-        """Compare a column of emails with an address of the log by the column's index.
+    def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
+        """Compare a table's column of emails with an address of the log by the column's index.
 
-        `type_` is the column's. An address in the log is in lower case.
+        An address in the log is in lower case.
         """
 
     @abstractmethod
-    def is_message_id(self, column: str, message_id: str, type_: str, *, uuids: bool) -> str:
-        """Compare a column with a message id of the log by the column's index.
+    def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
+        """Compare a table's column with a message id of the log by the column's index.
 
-        `type_` is the column's. Without a GUID, no row of a column of UUIDs is equal.
+        Without a GUID, no row of a column of UUIDs is equal.
         """
 
     @abstractmethod
-    def as_key(self, reference: str, type_: str, key_type: str) -> str:
+    def as_key(self, reference: str, column: Column, key: Column) -> str:
         """Return a reference as a value that can be compared with the key, by the key's index.
 
-        `type_` is the reference's.
+        `column` is the reference's.
         """
 
     @abstractmethod
@@ -211,12 +225,12 @@ class Dialect(ABC):
         """Return the start of an hour, given by `hour`, as a time."""
 
     @abstractmethod
-    def select(self, expression: str, type_: str) -> str:
-        """Return the expression that selects a key. `type_` is the column's."""
+    def select(self, expression: str, column: Column) -> str:
+        """Return the expression that selects a key, which has the type of a column."""
 
     @abstractmethod
-    def text(self, expression: str, type_: str) -> str:
-        """Return the expression that selects a text or a UUID as text. `type_` is the column's."""
+    def text(self, expression: str, column: Column) -> str:
+        """Return the expression that selects a column's value as text: a text, a UUID or a time."""
 
     @abstractmethod
     def encode(self, values: Iterable[Any]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.schema import Fold
+from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._dialects.base import GUID_PATTERN, Dialect, json_text
 
 _json_of_entries = msgspec.json.Encoder().encode
@@ -21,9 +22,10 @@ class PostgreSQL(Dialect):
     """
 
     name = "postgresql"
-    title = "PostgreSQL"
-    oldest = (13,)
+    oldest: ClassVar[Mapping[str, tuple[int, ...]]] = {"PostgreSQL": (13,)}
     version = "SHOW server_version"
+    id_type, text_type = "bigint", "text"
+    join_in_order = "CROSS JOIN"  # the planner chooses an order, and chooses well
     binary = '"C"'
     size = "octet_length"  # in bytes: known without reading the text
     for_update = "FOR UPDATE"
@@ -71,32 +73,34 @@ class PostgreSQL(Dialect):
         """Use a regular expression, which works in every encoding of the database."""
         return rf"{text} ~ '[^\x01-\x7F]'"
 
-    def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
+    def email_is_any(self, kind: Fold, alias: str, column: Column) -> str:
         """Leave lower-casing to the database, whose locale may fold more than Python does."""
         if kind == "lower":
-            return f"{self.fold(kind, email)} = ANY(ARRAY(SELECT lower(unnest(%s::text[]))))"
-        return super().email_is_any(kind, email, type_)
+            email = self.fold(kind, f"{alias}.{self.quote(column.name)}")
+            return f"{email} = ANY(ARRAY(SELECT lower(unnest(%s::text[]))))"
+        return super().email_is_any(kind, alias, column)
 
-    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:
+    def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
         """Convert the address to the column's type, or fold it as the database does."""
+        email = f"{alias}.{self.quote(column.name)}"
         match kind:
             case "ascii":
                 return f"{self.fold(kind, email)} = {address}"
             case "lower":
                 return f"{self.fold(kind, email)} = lower({address})"
             case _:
-                return f"{email} = {address}::{type_}"
+                return f"{email} = {address}::{column.type}"
 
-    def is_message_id(self, column: str, message_id: str, type_: str, *, uuids: bool) -> str:
+    def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
         """Convert the id to the column's type; the conversion of another text would fail."""
-        if uuids:
+        if column.holds_uuids:
             message_id = f"CASE WHEN {message_id} ~* '{GUID_PATTERN}' THEN {message_id} END"
-        return f"{column} = ({message_id})::{type_}"
+        return f"{alias}.{self.quote(column.name)} = ({message_id})::{column.type}"
 
-    def as_key(self, reference: str, type_: str, key_type: str) -> str:
+    def as_key(self, reference: str, column: Column, key: Column) -> str:
         """Cast between CHAR, whose blanks at the end do not count, and the other types of text."""
-        types = {type_, key_type}
-        return f"{reference}::{key_type}" if "bpchar" in types <= _TEXT_TYPES else reference
+        types = {column.type, key.type}
+        return f"{reference}::{key.type}" if "bpchar" in types <= _TEXT_TYPES else reference
 
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the elements of an array."""
@@ -118,13 +122,13 @@ class PostgreSQL(Dialect):
         """Add the zone."""
         return f"timezone('UTC', {hour})"
 
-    def select(self, expression: str, type_: str) -> str:
+    def select(self, expression: str, column: Column) -> str:
         """Return a number, a text or a UUID; the cast removes the blanks that pad a CHAR."""
-        return expression if type_ in _KEY_TYPES else f"{expression}::text"
+        return expression if column.type in _KEY_TYPES else f"{expression}::text"
 
-    def text(self, expression: str, type_: str) -> str:
+    def text(self, expression: str, column: Column) -> str:
         """Return text, also of a UUID."""
-        return f"{expression}::text" if type_ == "uuid" else self.select(expression, type_)
+        return f"{expression}::text" if column.type == "uuid" else self.select(expression, column)
 
     def encode(self, values: Iterable[Any]) -> str:
         """Return an array as PostgreSQL reads it (its manual, section 8.15.6)."""

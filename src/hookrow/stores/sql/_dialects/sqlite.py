@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.schema import Fold
+from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._dialects.base import Dialect, json_text
 
 
@@ -19,9 +20,10 @@ class SQLite(Dialect):
     """
 
     name = "sqlite"
-    title = "SQLite"
-    oldest = (3, 35)
+    oldest: ClassVar[Mapping[str, tuple[int, ...]]] = {"SQLite": (3, 35)}
     version = "SELECT sqlite_version()"
+    id_type = text_type = ""
+    join_in_order = "CROSS JOIN"
     binary = "BINARY"
     size = "length"  # in characters: SQLite before 3.43 has no function for bytes
     for_update = skip_locked = ""
@@ -65,27 +67,21 @@ class SQLite(Dialect):
         """Use the only pattern with ranges that SQLite has built in."""
         return f"{text} GLOB '*[^' || char(1) || '-' || char(127) || ']*'"
 
-    def is_email(self, kind: Fold, email: str, address: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+    def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
         """Drop the affinity of the address with `+`: with it, the index of lower() is not used.
 
         SQLite's documentation, "Datatypes In SQLite", section 4.2, has the rules.
         """
-        return f"{self.fold(kind, email)} = +{address}"
+        return f"{self.fold(kind, f'{alias}.{self.quote(column.name)}')} = +{address}"
 
-    def is_message_id(
-        self,
-        column: str,
-        message_id: str,
-        type_: str,  # noqa: ARG002 - columns have no types
-        *,
-        uuids: bool,
-    ) -> str:
+    def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
         """Compare with a GUID in both of the forms in which it may be stored."""
-        if not uuids:
-            return f"{column} = +{message_id}"
-        return f"{column} IN (+{message_id}, replace(lower({message_id}), '-', ''))"
+        name = f"{alias}.{self.quote(column.name)}"
+        if not column.holds_uuids:
+            return f"{name} = +{message_id}"
+        return f"{name} IN (+{message_id}, replace(lower({message_id}), '-', ''))"
 
-    def as_key(self, reference: str, type_: str, key_type: str) -> str:  # noqa: ARG002 - columns have no types
+    def as_key(self, reference: str, column: Column, key: Column) -> str:  # noqa: ARG002 - columns have no types
         """Return the reference as it is."""
         return reference
 
@@ -109,11 +105,11 @@ class SQLite(Dialect):
         """Complete the text."""
         return f"{hour} || ':00:00.000000'"
 
-    def select(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+    def select(self, expression: str, column: Column) -> str:  # noqa: ARG002 - columns have no types
         """Return the value as it is stored."""
         return expression
 
-    def text(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
+    def text(self, expression: str, column: Column) -> str:  # noqa: ARG002 - columns have no types
         """Return text, even if the column's declared type made the value a number."""
         return f"CAST({expression} AS TEXT)"
 

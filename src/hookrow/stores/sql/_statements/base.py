@@ -21,7 +21,7 @@ from hookrow._core.notification import EventTime, Suppressible
 from hookrow._core.result import PARKED, Result
 from hookrow._core.schema import KEYS
 from hookrow.stores.sql._log_rows import has_outcome
-from hookrow.stores.sql._role_tables import OWNER, RoleTables
+from hookrow.stores.sql._role_tables import ALIASES, OWNER, RoleTables
 from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE
 
 _NAMED = re.compile(r"%(?:\((\w+)\)s|.)", re.DOTALL)
@@ -86,10 +86,10 @@ FROM $dispatches$messages
 JOIN $subscriptions ON $in_list AND $of_owner
 WHERE $is_any$visible""")
 
-# SQLite reads the tables of a CROSS JOIN in this order: a person may have many dispatches.
+# The dispatches of the message are read first: a person may have many dispatches.
 _HOPEFUL = Template("""\
 $is_parked AND (
-    EXISTS (SELECT 1 FROM $dispatches CROSS JOIN $subscribers
+    EXISTS (SELECT 1 FROM $dispatches $join_in_order $subscribers
         WHERE $is_sent AND $is_owned AND $is_owner$visible)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
         AND EXISTS (SELECT 1 FROM $subscribers WHERE $is_recipient$visible_subscribers))
@@ -255,19 +255,19 @@ class Statements(ABC):
         tables, dialect = self.tables, self.dialect
         email, fold = tables.columns("subscribers")["email"], tables.schema.subscribers.fold
         is_recipient = is_owner = dialect.is_email(
-            fold, tables.column("subscribers", "email"), "n.recipient", email.type
+            fold, ALIASES["subscribers"], email, "n.recipient"
         )
         if fold == "exact":
             is_owner = f"lower({tables.text('subscribers', 'email')}) = lower(n.recipient)"
         return _HOPEFUL.substitute(
             is_parked=has_outcome("n", PARKED - {Result.FAILED}),
             dispatches=tables.table("dispatches"),
+            join_in_order=dialect.join_in_order,
             subscribers=tables.table("subscribers"),
             is_sent=dialect.is_message_id(
-                tables.column("dispatches", "provider_message_id"),
+                ALIASES["dispatches"],
+                tables.columns("dispatches")["provider_message_id"],
                 "n.message_id",
-                tables.columns("dispatches")["provider_message_id"].type,
-                uuids=tables.has_uuids,
             ),
             is_owned=tables.refers("dispatches", "subscriber_id", "subscribers", "id"),
             is_owner=is_owner,
@@ -300,7 +300,7 @@ class Statements(ABC):
 
     def _select_dates(self, kind: Suppressible) -> str:
         """Select the dates of rows of a kind, by their `row_key`."""
-        is_any = self.dialect.any_of("row_key", "text")
+        is_any = self.dialect.any_of("row_key", self.dialect.text_type)
         return _SELECT_DATES.substitute(dates=self._dates, role=kind.value, is_any=is_any)
 
     def _changed_tables(self) -> Mapping[str, str]:
