@@ -133,7 +133,7 @@ class SQLReading:
         """Return the rows with these keys."""
         parameters, fetch = self._keys(kind, keys), self._connection.fetch
         rows: Sequence[Any]
-        if self._statements.per_row:
+        if self._statements.selects_one:
             rows = [each for row in parameters for each in fetch(sql, row)]
         else:
             rows = fetch(sql, parameters)
@@ -167,7 +167,7 @@ class _Writing(SQLReading):
         for change in changes:
             updates, values = self._writes(change)
             for update in updates:
-                rows_of[update].append(update.parameters(values))
+                rows_of[update].append(update.values(values))
         # Dates come first, because updates depend on them. The order is fixed, because another one
         # would be another statement to prepare.
         ordered = sorted(rows_of, key=lambda each: (each.kind is not None, each.text))
@@ -323,7 +323,7 @@ class SQLTransaction(_Writing):
     def _run(self, step: _Step) -> bool:
         """Run a step; return whether it changed as many rows as it should."""
         connection, statement = self._connection, step.statement
-        run = connection.execute_many if self._statements.per_row else connection.execute
+        run = connection.execute_many if statement.many else connection.execute
         count = run(statement.text, step.parameters)
         if count > step.size and statement.kind is not None:
             raise Rejected(_NOT_UNIQUE.format(statement.kind.value))

@@ -102,7 +102,9 @@ SELECT current_setting('transaction_isolation');
 SELECT pg_try_advisory_xact_lock(%s);
 
 -- count a chunk by hour
-INSERT INTO "hookrow_meta" AS kept (name, value) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING;
+INSERT INTO "hookrow_meta" AS kept (name, value)
+VALUES (%s, %s)
+ON CONFLICT (name) DO NOTHING;
 
 -- count a chunk by hour
 SELECT name, value FROM "hookrow_meta" WHERE name IN (%s, %s, %s) ORDER BY name DESC FOR UPDATE;
@@ -132,7 +134,10 @@ SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text),
 ;
 
 -- count a chunk by hour
-INSERT INTO "hookrow_meta" AS kept (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+INSERT INTO "hookrow_meta" AS kept (name, value)
+VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET
+value = excluded.value;
 
 -- count a chunk by hour
 SELECT id FROM "hookrow_notifications" WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL AND id <= coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id LIMIT 5000 FOR UPDATE SKIP LOCKED;
@@ -141,7 +146,11 @@ SELECT id FROM "hookrow_notifications" WHERE first_outcome <> 'recorded' AND out
 SELECT min(id) FROM "hookrow_notifications" WHERE id > %s AND id <= %s;
 
 -- count the next chunk
-INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered) SELECT timezone('UTC', date_trunc('hour', timezone('UTC', received_at))), CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), 0 FROM "hookrow_notifications" WHERE id > %s AND id <= %s GROUP BY date_trunc('hour', timezone('UTC', received_at)), 2, 3, 4 ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET entries = kept.entries + excluded.entries, recovered = kept.recovered + excluded.recovered;
+INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered)
+SELECT timezone('UTC', date_trunc('hour', timezone('UTC', received_at))), CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), 0 FROM "hookrow_notifications" WHERE id > %s AND id <= %s GROUP BY date_trunc('hour', timezone('UTC', received_at)), 2, 3, 4
+ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET
+entries = kept.entries + excluded.entries,
+recovered = kept.recovered + excluded.recovered;
 
 -- counts by hour
 SELECT CASE WHEN received_at >= %s THEN CAST(floor(date_part('epoch', received_at)) AS bigint) / 3600 END, CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), CAST(floor(date_part('epoch', min(ended_at))) AS bigint) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome FROM "hookrow_notifications" WHERE id > coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4 UNION ALL SELECT CAST(floor(date_part('epoch', hour)) AS bigint) / 3600, record_type, reason, first_outcome, CAST(sum(entries) AS bigint), CAST(sum(recovered) AS bigint), NULL FROM "hookrow_hours" WHERE hour >= %s AND first_outcome NOT IN ('unauthentic', 'old secret') GROUP BY 1, 2, 3, 4 UNION ALL SELECT CASE WHEN received_at >= %s THEN CAST(floor(date_part('epoch', received_at)) AS bigint) / 3600 END, CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, 0, count(*), NULL FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome FROM "hookrow_notifications" WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL AND id <= coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id DESC LIMIT 10000) AS entries GROUP BY 1, 2, 3, 4;
@@ -156,7 +165,11 @@ SELECT outcome, record_type, count(*), max(last_received_at) FROM (SELECT outcom
 SELECT message_id, occurred_at FROM "hookrow_notifications" WHERE id > (SELECT max(id) FROM "hookrow_notifications") - 100000 AND record_type = 'Delivery' AND outcome = 'recorded' AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s ORDER BY id DESC LIMIT 10;
 
 -- add requests
-INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered) VALUES (%s, '', '', %s, %s, 0) ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET entries = kept.entries + excluded.entries, recovered = kept.recovered + excluded.recovered;
+INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered)
+VALUES (%s, '', '', %s, %s, 0)
+ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET
+entries = kept.entries + excluded.entries,
+recovered = kept.recovered + excluded.recovered;
 
 -- requests
 SELECT CAST(coalesce(sum(entries), 0) AS bigint), min(hour), max(hour) FROM "hookrow_hours" WHERE hour >= %s AND first_outcome = 'unauthentic';

@@ -167,17 +167,17 @@ WHERE true
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END;
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END;
 
 -- the condition of entries `n` that can be recorded
 n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
@@ -220,17 +220,17 @@ AND (SELECT count(*) FROM hookrow_changed_0) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
 SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_dispatches) = %s
 AND (SELECT count(*) FROM hookrow_changed_0) = %s
@@ -259,17 +259,17 @@ AND (SELECT count(*) FROM hookrow_changed_0) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
 SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_dispatches) = %s
 AND ((SELECT count(*) FROM hookrow_changed_0) = %s OR (SELECT count(*) FROM hookrow_changed_0) = (
@@ -325,17 +325,17 @@ AND (SELECT count(*) FROM hookrow_changed_2) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
 SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_subscribers) = %s
 AND (SELECT count(*) FROM hookrow_locked_dispatches) = %s
@@ -403,17 +403,17 @@ AND (SELECT count(*) FROM hookrow_changed_3) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
 SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_subscribers) = %s
 AND (SELECT count(*) FROM hookrow_locked_dispatches) = %s

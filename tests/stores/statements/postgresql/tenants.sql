@@ -106,8 +106,8 @@ SELECT 'subscriptions' AS role, given.row_key, given.suppression_changed_at
 FROM unnest(%s::bigint[], %s::bpchar[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, row_key, suppression_changed_at)
 WHERE EXISTS (SELECT 1 FROM "members" AS b WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1)
 ORDER BY role, row_key
-ON CONFLICT (role, row_key) DO UPDATE
-SET changed_at = greatest(kept.changed_at, excluded.changed_at);
+ON CONFLICT (role, row_key) DO UPDATE SET
+changed_at = greatest(kept.changed_at, excluded.changed_at);
 
 -- set the suppression of subscriptions
 UPDATE "members" AS b SET "left_at" = given.suppressed_at
@@ -127,17 +127,17 @@ WHERE true
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END;
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END;
 
 -- the condition of entries `n` that can be recorded
 n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
@@ -180,17 +180,17 @@ AND (SELECT count(*) FROM hookrow_changed_0) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
 SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_dispatches) = %s
 AND (SELECT count(*) FROM hookrow_changed_0) = %s
@@ -219,17 +219,17 @@ AND (SELECT count(*) FROM hookrow_changed_0) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
 SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_dispatches) = %s
 AND ((SELECT count(*) FROM hookrow_changed_0) = %s OR (SELECT count(*) FROM hookrow_changed_0) = (
@@ -256,8 +256,8 @@ FROM unnest(%s::bigint[], %s::bpchar[], %s::text[], %s::timestamp with time zone
 WHERE EXISTS (SELECT 1 FROM "members" AS b WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1)
 AND (SELECT count(*) FROM hookrow_locked_subscriptions) >= 0
 ORDER BY role, row_key
-ON CONFLICT (role, row_key) DO UPDATE
-SET changed_at = greatest(kept.changed_at, excluded.changed_at)
+ON CONFLICT (role, row_key) DO UPDATE SET
+changed_at = greatest(kept.changed_at, excluded.changed_at)
 RETURNING role, row_key, changed_at),
 hookrow_given_1 AS MATERIALIZED (SELECT * FROM unnest(%s::bigint[], %s::bpchar[], %s::timestamp with time zone[], %s::text[], %s::timestamp with time zone[]) AS given(key_0, key_1, suppressed_at, row_key, suppression_changed_at)),
 hookrow_changed_1 AS MATERIALIZED (
@@ -284,17 +284,17 @@ AND (SELECT count(*) FROM hookrow_changed_2) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
 SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_subscribers) = %s
 AND (SELECT count(*) FROM hookrow_locked_subscriptions) = %s
@@ -332,8 +332,8 @@ FROM unnest(%s::bigint[], %s::bpchar[], %s::text[], %s::timestamp with time zone
 WHERE EXISTS (SELECT 1 FROM "members" AS b WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1)
 AND (SELECT count(*) FROM hookrow_locked_subscriptions) >= 0
 ORDER BY role, row_key
-ON CONFLICT (role, row_key) DO UPDATE
-SET changed_at = greatest(kept.changed_at, excluded.changed_at)
+ON CONFLICT (role, row_key) DO UPDATE SET
+changed_at = greatest(kept.changed_at, excluded.changed_at)
 RETURNING role, row_key, changed_at),
 hookrow_changed_1 AS MATERIALIZED (
 UPDATE "mail"."sends" AS d SET "saw" = given.opened_at
@@ -366,17 +366,17 @@ AND (SELECT count(*) FROM hookrow_changed_3) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
 SELECT 1 / CASE WHEN (SELECT count(*) FROM hookrow_locked_subscribers) = %s
 AND (SELECT count(*) FROM hookrow_locked_dispatches) = %s

@@ -38,8 +38,8 @@ WHERE "mails"."id" = %s AND ("mails"."opened_at" IS NULL OR "mails"."opened_at" 
 INSERT INTO "hookrow_suppression_changes" AS kept (role, row_key, changed_at)
 SELECT 'subscribers' AS role, %s, %s
 WHERE EXISTS (SELECT 1 FROM "people" AS s WHERE s."id" = %s)
-ON CONFLICT (role, row_key) DO UPDATE
-SET changed_at = max(kept.changed_at, excluded.changed_at);
+ON CONFLICT (role, row_key) DO UPDATE SET
+changed_at = max(kept.changed_at, excluded.changed_at);
 
 -- set the suppression of subscribers
 UPDATE "people" SET "suppressed_at" = %s
@@ -56,17 +56,17 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
 recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
 body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
 reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END;
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END;
 
 -- the condition of entries `n` that can be recorded
 n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (

@@ -74,7 +74,9 @@ FROM pragma_table_xinfo(%s, %s)
 ;
 
 -- count a chunk by hour
-INSERT INTO "hookrow_meta" AS kept (name, value) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING;
+INSERT INTO "hookrow_meta" AS kept (name, value)
+VALUES (%s, %s)
+ON CONFLICT (name) DO NOTHING;
 
 -- count a chunk by hour
 SELECT name, value FROM "hookrow_meta" WHERE name IN (%s, %s, %s) ORDER BY name DESC ;
@@ -86,13 +88,20 @@ SELECT coalesce(max(id), 0) FROM "hookrow_notifications";
 SELECT max(hex(fingerprint)) FROM "hookrow_notifications" WHERE id = 1;
 
 -- count a chunk by hour
-INSERT INTO "hookrow_meta" AS kept (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+INSERT INTO "hookrow_meta" AS kept (name, value)
+VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET
+value = excluded.value;
 
 -- count a chunk by hour
 SELECT min(id) FROM "hookrow_notifications" WHERE id > %s AND id <= %s;
 
 -- count a chunk by hour
-INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered) SELECT substr(received_at, 1, 13) || ':00:00.000000', CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), 0 FROM "hookrow_notifications" WHERE id > %s AND id <= %s GROUP BY substr(received_at, 1, 13), 2, 3, 4 ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET entries = kept.entries + excluded.entries, recovered = kept.recovered + excluded.recovered;
+INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered)
+SELECT substr(received_at, 1, 13) || ':00:00.000000', CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), 0 FROM "hookrow_notifications" WHERE id > %s AND id <= %s GROUP BY substr(received_at, 1, 13), 2, 3, 4
+ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET
+entries = kept.entries + excluded.entries,
+recovered = kept.recovered + excluded.recovered;
 
 -- count a chunk by hour
 SELECT id FROM "hookrow_notifications" WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL AND id <= coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id LIMIT 5000 ;
@@ -110,7 +119,11 @@ SELECT outcome, record_type, count(*), max(last_received_at) FROM (SELECT outcom
 SELECT message_id, occurred_at FROM "hookrow_notifications" WHERE id > (SELECT max(id) FROM "hookrow_notifications") - 100000 AND record_type = 'Delivery' AND outcome = 'recorded' AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s ORDER BY id DESC LIMIT 10;
 
 -- add requests
-INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered) VALUES (%s, '', '', %s, %s, 0) ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET entries = kept.entries + excluded.entries, recovered = kept.recovered + excluded.recovered;
+INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered)
+VALUES (%s, '', '', %s, %s, 0)
+ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET
+entries = kept.entries + excluded.entries,
+recovered = kept.recovered + excluded.recovered;
 
 -- requests
 SELECT CAST(coalesce(sum(entries), 0) AS bigint), min(hour), max(hour) FROM "hookrow_hours" WHERE hour >= %s AND first_outcome = 'unauthentic';

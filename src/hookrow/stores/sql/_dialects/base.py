@@ -76,6 +76,8 @@ class Dialect(ABC):
     """The statement that begins a transaction on hookrow's own connections."""
     locks_rows: ClassVar[bool]
     """Whether a transaction locks single rows; otherwise it locks the whole database."""
+    greatest: ClassVar[str]
+    """The function that returns the greatest of its arguments."""
     size: ClassVar[str]
     """The function that returns the size of a text."""
     skip_locked: ClassVar[str]
@@ -162,10 +164,10 @@ class Dialect(ABC):
         column that others depend on is assigned last, because some databases assign from left to
         right.
         """
-        sets = ", ".join(f"{name} = {value}" for name, value in assignments.items())
-        action = f"UPDATE SET {sets}" if sets else "NOTHING"
+        sets = ",\n".join(f"{name} = {value}" for name, value in assignments.items())
+        action = f"UPDATE SET\n{sets}" if sets else "NOTHING"
         return (
-            f"INSERT INTO {table} AS kept ({', '.join(columns)}) {rows} "
+            f"INSERT INTO {table} AS kept ({', '.join(columns)})\n{rows}\n"
             f"ON CONFLICT ({', '.join(key)}) DO {action}"
         )
 

@@ -27,6 +27,7 @@ class PostgreSQL(Dialect):
     id_type, text_type = "bigint", "text"
     join_in_order = "CROSS JOIN"  # the planner chooses an order, and chooses well
     binary = '"C"'
+    greatest = "greatest"
     size = "octet_length"  # in bytes: known without reading the text
     for_update = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"

@@ -25,6 +25,7 @@ class SQLite(Dialect):
     id_type = text_type = ""
     join_in_order = "CROSS JOIN"
     binary = "BINARY"
+    greatest = "max"
     size = "length"  # in characters: SQLite before 3.43 has no function for bytes
     for_update = skip_locked = ""
     plan_for_values = None

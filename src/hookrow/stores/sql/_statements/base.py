@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
 from string import Template
 from typing import Any, ClassVar, NamedTuple
@@ -20,6 +20,7 @@ from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import EventTime, Suppressible
 from hookrow._core.result import PARKED, Result
 from hookrow._core.schema import KEYS
+from hookrow.stores._change_dates import CHANGE_DATE_COLUMNS
 from hookrow.stores.sql._log_rows import has_outcome
 from hookrow.stores.sql._role_tables import ALIASES, OWNER, RoleTables
 from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE
@@ -28,30 +29,42 @@ _NAMED = re.compile(r"%(?:\((\w+)\)s|.)", re.DOTALL)
 
 
 class Statement:
-    """SQL text, and how to get its parameters.
+    """SQL text, and how to get the values of a row for it.
 
-    `text` has `%s` for each parameter that has a name in the template, and `parameters` returns
-    these, in order, from the values of a row by name. `kind` is that of the rows that it locks or
-    changes; None for rows of hookrow's own.
+    `values` returns those with the given names, in order, from the values of a row by name. `kind`
+    is that of the rows that it locks or changes; None for rows of hookrow's own. If it is `many`,
+    it is run once for each row of values; otherwise, the dialect encodes all rows as its
+    parameters.
     """
 
-    __slots__ = ("kind", "parameters", "text")
+    __slots__ = ("kind", "many", "text", "values")
 
-    def __init__(self, template: str, kind: Suppressible | None = None) -> None:
-        self.text, self.kind = positional(template), kind
-        names = [name for name in _NAMED.findall(template) if name]
-        self.parameters: Callable[[Mapping[str, Any]], Sequence[Any]] = (
-            itemgetter(*names) if names else _without_names
-        )
+    def __init__(
+        self,
+        text: str,
+        names: Sequence[str] = (),
+        kind: Suppressible | None = None,
+        *,
+        many: bool = False,
+    ) -> None:
+        self.text, self.kind, self.many = text, kind, many
+        self.values: Callable[[Mapping[str, Any]], Sequence[Any]] = _getter(names)
 
 
-def positional(template: str) -> str:
-    """Return a template with `%s` for each parameter that has a name."""
-    return _NAMED.sub(lambda each: "%s" if each[1] else each[0], template)
+def _getter(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+    match names:
+        case []:
+            return lambda _: ()
+        case [name]:
+            return lambda values: (values[name],)
+        case _:
+            return itemgetter(*names)
 
 
-def _without_names(_: Mapping[str, Any]) -> Sequence[Any]:
-    return ()
+def positional(template: str) -> tuple[str, Sequence[str]]:
+    """Return a template with `%s` for each parameter that has a name, and these names."""
+    names = [name for name in _NAMED.findall(template) if name]
+    return _NAMED.sub(lambda each: "%s" if each[1] else each[0], template), names
 
 
 class Combined(NamedTuple):
@@ -102,8 +115,8 @@ SELECT row_key, changed_at FROM $dates WHERE role = '$role' AND $is_any""")
 class Statements(ABC):
     """The statements of a store, in the tables of its roles."""
 
-    per_row: ClassVar[bool]
-    """Whether a statement on given rows is run once for each row; otherwise once for all."""
+    selects_one: ClassVar[bool]
+    """Whether a SELECT by keys has the key of one row; otherwise those of all rows."""
     combined: Callable[..., Combined] | None = None
     """Combines statements that write a group; None if one statement cannot change several tables.
 
@@ -303,6 +316,42 @@ class Statements(ABC):
         is_any = self.dialect.any_of("row_key", self.dialect.text_type)
         return _SELECT_DATES.substitute(dates=self._dates, role=kind.value, is_any=is_any)
 
+    def _insert_entries(self, log: str, rows: str) -> str:
+        """Return the INSERT of rows into the log, which does the same as `merge_entries`."""
+        dialect = self.dialect
+        old, new = partial(dialect.old, log), dialect.new
+        recorded = f"'{Result.RECORDED.value}'"
+        is_repeated = f"{old('outcome')} = {recorded} AND {new('outcome')} = {old('outcome')}"
+
+        def kept_if(condition: str, name: str) -> str:
+            return f"CASE WHEN {condition} THEN {old(name)} ELSE {new(name)} END"
+
+        def filled(name: str) -> str:
+            """Fill in a null if the notification arrived again; a replay restores nothing."""
+            value = f"coalesce({old(name)}, {new(name)})"
+            return f"CASE WHEN {new('attempts')} > 0 THEN {value} ELSE {old(name)} END"
+
+        assignments = {
+            **{name: kept_if(is_repeated, name) for name in ("ended_at", "source")},
+            **{name: new(name) for name in ("outcome", "status", "retry_at")},
+            **{name: filled(name) for name in _FILLED},
+            "attempts": f"{old('attempts')} + {new('attempts')}",
+            "received_at": kept_if(f"{old('received_at')} < {new('received_at')}", "received_at"),
+            "last_received_at": kept_if(
+                f"{old('last_received_at')} > {new('last_received_at')}", "last_received_at"
+            ),
+        }
+        columns = [*ENTRY_FIELDS, "first_outcome"]
+        return dialect.insert(log, columns, rows, ["fingerprint"], assignments)
+
+    def _insert_dates(self, rows: str) -> str:
+        """Return the INSERT of dates into the side table, in which newer ones stay."""
+        dialect = self.dialect
+        old, new = dialect.old(self._dates, "changed_at"), dialect.new("changed_at")
+        assignments = {"changed_at": f"{dialect.greatest}({old}, {new})"}
+        key = CHANGE_DATE_COLUMNS[:2]
+        return dialect.insert(self._dates, CHANGE_DATE_COLUMNS, rows, key, assignments)
+
     def _changed_tables(self) -> Mapping[str, str]:
         """Return, for each table that is written, one of the columns that are set."""
         columns = {
@@ -314,36 +363,10 @@ class Statements(ABC):
         return columns
 
 
-_IS_REPEATED = f"kept.outcome = '{Result.RECORDED.value}' AND excluded.outcome = kept.outcome"
-
-
-def _filled(name: str) -> str:
-    """Fill in a null if the notification arrived again; a replay restores nothing."""
-    filled = f"coalesce(kept.{name}, excluded.{name})"
-    return f"CASE WHEN excluded.attempts > 0 THEN {filled} ELSE kept.{name} END"
-
-
-MERGE = f"""\
-ON CONFLICT (fingerprint) DO UPDATE SET
-ended_at = CASE WHEN {_IS_REPEATED} THEN kept.ended_at ELSE excluded.ended_at END,
-source = CASE WHEN {_IS_REPEATED} THEN kept.source ELSE excluded.source END,
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
-recipient = {_filled("recipient")},
-body = {_filled("body")},
-reason = {_filled("reason")},
-provider = {_filled("provider")},
-trace_id = {_filled("trace_id")},
-attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END"""
-"""`log_entry.merge_entries` in SQL, for PostgreSQL and SQLite.
-
-A column is set after those that depend on it, because some databases assign from left to right.
-"""
-
 ENTRY_FIELDS = LogEntry.__struct_fields__
+
+_FILLED = ("recipient", "body", "reason", "provider", "trace_id")
+"""The fields of an entry that another arrival fills in."""
 
 
 def key_parameters(kind: Suppressible) -> dict[str, str]:

@@ -12,7 +12,6 @@ from hookrow.stores.sql._dialects.postgresql import AWARE, NAIVE
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
-    MERGE,
     Combined,
     Statement,
     Statements,
@@ -37,21 +36,16 @@ UPDATE $table AS $alias SET $assignments
 FROM $given
 WHERE $is_key$guard$visible$dated$after""")
 
-_POSTGRES_SET_DATE = Template("""\
-INSERT INTO $dates AS kept (role, row_key, changed_at)
+_POSTGRES_NEW_DATES = Template("""\
 SELECT '$role' AS role, given.row_key, given.suppression_changed_at
 FROM $given
 WHERE EXISTS (SELECT 1 FROM $table WHERE $is_key$visible)$after
-ORDER BY role, row_key
-ON CONFLICT (role, row_key) DO UPDATE
-SET changed_at = greatest(kept.changed_at, excluded.changed_at)""")
+ORDER BY role, row_key""")
 
-_POSTGRES_ADD_ENTRIES = Template("""\
-INSERT INTO $log AS kept ($fields, first_outcome)
+_POSTGRES_NEW_ENTRIES = Template("""\
 SELECT $values, outcome
 FROM json_to_recordset(%s::json) AS given($types)
-WHERE true$after
-$merge""")
+WHERE true$after""")
 
 _POSTGRES_IS_DATED = Template("""
 AND EXISTS (SELECT 1 FROM $dates AS dated WHERE dated.role = '$role'
@@ -100,7 +94,8 @@ class _Part(Statement):
         returning: str = "1",
         expected: Callable[[str, str], str] | None = None,
     ) -> None:
-        super().__init__(template, kind)
+        text, names = positional(template)
+        super().__init__(text, names, kind)
         self.as_part, self.given, self.guard = as_part, given, guard
         self.name, self.returning, self.expected = name, returning, expected
 
@@ -108,7 +103,7 @@ class _Part(Statement):
 class PostgresStatements(Statements):
     """Statements on arrays of rows, which can be combined into one."""
 
-    per_row = False
+    selects_one = False
 
     def __init__(self, tables: RoleTables) -> None:
         super().__init__(tables)
@@ -127,7 +122,7 @@ class PostgresStatements(Statements):
             is_key=self._is_key(kind),
             visible=tables.visible(kind.value),
         )
-        return positional(template)
+        return positional(template)[0]
 
     def probes(self) -> Iterable[str]:
         """Lock: an update would fire the host's triggers, as often as /readyz is requested."""
@@ -139,7 +134,8 @@ class PostgresStatements(Statements):
 
         A sorted UPDATE alone could deadlock, because the planner may reorder it.
         """
-        return Statement(self._lock_text(kind, skip_locked=skip_locked), kind)
+        text = self._lock_text(kind, skip_locked=skip_locked)
+        return Statement(*positional(text), kind)
 
     def _lock_text(
         self,
@@ -231,8 +227,7 @@ class PostgresStatements(Statements):
         tables, keys = self.tables, key_parameters(kind)
 
         def text(given: str, after: str) -> str:
-            return _POSTGRES_SET_DATE.substitute(
-                dates=self._dates,
+            rows = _POSTGRES_NEW_DATES.substitute(
                 role=kind.value,
                 given=given,
                 table=tables.table(kind.value),
@@ -240,6 +235,7 @@ class PostgresStatements(Statements):
                 visible=tables.visible(kind.value),
                 after=after,
             )
+            return self._insert_dates(rows)
 
         given = _given(self._types(kind, keys) | _DATE_TYPES)
         return _Part(
@@ -254,16 +250,14 @@ class PostgresStatements(Statements):
         types = {name: _POSTGRES_JSON_TYPES.get(name, "text") for name in ENTRY_FIELDS}
 
         def text(_: str, after: str) -> str:
-            return _POSTGRES_ADD_ENTRIES.substitute(
-                log=log,
-                fields=", ".join(ENTRY_FIELDS),
+            rows = _POSTGRES_NEW_ENTRIES.substitute(
                 values=", ".join(ENTRY_FIELDS).replace(
                     "fingerprint", "decode(fingerprint, 'base64')"
                 ),
                 types=", ".join(f"{name} {type_}" for name, type_ in types.items()),
                 after=after,
-                merge=MERGE,
             )
+            return self._insert_entries(log, rows)
 
         return _Part(text("", ""), text)
 
@@ -305,7 +299,7 @@ class PostgresStatements(Statements):
         template = _POSTGRES_COMBINED.substitute(
             parts=",\n".join(parts), checks="\nAND ".join(checks)
         )
-        return Combined(kinds, positional(template))
+        return Combined(kinds, positional(template)[0])
 
     def _types(self, kind: Suppressible, names: Mapping[str, str]) -> dict[str, str]:
         """Return the types of given values by name, from their columns by name."""

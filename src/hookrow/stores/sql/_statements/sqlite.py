@@ -11,7 +11,6 @@ from hookrow._core.schema import KEYS
 from hookrow.stores.sql._role_tables import ALIASES
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
-    MERGE,
     Statement,
     Statements,
     guard_holds,
@@ -28,17 +27,9 @@ _SQLITE_UPDATE = Template("""\
 UPDATE $table SET $assignments
 WHERE $is_key$guard$visible$dated""")
 
-_SQLITE_SET_DATE = Template("""\
-INSERT INTO $dates AS kept (role, row_key, changed_at)
+_SQLITE_NEW_DATE = Template("""\
 SELECT '$role' AS role, %(row_key)s, %(suppression_changed_at)s
-WHERE EXISTS (SELECT 1 FROM $table WHERE $is_key$visible)
-ON CONFLICT (role, row_key) DO UPDATE
-SET changed_at = max(kept.changed_at, excluded.changed_at)""")
-
-_SQLITE_ADD_ENTRIES = Template("""\
-INSERT INTO $log AS kept ($fields, first_outcome)
-VALUES ($values)
-$merge""")
+WHERE EXISTS (SELECT 1 FROM $table WHERE $is_key$visible)""")
 
 _SQLITE_IS_DATED = Template("""
 AND EXISTS (SELECT 1 FROM $dates AS dated WHERE dated.role = '$role'
@@ -51,7 +42,7 @@ class SQLiteStatements(Statements):
     A transaction holds the whole database from its beginning, so no rows are locked.
     """
 
-    per_row = True
+    selects_one = True
 
     def _select(self, kind: Suppressible, *columns: str) -> str:
         """Compare with one key, because JSON cannot hold bytes."""
@@ -62,7 +53,7 @@ class SQLiteStatements(Statements):
             is_key=self._is_key(kind, ALIASES[kind.value]),
             visible=tables.visible(kind.value),
         )
-        return positional(template)
+        return positional(template)[0]
 
     def probes(self) -> Iterable[str]:
         """Update no row: SQLite's triggers run for each row only."""
@@ -94,26 +85,20 @@ class SQLiteStatements(Statements):
             visible=tables.not_hidden(role, alias),
             dated=is_dated,
         )
-        return Statement(template, kind)
+        return Statement(*positional(template), kind, many=True)
 
     def _set_date(self, kind: Suppressible) -> Statement:
-        template = _SQLITE_SET_DATE.substitute(
-            dates=self._dates,
+        rows = _SQLITE_NEW_DATE.substitute(
             role=kind.value,
             table=self.tables.table(kind.value),
             is_key=self._is_key(kind, ALIASES[kind.value]),
             visible=self.tables.visible(kind.value),
         )
-        return Statement(template)
+        return Statement(*positional(self._insert_dates(rows)), many=True)
 
     def _add_entries(self, log: str) -> Statement:
-        template = _SQLITE_ADD_ENTRIES.substitute(
-            log=log,
-            fields=", ".join(ENTRY_FIELDS),
-            values=", ".join(["%s"] * (len(ENTRY_FIELDS) + 1)),
-            merge=MERGE,
-        )
-        return Statement(template)
+        marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
+        return Statement(self._insert_entries(log, f"VALUES ({marks})"), many=True)
 
     def _is_key(self, kind: Suppressible, alias: str) -> str:
         """Compare the key of a row with the given one."""
