@@ -20,10 +20,12 @@ from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import AccessDenied, Conflict, Locked, StoreError, Unavailable
 from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._catalogues.base import Lock
 from hookrow.stores.sql._connections import Connection, Database, Upgradable
 from hookrow.stores.sql._dialects import DIALECTS, UNSUPPORTED_DATABASE
 from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._scripts import (
+    META_TABLE,
     MIGRATIONS_TABLE,
     Script,
     is_known,
@@ -54,9 +56,6 @@ UNKNOWN = (
     "hookrow's tables are at revision {}, which this version of hookrow does not know: install "
     "the version that upgraded them or, if it was never released, create the database anew."
 )
-
-MIGRATION_LOCK = 0x686F6F6B726F77
-"""The lock that an upgrade holds: "hookrow" in ASCII."""
 
 LOCK_WAIT = 10.0
 """Seconds for which an upgrade tries to lock a table, for a second at a time.
@@ -183,7 +182,7 @@ class _Upgrade:
         while True:
             # In a transaction, because a pooler may run each transaction in another session.
             with self._database.upgrading() as connection:
-                if catalogue_of(connection, self._dialect).try_lock(MIGRATION_LOCK):
+                if catalogue_of(connection, self._dialect).try_lock(Lock.UPGRADING, META_TABLE):
                     # CREATE INDEX CONCURRENTLY waits for older snapshots. A driver may keep that
                     # of the lock's SELECT until the next statement.
                     connection.execute(self._dialect.stay_idle)

@@ -35,8 +35,8 @@ from hookrow.stores._errors import Conflict, Locked, Unchanged
 from hookrow.stores._log import Query
 from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._catalogues.base import Lock
 from hookrow.stores.sql._limits import PostgresLimits
-from hookrow.stores.sql._log import PRUNE_LOCK
 from hookrow.stores.sql._transaction import SQLTransaction
 from postgres import Databases
 from times import DAY, HOUR, SECOND
@@ -283,7 +283,7 @@ class TestLockedRows:
         over = {"before": NOON + SECOND, "parked_before": NOON + DAY - PARKED_FOR}
         prune = partial(reader(home).prune, **over, bodies_only=bodies_only)
         with psycopg.connect(home.url) as other:
-            other.execute("SELECT pg_advisory_xact_lock(%s)", [PRUNE_LOCK])
+            other.execute("SELECT pg_advisory_xact_lock(%s)", [Lock.PRUNING.value])
             assert sum(prune()) == 0
         assert logged(home)[0]["body"] is not None
         assert sum(prune()) == 1

@@ -577,8 +577,9 @@ class TestConnections:
     def test_too_old(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         with closing(open_database(database_url)) as database:
             verify(database, Schema())
-            monkeypatch.setattr(type(database.dialect), "oldest", (99, 1))
-            needed = r"needs (PostgreSQL|SQLite) 99\.1 or later"
+            newer = dict.fromkeys(database.dialect.oldest, (99, 1))
+            monkeypatch.setattr(type(database.dialect), "oldest", newer)
+            needed = r"needs (PostgreSQL|SQLite|MariaDB|MySQL) 99\.1 or later"
             with pytest.raises(ConfigurationError, match=needed):
                 verify(database, Schema())
 

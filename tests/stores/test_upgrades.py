@@ -16,6 +16,7 @@ from hookrow import _migrations
 from hookrow._migrations import MIGRATIONS_TABLE, current, needed, upgrade
 from hookrow.stores import _watchdog
 from hookrow.stores._errors import Unavailable
+from hookrow.stores.sql._catalogues.base import Lock
 from wire import eventually
 
 INDEXES = """
@@ -64,7 +65,7 @@ def test_waiting_for_another_upgrade(
     monkeypatch.setattr(_migrations, "LOCK_WAIT", 0.0)
     with ThreadPoolExecutor(1) as thread:
         with psycopg.connect(old) as other:
-            other.execute(f"SELECT pg_advisory_xact_lock({_migrations.MIGRATION_LOCK})")
+            other.execute(f"SELECT pg_advisory_xact_lock({Lock.UPGRADING.value})")
             added = thread.submit(upgrade, old, OURS)
             eventually(lambda: "Waiting for another upgrade of this database" in caplog.text)
             assert not added.done()

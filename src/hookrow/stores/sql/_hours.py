@@ -20,7 +20,7 @@ from hookrow._core.schema import Schema
 from hookrow.stores._errors import UPGRADE
 from hookrow.stores._log import KNOWN_TYPES, MOST_COUNTED, OTHER, RequestKind, Requests
 from hookrow.stores.sql._catalogues import catalogue_of
-from hookrow.stores.sql._catalogues.base import Catalogue
+from hookrow.stores.sql._catalogues.base import Catalogue, Lock
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._dialects.base import Dialect, utc
 from hookrow.stores.sql._scripts import HOURS_TABLE, META_TABLE
@@ -29,9 +29,6 @@ logger = logging.getLogger("hookrow")
 
 IDS_PER_TRANSACTION = 5000
 """Ids that one transaction counts. On SQLite, the transaction locks the whole file."""
-
-COUNTING_LOCK = 0x686F6F6B68
-"""The lock that a process holds while it counts a chunk: "hookh"."""
 
 ONE_HOUR = timedelta(hours=1)
 
@@ -83,7 +80,8 @@ class HourlyCounts:
 
     def __init__(self, dialect: Dialect, schema: Schema) -> None:
         self._dialect, self._log = dialect, schema.log or ""
-        self._tables = [schema.side_table(name) for name in (HOURS_TABLE, META_TABLE)]
+        self._record = schema.side_table(META_TABLE)
+        self._tables = [schema.side_table(HOURS_TABLE), self._record]
         self._table, self._meta = map(dialect.table, self._tables)
         self._columns = {
             self._tables[0]: {*HOURLY_COLUMNS, "entries", "recovered"},
@@ -115,7 +113,7 @@ class HourlyCounts:
             logger.warning(f"Notifications are not counted by hour. {obstacle}")
         self._obstacle = obstacle
         catalogue = catalogue_of(connection, self._dialect)
-        if obstacle is not None or not catalogue.try_lock(COUNTING_LOCK):
+        if obstacle is not None or not catalogue.try_lock(Lock.COUNTING, self._record):
             return False
         more = self._count_new(connection, catalogue)
         return self._count_recovered(connection) or more
@@ -221,7 +219,7 @@ class HourlyCounts:
         if self._have_restarted(connection, catalogue, values, seen, highest):
             watermark = ceiling = 0
             save(WATERMARK, "0")
-        open_writers = catalogue.open_writers(self._log)
+        open_writers = catalogue.open_writers(self._log, self._record)
         if open_writers is None:
             end = self._count_chunk(connection, min(watermark, highest), highest)
             save(WATERMARK, str(end))
@@ -230,10 +228,11 @@ class HourlyCounts:
         if ceiling <= watermark or (writers and start != server):
             save(CEILING, " ".join([str(highest), server, *holders]))
             return bool(highest > watermark)
-        if set(writers) & set(holders):
-            return False
         if writers:
-            save(CEILING, f"{ceiling} {server}")
+            waiting = [each for each in writers if each in holders]
+            save(CEILING, " ".join([str(ceiling), server, *waiting]))
+            if waiting:
+                return False
         end = self._count_chunk(connection, watermark, ceiling)
         save(WATERMARK, str(end))
         return end < ceiling

@@ -47,6 +47,7 @@ from hookrow.stores._log import (
     within_size,
 )
 from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._catalogues.base import Lock
 from hookrow.stores.sql._connections import Connection, Database
 from hookrow.stores.sql._dialects.base import read_time, utc
 from hookrow.stores.sql._hours import ONE_HOUR, RECOVERED, HourlyCounts
@@ -58,10 +59,8 @@ from hookrow.stores.sql._log_rows import (
     has_outcome,
     stored_entry,
 )
+from hookrow.stores.sql._scripts import META_TABLE
 from hookrow.stores.sql._statements.base import Statements
-
-PRUNE_LOCK = 0x686F6F6B70
-"""The lock that a process holds while it prunes a batch: "hookp"."""
 
 TRIES_PER_BATCH = 5
 """How many times a batch is tried; writers, which lock in another order, may conflict with it."""
@@ -92,6 +91,7 @@ class SQLLog:
         self._database, self._dialect = database, database.dialect
         self._name, self._verified = schema.log or "", verified
         self._table = self._dialect.table(self._name)
+        self._record = schema.side_table(META_TABLE)
         self._hours = HourlyCounts(self._dialect, schema)
 
     @property
@@ -512,7 +512,8 @@ class SQLLog:
         """
         oldest = f"SELECT min(received_at) FROM {self._table} WHERE {ID_IS_WITHIN}"
         with self._database.transaction() as connection:
-            if not catalogue_of(connection, self._dialect).try_lock(PRUNE_LOCK):
+            catalogue = catalogue_of(connection, self._dialect)
+            if not catalogue.try_lock(Lock.PRUNING, self._record):
                 return None
             count = connection.execute(f"{change} AND {ID_IS_WITHIN}", [*values, low, high])
             return count, utc(connection.fetch(oldest, [low, high])[0][0])

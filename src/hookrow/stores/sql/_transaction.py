@@ -311,6 +311,8 @@ class SQLTransaction(_Writing):
             if len(locked) < step.size and not self._checked:
                 raise Unchanged(f"A row in {kind.value} could not be locked.")
         before = self.read(rows) if self._checked else None
+        if entries and self._statements.register_writer:
+            self._connection.fetch(self._statements.register_writer)
         complete = [self._run(step) for step in steps]
         if self._checked or not all(complete):
             self._verify(changes, before)
@@ -327,9 +329,10 @@ class SQLTransaction(_Writing):
         count = run(statement.text, step.parameters)
         if count > step.size and statement.kind is not None:
             raise Rejected(_NOT_UNIQUE.format(statement.kind.value))
-        if count < step.size and statement is self._statements.add_entries:
+        complete = self._statements.is_complete(statement, count, step.size)
+        if not complete and statement is self._statements.add_entries:
             raise Unchanged("The log did not accept an entry.")
-        return count >= step.size
+        return complete
 
     def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
         if not self._statements.dialect.locks_rows:  # the transaction holds the whole database

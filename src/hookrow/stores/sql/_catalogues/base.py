@@ -35,6 +35,20 @@ class Relation(Enum):
     VIEW = "a view, or another relation that cannot have an index"
 
 
+class Lock(Enum):
+    """What only one transaction at a time does. The value is a number that no other program uses.
+
+    They are "hookh", "hookp" and "hookrow" in ASCII.
+    """
+
+    COUNTING = 0x686F6F6B68
+    """A process counts a chunk of entries by hour."""
+    PRUNING = 0x686F6F6B70
+    """A process prunes a batch of the log."""
+    UPGRADING = 0x686F6F6B726F77
+    """A process upgrades hookrow's tables."""
+
+
 class Version(NamedTuple):
     """The version of a database: the title of the product, and the version as text and numbers."""
 
@@ -172,14 +186,18 @@ class Catalogue(ABC):
         """Return why the transaction does not see what others commit; None if it does."""
         return None
 
-    def try_lock(self, number: int) -> bool:  # noqa: ARG002 - a transaction may hold everything
-        """Take a lock until the end of the transaction; return False if another one holds it."""
+    def try_lock(self, lock: Lock, record: str) -> bool:  # noqa: ARG002 - a transaction may hold everything
+        """Take a lock until the end of the transaction; return False if another one holds it.
+
+        `record` is the table hookrow_meta, of which some databases lock a row.
+        """
         return True
 
-    def open_writers(self, table: str) -> Writers | None:  # noqa: ARG002 - a transaction may hold everything
-        """Return the other transactions that may have written to a table.
+    def open_writers(self, table: str, record: str) -> Writers | None:  # noqa: ARG002 - a transaction may hold everything
+        """Return the other transactions that may have written to the log, whose table is given.
 
-        None if there are none, because a transaction holds the whole database.
+        None if there are none, because a transaction holds the whole database. `record` is the
+        table hookrow_meta beside the log.
         """
         return None
 

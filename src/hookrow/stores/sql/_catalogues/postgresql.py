@@ -8,6 +8,7 @@ from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql._catalogues.base import (
     FLAGS,
     Catalogue,
+    Lock,
     Relation,
     Uniqueness,
     Writers,
@@ -173,11 +174,12 @@ class PostgresCatalogue(Catalogue):
             f"{level.upper()}: change it."
         )
 
-    def try_lock(self, number: int) -> bool:
+    def try_lock(self, lock: Lock, record: str) -> bool:  # noqa: ARG002 - needs no row
         """Take an advisory lock."""
-        return bool(self.connection.fetch("SELECT pg_try_advisory_xact_lock(%s)", [number])[0][0])
+        sql = "SELECT pg_try_advisory_xact_lock(%s)"
+        return bool(self.connection.fetch(sql, [lock.value])[0][0])
 
-    def open_writers(self, table: str) -> Writers:
+    def open_writers(self, table: str, record: str) -> Writers:  # noqa: ARG002 - needs no row
         """Return the virtual ids of the transactions that hold a writer's lock on the table.
 
         An INSERT takes this lock before it takes an id from the sequence.

@@ -129,6 +129,10 @@ class Statements(ABC):
     """The condition that the rows of an entry `n` of the log exist now."""
     add_entries: Statement | None = None
     """Adds entries to the log, or merges those that arrived before; None without a log."""
+    register_writer: str | None = None
+    """Registers the transaction with `Catalogue.open_writers`, before it adds entries to the log.
+
+    None if the database itself knows these transactions."""
     select: Callable[[Suppressible], str]
     """Selects the keys that exist among given ones."""
     state: Callable[[Suppressible], str]
@@ -159,6 +163,13 @@ class Statements(ABC):
     @abstractmethod
     def _select(self, kind: Suppressible, *columns: str) -> str:
         """Return the SELECT of the keys that exist among the given ones, and of more columns."""
+
+    def is_complete(self, statement: Statement, count: int, size: int) -> bool:  # noqa: ARG002 - most databases count rows
+        """Return whether a statement has changed all rows, given their number and the count.
+
+        If not, the rows are read, because a guard may have refused to change some of them.
+        """
+        return count >= size
 
     @abstractmethod
     def probes(self) -> Iterable[str]:
