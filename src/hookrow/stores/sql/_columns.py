@@ -15,22 +15,23 @@ class Column:
 
     name: str
     type: str
-    """The type of its parameters; empty on SQLite, which has no fixed types."""
+    """The type of its parameters; empty on SQLite, which has no fixed types. On MariaDB, that of a
+    value in JSON_TABLE: for bytes, which JSON cannot hold, that of their hexadecimal digits."""
     type_name: str
     """The type's name for error messages."""
     kind: str
-    """Text, number, boolean, datetime, enum, on SQLite also integer, the name of any other type, or
-    empty if it is unknown."""
+    """Text, number, boolean, datetime, enum, on SQLite also integer, on MariaDB also binary (BINARY
+    and VARBINARY), the name of any other type, or empty if it is unknown."""
     nullable: bool
     generated: bool
     default: bool
     """Whether the database can assign a value."""
     holds_uuids: bool = False
-    """Whether its values are UUIDs: on SQLite, whether it is CHAR(32), in which Django and
-    SQLAlchemy store their digits."""
+    """Whether its values are UUIDs: on SQLite and MariaDB, also whether it is CHAR(32), in which
+    Django and SQLAlchemy store their digits."""
     ignores_case: bool = False
     """Whether it can be compared ignoring case without a function: CITEXT, a collation that is not
-    deterministic, and any column of SQLite."""
+    deterministic, MariaDB's collations that ignore case, and any column of SQLite."""
     length: int | None = None
     """The maximum length of a text, in characters."""
     labels: Sequence[str] = ()
@@ -41,6 +42,12 @@ class Column:
     """`type` with its length, as SQL text."""
     declared: str = ""
     """The type as it is declared, with its length, its domain and its collation, as SQL text."""
+    folded_by: str = ""
+    """On MariaDB, the generated column that holds the text in lower case, whose index finds it."""
+    fraction: int | None = None
+    """On MariaDB, the number of digits of a time's fraction of a second."""
+    is_timestamp: bool = False
+    """Whether it is MariaDB's TIMESTAMP, which ends in 2038, or in 2106 from version 11.5 on."""
     read: Convert | None = None
     """Converts a value from the driver; not called with None."""
     write: Convert | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hookrow.stores.sql._catalogues.base import Catalogue
+from hookrow.stores.sql._catalogues.mariadb import MariaDBCatalogue
 from hookrow.stores.sql._catalogues.postgresql import PostgresCatalogue
 from hookrow.stores.sql._catalogues.sqlite import SQLiteCatalogue
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._dialects.base import Dialect
 
 CATALOGUES: Mapping[str, type[Catalogue]] = {
+    "mariadb": MariaDBCatalogue,
     "postgresql": PostgresCatalogue,
     "sqlite": SQLiteCatalogue,
 }
