@@ -1,6 +1,7 @@
 """Schemas that lead to every form of the statements on rows, with the columns of their tables."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from hookrow import Role, Schema
@@ -8,24 +9,43 @@ from hookrow.stores.sql._columns import Column
 
 
 class Golden(NamedTuple):
-    """A schema, and the kind of each column of its tables, by role and the table's own names."""
+    """A schema, and a word for each column of its tables, by role and the table's own names."""
 
     schema: Schema
     tables: Mapping[str, Mapping[str, str]]
 
 
-_TYPES = {
-    "integer": ("bigint", "number", "integer"),
-    "text": ("text", "text", "text"),
-    "char": ("bpchar", "text", "text"),
-    "citext": ("citext", "text", "text"),
-    "enum": ("crm.reason", "enum", "text"),
-    "uuid": ("uuid", "uuid", "text"),
-    "time": ("timestamp with time zone", "datetime", "datetime"),
-    "naive": ("timestamp without time zone", "datetime", "datetime"),
-    "boolean": ("boolean", "boolean", "boolean"),
+_KINDS = {
+    **dict.fromkeys(("text", "email", "char", "citext"), "text"),
+    "integer": "number",
+    **dict.fromkeys(("time", "naive"), "datetime"),
 }
-"""By kind: PostgreSQL's type of the parameters, and the kind of the column on each database."""
+"""The kind of the column, if that is another word."""
+
+_POSTGRESQL = {
+    "integer": "bigint",
+    "email": "text",
+    "char": "bpchar",
+    "enum": "crm.reason",
+    "time": "timestamp with time zone",
+    "naive": "timestamp without time zone",
+}
+"""PostgreSQL's type of the parameters, if it is another word."""
+
+_SQLITE_KINDS = {"number": "integer", "enum": "text", "uuid": "text"}
+
+_BINARY = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+_MARIADB = {
+    "integer": "bigint",
+    **dict.fromkeys(("text", "email"), f"varchar(321) {_BINARY}"),
+    "char": "varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci",
+    "citext": "varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
+    "enum": f"varchar(256) {_BINARY}",
+    "uuid": "varchar(37) CHARACTER SET ascii COLLATE ascii_bin",
+    **dict.fromkeys(("time", "naive"), "datetime(6)"),
+    "boolean": "tinyint",
+}
+"""The types of values in JSON_TABLE."""
 
 _SUPPRESSION = {
     "suppressed_at": "time",
@@ -36,7 +56,7 @@ _NO_SUPPRESSION = dict.fromkeys(_SUPPRESSION)
 _UNDATED = {"suppression_reason": None, "suppression_changed_at": None}
 
 _OWN = {
-    "subscribers": {"id": "integer", "email": "text", **_SUPPRESSION},
+    "subscribers": {"id": "integer", "email": "email", **_SUPPRESSION},
     "dispatches": {
         **dict.fromkeys(("id", "subscriber_id", "list_id"), "integer"),
         "provider_message_id": "text",
@@ -141,17 +161,49 @@ def columns(golden: Golden, dialect: str) -> Mapping[str, Mapping[str, Column]]:
     }
 
 
-def _column(name: str, kind: str, dialect: str) -> Column:
-    type_, kind_on_postgres, kind_on_sqlite = _TYPES[kind]
-    has_types = dialect == "postgresql"
+def _column(name: str, word: str, dialect: str) -> Column:
+    return _COLUMNS[dialect](name, word)
+
+
+def _postgresql(name: str, word: str) -> Column:
+    return _described(name, word, _POSTGRESQL.get(word, word))
+
+
+def _sqlite(name: str, word: str) -> Column:
+    column = _described(name, word, "")
+    kind = _SQLITE_KINDS.get(column.kind, column.kind)
+    return replace(column, kind=kind, ignores_case=True)
+
+
+def _mariadb(name: str, word: str) -> Column:
+    column = _described(name, word, _MARIADB[word])
+    if column.kind not in {"text", "enum"}:
+        return column
+    _, _, charset, _, collation = column.type.rsplit(maxsplit=4)
+    column = replace(
+        column,
+        charset=charset,
+        collation=collation,
+        ignores_case=collation.endswith("_ci"),
+    )
+    if word == "email":
+        folded = replace(column, name=f"{name}_folded", generated=True)
+        return replace(column, folded=folded, folds_ascii=True)
+    return column
+
+
+def _described(name: str, word: str, type_: str) -> Column:
     return Column(
         name,
-        type_ if has_types else "",
-        kind.upper(),
-        kind_on_postgres if has_types else kind_on_sqlite,
+        type_,
+        word.upper(),
+        _KINDS.get(word, word),
         nullable=True,
         generated=False,
         default=True,
-        holds_uuids=kind == "uuid",
-        ignores_case=kind == "citext" or not has_types,
+        holds_uuids=word == "uuid",
+        ignores_case=word == "citext",
     )
+
+
+_COLUMNS = {"postgresql": _postgresql, "sqlite": _sqlite, "mariadb": _mariadb}

@@ -42,8 +42,14 @@ class Column:
     """`type` with its length, as SQL text."""
     declared: str = ""
     """The type as it is declared, with its length, its domain and its collation, as SQL text."""
-    folded_by: str = ""
+    charset: str = ""
+    """On MariaDB, the character set of a text."""
+    collation: str = ""
+    """On MariaDB, the collation of a text, by which it is compared."""
+    folded: Column | None = None
     """On MariaDB, the generated column that holds the text in lower case, whose index finds it."""
+    folds_ascii: bool = False
+    """Whether `folded` holds letters other than ASCII ones unchanged."""
     fraction: int | None = None
     """On MariaDB, the number of digits of a time's fraction of a second."""
     is_timestamp: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hookrow.stores.sql._catalogues.base import Catalogue, Relation, Uniqueness
@@ -41,8 +42,13 @@ class MariaDBCatalogue(Catalogue):
     def columns(self, table: str) -> Mapping[str, Column]:
         """Return the columns with their types, and the privileges that the user lacks."""
         rows = self._fetch(_MARIADB_COLUMNS, self.named(table) * 2)
-        folded = {_folded(row[-2]): row[0] for row in rows}
-        return {row[0]: _mariadb_column(row, folded.get(row[0], "")) for row in rows}
+        columns = {row[0]: _mariadb_column(row) for row in rows}
+        for row in rows:
+            name, folds_ascii = _folded(row[-2])
+            if name in columns:
+                folded = columns[row[0]]
+                columns[name] = replace(columns[name], folded=folded, folds_ascii=folds_ascii)
+        return columns
 
     def is_unique(self, table: str, *names: str) -> bool:
         """Return whether ON DUPLICATE KEY finds a row by the columns. That of a view is unknown."""
@@ -174,13 +180,16 @@ _BOOLEAN = "tinyint(1)"
 """The type to which BOOLEAN is an alias."""
 
 
-def _folded(expression: str | None) -> str | None:
-    """Return the column that a generated column holds in lower case; None if there is none."""
+def _folded(expression: str | None) -> tuple[str, bool]:
+    """Return the column that a generated column holds in lower case, and whether only in ASCII.
+
+    The name is empty if there is none.
+    """
     found = _FOLDED.fullmatch(expression or "")
-    return found and found[1].replace("``", "`")
+    return (found[1].replace("``", "`"), False) if found else ("", False)
 
 
-def _mariadb_column(row: Sequence[Any], folded_by: str) -> Column:
+def _mariadb_column(row: Sequence[Any]) -> Column:
     name, data_type, declared, nullable, extra, default, length, size, *rest = row
     charset, collation, fraction, privileges, _, is_view = rest
     kind = "boolean" if declared == _BOOLEAN else _MARIADB_KINDS.get(data_type, data_type)
@@ -202,7 +211,8 @@ def _mariadb_column(row: Sequence[Any], folded_by: str) -> Column:
         denied=[each for each in ("SELECT", "UPDATE") if each.lower() not in privileges.split(",")],
         sized=declared + collated,
         declared=declared + collated,
-        folded_by=folded_by,
+        charset=charset or "",
+        collation=collation or "",
         is_timestamp=data_type == "timestamp",
         fraction=fraction,
     )

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hookrow.stores.sql._dialects.base import Dialect
+from hookrow.stores.sql._dialects.mariadb import MARIADB
 from hookrow.stores.sql._dialects.postgresql import POSTGRESQL
 from hookrow.stores.sql._dialects.sqlite import SQLITE
 
-DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (POSTGRESQL, SQLITE)}
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (POSTGRESQL, SQLITE, MARIADB)}
 
 _TITLES = [title for dialect in DIALECTS.values() for title in dialect.oldest]
 

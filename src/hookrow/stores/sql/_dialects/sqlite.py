@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
-from uuid import UUID
 
-from hookrow._core.log_entry import LogEntry
 from hookrow._core.schema import Fold
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._dialects.base import Dialect, json_text
+from hookrow.stores.sql._dialects.base import json_text
+from hookrow.stores.sql._dialects.times_as_text import TimesAsText
 
 
-class SQLite(Dialect):
+class SQLite(TimesAsText):
     """SQLite, with JSON arrays as parameters. Columns have no fixed types there.
 
     Times are text, in UTC with six digits, so that equal times are equal texts.
@@ -118,67 +116,9 @@ class SQLite(Dialect):
         """Return a JSON array."""
         return json_text(list(values)).decode()
 
-    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[list[Any]]:
-        """Return the values of each row, without a function call for each value: the hot path."""
-        find: Callable[..., Callable[[Any], Any] | None] = _SQLITE_CONVERTERS.get
-        write = self.write
-        encoded = list(map(list, rows))
-        for row in encoded:
-            for index, value in enumerate(row):
-                if convert := find(type(value), write):
-                    row[index] = convert(value)
-        return encoded
-
-    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
-        """Return the fields of each entry, followed by its outcome again, as its first outcome."""
-        rows, ended_at, ended_at_text = [], None, ""
-        for entry in entries:
-            if entry.ended_at is not ended_at:  # the entries of a group share it
-                ended_at, ended_at_text = entry.ended_at, _time_as_text(entry.ended_at)
-            received_at = last_received_at = _time_as_text(entry.received_at)
-            if entry.last_received_at is not entry.received_at:
-                last_received_at = _time_as_text(entry.last_received_at)
-            outcome = entry.outcome._value_  # `value` is a property written in Python
-            row = (
-                entry.fingerprint,
-                entry.record_type,
-                entry.message_id,
-                entry.recipient,
-                entry.occurred_at and _time_as_text(entry.occurred_at),
-                outcome,
-                entry.status,
-                entry.attempts,
-                received_at,
-                last_received_at,
-                ended_at_text,
-                entry.retry_at and _time_as_text(entry.retry_at),
-                entry.body,
-                entry.reason,
-                entry.provider,
-                entry.source._value_,
-                entry.trace_id,
-                outcome,
-            )
-            rows.append(row)
-        return rows
-
-    def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver accepts
-        """Return a time as text, and a UUID as hexadecimal digits."""
-        if isinstance(value, datetime):
-            return _time_as_text(value)
-        return value.hex if isinstance(value, UUID) else super().write(value)
-
-
-def _time_as_text(time: datetime) -> str:
-    at = time if time.tzinfo is UTC else time.astimezone(UTC)
-    return at.isoformat(" ", "microseconds")[: -len("+00:00")]
-
-
-_SQLITE_CONVERTERS: Mapping[type[object], Callable[[Any], str] | None] = {
-    **dict.fromkeys((type(None), str, int, bytes)),
-    datetime: _time_as_text,
-}
-"""The conversion for each type of value; None if its values are written unchanged."""
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
+        """Return the values of each row."""
+        return self.encode_values(rows)
 
 
 SQLITE = SQLite()

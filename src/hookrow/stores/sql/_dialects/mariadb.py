@@ -1,0 +1,245 @@
+"""The SQL of MariaDB and MySQL, and JSON arrays as its parameters: JSON_TABLE makes rows of them.
+
+A value from JSON_TABLE has the type, the character set and the collation of the column with which
+it is compared: otherwise, the column's index would not be used, or the server would refuse to
+compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from hookrow._core.schema import Fold, Scalar
+from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._dialects.base import json_text
+from hookrow.stores.sql._dialects.times_as_text import TimesAsText
+
+WRITER_LOCKS = ("lock_writers_0", "lock_writers_1")
+"""The rows of hookrow_meta of which a transaction that adds entries to the log locks one, shared.
+
+Which one it is changes every `WRITERS_ALTERNATE` seconds, so that each of them is free from time to
+time, however many transactions there are.
+"""
+
+WRITERS_ALTERNATE = 40
+"""In seconds. Entries are counted once a minute, and thus in each of the two periods in turn."""
+
+
+class MariaDB(TimesAsText):
+    """MariaDB and MySQL."""
+
+    name = "mariadb"
+    oldest: ClassVar[Mapping[str, tuple[int, ...]]] = {"MariaDB": (10, 6), "MySQL": (8, 0, 19)}
+    version = "SELECT version()"
+    id_type = "bigint"
+    text_type = "varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    join_in_order = "STRAIGHT_JOIN"
+    binary = "utf8mb4_bin"
+    greatest = "greatest"
+    size = "octet_length"
+    for_update = "FOR UPDATE"
+    skip_locked = "FOR UPDATE SKIP LOCKED"
+    plan_for_values = None
+    stay_idle = wait_briefly = ""
+    stop_at_errors = ""
+    is_server = True
+    create_index = "CREATE INDEX"
+    explain = "EXPLAIN"
+    clock = "utc_timestamp(6)"
+    begin = "BEGIN"
+    locks_rows = True
+    converters: ClassVar[Mapping[type[object], Callable[[Any], str] | None]] = {
+        **TimesAsText.converters,
+        bytes: bytes.hex,  # JSON has no bytes; see `given_value`
+    }
+
+    def quote(self, name: str) -> str:
+        """Quote with backticks, whatever the session's mode is."""
+        return "`" + name.replace("`", "``").replace("%", "%%") + "`"
+
+    def literal(self, value: Scalar) -> str:
+        """Double the backslashes, which escape the next character."""
+        if isinstance(value, str):
+            return super().literal(value.replace("\\", "\\\\"))
+        return super().literal(value)
+
+    def cast(self, expression: str, type_: str) -> str:  # noqa: ARG002 - the server converts values
+        """Return the expression as it is."""
+        return expression
+
+    def instant(self, type_: str) -> str:  # noqa: ARG002 - the server converts texts
+        """Return the parameter without a cast: a time is text."""
+        return "%s"
+
+    def as_text(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS CHAR)"
+
+    def as_integer(self, expression: str) -> str:
+        """Cast the expression."""
+        return f"CAST({expression} AS SIGNED)"
+
+    def characters(self, text: str) -> str:
+        """Count characters: length() would count bytes."""
+        return f"char_length({text})"
+
+    def quotient(self, dividend: str, divisor: int) -> str:
+        """Use DIV: the operator `/` returns a fraction."""
+        return f"{dividend} DIV {divisor}"
+
+    def compare(
+        self, columns: Sequence[str], operator: str, marks: Sequence[str], values: Sequence[Any]
+    ) -> tuple[str, Sequence[Any]]:
+        """Compare column by column, because an index does not serve a comparison of rows."""
+        (first, second), (mark, other_mark), (value, other) = columns, marks, values
+        strict = operator[0]
+        condition = (
+            f"({first} {strict} {mark} OR {first} = {mark} AND {second} {operator} {other_mark})"
+        )
+        return condition, [value, value, other]
+
+    def last(self, column: str, table: str) -> str:
+        """Read from a derived table: a subquery may not read the table that is changed."""
+        return f"(SELECT last FROM (SELECT max({column}) AS last FROM {table}) AS found)"
+
+    def old(self, table: str, column: str) -> str:
+        """Name the column with its table."""
+        return f"{table}.{column}"
+
+    def new(self, column: str) -> str:
+        """Use the function VALUES, because only MySQL has an alias for the new row."""
+        return f"VALUES({column})"
+
+    def insert(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: str,
+        key: Sequence[str],
+        assignments: Mapping[str, str],
+    ) -> str:
+        """Compare all keys of the table, and assign from left to right."""
+        unchanged = {key[0]: self.old(table, key[0])}
+        sets = ",\n".join(f"{name} = {value}" for name, value in (assignments or unchanged).items())
+        return (
+            f"INSERT INTO {table} ({', '.join(columns)})\n{rows}\nON DUPLICATE KEY UPDATE\n{sets}"
+        )
+
+    def fold(self, kind: Fold, email: str) -> str:
+        """Fold other letters, too. What is compared is in `_searched`."""
+        return f"lower({email})" if kind in {"ascii", "lower"} else email
+
+    def is_not_ascii(self, text: str) -> str:
+        """Compare lengths: in UTF-8, only ASCII characters have one byte."""
+        return f"octet_length({text}) <> char_length({text})"
+
+    def email_is_any(self, kind: Fold, alias: str, column: Column) -> str:
+        """Search a generated column with folded emails if there is one."""
+        searched, fold = self._searched(kind, alias, column)
+        values = self._values((column.folded or column).type)
+        return f"{searched} IN (SELECT {fold('value')} FROM {values})"
+
+    def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
+        """Convert the address to the column's collation, because columns must have the same one."""
+        searched, fold = self._searched(kind, alias, column)
+        return f"{searched} = {fold(_collated(address, column.folded or column))}"
+
+    def _searched(self, kind: Fold, alias: str, column: Column) -> tuple[str, Callable[[str], str]]:
+        """Return the expression by whose index an email is found, and the fold of its values.
+
+        The values are folded already as far as ASCII goes. A collation that ignores case folds
+        both sides.
+        """
+        email = f"{alias}.{self.quote(column.name)}"
+        if kind in {"ascii", "lower"}:
+            if column.folded:
+                folded = f"{alias}.{self.quote(column.folded.name)}"
+                return folded, _unchanged if column.folds_ascii else _lower
+            if not column.ignores_case:
+                return self.fold(kind, email), _lower
+        return email, _unchanged
+
+    def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
+        """Compare with a GUID in both of the forms in which it may be stored."""
+        name, given = f"{alias}.{self.quote(column.name)}", _collated(message_id, column)
+        if not column.holds_uuids:
+            return f"{name} = {given}"
+        digits = _collated(f"replace(lower({message_id}), '-', '')", column)
+        return f"{name} IN ({given}, {digits})"
+
+    def as_key(self, reference: str, column: Column, key: Column) -> str:
+        """Convert a text to the key's collation, because columns must have the same one."""
+        if column.collation and key.collation and column.collation != key.collation:
+            return _collated(reference, key)
+        return reference
+
+    def any_of(self, expression: str, type_: str) -> str:
+        """Compare with the elements of a JSON array."""
+        return f"{expression} IN (SELECT value FROM {self._values(type_)})"
+
+    def _values(self, type_: str) -> str:
+        return f"JSON_TABLE(%s, '$[*]' COLUMNS (value {type_} PATH '$')) AS given"
+
+    def selected_by(self, expression: str, select: str) -> str:
+        """Read from a derived table: a subquery has no LIMIT, nor the table that is changed."""
+        return f"{expression} IN (SELECT * FROM ({select}) AS selected)"
+
+    def epoch(self, time: str) -> str:
+        """Count the seconds, whatever the session's zone: the function drops the fraction."""
+        return f"TIMESTAMPDIFF(SECOND, '1970-01-01', {time})"
+
+    def hour(self, time: str) -> str:
+        """Format the time."""
+        return f"date_format({time}, '%%Y-%%m-%%d %%H:00:00')"
+
+    def hour_as_time(self, hour: str) -> str:
+        """Return the hour as it is: a text becomes a time."""
+        return hour
+
+    def select(self, expression: str, column: Column) -> str:
+        """Return a text in the connection's collation: a UNION needs one for all its texts."""
+        return self.as_text(expression) if column.kind in {"text", "uuid"} else expression
+
+    def text(self, expression: str, column: Column) -> str:  # noqa: ARG002 - of any column
+        """Return text in the connection's collation."""
+        return self.as_text(expression)
+
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return a JSON array."""
+        (encoded,) = self.encode_values([[*values]])
+        return json_text(encoded).decode()
+
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
+        """Return one JSON array of arrays, sorted by their beginning, which is the key.
+
+        Rows are locked in their order: so that all processes lock them in the same one.
+        """
+        return [json_text(sorted(self.encode_values(rows), key=_key)).decode()]
+
+
+def given_value(name: str, column: Column) -> str:
+    """Return a value of the relation `given`, to compare with a column."""
+    return f"unhex(given.{name})" if column.kind == "binary" else f"given.{name}"
+
+
+def _collated(text: str, column: Column) -> str:
+    """Return a text in the character set and the collation of a column, if that has any."""
+    if not column.collation:
+        return text
+    return f"CONVERT({text} USING {column.charset}) COLLATE {column.collation}"
+
+
+def _unchanged(value: str) -> str:
+    return value
+
+
+def _lower(value: str) -> str:
+    return f"lower({value})"
+
+
+def _key(row: list[Any]) -> list[Any]:
+    return row[:2]  # no key has more columns
+
+
+MARIADB = MariaDB()

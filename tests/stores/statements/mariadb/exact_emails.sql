@@ -1,0 +1,156 @@
+-- find
+SELECT s.`id`, CAST(s.`email` AS CHAR), NULL, NULL, NULL
+FROM `people` AS s
+WHERE s.`email` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)
+UNION ALL
+SELECT d.`subscriber_id`, CAST(o.`email` AS CHAR), CAST(d.`provider_message_id` AS CHAR), d.`id`, NULL
+FROM `mails` AS d
+LEFT JOIN `people` AS o ON o.`id` = d.`subscriber_id`
+WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given);
+
+-- find pairs of subscriptions
+SELECT b.`list_id`, b.`subscriber_id`
+FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
+
+-- read subscribers
+SELECT s.`id`, s.`suppressed_at`, s.`suppression_reason`, s.`suppression_changed_at`
+FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given STRAIGHT_JOIN `people` AS s
+WHERE s.`id` = given.key_0;
+
+-- lock subscribers
+SELECT s.`id`
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `people` AS s
+WHERE s.`id` = given.key_0
+FOR UPDATE;
+
+-- lock subscribers, skipping locked rows
+SELECT s.`id`
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `people` AS s
+WHERE s.`id` = given.key_0
+FOR UPDATE SKIP LOCKED;
+
+-- read dispatches
+SELECT d.`id`, d.`delivered_at`, d.`opened_at`, d.`suppressed_at`, d.`suppression_reason`, d.`suppression_changed_at`
+FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given STRAIGHT_JOIN `mails` AS d
+WHERE d.`id` = given.key_0;
+
+-- lock dispatches
+SELECT d.`id`
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE;
+
+-- lock dispatches, skipping locked rows
+SELECT d.`id`
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE SKIP LOCKED;
+
+-- read subscriptions
+SELECT b.`list_id`, b.`subscriber_id`, b.`suppressed_at`, b.`suppression_reason`, b.`suppression_changed_at`
+FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
+
+-- lock subscriptions
+SELECT b.`list_id`, b.`subscriber_id`
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE;
+
+-- lock subscriptions, skipping locked rows
+SELECT b.`list_id`, b.`subscriber_id`
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE SKIP LOCKED;
+
+-- set delivered_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`delivered_at` = given.delivered_at
+WHERE d.`id` = given.key_0;
+
+-- set delivered_at late
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`delivered_at` = given.delivered_at
+WHERE d.`id` = given.key_0 AND (d.`delivered_at` IS NULL OR d.`delivered_at` < given.delivered_at);
+
+-- set opened_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`opened_at` = given.opened_at
+WHERE d.`id` = given.key_0;
+
+-- set opened_at late
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`opened_at` = given.opened_at
+WHERE d.`id` = given.key_0 AND (d.`opened_at` IS NULL OR d.`opened_at` < given.opened_at);
+
+-- set the suppression of subscribers
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `people` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
+WHERE s.`id` = given.key_0;
+
+-- set the suppression of subscribers late
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `people` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
+WHERE s.`id` = given.key_0 AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= given.suppression_changed_at);
+
+-- set the suppression of dispatches
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
+WHERE d.`id` = given.key_0;
+
+-- set the suppression of dispatches late
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
+WHERE d.`id` = given.key_0 AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= given.suppression_changed_at);
+
+-- set the suppression of subscriptions
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
+
+-- set the suppression of subscriptions late
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1 AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= given.suppression_changed_at);
+
+-- probe 1
+UPDATE `people` SET `suppressed_at` = `suppressed_at` WHERE 1 = 0;
+
+-- probe 2
+UPDATE `mails` SET `delivered_at` = `delivered_at` WHERE 1 = 0;
+
+-- probe 3
+UPDATE `hookrow_subscriptions` SET `suppressed_at` = `suppressed_at` WHERE 1 = 0;
+
+-- count rows by list
+SELECT NULL, count(d.`provider_message_id`), count(d.`delivered_at`), count(d.`opened_at`) FROM `mails` AS d WHERE true GROUP BY 1;
+
+-- count rows by list
+SELECT b.`list_id`, count(*), count(b.`suppressed_at`) FROM `hookrow_subscriptions` AS b WHERE true GROUP BY 1;
+
+-- count the suppressed by reason
+SELECT NULLIF(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), ''), count(*) FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL GROUP BY 1;
+
+-- count undelivered dispatches
+SELECT count(*) FROM `mails` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL;
+
+-- list undelivered dispatches
+SELECT CAST(d.`provider_message_id` AS CHAR), NULL, NULL, d.`id` FROM `mails` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL ORDER BY d.`id` LIMIT 10;
+
+-- list more of them
+SELECT CAST(d.`provider_message_id` AS CHAR), NULL, NULL, d.`id` FROM `mails` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL AND d.`id` > %s ORDER BY d.`id` LIMIT 10;
+
+-- step through suppressions
+SELECT CAST(s.`suppressed_at` AS CHAR), s.`id` FROM (SELECT s.`suppressed_at`, s.`id` FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL AND (s.`suppressed_at` > %s OR s.`suppressed_at` = %s AND s.`id` > %s) AND (s.`suppressed_at` < %s OR s.`suppressed_at` = %s AND s.`id` <= %s) AND s.`suppressed_at` >= %s ORDER BY s.`suppressed_at` ASC, s.`id` ASC LIMIT 1 OFFSET 99) AS s;
+
+-- read suppressions
+SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10;
+
+-- read suppressions of a reason
+SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL AND (s.`suppressed_at` > %s OR s.`suppressed_at` = %s AND s.`id` > %s) AND (s.`suppressed_at` < %s OR s.`suppressed_at` = %s AND s.`id` <= %s) AND s.`suppressed_at` >= %s AND s.`suppression_reason` = %s AND char_length(s.`suppression_reason`) <= 64 ORDER BY s.`suppressed_at` ASC, s.`id` ASC LIMIT 10;
+
+-- count suppressions
+SELECT count(*) FROM (SELECT 1 FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10) AS found;
+
+-- lists
+WITH RECURSIVE found (list_id) AS (SELECT (SELECT b.`list_id` FROM `hookrow_subscriptions` AS b WHERE b.`list_id` IS NOT NULL ORDER BY b.`list_id` LIMIT 1) UNION ALL SELECT (SELECT b.`list_id` FROM `hookrow_subscriptions` AS b WHERE b.`list_id` > found.list_id ORDER BY b.`list_id` LIMIT 1) FROM found WHERE list_id IS NOT NULL) SELECT list_id FROM found WHERE list_id IS NOT NULL LIMIT 10;
+
+-- the size of a list
+SELECT count(*) FROM (SELECT 1 FROM `hookrow_subscriptions` AS b WHERE b.`list_id` = %s LIMIT 10000) AS found;
+
+-- read suppressions of a list
+SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL AND (SELECT 1 FROM `hookrow_subscriptions` AS b WHERE b.`list_id` = %s AND s.`id` = b.`subscriber_id` LIMIT 1) = 1 ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10;
+
+-- read those of a small list
+SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL AND s.`id` IN (SELECT * FROM (SELECT b.`subscriber_id` FROM `hookrow_subscriptions` AS b WHERE b.`list_id` = %s) AS selected) ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10;
