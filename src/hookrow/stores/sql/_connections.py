@@ -169,7 +169,7 @@ class ConnectionPool(ABC, Generic[C]):
                 if isinstance(error, self.errors) and is_of_session(error):
                     # The server may have become a standby, or shut down: another one may have
                     # taken its address, to which a new session connects.
-                    connection.close()
+                    self._lose(connection)
                     close_all(idle)
                 elif self._roll_back(connection):
                     idle.append(connection)
@@ -183,6 +183,10 @@ class ConnectionPool(ABC, Generic[C]):
             if idle.closed:
                 close_all(idle)
             free.release()
+
+    def _lose(self, connection: C) -> None:
+        """Close a connection whose session or server has failed."""
+        connection.close()
 
     @contextmanager
     def _reader(self) -> Iterator[C]:

@@ -129,5 +129,62 @@ class PostgresLimits(Limits):
 POSTGRES_LIMITS = PostgresLimits()
 
 
+class MariaDBLimits:
+    """The settings of MariaDB and MySQL, which last until they are set again.
+
+    Locks are waited for whole seconds. MySQL limits only a SELECT; the watchdog limits the others.
+    """
+
+    RECORDING: ClassVar[dict[str, float]] = {"lock": 1, "statement": STATEMENT_TIMEOUT}
+    """Seconds, for transactions that record notifications."""
+    OTHERS: ClassVar[dict[str, float]] = {"lock": LOCK_TIMEOUT, "statement": STATEMENT_TIMEOUT}
+    """Seconds, for other transactions."""
+    NONE: ClassVar[dict[str, float]] = {"lock": 31_536_000, "statement": 0}
+    """The longest wait for a lock, a year, and no limit of statements."""
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        "autocommit = 1",
+        "time_zone = '+00:00'",
+        "sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+        "sql_safe_updates = 0",
+        "sql_select_limit = DEFAULT",
+        "completion_type = NO_CHAIN",
+    )
+
+    def session(self) -> str:
+        """Return the statement that sets the limits of recording, and what hookrow's SQL needs."""
+        isolation = (
+            "/*M! , tx_isolation = 'READ-COMMITTED' */ "
+            "/*!80000 , transaction_isolation = 'READ-COMMITTED' */"
+        )
+        return f"{self.recording()}, {', '.join(self.SETTINGS)} {isolation}"
+
+    def recording(self) -> str:
+        """Return the statement that limits transactions that record notifications."""
+        return self._set(self.RECORDING)
+
+    def others(self) -> str:
+        """Return the statement that limits other transactions, also to the time left."""
+        return self._set({name: milliseconds(each) / 1000 for name, each in self.OTHERS.items()})
+
+    def reading(self) -> str:
+        """Return the statement that limits each statement of a reading to the time left."""
+        return self._set({**self.OTHERS, "statement": milliseconds(inf) / 1000})
+
+    def none(self) -> str:
+        """Return the statement that lifts the limits."""
+        return self._set(self.NONE)
+
+    def _set(self, limits: Mapping[str, float]) -> str:
+        lock, statement = max(int(limits["lock"]), 1), limits["statement"]
+        return (
+            f"SET innodb_lock_wait_timeout = {lock}, lock_wait_timeout = {lock} "
+            f"/*M! , max_statement_time = {statement} */ "
+            f"/*!80000 , max_execution_time = {int(statement * 1000)} */"
+        )
+
+
+MARIADB_LIMITS = MariaDBLimits()
+
+
 def _texts(limits: Mapping[str, float]) -> dict[str, str]:
     return {name: f"{milliseconds(seconds)}ms" for name, seconds in limits.items()}

@@ -13,6 +13,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.stores._errors import UPGRADE
 from hookrow.stores.sql._connections import NOT_A_URL, Database
 from hookrow.stores.sql._dialects import UNSUPPORTED_DATABASE
+from hookrow.stores.sql._mariadb import MariaDBDatabase
 from hookrow.stores.sql._postgres import PostgresDatabase
 from hookrow.stores.sql._sqlite import SQLiteDatabase, SQLiteMemory
 
@@ -165,9 +166,23 @@ class _Scheme(NamedTuple):
 _POSTGRESQL_SCHEME = _Scheme("postgresql", {"", "psycopg", "psycopg2", "asyncpg"}, _open_postgres)
 _SQLITE_SCHEME = _Scheme("sqlite", {"", "pysqlite", "aiosqlite"}, _open_sqlite)
 
+_MARIADB_DRIVERS = {
+    "",
+    "pymysql",
+    "aiomysql",
+    "asyncmy",
+    "mysqldb",
+    "mariadbconnector",
+    "mysqlconnector",
+}
+_MARIADB_SCHEME = _Scheme("mariadb", _MARIADB_DRIVERS, MariaDBDatabase)
+_MYSQL_SCHEME = _Scheme("mysql", _MARIADB_DRIVERS, MariaDBDatabase)
+
 _SCHEMES = {
     "postgresql": _POSTGRESQL_SCHEME,
     "postgres": _POSTGRESQL_SCHEME,
+    "mariadb": _MARIADB_SCHEME,
+    "mysql": _MYSQL_SCHEME,
     "sqlite": _SQLITE_SCHEME,
 }
 """The schemes of supported databases, by the name before a driver."""

@@ -1,0 +1,262 @@
+"""MariaDB and MySQL, in hookrow's own sessions.
+
+A statement commits by itself, without the round trips of BEGIN and COMMIT, and a session keeps its
+time limits until a transaction needs others.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from math import isinf
+from time import monotonic
+from typing import Any
+
+from hookrow.stores._driver_errors import UNWRITABLE, store_error
+from hookrow.stores._errors import AccessDenied, ReadOnly, StoreError
+from hookrow.stores._timeouts import left, limited_to
+from hookrow.stores._watchdog import watchdog
+from hookrow.stores.sql._connections import (
+    Connection,
+    ConnectionPool,
+    Row,
+    close_all,
+    store_errors,
+)
+from hookrow.stores.sql._dialects.mariadb import MARIADB
+from hookrow.stores.sql._limits import MARIADB_LIMITS
+from hookrow.stores.sql._mariadb_drivers import Driver, MySQLClient, Opened, PyMySQL, share
+from hookrow.stores.sql._mariadb_url import Host, parse
+
+IDLE = 1.0
+"""Seconds after which an idle session is checked before it is used again."""
+
+RETRY_HOST = 60.0
+"""Seconds for which a host that failed is tried last."""
+
+_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
+
+
+class Session(Connection):
+    """One of hookrow's own connections, to a host of the URL."""
+
+    autocommits = True
+
+    def __init__(self, opened: Opened, host: Host) -> None:
+        self.connection, self.socket = opened
+        self.host = host
+        self._poll = select.poll()
+        self._poll.register(self.socket, select.POLLIN)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Set what hookrow's SQL needs, and find out whether the server accepts changes."""
+        with watchdog.watch_socket(self.socket), self.connection.cursor() as cursor:
+            self._limits = MARIADB_LIMITS.recording()
+            cursor.execute(f"{MARIADB_LIMITS.session()}; {_STATE}")
+            cursor.nextset()
+            ((self.largest_packet, *read_only),) = cursor.fetchall()
+        # MariaDB 12 has several modes, and OFF.
+        self.is_read_only = any(each not in {0, "OFF"} for each in read_only)
+        self.used_at = monotonic()
+
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        """Return all rows."""
+        with self._run(sql, parameters) as cursor:
+            return list(cursor.fetchall())
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Return the number of rows that the first statement found or changed."""
+        with self._run(sql, parameters) as cursor:
+            count: int = cursor.rowcount
+            return count
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Run an INSERT of values with as few packets as possible, and others row by row."""
+        with self.connection.cursor() as cursor:
+            cursor.max_stmt_length = self.largest_packet - _PACKET_MARGIN
+            cursor.executemany(sql, rows)
+            count: int = cursor.rowcount
+            return count
+
+    def command(self, sql: str) -> None:
+        """Run one or more statements without parameters."""
+        with self._run(sql, ()):
+            pass
+
+    def limit(self, limits: str) -> None:
+        """Set time limits, unless the session has them."""
+        if limits != self._limits:
+            self.command(limits)
+            self._limits = limits
+
+    def begin(self, limits: str) -> None:
+        """Begin a transaction with time limits."""
+        if limits == self._limits:
+            self.command(MARIADB.begin)
+        else:
+            self.command(f"{limits}; {MARIADB.begin}")
+            self._limits = limits
+
+    def is_alive(self) -> bool:
+        """Return whether the server seems to respond, without a round trip.
+
+        A server sends data without a request only when it closes the session.
+        """
+        return monotonic() - self.used_at <= IDLE and not self._poll.poll(0)
+
+    def close(self) -> None:
+        """Close the connection, also if the server has closed it."""
+        with suppress(Exception):
+            self.connection.close()
+        self.socket.close()
+
+    @contextmanager
+    def _run(self, sql: str, parameters: Sequence[Any]) -> Iterator[Any]:
+        """Run one or more statements; the end of the block raises the errors of later ones."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            yield cursor
+
+
+class MariaDBDatabase(ConnectionPool[Session]):
+    """The database of a `mariadb://` or `mysql://` URL; see `_connections.Database`.
+
+    Of several hosts, it uses the first one that responds and accepts changes.
+
+    Raises `ConfigurationError` for a URL that it does not understand, and if the driver is not
+    installed.
+    """
+
+    dialect = MARIADB
+
+    def __init__(self, url: str) -> None:
+        self.options = parse(url)
+        self._driver: Driver = (
+            MySQLClient() if self.options.scheme.endswith("+mysqldb") else PyMySQL()
+        )
+        self.errors = (*self._driver.errors, *UNWRITABLE)
+        self._unusable: tuple[type[Exception], ...] = (*self.errors, StoreError)
+        self._failed: dict[Host, float] = {}
+        super().__init__()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Begin a transaction; it is committed at the end of the block."""
+        with self._session() as session:
+            session.begin(MARIADB_LIMITS.others())
+            yield session
+            session.command("COMMIT")
+
+    @contextmanager
+    def recording(self) -> Iterator[Connection]:
+        """Connect so that statements commit by themselves."""
+        with self._session() as session:
+            session.limit(MARIADB_LIMITS.recording())
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Connect to read, in a transaction."""
+        limited = not isinf(left())
+        with self._session(reads=True, watched=limited) as session:
+            with nullcontext() if limited else watchdog.watch_socket(session.socket):
+                session.begin(MARIADB_LIMITS.reading() if limited else MARIADB_LIMITS.none())
+            yield session
+            session.command("COMMIT")
+
+    @contextmanager
+    def upgrading(self) -> Iterator[Connection]:
+        """Open a session without time limits, and begin a transaction in it.
+
+        A statement that changes tables commits by itself.
+        """
+        with self.autocommit() as session:
+            session.execute(MARIADB.begin)
+            yield session
+            session.execute("COMMIT")
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Connection]:
+        """Open a session without time limits, in which each statement commits by itself."""
+        with store_errors(self.errors), closing(self._connect()) as session:
+            session.limit(MARIADB_LIMITS.none())
+            yield session
+
+    def __str__(self) -> str:
+        """Return the URL without the password and the options, for display."""
+        return str(self.options)
+
+    @contextmanager
+    def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
+        """Take a session for the block, and close it if the server does not respond in time."""
+        with self._reader() if reads else self._connection() as session:
+            with watchdog.watch_socket(session.socket) if watched else nullcontext():
+                yield session
+            session.used_at = monotonic()
+
+    def _take(self) -> Session:
+        session = super()._take()
+        if session.is_alive():
+            return session
+        try:
+            session.prepare()
+            self._check(session)
+        except self._unusable:
+            self._lose(session)
+            close_all(self._idle)  # the server has probably closed these, too
+            return super()._take()
+        return session
+
+    def _roll_back(self, session: Session) -> bool:
+        with suppress(*self.errors), watchdog.watch_socket(session.socket):
+            session.command("ROLLBACK")
+            return True
+        return False
+
+    def _lose(self, session: Session) -> None:
+        """Try another host first from now on, if there is one."""
+        self._failed[session.host] = monotonic()
+        super()._lose(session)
+
+    def _connect(self) -> Session:
+        """Connect to the first host that responds, in a share of the time that is left."""
+        hosts = sorted(self.options.hosts, key=self._failed_at)
+        until = monotonic() + min(self.options.connect_timeout, left())
+        failures: list[Exception] = []
+        for number, host in enumerate(hosts):
+            end = monotonic() + share(until, len(hosts) - number)
+            try:
+                return self._open(host, end)
+            except self._unusable as error:
+                self._failed[host] = monotonic()
+                failures.append(error)
+        denied = (each for each in failures if isinstance(store_error(each), AccessDenied))
+        raise next(denied, failures[-1])
+
+    def _open(self, host: Host, until: float) -> Session:
+        opened = self._driver.connect(self.options, host, until)
+        try:
+            with limited_to(until - monotonic()):
+                session = Session(opened, host)
+            self._check(session)
+        except BaseException:
+            opened.close()
+            raise
+        self._failed.pop(host, None)
+        return session
+
+    def _check(self, session: Session) -> None:
+        """Raise `ReadOnly` if another host may accept changes, and this one does not."""
+        if session.is_read_only and len(self.options.hosts) > 1:
+            raise ReadOnly(f"The server {session.host} is read-only: a replica, for example.")
+
+    def _failed_at(self, host: Host) -> float:
+        """Return when a host failed; 0 if it never did, or if that was long ago."""
+        at = self._failed.get(host, 0.0)
+        return at if monotonic() - at < RETRY_HOST else 0.0
+
+
+_PACKET_MARGIN = 1024
+"""Bytes of a packet that are left for its header."""

@@ -1,0 +1,196 @@
+"""Reads the URLs of MariaDB and MySQL: hosts, login, TLS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from hookrow.errors import ConfigurationError
+from hookrow.stores.sql._connections import CONNECT_TIMEOUT, NOT_A_URL
+
+DEFAULT_PORT = 3306
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s\[\]:/?#@]*))(?::(\d{1,5}))?")
+"""A host: an IPv6 address in brackets, or a name or an IPv4 address; and a port."""
+
+_FLAGS = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity", "ssl_check_hostname")
+"""Options that are true or false. The last is SQLAlchemy's name for the one before it."""
+
+_OPTIONS = (
+    *("unix_socket", "connect_timeout", "charset", "ssl_ca", "ssl_cert", "ssl_key", "ssl-mode"),
+    *_FLAGS,
+)
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class Host(NamedTuple):
+    """The address of a server."""
+
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return name if self.port == DEFAULT_PORT else f"{name}:{self.port}"
+
+
+class Level(IntEnum):
+    """How far a connection is secured by TLS: the values of `ssl-mode`.
+
+    https://dev.mysql.com/doc/refman/8.4/en/connection-options.html#option_general_ssl-mode
+    """
+
+    DISABLED = 0
+    PREFERRED = 1
+    """If the server supports it."""
+    REQUIRED = 2
+    """With any certificate."""
+    VERIFY_CA = 3
+    """With a certificate of a known authority, for any name."""
+    VERIFY_IDENTITY = 4
+    """With a certificate for the name of the host."""
+
+
+class TLS(NamedTuple):
+    """How a connection uses TLS, and the paths of files: certificates, and a private key."""
+
+    level: Level
+    ca: str | None
+    """The certificates of the authorities that are trusted; the system's if this is None."""
+    cert: str | None
+    key: str | None
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The paths that are set, by name."""
+        paths = {"ca": self.ca, "cert": self.cert, "key": self.key}
+        return {name: path for name, path in paths.items() if path is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a URL says."""
+
+    scheme: str
+    """The name and the driver, such as `mysql+pymysql`."""
+    hosts: tuple[Host, ...]
+    """The servers, in the order in which they are tried. `unix_socket` replaces them."""
+    unix_socket: str | None
+    user: str | None
+    password: str | None
+    database: str
+    connect_timeout: float
+    """Seconds to wait for a connection, for all hosts together."""
+    tls: TLS
+
+    def __str__(self) -> str:
+        """Return the URL without the password and the options, for display."""
+        password = ":***" if self.password is not None else ""
+        login = f"{self.user}{password}@" if self.user else ""
+        return f"{self.scheme}://{login}{','.join(map(str, self.hosts))}/{self.database}"
+
+
+def parse(url: str) -> Options:
+    """Return what a URL says. Raises `ConfigurationError`, without the password."""
+    scheme, _, rest = url.partition("://")
+    authority, _, path = rest.partition("/")
+    login, _, hosts = authority.rpartition("@")
+    user, colon, password = login.partition(":")
+    name, _, query = path.partition("?")
+    if "@" in login:  # in a password, it must be written %40
+        raise ConfigurationError(NOT_A_URL)
+    try:
+        url.encode()
+        given = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
+        user, password, name = (unquote(each, errors="strict") for each in (user, password, name))
+    except UnicodeError:  # whose text quotes the URL
+        raise ConfigurationError(NOT_A_URL) from None
+    if not name:
+        raise ConfigurationError(
+            f"The URL names no database: write, for example, {scheme}://user@host/database."
+        )
+    if given.pop("charset", "utf8mb4").lower() != "utf8mb4":
+        raise ConfigurationError(
+            "hookrow uses the character set utf8mb4: remove charset from the URL."
+        )
+    options = Options(
+        scheme=scheme.lower(),
+        hosts=tuple(map(_host, hosts.split(","))),
+        unix_socket=given.pop("unix_socket", None),
+        user=user or None,
+        password=password if colon else None,
+        database=name,
+        connect_timeout=_seconds(given.pop("connect_timeout", None)),
+        tls=_tls(given),
+    )
+    for unknown in given:
+        raise ConfigurationError(
+            f"hookrow has no option {unknown!r} for MariaDB and MySQL: remove it from the URL. "
+            f"The options are {', '.join(_OPTIONS)}."
+        )
+    return options
+
+
+def _host(text: str) -> Host:
+    match = _HOST.fullmatch(text)
+    port = int(match[3] or DEFAULT_PORT) if match else 0
+    if match is None or not 0 < port < 1 << 16:
+        raise ConfigurationError(NOT_A_URL)
+    return Host(match[1] or match[2] or "localhost", port)
+
+
+def _seconds(value: str | None) -> float:
+    if value is None:
+        return CONNECT_TIMEOUT
+    if not re.fullmatch(r"\d{1,6}(\.\d+)?", value) or float(value) == 0:
+        raise ConfigurationError(
+            f"connect_timeout is a number of seconds, such as {CONNECT_TIMEOUT}, not {value!r}."
+        )
+    return float(value)
+
+
+def _tls(given: dict[str, str]) -> TLS:
+    """Take the options for TLS from those given, and return what they mean together.
+
+    A certificate of an authority is verified, and so is the name of the host, unless an option says
+    otherwise: PyMySQL itself would verify neither.
+    """
+    mode = given.pop("ssl-mode", None) or given.pop("ssl_mode", None)
+    flags = {name: _flag(name, given.pop(name)) for name in _FLAGS if name in given}
+    ca, cert, key = (given.pop(f"ssl_{each}", None) for each in ("ca", "cert", "key"))
+    if mode is None:
+        level = _level(flags, has_ca=ca is not None, has_cert=cert is not None)
+    elif mode.upper() in Level.__members__ and not flags:
+        level = Level[mode.upper()]
+    else:
+        raise ConfigurationError(
+            f"ssl-mode is one of {', '.join(Level.__members__)}, and replaces {', '.join(_FLAGS)}."
+        )
+    if level < Level.VERIFY_CA and ca is not None:
+        raise ConfigurationError(
+            "The URL has ssl_ca, but its other options say not to verify the server's certificate: "
+            "remove ssl_ca or those."
+        )
+    if key is not None and cert is None:
+        raise ConfigurationError("The URL has ssl_key without ssl_cert: add ssl_cert.")
+    return TLS(level, ca, cert, key)
+
+
+def _level(flags: Mapping[str, bool], *, has_ca: bool, has_cert: bool) -> Level:
+    verifies_name = flags.get("ssl_verify_identity", flags.get("ssl_check_hostname"))
+    if flags.get("ssl_disabled"):
+        return Level.DISABLED
+    if flags.get("ssl_verify_cert", has_ca or bool(verifies_name)):
+        return Level.VERIFY_CA if verifies_name is False else Level.VERIFY_IDENTITY
+    return Level.REQUIRED if has_cert or "ssl_verify_cert" in flags else Level.PREFERRED
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.lower() not in _BOOLEANS:
+        raise ConfigurationError(f"{name} is true or false, not {value!r}.")
+    return _BOOLEANS[value.lower()]
