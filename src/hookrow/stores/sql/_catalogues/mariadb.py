@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hookrow.stores.sql._catalogues.base import Catalogue, Relation, Uniqueness
+from hookrow.stores.sql._catalogues.base import Catalogue, Lock, Relation, Uniqueness, Writers
 from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._dialects.mariadb import WRITER_LOCKS
 from hookrow.stores.sql._role_tables import RoleTables
 
 
@@ -87,6 +88,43 @@ class MariaDBCatalogue(Catalogue):
         """Consider views with rows that are not those of a table."""
         sql = f"SELECT 1 FROM information_schema.views WHERE {_IS_TABLE} AND is_updatable = 'NO'"
         return not self.connection.fetch(sql, self.named(table))
+
+    def try_lock(self, lock: Lock, record: str) -> bool:
+        """Lock a row: a cluster does not replicate the locks of the function GET_LOCK."""
+        name = f"lock_{lock.name.lower()}"
+        self._create_locks(record, [name])
+        return bool(self._lock_free(record, [name]))
+
+    def open_writers(self, table: str, record: str) -> Writers:  # noqa: ARG002 - they lock a row of hookrow_meta
+        """Return those of the `WRITER_LOCKS` that transactions hold.
+
+        Until the end of this transaction, writers that need one of the others wait.
+        """
+        self._create_locks(record, WRITER_LOCKS)
+        free = self._lock_free(record, WRITER_LOCKS)
+        return Writers("-", [name for name in WRITER_LOCKS if name not in free])
+
+    def last_id(self, table: str) -> int | None:
+        """Return the last value of AUTO_INCREMENT, which MySQL may know from a day ago."""
+        sql = f"SELECT auto_increment - 1 FROM information_schema.tables WHERE {_IS_TABLE}"
+        ((last,),) = self.connection.fetch(sql, self.named(table))
+        return None if last is None else int(last)
+
+    def _create_locks(self, record: str, names: Sequence[str]) -> None:
+        """Add the rows that are locked, if the host has created the table without them."""
+        table, is_any = self.dialect.table(record), ", ".join(["%s"] * len(names))
+        sql = f"SELECT name FROM {table} WHERE name IN ({is_any})"
+        present = {name for (name,) in self.connection.fetch(sql, names)}
+        insert = self.dialect.insert(table, ["name", "value"], "VALUES (%s, '')", ["name"], {})
+        for name in names:
+            if name not in present:
+                self.connection.execute(insert, [name])
+
+    def _lock_free(self, record: str, names: Sequence[str]) -> Collection[str]:
+        """Lock the rows that no other transaction has locked; return their names."""
+        table, is_any = self.dialect.table(record), ", ".join(["%s"] * len(names))
+        sql = f"SELECT name FROM {table} WHERE name IN ({is_any}) {self.dialect.skip_locked}"
+        return {name for (name,) in self.connection.fetch(sql, names)}
 
     def named(self, table: str) -> list[str]:
         """Return the bare name, and that of the database, which is empty for the session's."""
