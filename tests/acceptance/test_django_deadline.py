@@ -22,7 +22,8 @@ from hookrow.stores._errors import StoreError
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from pgbouncer import pooling
-from postgres import Server, stopped
+from postgres import Server
+from temporary_server import stopped
 from wire import ADA, ADAS, AT, DELIVERY, SECRET, eventually
 
 pytestmark = pytest.mark.never_flaky

@@ -24,8 +24,9 @@ from django_project.manage import Manage, database
 from hookrow._migrations import sql
 from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from pgbouncer import pooling
-from postgres import Server, Standby, stopped
+from postgres import Server, Standby
 from process import gunicorn, running
+from temporary_server import stopped
 from wire import AT, DELIVERY, ENDPOINT, SECRET, ask, eventually, request
 
 pytestmark = pytest.mark.never_flaky

@@ -24,7 +24,8 @@ from hookrow.stores.sql._connections import Connection, Database
 from hookrow.stores.sql._limits import PostgresLimits
 from hookrow.stores.sql._postgres import PREPARED_AFTER
 from hookrow.stores.sql._verify import verify
-from postgres import Databases, stopped
+from postgres import Databases
+from temporary_server import stopped
 from wire import PATIENCE, eventually
 
 OPENED = arrival(opens(ADA, "m-ada"))
