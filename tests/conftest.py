@@ -1,7 +1,8 @@
 """Databases for the tests: real ones, with hookrow's tables in them and nothing else.
 
-All workers of a run share one PostgreSQL server, and each test has a database of its own, a
-copy of a template. A test that stops or freezes the server uses `own_postgres`.
+All workers of a run share one server of each kind, PostgreSQL and MariaDB, and each test has a
+database of its own, a copy of a template. A test that stops or freezes the server uses
+`own_postgres` or `own_mariadb`.
 `world.fill` inserts the rows of `cases/world.json`, `world.rows` reads all rows back.
 """
 
@@ -10,17 +11,18 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+import mariadb as mariadb_server
+import postgres as postgres_server
 from command import Command
-from databases import IN_MEMORY, KINDS, NAMES, Kind, kind_of
+from databases import ALL, IN_MEMORY, NAMES, Kind, kind_of
 from engines import MEMORY
 from hookrow import Schema
 from hookrow._migrations import sql, upgrade
 from hookrow._observability.logging import rate_limit
-from postgres import SYSTEM, VARIABLE, WHEEL, Databases, Server, find_binaries
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
@@ -37,7 +39,9 @@ LONG = [
 ]
 """The acceptance tests that take longest begin first, so that both workers end at the same time."""
 
-SHARED = pytest.StashKey[Server]()  # the server that pytest-xdist's controller runs for all
+SHARED_POSTGRES = pytest.StashKey[postgres_server.Server]()
+SHARED_MARIADB = pytest.StashKey[mariadb_server.Server]()
+"""The servers that pytest-xdist's controller runs for all workers."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,33 +57,53 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
 
 
-def pytest_report_header() -> str:
-    return f"postgresql: {find_binaries()}"
+def pytest_report_header() -> list[str]:
+    mariadb = mariadb_server.find_binaries()
+    return [
+        f"postgresql: {postgres_server.find_binaries()}",
+        f"mariadb: {mariadb.server if mariadb else mariadb_server.MISSING}",
+    ]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: "WorkerController") -> None:
-    """Start the server that all workers share."""
-    binaries = find_binaries()
-    if binaries is not None:
-        if SHARED not in node.config.stash:
-            node.config.stash[SHARED] = Server(binaries)
-        node.workerinput["postgres"] = str(node.config.stash[SHARED].folder)
+    """Start the servers that all workers share."""
+    stash = node.config.stash
+    if (postgres := postgres_server.find_binaries()) is not None:
+        if SHARED_POSTGRES not in stash:
+            stash[SHARED_POSTGRES] = postgres_server.Server(postgres)
+        node.workerinput["postgres"] = str(stash[SHARED_POSTGRES].folder)
+    if (mariadb := mariadb_server.find_binaries()) is not None:
+        if SHARED_MARIADB not in stash:
+            stash[SHARED_MARIADB] = mariadb_server.Server(mariadb)
+        node.workerinput["mariadb"] = str(stash[SHARED_MARIADB].folder)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if (server := config.stash.get(SHARED, None)) is not None:
-        server.remove()
+    if (postgres := config.stash.get(SHARED_POSTGRES, None)) is not None:
+        postgres.remove()
+    if (mariadb := config.stash.get(SHARED_MARIADB, None)) is not None:
+        mariadb.remove()
 
 
-def _own_server() -> Server:
-    binaries = find_binaries()
-    if binaries is None:
-        reason = f"no PostgreSQL: not in {VARIABLE}, {SYSTEM} or the wheel {WHEEL}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return Server(binaries)
+def _own_postgres() -> postgres_server.Server:
+    if (binaries := postgres_server.find_binaries()) is None:
+        places = f"{postgres_server.VARIABLE}, {postgres_server.SYSTEM} or the wheel"
+        _skip(f"no PostgreSQL: not in {places} {postgres_server.WHEEL}")
+    return postgres_server.Server(binaries)
+
+
+def _own_mariadb() -> mariadb_server.Server:
+    if (binaries := mariadb_server.find_binaries()) is None:
+        _skip(mariadb_server.MISSING)
+    return mariadb_server.Server(binaries)
+
+
+def _skip(reason: str) -> NoReturn:
+    """Skip the test because a program is missing, which is an error in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.fixture(autouse=True)
@@ -94,37 +118,75 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
-def postgres(request: pytest.FixtureRequest) -> Iterator[Databases]:
-    """Return the databases of a PostgreSQL server that other tests share."""
+def _of_worker(request: pytest.FixtureRequest, name: str) -> tuple[Path, str] | None:
+    """Return the folder of a server that all workers share, and the name of this worker."""
     worker = getattr(request.config, "workerinput", {})
-    if "postgres" in worker:
-        yield Databases(Path(worker["postgres"]), worker["workerid"])
+    return (Path(worker[name]), worker["workerid"]) if name in worker else None
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[postgres_server.Databases]:
+    """Return the databases of a PostgreSQL server that other tests share."""
+    if shared := _of_worker(request, "postgres"):
+        yield postgres_server.Databases(*shared)
         return
-    server = _own_server()
+    server = _own_postgres()
     yield server
     server.remove()
 
 
 @pytest.fixture(scope="session")
-def start_postgres() -> Callable[[], Server]:
+def mariadb(request: pytest.FixtureRequest) -> Iterator[mariadb_server.Databases]:
+    """Return the databases of a MariaDB server that other tests share."""
+    if shared := _of_worker(request, "mariadb"):
+        yield mariadb_server.Databases(*shared)
+        return
+    server = _own_mariadb()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def start_postgres() -> Callable[[], postgres_server.Server]:
     """Return a function that runs another PostgreSQL server, which the caller removes."""
-    return _own_server
+    return _own_postgres
+
+
+@pytest.fixture(scope="session")
+def start_mariadb() -> Callable[[], mariadb_server.Server]:
+    """Return a function that runs another MariaDB server, which the caller removes."""
+    return _own_mariadb
 
 
 @pytest.fixture(scope="module")
-def own_postgres() -> Iterator[Server]:
+def own_postgres() -> Iterator[postgres_server.Server]:
     """Run a PostgreSQL server that a test may stop or freeze, but must start again."""
-    server = _own_server()
+    server = _own_postgres()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="module")
+def own_mariadb() -> Iterator[mariadb_server.Server]:
+    """Run a MariaDB server that a test may stop or freeze, but must start again."""
+    server = _own_mariadb()
     yield server
     server.remove()
 
 
 @pytest.fixture
-def own_postgres_url(own_postgres: Server) -> str:
+def own_postgres_url(own_postgres: postgres_server.Server) -> str:
     """Return the URL of a database with all of hookrow's tables on the test's own server."""
     url = own_postgres.create()
     own_postgres.execute(sql("postgresql"), url=url)
+    return url
+
+
+@pytest.fixture
+def own_mariadb_url(own_mariadb: mariadb_server.Server) -> str:
+    """Return the URL of a database with all of hookrow's tables on the test's own server."""
+    url = own_mariadb.create()
+    mariadb_server.execute_script(url, sql("mariadb"))
     return url
 
 
@@ -178,7 +240,7 @@ def _url(kind: Kind) -> Callable[..., Iterator[str]]:
 
 
 # `sqlite_url` and `empty_sqlite_url`, and so on.
-for each in KINDS:
+for each in ALL:
     globals()[f"{each.name}_url"] = pytest.fixture(_url(each))
     globals()[f"empty_{each.name}_url"] = pytest.fixture(_empty_url(each))
 

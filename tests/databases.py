@@ -7,7 +7,7 @@ a setting of its server, names that database by itself.
 import shutil
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +16,8 @@ import psycopg
 import pytest
 from sqlalchemy import URL, Connection, Engine, event, inspect, make_url, text
 
+import mariadb
+from hookrow._core.schema import SUPPRESSION
 from hookrow.stores.sql._sqlite import set_pragmas
 from postgres import Databases
 
@@ -42,18 +44,18 @@ class Kind(ABC):
     """In the ids of tests, and in the names of the fixtures `NAME_url` and `empty_NAME_url`."""
 
     dialect: ClassVar[str]
-    """The name in URLs, in SQLAlchemy, and of hookrow's scripts."""
+    """The name in URLs, and of hookrow's scripts."""
+
+    backends: ClassVar[tuple[str, ...]]
+    """SQLAlchemy's names of the database."""
 
     drivers: ClassVar[tuple[str, str]]
     """SQLAlchemy's names of the drivers for an engine, and for an asynchronous one."""
 
+    connect_args: ClassVar[Mapping[str, Any]] = {}
+    """Options of the engine's driver."""
+
     types: ClassVar[Types]
-
-    schema: ClassVar[str]
-    """The schema of a table whose name has none."""
-
-    prefix: ClassVar[str]
-    """What stands before the name of such a table in messages and in the record of the mapping."""
 
     explain: ClassVar[str]
     """The words before a statement that return its plan."""
@@ -64,11 +66,8 @@ class Kind(ABC):
     folded_email: ClassVar[str]
     """The expression of an index that finds emails ignoring the case of ASCII letters."""
 
-    ignore: ClassVar[str]
-    """The statement with which a trigger leaves the row unchanged, without an error."""
-
     fail: ClassVar[str]
-    """The statement with which a trigger of a table with emails raises an error."""
+    """The statements with which a trigger of a table with emails raises an error."""
 
     has_uuids: ClassVar[bool]
     """Whether there is a type for UUIDs."""
@@ -81,6 +80,14 @@ class Kind(ABC):
 
     requires_default: ClassVar[bool]
     """Whether a column that is added with NOT NULL must have a default, even in an empty table."""
+
+    @abstractmethod
+    def schema(self, database: str | Engine) -> str:
+        """Return the schema of a table whose name has none."""
+
+    def prefix(self, database: str | Engine) -> str:
+        """Return what such a name begins with in messages and in the record of the mapping."""
+        return f"{self.schema(database)}."
 
     @abstractmethod
     def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
@@ -127,6 +134,14 @@ class Kind(ABC):
         """
 
     @abstractmethod
+    def ignore(self, table: str, *, event: str = "UPDATE", when: str = "") -> str:
+        """Return SQL that creates the trigger `t`, which leaves rows unchanged without an error.
+
+        It applies to the rows that meet a condition, if there is one. Skip the test if no trigger
+        can have this effect.
+        """
+
+    @abstractmethod
     def drop_trigger(self, table: str) -> str:
         """Return the statement that drops the trigger."""
 
@@ -141,15 +156,23 @@ class Kind(ABC):
 
 class _SQLite(Kind):
     name = dialect = "sqlite"
+    backends = ("sqlite",)
     drivers = "sqlite", "sqlite+aiosqlite"
     types = Types(time="datetime", name="text", uuid="char(32)")
-    schema, prefix = "main", ""
     explain = "EXPLAIN QUERY PLAN"
     indexes = "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :name"
     folded_email = "lower(email)"
-    ignore, fail = "SELECT RAISE(IGNORE)", "SELECT RAISE(ABORT, 'no')"
+    fail = "SELECT RAISE(ABORT, 'no')"
     has_uuids = keeps_offsets = keeps_lengths = False
     requires_default = True
+
+    def schema(self, database: str | Engine) -> str:
+        del database
+        return "main"
+
+    def prefix(self, database: str | Engine) -> str:
+        del database
+        return ""
 
     def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
         del request
@@ -190,6 +213,9 @@ class _SQLite(Kind):
         condition = f"WHEN {when}" if when else ""
         return f"CREATE TRIGGER t BEFORE {event} ON {table} {condition} BEGIN {statement}; END"
 
+    def ignore(self, table: str, *, event: str = "UPDATE", when: str = "") -> str:
+        return self.create_trigger(table, "SELECT RAISE(IGNORE)", event=event, when=when)
+
     def drop_trigger(self, table: str) -> str:
         del table
         return "DROP TRIGGER t"
@@ -203,15 +229,19 @@ class _SQLite(Kind):
 
 class _PostgreSQL(Kind):
     name, dialect = "postgres", "postgresql"
+    backends = ("postgresql",)
     drivers = "postgresql+psycopg", "postgresql+psycopg"
     types = Types(time="timestamptz", name="text")
-    schema, prefix = "public", "public."
     explain = "EXPLAIN"
     indexes = "SELECT indexdef FROM pg_indexes WHERE tablename = :name"
     folded_email = '(lower(email COLLATE "C"))'
-    ignore, fail = "RETURN NULL", "RAISE EXCEPTION USING MESSAGE = NEW.email"
+    fail = "RAISE EXCEPTION USING MESSAGE = NEW.email"
     has_uuids = keeps_offsets = keeps_lengths = True
     requires_default = False
+
+    def schema(self, database: str | Engine) -> str:
+        del database
+        return "public"
 
     def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
         del folder
@@ -268,6 +298,9 @@ class _PostgreSQL(Kind):
             CREATE TRIGGER t BEFORE {event} ON {table} FOR EACH ROW {condition} EXECUTE FUNCTION f()
         """
 
+    def ignore(self, table: str, *, event: str = "UPDATE", when: str = "") -> str:
+        return self.create_trigger(table, "RETURN NULL", event=event, when=when)
+
     def drop_trigger(self, table: str) -> str:
         return f"DROP TRIGGER t ON {table}"
 
@@ -282,7 +315,113 @@ class _PostgreSQL(Kind):
         return server
 
 
-SQLITE, POSTGRESQL = _SQLite(), _PostgreSQL()
+class _MariaDB(Kind):
+    """MariaDB, or the MySQL server that `mariadb.find_binaries` finds."""
+
+    name = dialect = "mariadb"
+    backends = ("mysql", "mariadb")
+    drivers = "mysql+pymysql", "mysql+aiomysql"
+    connect_args = mariadb.WITHOUT_TLS
+    types = Types(time="datetime(6)", timestamp="datetime(6)", name="varchar(320)", uuid="char(32)")
+    explain = "EXPLAIN"
+    indexes = """
+        SELECT concat(if(non_unique, '', 'UNIQUE '), 'INDEX ', index_name, ' ON ', table_name, ' (',
+            group_concat(concat(column_name, coalesce(concat('(', sub_part, ')'), ''))
+                ORDER BY seq_in_index SEPARATOR ', '), ')')
+        FROM information_schema.statistics WHERE table_schema = database() AND table_name = :name
+        GROUP BY table_name, index_name, non_unique
+    """
+    folded_email = "email"  # an index has no expressions: the column's collation ignores case
+    fail = "SET @email = NEW.email; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = @email"
+    has_uuids = keeps_offsets = False
+    keeps_lengths = True
+    requires_default = False
+
+    _CHANGED: ClassVar[Mapping[str, Sequence[str]]] = {
+        "hookrow_dispatches": ["delivered_at", "opened_at", *SUPPRESSION],
+        "hookrow_subscribers": SUPPRESSION,
+        "hookrow_subscriptions": SUPPRESSION,
+    }
+    """The columns that notifications change, by table."""
+
+    def schema(self, database: str | Engine) -> str:
+        return _url(database).database or ""
+
+    def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
+        del folder
+        return self._server(request).create()
+
+    def copy(self, request: pytest.FixtureRequest, url: str, folder: Path) -> str:
+        del folder
+        return self._server(request).create(make_url(url).database)
+
+    def drop(self, request: pytest.FixtureRequest, url: str) -> None:
+        self._server(request).drop(url)
+
+    def clear(self, engine: Engine) -> None:
+        name = self.schema(engine)
+        run = "DROP DATABASE {0}", "CREATE DATABASE {0} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+        with engine.connect() as connection:
+            for statement in run:
+                connection.exec_driver_sql(statement.format(name))
+        engine.dispose()  # the connections no longer have a current database
+
+    def execute(self, url: str, script: str) -> None:
+        mariadb.execute_script(url, script)
+
+    def django(self, url: URL) -> dict[str, Any]:
+        return {
+            "ENGINE": "django.db.backends.mysql",
+            "NAME": url.database,
+            "USER": url.username or "",
+            "PASSWORD": url.password or "",
+            "HOST": url.query.get("unix_socket") or url.host or "",
+            "PORT": str(url.port or ""),
+            "OPTIONS": {"connect_timeout": 2},
+        }
+
+    def restart_ids(self, connection: Connection, tables: Iterable[str]) -> None:
+        for table in tables:
+            connection.exec_driver_sql(f"ALTER TABLE {table} AUTO_INCREMENT = 1")
+
+    def text_without_case(self, engine: Engine) -> str:
+        del engine
+        return "varchar(320) COLLATE utf8mb4_general_ci"
+
+    def create_trigger(
+        self, table: str, statement: str, *, event: str = "UPDATE", when: str = ""
+    ) -> str:
+        body = f"IF {when} THEN {statement}; END IF" if when else statement
+        return f"CREATE TRIGGER t BEFORE {event} ON {table} FOR EACH ROW BEGIN {body}; END"
+
+    def ignore(self, table: str, *, event: str = "UPDATE", when: str = "") -> str:
+        """Restore each column: no trigger can skip a row."""
+        if event != "UPDATE":
+            pytest.skip("a trigger of MariaDB cannot ignore a new row")
+        names = self._CHANGED.get(table, SUPPRESSION[:-1])  # a host's table has no date
+        restored = ", ".join(f"NEW.{name} = OLD.{name}" for name in names)
+        return self.create_trigger(table, f"SET {restored}", when=when)
+
+    def drop_trigger(self, table: str) -> str:
+        del table
+        return "DROP TRIGGER t"
+
+    def prepare(self, engine: Engine) -> None:
+        """Do nothing: an engine of a host's connects in the same way."""
+
+    def avoid_scans(self, connection: Connection) -> None:
+        """Let an index seem to need one seek, as long as the connection is open."""
+        connection.exec_driver_sql("SET max_seeks_for_key = 1")
+
+    def _server(self, request: pytest.FixtureRequest) -> mariadb.Databases:
+        server: mariadb.Databases = request.getfixturevalue("mariadb")
+        return server
+
+
+SQLITE, POSTGRESQL, MARIADB = _SQLite(), _PostgreSQL(), _MariaDB()
+
+ALL: tuple[Kind, ...] = (SQLITE, POSTGRESQL, MARIADB)
+"""All databases that have fixtures."""
 
 KINDS: tuple[Kind, ...] = (SQLITE, POSTGRESQL)
 """The databases of all parametrized tests, in this order."""
@@ -306,8 +445,12 @@ def kind_of(database: str | URL | Engine | Connection) -> Kind:
         named = make_url(database).get_backend_name()
     else:
         named = database
-    [kind] = [each for each in KINDS if named in {each.name, each.dialect}]
+    [kind] = [each for each in ALL if named in {each.name, each.dialect, *each.backends}]
     return kind
+
+
+def _url(database: str | Engine) -> URL:
+    return database.url if isinstance(database, Engine) else make_url(database)
 
 
 def _file(url: URL) -> Path:

@@ -21,7 +21,8 @@ def connect(url: str, **options: Any) -> Engine:  # noqa: ANN401 - create_engine
     parsed, kind = make_url(url), kind_of(url)
     if parsed.drivername == kind.dialect:
         parsed = parsed.set(drivername=kind.drivers[0])
-    return create_engine(parsed, **options)
+    connect_args = {**kind.connect_args, **options.pop("connect_args", {})}
+    return create_engine(parsed, connect_args=connect_args, **options)
 
 
 def open_engine(url: str) -> Engine:

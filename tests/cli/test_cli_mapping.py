@@ -35,7 +35,7 @@ def test_refusal(
     """Nothing is changed; the error names both tables and what to do."""
     before = run(database_url, META), run(database_url, ENTRY)
     done = command.call("replay", 1, *option, **variables)
-    prefix = kind_of(database_url).prefix
+    prefix = kind_of(database_url).prefix(database_url)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "Error: The log was written for tables other than those mapped now: subscribers in "
@@ -54,7 +54,7 @@ def test_acceptance(command: Command, database_url: str, variables: Mapping[str,
     assert "hookrow_subscribers" in run(database_url, META)[0][0]
     done = command.call("replay", "--accept-mapping", **variables)
     assert (done.returncode, done.stdout) == (0, "")
-    prefix = kind_of(database_url).prefix
+    prefix = kind_of(database_url).prefix(database_url)
     assert done.stderr.startswith(
         f"The log is now associated with these tables: subscribers in {prefix}people, dispatches"
     )

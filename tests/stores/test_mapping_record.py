@@ -55,7 +55,7 @@ def recorded(engine: Engine) -> list[str]:
 
 def named(engine: Engine, *tables: str) -> str:
     """Return the record of these tables, by the database's own names."""
-    prefix = kind_of(engine).prefix
+    prefix = kind_of(engine).prefix(engine)
     roles = zip(ROLES, tables, strict=True)
     named = ",".join(f'"{role}":{{"table":"{prefix}{table}"}}' for role, table in roles)
     return f"[{{{named}}}]"
@@ -104,7 +104,7 @@ def test_in_a_transaction_of_the_project(home: DjangoHome) -> None:
 
 def test_one_mapping_in_several_ways(engine: Engine, database_url: str) -> None:
     """A table has the same name with or without its schema, in TOML, and as a Django model."""
-    spelled = f"{kind_of(engine).schema}.hookrow_"
+    spelled = f"{kind_of(engine).schema(engine)}.hookrow_"
     roles: dict[str, Any] = {name: Role(spelled + name) for name in ROLES}
 
     def mapped(store: SQLStore) -> object:
@@ -129,7 +129,7 @@ def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING, "hookrow"):
         deliver(store)
         deliver(store)
-    prefix = kind_of(engine).prefix
+    prefix = kind_of(engine).prefix(engine)
     warning = (
         "The log was written for tables other than those mapped now: subscribers in "
         f"{prefix}hookrow_subscribers; now subscribers in {prefix}people."
@@ -284,13 +284,13 @@ def test_two_tenants_on_one_log(
 
 
 def test_the_difference_of_conditions(
-    tenants: list[SQLStore], caplog: pytest.LogCaptureFixture
+    tenants: list[SQLStore], empty_database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The warning names both conditions; null and false are one, unless a column is boolean."""
     one, two = tenants
     for store in (one, two, one):
         complain(store)
-    prefix = kind_of(one.database.dialect.name).prefix
+    prefix = kind_of(empty_database_url).prefix(empty_database_url)
     [warning] = caplog.messages
     assert warning == (
         "The log was written for tables other than those mapped now: "

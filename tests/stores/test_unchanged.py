@@ -36,8 +36,7 @@ OPENED = opens(BEA, "m-bea")
 
 def ignore(home: Home, table: str, *, when: str = "", event: str = "UPDATE") -> None:
     """Let the database ignore changes of a table, or of the rows that meet a condition."""
-    kind = kind_of(home._engine)
-    home.run(kind.create_trigger(table, kind.ignore, event=event, when=when))
+    home.run(kind_of(home._engine).ignore(table, event=event, when=when))
 
 
 def late(notification: Notification) -> Arrival:
