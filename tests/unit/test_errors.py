@@ -8,11 +8,12 @@ from collections.abc import Callable
 from importlib.metadata import metadata
 
 import psycopg
+import pymysql
 import pytest
 from sqlalchemy import exc
 
 from hookrow import ConfigurationError
-from hookrow.stores._driver_errors import message, store_error
+from hookrow.stores._driver_errors import FAILED_CHECK, failed_check, message, store_error
 from hookrow.stores._errors import (
     AccessDenied,
     Conflict,
@@ -111,9 +112,27 @@ def sqlite(name: str) -> Exception:
     return error
 
 
+def mariadb(number: str) -> Exception:
+    """Return an error as PyMySQL raises it, with an SQLSTATE of any other kind."""
+    error: Exception = pymysql.OperationalError(int(number), "ada@example.com")
+    error.sqlstate = "25006"  # type: ignore[attr-defined] # as newer versions have one
+    return error
+
+
 @pytest.mark.parametrize(
     ("make", "codes", "kind"),
     [
+        (mariadb, "1213 1020 1412 1614 1615 3101", Conflict),
+        (mariadb, "1205 1317 1969 3024 3572", Locked),
+        (mariadb, "1036 1290 1792 1836 1874", ReadOnly),
+        (
+            mariadb,
+            "0 1021 1030 1040 1047 1053 1114 1158 1180 1203 1226 1665 1927 4031",
+            Unavailable,
+        ),
+        (mariadb, "1054 1064 1142 1143 1146 1305 1356 1370 1449", SchemaChanged),
+        (mariadb, "1048 1062 1105 1153 1264 1292 1364 1365 1366 1406 1442 1452 1644", Rejected),
+        (mariadb, "2020 3819 4025 30001", Rejected),
         (
             postgresql,
             "08000 08006 08P01 25001 28P01 3D000 53100 53200 53300 57P01 57P03 58030 F0000 XX000",
@@ -137,7 +156,9 @@ def test_errors_with_a_code(
     for code in codes.split():
         error = store_error(make(code))
         assert type(error) is kind
-        assert make is sqlite or str(error).partition(": ")[0] == f"Exception {code}"
+        if make is not sqlite:
+            name = type(make(code)).__name__
+            assert str(error).partition(": ")[0] == f"{name} {code}"
 
 
 @pytest.mark.parametrize(
@@ -192,3 +213,106 @@ def test_access_denied(message: str) -> None:
     assert type(denied) is AccessDenied
     assert message in str(denied)
     assert "Check the user, the password" in str(denied)
+
+
+# -- of MariaDB and MySQL ---------------------------------------------------------------
+
+FOREIGN_KEY = "Cannot delete or update a parent row: a foreign key constraint fails (`mail`.`c`,"
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "expected"),
+    [
+        (1062, "Duplicate entry 'a' for key 'x'-b' for key 'people_email'", "people_email"),
+        (1062, "Duplicate entry 'ada\n' for key 'people.people_email'", "people_email"),
+        (
+            1451,
+            f"{FOREIGN_KEY} CONSTRAINT `c_fk` FOREIGN KEY (`pid`) REFERENCES `p` (`id`))",
+            "c_fk",
+        ),
+        (4025, "CONSTRAINT `people.reason` failed for `mail`.`people`", "people.reason"),
+        (3819, "Check constraint 'reason' is violated.", "reason"),
+        (1062, "Duplicate entry of a trigger: ada", ""),
+        (1644, "ada@example.com", ""),
+    ],
+)
+def test_constraints(number: int, text: str, expected: str) -> None:
+    """The text names the constraint, but quotes no row and no trigger's message."""
+    cause = pymysql.IntegrityError(number, text)
+    error = store_error(cause)
+    assert type(error) is Rejected
+    named = f" constraint {expected}" if expected else ""
+    assert str(error) == f"IntegrityError {number}{named}"
+    error.__cause__ = cause
+    assert message(error) == f"IntegrityError: {text.partition(chr(10))[0]}"
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "remedy"),
+    [
+        (1045, "Access denied for user 'ada'@'db'", "Check the user and the password in its URL"),
+        (1049, "Unknown database 'mail'", "Check the name of the database in its URL"),
+        (3159, "Connections using insecure transport are prohibited.", "Add ssl-mode=REQUIRED"),
+        (
+            2059,
+            "Authentication plugin 'b'parsec'' not configured",
+            "The driver does not support the",
+        ),
+        (4151, "Access denied, this account is locked", "Unlock the account"),
+    ],
+)
+def test_refused_login(number: int, text: str, remedy: str) -> None:
+    """The text says what to check, or what to do."""
+    error = store_error(pymysql.OperationalError(number, text))
+    assert type(error) is AccessDenied
+    assert str(error).startswith(
+        f"The database refuses the connection: {text.rstrip('.')}. {remedy}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (2006, "MySQL server has gone away (BrokenPipeError(32, 'Broken pipe'))"),
+        (2013, "Lost connection to MySQL server during query"),
+        (2055, "Lost connection to MySQL server at 'reading', system error: 104"),
+    ],
+)
+def test_lost_connection(number: int, text: str) -> None:
+    """The text is the driver's own."""
+    error = store_error(pymysql.OperationalError(number, text))
+    assert type(error) is Unavailable
+    assert str(error) == f"OperationalError: {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('Got error 149 "Lock deadlock; Retry transaction" during COMMIT', Conflict),
+        ('Got error 1490 "No space left on device" during COMMIT', Unavailable),
+    ],
+)
+def test_failed_commit(text: str, kind: type[StoreError]) -> None:
+    """A node of a cluster reports a conflict with another node when it commits."""
+    assert type(store_error(pymysql.OperationalError(1180, text))) is kind
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "expected"),
+    [
+        (1105, f"XPATH syntax error: '~{FAILED_CHECK}'", True),
+        (1644, FAILED_CHECK, True),
+        (1644, "ada@example.com", False),
+        (1105, "Unknown error", False),
+        (1062, f"Duplicate entry '{FAILED_CHECK}' for key 'k'", False),
+    ],
+)
+def test_failed_check(number: int, text: str, *, expected: bool) -> None:
+    """The error that hookrow's own statement raises differs from those of a host's trigger."""
+    assert failed_check(pymysql.OperationalError(number, text)) is expected
+
+
+def test_driver_of_a_wrapped_error() -> None:
+    """An error that SQLAlchemy wraps belongs to its driver's family, whatever attributes it has."""
+    error = exc.OperationalError("UPDATE", {}, mariadb("1205"))
+    assert str(store_error(error)) == "OperationalError 1205"

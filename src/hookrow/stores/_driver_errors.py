@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hookrow.stores._errors import (
     AccessDenied,
@@ -35,12 +35,25 @@ _STATEMENT_ERRORS = {
 """Errors that a driver (PEP 249) or SQLAlchemy raises about a statement or its values."""
 
 
+_REFUSED = (
+    "The database refuses the connection: {}. Check {} in its URL: HOOKROW_DATABASE_URL, or your "
+    "application's own."
+)
+
+
 class _Family(ABC):
     """The errors of the drivers of one database."""
+
+    DRIVERS: frozenset[str]
+    """The packages of the drivers."""
 
     @abstractmethod
     def translate(self, error: BaseException) -> StoreError | None:
         """Return the `StoreError` for an error, or None for an error of another family."""
+
+    def text(self, error: BaseException) -> str:
+        """Return the message of an error."""
+        return str(error)
 
     def remedy(self, error: BaseException) -> str | None:  # noqa: ARG002 - most families have no such error
         """Return what to do about an error, if the database's message does not say it."""
@@ -66,6 +79,7 @@ class _PostgreSQLErrors(_Family):
     statement and its data: `Rejected`.
     """
 
+    DRIVERS = frozenset({"psycopg", "psycopg2"})
     KINDS: Mapping[str, type[StoreError]] = {
         "40001": Conflict,  # serialization_failure
         "40P01": Conflict,  # deadlock_detected
@@ -146,8 +160,7 @@ class _PostgreSQLErrors(_Family):
         if denied is None:
             return None
         return AccessDenied(
-            f"The database refuses the connection: {denied[0]}. Check the user, the password and "
-            "the name of the database in its URL: HOOKROW_DATABASE_URL, or your application's own."
+            _REFUSED.format(denied[0], "the user, the password and the name of the database")
         )
 
     def _state(self, error: BaseException) -> str:
@@ -180,6 +193,7 @@ class _SQLiteErrors(_Family):
     and its data: `Rejected`.
     """
 
+    DRIVERS = frozenset({"sqlite3"})
     KINDS: Mapping[int, type[StoreError]] = {
         sqlite3.SQLITE_BUSY: Conflict,
         sqlite3.SQLITE_LOCKED: Conflict,
@@ -236,13 +250,211 @@ class _SQLiteErrors(_Family):
         return " ".join(filter(None, parts))
 
 
-_FAMILIES: tuple[_Family, ...] = (_PostgreSQLErrors(), _SQLiteErrors())
+FAILED_CHECK = "hookrow_failed_check"
+"""The message of the error by which a statement on MariaDB and MySQL reports that it did not lock
+or change each row: of a SIGNAL, or after a ~ in a path of EXTRACTVALUE, which cannot be parsed."""
+
+
+class _MariaDBErrors(_Family):
+    """The errors of the drivers of MariaDB and MySQL, by number.
+
+    https://mariadb.com/kb/en/mariadb-error-code-reference/ and
+    https://dev.mysql.com/doc/mysql-errors/9.0/en/ list them; from 1900 on, the servers use the same
+    numbers for different errors, but no number here has two meanings that hookrow could meet. Those
+    from 2000 to 2999 are the client's own: the connection is lost, or was never made. An error with
+    any other number concerns one statement and its data: `Rejected`.
+    """
+
+    DRIVERS = frozenset({"pymysql", "MySQLdb", "mariadb", "mysql", "asyncmy", "aiomysql"})
+    KINDS: Mapping[int, type[StoreError]] = {
+        0: Unavailable,  # PyMySQL and mysqlclient: the connection is closed
+        1020: Conflict,  # ER_CHECKREAD: the row has changed since the transaction began
+        1213: Conflict,  # ER_LOCK_DEADLOCK, also if another node of a cluster changed the row first
+        1412: Conflict,  # ER_TABLE_DEF_CHANGED since the transaction began
+        1614: Conflict,  # ER_XA_RBDEADLOCK
+        1615: Conflict,  # ER_NEED_REPREPARE
+        3101: Conflict,  # ER_TRANSACTION_ROLLBACK_DURING_COMMIT: MySQL's group replication
+        1205: Locked,  # ER_LOCK_WAIT_TIMEOUT, of rows and of tables
+        1317: Locked,  # ER_QUERY_INTERRUPTED
+        1969: Locked,  # ER_STATEMENT_TIMEOUT: MariaDB's max_statement_time
+        3024: Locked,  # ER_QUERY_TIMEOUT: MySQL's max_execution_time
+        3572: Locked,  # ER_LOCK_NOWAIT
+        1036: ReadOnly,  # ER_OPEN_AS_READONLY
+        1290: ReadOnly,  # ER_OPTION_PREVENTS_STATEMENT: of those that can, hookrow meets read_only
+        1792: ReadOnly,  # ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
+        1836: ReadOnly,  # ER_READ_ONLY_MODE
+        1874: ReadOnly,  # ER_INNODB_READ_ONLY
+        1021: Unavailable,  # ER_DISK_FULL
+        1023: Unavailable,  # ER_ERROR_ON_CLOSE
+        1024: Unavailable,  # ER_ERROR_ON_READ
+        1026: Unavailable,  # ER_ERROR_ON_WRITE
+        1030: Unavailable,  # ER_GET_ERRNO: the storage engine fails
+        1034: Unavailable,  # ER_NOT_KEYFILE: a temporary table finds no room
+        1037: Unavailable,  # ER_OUTOFMEMORY
+        1038: Unavailable,  # ER_OUT_OF_SORTMEMORY
+        1040: Unavailable,  # ER_CON_COUNT_ERROR
+        1041: Unavailable,  # ER_OUT_OF_RESOURCES
+        1042: Unavailable,  # ER_BAD_HOST_ERROR
+        1043: Unavailable,  # ER_HANDSHAKE_ERROR
+        1047: Unavailable,  # ER_UNKNOWN_COM_ERROR: a node of a Galera cluster is not ready
+        1053: Unavailable,  # ER_SERVER_SHUTDOWN
+        1077: Unavailable,  # ER_NORMAL_SHUTDOWN
+        1079: Unavailable,  # ER_SHUTDOWN_COMPLETE
+        1080: Unavailable,  # ER_FORCING_CLOSE
+        1114: Unavailable,  # ER_RECORD_FILE_FULL
+        1135: Unavailable,  # ER_CANT_CREATE_THREAD
+        1158: Unavailable,  # ER_NET_READ_ERROR
+        1159: Unavailable,  # ER_NET_READ_INTERRUPTED
+        1160: Unavailable,  # ER_NET_ERROR_ON_WRITE
+        1161: Unavailable,  # ER_NET_WRITE_INTERRUPTED
+        1180: Unavailable,  # ER_ERROR_DURING_COMMIT, unless it is a `DEADLOCK`
+        1184: Unavailable,  # ER_NEW_ABORTING_CONNECTION
+        1203: Unavailable,  # ER_TOO_MANY_USER_CONNECTIONS
+        1206: Unavailable,  # ER_LOCK_TABLE_FULL
+        1226: Unavailable,  # ER_USER_LIMIT_REACHED
+        1637: Unavailable,  # ER_TOO_MANY_CONCURRENT_TRXS
+        1665: Unavailable,  # ER_BINLOG_STMT_MODE_AND_ROW_ENGINE
+        1927: Unavailable,  # ER_CONNECTION_KILLED
+        3015: Unavailable,  # ER_ENGINE_OUT_OF_MEMORY
+        3019: Unavailable,  # ER_INNODB_UNDO_LOG_FULL
+        3032: Unavailable,  # ER_SERVER_OFFLINE_MODE
+        3168: Unavailable,  # ER_SERVER_ISNT_AVAILABLE
+        4031: Unavailable,  # ER_CLIENT_INTERACTION_TIMEOUT
+        1046: SchemaChanged,  # ER_NO_DB_ERROR
+        1051: SchemaChanged,  # ER_BAD_TABLE_ERROR
+        1054: SchemaChanged,  # ER_BAD_FIELD_ERROR
+        1064: SchemaChanged,  # ER_PARSE_ERROR
+        1109: SchemaChanged,  # ER_UNKNOWN_TABLE
+        1142: SchemaChanged,  # ER_TABLEACCESS_DENIED_ERROR
+        1143: SchemaChanged,  # ER_COLUMNACCESS_DENIED_ERROR
+        1146: SchemaChanged,  # ER_NO_SUCH_TABLE
+        1227: SchemaChanged,  # ER_SPECIFIC_ACCESS_DENIED_ERROR
+        1267: SchemaChanged,  # ER_CANT_AGGREGATE_2COLLATIONS
+        1288: SchemaChanged,  # ER_NON_UPDATABLE_TABLE
+        1305: SchemaChanged,  # ER_SP_DOES_NOT_EXIST
+        1347: SchemaChanged,  # ER_WRONG_OBJECT
+        1348: SchemaChanged,  # ER_NONUPDATEABLE_COLUMN
+        1356: SchemaChanged,  # ER_VIEW_INVALID
+        1370: SchemaChanged,  # ER_PROCACCESS_DENIED_ERROR
+        1449: SchemaChanged,  # ER_NO_SUCH_USER: the one that defined a view or a trigger
+        1471: SchemaChanged,  # ER_NON_INSERTABLE_TABLE
+        1932: SchemaChanged,  # ER_NO_SUCH_TABLE_IN_ENGINE
+    }
+    MEANINGS: Mapping[int, str] = {
+        0: "the connection is closed",
+        1040: "the server has too many connections: increase max_connections",
+        1047: "this node of the cluster is not ready",
+        1053: "the server is shutting down",
+        1114: "a table, or the disk of the server, is full",
+        1153: "the statement is longer than the server's max_allowed_packet: increase it",
+        1203: "the user has too many connections: increase its MAX_USER_CONNECTIONS",
+        1290: "the server is read-only: a replica, for example",
+        1665: "set binlog_format to MIXED or ROW on the server",
+        1927: "the connection was killed",
+    } | dict.fromkeys((1792, 1836, 1874), "the server, or the session, is read-only")
+    """The meaning of some: the server's own messages may be translated, or quote a row."""
+    DENIED: Mapping[int, str] = {
+        1044: "the name of the database, and what the user may do there,",
+        1045: "the user and the password",
+        1049: "the name of the database",
+        1698: "the user and the password",
+    }
+    """What to check in the URL after a refused login."""
+    REFUSED: Mapping[int, str] = {
+        1129: "Run mariadb-admin flush-hosts, or mysqladmin flush-hosts.",
+        1130: "Create the user for this host.",
+        1820: "Set a new password for the user.",
+        1862: "Set a new password for the user.",
+        3118: "Unlock the account of the user.",
+        3159: "Add ssl-mode=REQUIRED to its URL.",
+        3955: "Unlock the account of the user.",
+        4150: "Run FLUSH PRIVILEGES.",
+        4151: "Unlock the account of the user.",
+    } | dict.fromkeys(
+        (1251, 1524, 2049, 2059, 2061),
+        "The driver does not support the authentication plugin of this user: choose another plugin "
+        "for the user, or another driver.",
+    )
+    """What to do after other refused logins."""
+    TOO_LONG = 2020  # CR_NET_PACKET_TOO_LARGE, noticed by the client
+    CLIENT = range(2000, 3000)
+    FAILED_COMMIT = 1180
+    DEADLOCK = re.compile(r"Got error 149\b")  # another node of a cluster changed the row first
+    CONSTRAINT = re.compile(
+        r"Duplicate entry .* for key '(?:[\w$]+\.)?([\w$ -]{1,64})'|"
+        r".* a foreign key constraint fails \(.*, CONSTRAINT `([\w$ -]{1,64})` FOREIGN KEY .*|"
+        r"CONSTRAINT `([\w$ .-]{1,130})` failed for `.*`|"
+        r"Check constraint '([\w$ -]{1,64})' is violated\.",
+        re.DOTALL,
+    )
+    """The messages, in English, that name a constraint."""
+
+    def translate(self, error: BaseException) -> StoreError | None:
+        """Describe the error by its number and its constraint."""
+        number = self._number(error)
+        if number is None:
+            return None
+        if number in self.DENIED:
+            return AccessDenied(_REFUSED.format(self.text(error), self.DENIED[number]))
+        if number in self.REFUSED:
+            line = self.text(error).rstrip(".")
+            remedy = self.REFUSED[number]
+            return AccessDenied(f"The database refuses the connection: {line}. {remedy}")
+        if number in self.CLIENT and number != self.TOO_LONG:
+            return Unavailable(_described(error))
+        kind = self.KINDS.get(number, Rejected)
+        if number == self.FAILED_COMMIT and self.DEADLOCK.match(self.text(error)):
+            kind = Conflict
+        meaning = f": {self.MEANINGS[number]}" if number in self.MEANINGS else ""
+        return kind(" ".join([type(error).__name__, str(number), *self._names(error)]) + meaning)
+
+    def text(self, error: BaseException) -> str:
+        """Return the message without the number."""
+        if self._number(error) is None:
+            return str(error)
+        return str(getattr(error, "msg", None) or error.args[-1])
+
+    def failed_check(self, error: BaseException) -> bool:
+        """Decide by the message; no trigger of a host uses it."""
+        return self._number(error) in {1105, 1644} and FAILED_CHECK in self.text(error)
+
+    def _number(self, error: BaseException) -> int | None:
+        """Return the number of an error of these drivers, if it has one."""
+        if not self.DRIVERS & _packages(error):
+            return None
+        number: object = getattr(error, "errno", None)
+        if number is None and error.args:
+            number = error.args[0]
+        # mysql.connector has -1 for errors without a number.
+        return number if isinstance(number, int) and number >= 0 else None
+
+    def _names(self, error: BaseException) -> list[str]:
+        """Return the name of the constraint, but no other text of a row or a trigger."""
+        failed = self.CONSTRAINT.fullmatch(self.text(error))
+        return [f"constraint {name}" for name in failed.groups() if name] if failed else []
+
+
+_FAMILIES: tuple[_Family, ...] = (_PostgreSQLErrors(), _SQLiteErrors(), _MariaDBErrors())
+
+
+def _families(error: BaseException) -> Sequence[_Family]:
+    """Return the family of the driver that raised an error, or all of them if it is unknown.
+
+    The attributes alone do not tell: drivers of MariaDB have SQLSTATEs, too.
+    """
+    packages = _packages(error)
+    return [each for each in _FAMILIES if each.DRIVERS & packages] or _FAMILIES
+
+
+def _packages(error: BaseException) -> set[str]:
+    """Return the packages that define the class of an error and its bases."""
+    return {each.__module__.partition(".")[0] for each in type(error).__mro__}
 
 
 def store_error(error: BaseException) -> StoreError:
     """Return the `StoreError` for an error of a driver or of SQLAlchemy, with a loggable text."""
     error = _driver_error(error)
-    for family in _FAMILIES:
+    for family in _families(error):
         if (translated := family.translate(error)) is not None:
             return translated
     if _is_of_statement(error) or isinstance(error, UNWRITABLE):
@@ -269,19 +481,19 @@ def message(error: StoreError) -> str:
 def refuses_one_statement(error: BaseException) -> bool:
     """Return whether the tables can be changed, but only in several statements."""
     error = _driver_error(error)
-    return any(family.refuses_one_statement(error) for family in _FAMILIES)
+    return any(family.refuses_one_statement(error) for family in _families(error))
 
 
 def failed_check(error: BaseException) -> bool:
     """Return whether a combined statement found that it did not lock or change each row."""
     error = _driver_error(error)
-    return any(family.failed_check(error) for family in _FAMILIES)
+    return any(family.failed_check(error) for family in _families(error))
 
 
 def lacks_operator(error: BaseException) -> bool:
     """Return whether the types in a statement cannot be compared, converted or used as it does."""
     error = _driver_error(error)
-    return any(family.lacks_operator(error) for family in _FAMILIES)
+    return any(family.lacks_operator(error) for family in _families(error))
 
 
 def _driver_error(error: BaseException) -> BaseException:
@@ -298,7 +510,8 @@ def _is_of_statement(error: BaseException) -> bool:
 
 def _described(error: BaseException) -> str:
     """Return the error's class, the first line of its text, and a remedy if there is one."""
-    line = str(error).strip().partition("\n")[0]
+    families = _families(error)
+    line = families[0].text(error).strip().partition("\n")[0]
     text = f"{type(error).__name__}: {line}"
-    remedies = filter(None, (family.remedy(error) for family in _FAMILIES))
+    remedies = filter(None, (family.remedy(error) for family in families))
     return ". ".join([text, *remedies])
