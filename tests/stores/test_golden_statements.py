@@ -194,7 +194,8 @@ def combined(statements: Statements, changes: dict[str, Statement]) -> Iterator[
     entries = [statements.add_entries] if statements.add_entries else []
     for title, group in groups.items():
         parts = (*sorted(group, key=lambda each: each.text), *entries)
-        yield f"a group of {title}", statements.combined(parts, skip_locked=False).text
+        combined = statements.combined(parts, skip_locked=False, commits=True)
+        yield f"a group of {title}", combined.text
 
 
 def of_figures(tables: RoleTables) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import exc
 
 from hookrow import ConfigurationError
-from hookrow.stores._driver_errors import FAILED_CHECK, failed_check, message, store_error
+from hookrow.stores._driver_errors import failed_check, message, store_error
 from hookrow.stores._errors import (
     AccessDenied,
     Conflict,
@@ -297,19 +297,10 @@ def test_failed_commit(text: str, kind: type[StoreError]) -> None:
     assert type(store_error(pymysql.OperationalError(1180, text))) is kind
 
 
-@pytest.mark.parametrize(
-    ("number", "text", "expected"),
-    [
-        (1105, f"XPATH syntax error: '~{FAILED_CHECK}'", True),
-        (1644, FAILED_CHECK, True),
-        (1644, "ada@example.com", False),
-        (1105, "Unknown error", False),
-        (1062, f"Duplicate entry '{FAILED_CHECK}' for key 'k'", False),
-    ],
-)
-def test_failed_check(number: int, text: str, *, expected: bool) -> None:
-    """The error that hookrow's own statement raises differs from those of a host's trigger."""
-    assert failed_check(pymysql.OperationalError(number, text)) is expected
+@pytest.mark.parametrize(("number", "expected"), [(1242, True), (1644, False), (1105, False)])
+def test_failed_check(number: int, *, expected: bool) -> None:
+    """Hookrow's own statement raises the error of a subquery with several rows."""
+    assert failed_check(pymysql.OperationalError(number, "no")) is expected
 
 
 def test_driver_of_a_wrapped_error() -> None:

@@ -250,11 +250,6 @@ class _SQLiteErrors(_Family):
         return " ".join(filter(None, parts))
 
 
-FAILED_CHECK = "hookrow_failed_check"
-"""The message of the error by which a statement on MariaDB and MySQL reports that it did not lock
-or change each row: of a SIGNAL, or after a ~ in a path of EXTRACTVALUE, which cannot be parsed."""
-
-
 class _MariaDBErrors(_Family):
     """The errors of the drivers of MariaDB and MySQL, by number.
 
@@ -264,6 +259,8 @@ class _MariaDBErrors(_Family):
     from 2000 to 2999 are the client's own: the connection is lost, or was never made. An error with
     any other number concerns one statement and its data: `Rejected`.
     """
+
+    FAILED_CHECK = 1242  # subquery_returns_more_than_1_row, in `MariaDBStatements.combined`
 
     DRIVERS = frozenset({"pymysql", "MySQLdb", "mariadb", "mysql", "asyncmy", "aiomysql"})
     KINDS: Mapping[int, type[StoreError]] = {
@@ -415,8 +412,11 @@ class _MariaDBErrors(_Family):
         return str(getattr(error, "msg", None) or error.args[-1])
 
     def failed_check(self, error: BaseException) -> bool:
-        """Decide by the message; no trigger of a host uses it."""
-        return self._number(error) in {1105, 1644} and FAILED_CHECK in self.text(error)
+        """Decide by the number.
+
+        A host's trigger may raise the same error; in separate statements, it does so again.
+        """
+        return self._number(error) == self.FAILED_CHECK
 
     def _number(self, error: BaseException) -> int | None:
         """Return the number of an error of these drivers, if it has one."""

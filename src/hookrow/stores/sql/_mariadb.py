@@ -6,6 +6,7 @@ time limits until a transaction needs others.
 
 from __future__ import annotations
 
+import re
 import select
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -27,6 +28,7 @@ from hookrow.stores.sql._connections import (
 from hookrow.stores.sql._dialects.mariadb import MARIADB
 from hookrow.stores.sql._limits import MARIADB_LIMITS
 from hookrow.stores.sql._mariadb_drivers import Driver, MySQLClient, Opened, PyMySQL, share
+from hookrow.stores.sql._mariadb_literals import joined, with_literals
 from hookrow.stores.sql._mariadb_url import Host, parse
 
 IDLE = 1.0
@@ -63,26 +65,25 @@ class Session(Connection):
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return all rows."""
-        with self._run(sql, parameters) as cursor:
+        with self._run(with_literals(sql, parameters)) as cursor:
             return list(cursor.fetchall())
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Return the number of rows that the first statement found or changed."""
-        with self._run(sql, parameters) as cursor:
-            count: int = cursor.rowcount
-            return count
+        return self._execute(with_literals(sql, parameters))
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         """Run an INSERT of values with as few packets as possible, and others row by row."""
-        with self.connection.cursor() as cursor:
-            cursor.max_stmt_length = self.largest_packet - _PACKET_MARGIN
-            cursor.executemany(sql, rows)
-            count: int = cursor.rowcount
-            return count
+        values = _VALUES.fullmatch(sql)
+        if values is None:
+            return sum(self.execute(sql, row) for row in rows)
+        begin, end = (each.replace("%%", "%") for each in values.groups())
+        most = self.largest_packet - _PACKET_MARGIN - len(sql.encode())
+        return sum(self._execute(f"{begin}{each}{end}") for each in joined(rows, most))
 
     def command(self, sql: str) -> None:
         """Run one or more statements without parameters."""
-        with self._run(sql, ()):
+        with self._run(sql):
             pass
 
     def limit(self, limits: str) -> None:
@@ -113,11 +114,16 @@ class Session(Connection):
         self.socket.close()
 
     @contextmanager
-    def _run(self, sql: str, parameters: Sequence[Any]) -> Iterator[Any]:
+    def _run(self, sql: str) -> Iterator[Any]:
         """Run one or more statements; the end of the block raises the errors of later ones."""
         with self.connection.cursor() as cursor:
-            cursor.execute(sql, parameters)
+            cursor.execute(sql)
             yield cursor
+
+    def _execute(self, sql: str) -> int:
+        with self._run(sql) as cursor:
+            count: int = cursor.rowcount
+            return count
 
 
 class MariaDBDatabase(ConnectionPool[Session]):
@@ -257,6 +263,9 @@ class MariaDBDatabase(ConnectionPool[Session]):
         at = self._failed.get(host, 0.0)
         return at if monotonic() - at < RETRY_HOST else 0.0
 
+
+_VALUES = re.compile(r"(INSERT .*?VALUES )\((?:%s, )*%s\)(.*)", re.DOTALL)
+"""An INSERT of a row whose values are all parameters: before the row, and after it."""
 
 _PACKET_MARGIN = 1024
 """Bytes of a packet that are left for its header."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from hookrow._core.changes import State, is_ignored, new_values
 from hookrow._core.log_entry import LogEntry
@@ -32,7 +32,7 @@ from hookrow.stores._errors import Conflict, Rejected, Unchanged
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._conversions import by_message_id, converted, message_ids_as_stored
 from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
-from hookrow.stores.sql._statements.base import Combined, Statement, Statements
+from hookrow.stores.sql._statements.base import Statement, Statements, Step
 
 
 @dataclass(eq=False)
@@ -149,18 +149,10 @@ _NOT_UNIQUE = "Several rows of the {} have one key, so one change would concern 
 """The error for the rows of a view, whose keys cannot be verified."""
 
 
-class _Step(NamedTuple):
-    """A statement, its parameters, and the number of rows that it must lock or change."""
-
-    statement: Statement
-    parameters: Sequence[Any]
-    size: int
-
-
 class _Writing(SQLReading):
     """What both kinds of transaction do with changes."""
 
-    def _steps(self, changes: Sequence[Change], entries: Sequence[LogEntry]) -> list[_Step]:
+    def _steps(self, changes: Sequence[Change], entries: Sequence[LogEntry]) -> list[Step]:
         """Return the statements that apply the changes, each for many rows, and add the entries."""
         statements, dialect = self._statements, self._statements.dialect
         rows_of: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
@@ -172,11 +164,11 @@ class _Writing(SQLReading):
         # would be another statement to prepare.
         ordered = sorted(rows_of, key=lambda each: (each.kind is not None, each.text))
         steps = [
-            _Step(each, dialect.encode_rows(rows_of[each]), len(rows_of[each])) for each in ordered
+            Step(each, dialect.encode_rows(rows_of[each]), len(rows_of[each])) for each in ordered
         ]
         if entries and statements.add_entries is not None:
             parameters = dialect.encode_entries(entries)
-            steps.append(_Step(statements.add_entries, parameters, len(entries)))
+            steps.append(Step(statements.add_entries, parameters, len(entries)))
         return steps
 
     def _writes(self, change: Change) -> tuple[Sequence[Statement], Mapping[str, Any]]:
@@ -206,27 +198,30 @@ class _Writing(SQLReading):
 
     def _run_combined(
         self,
-        combine: Callable[..., Combined],
-        rows: Collection[RowId],
-        steps: Sequence[_Step],
+        changes: Sequence[Change],
+        entries: Sequence[LogEntry],
         *,
         skip_locked: bool = False,
-    ) -> None:
-        """Lock the rows and run the steps in one statement."""
+        commits: bool = False,
+    ) -> bool:
+        """Lock the rows and write at once if possible; return whether it was."""
+        statements, rows = self._statements, {change.row for change in changes}
+        combine = statements.combined
+        if combine is None or (
+            not self._connection.autocommits
+            if statements.combines_packets
+            else len(rows) < len(changes)  # one statement cannot change a row twice
+        ):
+            return False
+        steps = self._steps(changes, entries)
         if not steps:
-            return
-        combined = combine(tuple(step.statement for step in steps), skip_locked=skip_locked)
-        parameters: list[Any] = []
-        sizes: list[int] = []
-        locked = _by_kind(rows)
-        for kind in combined.kinds:
-            parameters += self._keys(kind, locked[kind])
-            sizes.append(len(locked[kind]))
-        for step in steps:
-            parameters += step.parameters
-            sizes.append(step.size)
+            return True
+        parts = tuple(step.statement for step in steps)
+        combined = combine(parts, skip_locked=skip_locked, commits=commits)
+        by_kind = _by_kind(rows)
+        locks = [(self._keys(kind, by_kind[kind]), len(by_kind[kind])) for kind in combined.kinds]
         try:
-            self._connection.execute(combined.text, parameters + sizes)
+            self._connection.execute(combined.text, statements.combined_parameters(locks, steps))
         except Exception as error:
             if failed_check(error):
                 raise Unchanged("A row was not locked or changed.") from error
@@ -234,23 +229,18 @@ class _Writing(SQLReading):
                 raise
             self._statements.combined = None
             raise Conflict("From now on, the tables are changed in several statements.") from error
+        return True
 
 
 class SingleStatement(_Writing):
-    """Finds rows, and writes a group with one statement, which commits by itself if it can.
+    """Finds rows, and writes a group in one round trip if it can.
 
     The connection autocommits, so that the round trips of BEGIN and COMMIT are saved.
     """
 
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
-        """Lock and change the rows, add the entries to the log, and commit.
-
-        A statement cannot change a row twice: such a group is written in a transaction.
-        """
-        rows = {change.row for change in changes}
-        combine = self._statements.combined
-        if combine is not None and len(rows) == len(changes):
-            self._run_combined(combine, rows, self._steps(changes, entries))
+        """Lock and change the rows, add the entries to the log, and commit."""
+        if self._run_combined(changes, entries, commits=True):
             return
         with begun(self._connection, self._statements.dialect):
             SQLTransaction(self._connection, self._statements).write(changes, entries)
@@ -298,12 +288,12 @@ class SQLTransaction(_Writing):
         has an entry, the attempts are added to it, and the newer result replaces its own. Without
         a log, entries are ignored.
         """
+        if not self._checked and self._run_combined(
+            changes, entries, skip_locked=self._skip_locked
+        ):
+            return
         rows = {change.row for change in changes}
         steps = self._steps(changes, entries)
-        combine = self._statements.combined
-        if combine is not None and not self._checked and len(rows) == len(changes):
-            self._run_combined(combine, rows, steps, skip_locked=self._skip_locked)
-            return
         for kind, step in self._locks(rows):
             locked = self._fetch_locked(kind, step)
             if len(locked) > step.size:
@@ -312,7 +302,7 @@ class SQLTransaction(_Writing):
                 raise Unchanged(f"A row in {kind.value} could not be locked.")
         before = self.read(rows) if self._checked else None
         if entries and self._statements.register_writer:
-            self._connection.fetch(self._statements.register_writer)
+            self._connection.execute(self._statements.register_writer)
         complete = [self._run(step) for step in steps]
         if self._checked or not all(complete):
             self._verify(changes, before)
@@ -322,7 +312,7 @@ class SQLTransaction(_Writing):
         for statement in self._statements.probes():
             self._connection.execute(statement)
 
-    def _run(self, step: _Step) -> bool:
+    def _run(self, step: Step) -> bool:
         """Run a step; return whether it changed as many rows as it should."""
         connection, statement = self._connection, step.statement
         run = connection.execute_many if statement.many else connection.execute
@@ -334,15 +324,15 @@ class SQLTransaction(_Writing):
             raise Unchanged("The log did not accept an entry.")
         return complete
 
-    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
+    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, Step]]:
         if not self._statements.dialect.locks_rows:  # the transaction holds the whole database
             return
         for kind, keys in _by_kind(rows).items():
             if kind in self._statements.tables.written:
                 lock = self._statements.lock(kind, skip_locked=self._skip_locked)
-                yield kind, _Step(lock, self._keys(kind, keys), len(keys))
+                yield kind, Step(lock, self._keys(kind, keys), len(keys))
 
-    def _fetch_locked(self, kind: Suppressible, step: _Step) -> Sequence[Any]:
+    def _fetch_locked(self, kind: Suppressible, step: Step) -> Sequence[Any]:
         rows = self._connection.fetch(step.statement.text, step.parameters)
         return converted(rows, self._statements.tables.conversions.state[kind])
 

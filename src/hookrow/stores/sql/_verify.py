@@ -59,7 +59,8 @@ def verify(database: Database, schema: Schema) -> Statements:
         own_tables = [*verification.own_tables()]
         statements = STATEMENTS[dialect.name](RoleTables(schema, columns, dialect))
         changed = [schema.roles[kind.value].table for kind in statements.tables.written]
-        if statements.combined is not None and not catalogue.are_disjoint(changed):
+        needs_disjoint = statements.combined is not None and not statements.combines_packets
+        if needs_disjoint and not catalogue.are_disjoint(changed):
             statements.combined = None
         _check_columns(connection, statements.tables, columns, own_tables)
         for mistake in key_mistakes(catalogue, statements.tables):

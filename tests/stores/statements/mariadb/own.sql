@@ -179,6 +179,152 @@ UPDATE `hookrow_subscriptions` SET `suppressed_at` = `suppressed_at` WHERE 1 = 0
 -- probe 4
 UPDATE `hookrow_notifications` SET `attempts` = `attempts` WHERE 1 = 0;
 
+-- a group of deliveries
+BEGIN;
+SELECT count(*) INTO @hookrow_dispatches
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE;
+SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`delivered_at` = given.delivered_at
+WHERE d.`id` = given.key_0;
+SELECT name INTO @hookrow_writer FROM `hookrow_meta`
+WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
+LOCK IN SHARE MODE;
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES %s
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.recipient, VALUES(recipient)) ELSE `hookrow_notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.body, VALUES(body)) ELSE `hookrow_notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.reason, VALUES(reason)) ELSE `hookrow_notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
+attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
+COMMIT;
+
+-- a group of late deliveries
+BEGIN;
+SELECT count(*) INTO @hookrow_dispatches
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE;
+SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`delivered_at` = given.delivered_at
+WHERE d.`id` = given.key_0 AND (d.`delivered_at` IS NULL OR d.`delivered_at` < given.delivered_at);
+SELECT name INTO @hookrow_writer FROM `hookrow_meta`
+WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
+LOCK IN SHARE MODE;
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES %s
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.recipient, VALUES(recipient)) ELSE `hookrow_notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.body, VALUES(body)) ELSE `hookrow_notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.reason, VALUES(reason)) ELSE `hookrow_notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
+attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
+COMMIT;
+
+-- a group of suppressions
+BEGIN;
+SELECT count(*) INTO @hookrow_subscribers
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s
+WHERE s.`id` = given.key_0
+FOR UPDATE;
+SELECT count(*) INTO @hookrow_dispatches
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE;
+SELECT count(*) INTO @hookrow_subscriptions
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE;
+SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1 AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= given.suppression_changed_at);
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
+WHERE d.`id` = given.key_0 AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= given.suppression_changed_at);
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
+WHERE s.`id` = given.key_0 AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= given.suppression_changed_at);
+SELECT name INTO @hookrow_writer FROM `hookrow_meta`
+WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
+LOCK IN SHARE MODE;
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES %s
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.recipient, VALUES(recipient)) ELSE `hookrow_notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.body, VALUES(body)) ELSE `hookrow_notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.reason, VALUES(reason)) ELSE `hookrow_notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
+attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
+COMMIT;
+
+-- a group of opens and suppressions
+BEGIN;
+SELECT count(*) INTO @hookrow_subscribers
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s
+WHERE s.`id` = given.key_0
+FOR UPDATE;
+SELECT count(*) INTO @hookrow_dispatches
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE;
+SELECT count(*) INTO @hookrow_subscriptions
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE;
+SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1 AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= given.suppression_changed_at);
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`opened_at` = given.opened_at
+WHERE d.`id` = given.key_0;
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
+WHERE d.`id` = given.key_0 AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= given.suppression_changed_at);
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
+WHERE s.`id` = given.key_0 AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= given.suppression_changed_at);
+SELECT name INTO @hookrow_writer FROM `hookrow_meta`
+WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
+LOCK IN SHARE MODE;
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES %s
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.recipient, VALUES(recipient)) ELSE `hookrow_notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.body, VALUES(body)) ELSE `hookrow_notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.reason, VALUES(reason)) ELSE `hookrow_notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
+attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
+COMMIT;
+
 -- count rows by list
 SELECT d.`list_id`, count(d.`provider_message_id`), count(d.`delivered_at`), count(d.`opened_at`) FROM `hookrow_dispatches` AS d WHERE true GROUP BY 1;
 

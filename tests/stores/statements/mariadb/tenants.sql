@@ -149,6 +149,160 @@ UPDATE `members` SET `left_at` = `left_at` WHERE 1 = 0;
 -- probe 4
 UPDATE `mail`.`notifications` SET `attempts` = `attempts` WHERE 1 = 0;
 
+-- a group of deliveries
+BEGIN;
+SELECT count(*) INTO @hookrow_dispatches
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
+WHERE d.`key` = given.key_0 AND d.`state` IS NULL
+FOR UPDATE;
+SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`got` = given.delivered_at
+WHERE d.`key` = given.key_0 AND d.`state` IS NULL;
+SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
+WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
+LOCK IN SHARE MODE;
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES %s
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.recipient, VALUES(recipient)) ELSE `mail`.`notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.body, VALUES(body)) ELSE `mail`.`notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.reason, VALUES(reason)) ELSE `mail`.`notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
+attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
+COMMIT;
+
+-- a group of late deliveries
+BEGIN;
+SELECT count(*) INTO @hookrow_dispatches
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
+WHERE d.`key` = given.key_0 AND d.`state` IS NULL
+FOR UPDATE;
+SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`got` = given.delivered_at
+WHERE d.`key` = given.key_0 AND (d.`got` IS NULL OR d.`got` < given.delivered_at) AND d.`state` IS NULL;
+SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
+WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
+LOCK IN SHARE MODE;
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES %s
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.recipient, VALUES(recipient)) ELSE `mail`.`notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.body, VALUES(body)) ELSE `mail`.`notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.reason, VALUES(reason)) ELSE `mail`.`notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
+attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
+COMMIT;
+
+-- a group of suppressions
+BEGIN;
+SELECT count(*) INTO @hookrow_subscribers
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
+WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
+FOR UPDATE;
+SELECT count(*) INTO @hookrow_subscriptions
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE;
+SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+INSERT INTO `mail`.`hookrow_suppression_changes` (role, row_key, changed_at)
+SELECT 'subscriptions' AS role, given.row_key, given.suppression_changed_at
+FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given
+WHERE EXISTS (SELECT 1 FROM `members` AS b WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1)
+ON DUPLICATE KEY UPDATE
+changed_at = greatest(`mail`.`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `members` AS b SET b.`left_at` = given.suppressed_at
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE dated.role = 'subscriptions'
+    AND dated.row_key = given.row_key AND dated.changed_at <= given.suppression_changed_at);
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `peo"ple` AS s SET s.`left_at` = given.suppressed_at, s.`why` = given.suppression_reason, s.`100%%` = given.suppression_changed_at
+WHERE s.`id` = given.key_0 AND (s.`100%%` IS NULL OR s.`100%%` <= given.suppression_changed_at) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
+SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
+WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
+LOCK IN SHARE MODE;
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES %s
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.recipient, VALUES(recipient)) ELSE `mail`.`notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.body, VALUES(body)) ELSE `mail`.`notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.reason, VALUES(reason)) ELSE `mail`.`notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
+attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
+COMMIT;
+
+-- a group of opens and suppressions
+BEGIN;
+SELECT count(*) INTO @hookrow_subscribers
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
+WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
+FOR UPDATE;
+SELECT count(*) INTO @hookrow_dispatches
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
+WHERE d.`key` = given.key_0 AND d.`state` IS NULL
+FOR UPDATE;
+SELECT count(*) INTO @hookrow_subscriptions
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE;
+SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+INSERT INTO `mail`.`hookrow_suppression_changes` (role, row_key, changed_at)
+SELECT 'subscriptions' AS role, given.row_key, given.suppression_changed_at
+FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given
+WHERE EXISTS (SELECT 1 FROM `members` AS b WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1)
+ON DUPLICATE KEY UPDATE
+changed_at = greatest(`mail`.`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `members` AS b SET b.`left_at` = given.suppressed_at
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE dated.role = 'subscriptions'
+    AND dated.row_key = given.row_key AND dated.changed_at <= given.suppression_changed_at);
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`saw` = given.opened_at
+WHERE d.`key` = given.key_0 AND d.`state` IS NULL;
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `peo"ple` AS s SET s.`left_at` = given.suppressed_at, s.`why` = given.suppression_reason, s.`100%%` = given.suppression_changed_at
+WHERE s.`id` = given.key_0 AND (s.`100%%` IS NULL OR s.`100%%` <= given.suppression_changed_at) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
+SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
+WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
+LOCK IN SHARE MODE;
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, first_outcome)
+VALUES %s
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.recipient, VALUES(recipient)) ELSE `mail`.`notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.body, VALUES(body)) ELSE `mail`.`notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.reason, VALUES(reason)) ELSE `mail`.`notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
+attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
+COMMIT;
+
 -- count rows by list
 SELECT m.`list_id`, count(d.`postmark_id`), count(d.`got`), count(d.`saw`) FROM `mail`.`sends` AS d LEFT JOIN `campaigns` AS m ON m.`id` = d.`campaign` AND m.`tenant` = 7 WHERE true AND d.`state` IS NULL GROUP BY 1;
 

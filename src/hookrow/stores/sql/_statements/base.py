@@ -67,12 +67,16 @@ def positional(template: str) -> tuple[str, Sequence[str]]:
     return _NAMED.sub(lambda each: "%s" if each[1] else each[0], template), names
 
 
-class Combined(NamedTuple):
-    """One statement that writes a group.
+class Step(NamedTuple):
+    """A statement, its parameters, and the number of rows that it must lock or change."""
 
-    Its parameters are the keys of the rows of each of the `kinds`, which it locks, then those of
-    the statements that it combines, and then the number of rows of each of these parts.
-    """
+    statement: Statement
+    parameters: Sequence[Any]
+    size: int
+
+
+class Combined(NamedTuple):
+    """The text that locks the rows of each of the `kinds`, and then runs several statements."""
 
     kinds: Sequence[Suppressible]
     text: str
@@ -120,8 +124,11 @@ class Statements(ABC):
     combined: Callable[..., Combined] | None = None
     """Combines statements that write a group; None if one statement cannot change several tables.
 
-    The arguments are a tuple of statements and `skip_locked`.
+    The arguments are a tuple of statements, and whether locked rows are skipped (`skip_locked`) and
+    the text begins and commits a transaction (`commits`), unless it does so by itself.
     """
+    combines_packets: ClassVar[bool] = False
+    """Whether a combined text consists of statements, which only hookrow's own connections run."""
 
     find: str
     """Selects rows by emails, by message ids, and by the message ids of suppression changes."""
@@ -163,6 +170,15 @@ class Statements(ABC):
     @abstractmethod
     def _select(self, kind: Suppressible, *columns: str) -> str:
         """Return the SELECT of the keys that exist among the given ones, and of more columns."""
+
+    def combined_parameters(
+        self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]
+    ) -> Sequence[Any]:
+        """Return the parameters of a combined text.
+
+        `locks` are the parameters of the rows of each kind, and their number.
+        """
+        raise NotImplementedError
 
     def is_complete(self, statement: Statement, count: int, size: int) -> bool:  # noqa: ARG002 - most databases count rows
         """Return whether a statement has changed all rows, given their number and the count.

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from string import Template
+from typing import Any
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._dialects.mariadb import WRITER_LOCKS, WRITERS_ALTERNATE, given_value
+from hookrow.stores.sql._dialects.mariadb import WRITER_LOCKS, WRITERS_ALTERNATE, Rows, given_value
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 from hookrow.stores.sql._scripts import META_TABLE
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
+    Combined,
     Statement,
     Statements,
+    Step,
     guard_holds,
     key_parameters,
 )
@@ -46,10 +49,19 @@ AND EXISTS (SELECT 1 FROM $dates AS dated WHERE dated.role = '$role'
     AND dated.row_key = given.row_key AND dated.changed_at $older given.suppression_changed_at)""")
 
 _MARIADB_REGISTER = Template("""\
-SELECT name FROM $record
+SELECT name INTO @hookrow_writer FROM $record
 WHERE name = CASE (unix_timestamp() DIV $seconds) %% 2 WHEN 0 THEN '$even' ELSE '$odd' END
 LOCK IN SHARE MODE""")
 
+
+_MARIADB_COUNT_LOCKED = Template("""\
+SELECT count(*) INTO $count
+FROM (SELECT * FROM $given) AS given STRAIGHT_JOIN $table
+WHERE $is_key$visible
+$lock""")
+
+# The second branch fails: it returns more than one row. The server then runs nothing that follows.
+_MARIADB_CHECK = Template("SET @hookrow_check = IF($checks, 1, (SELECT 1 UNION ALL SELECT 2))")
 
 _TIME = "datetime(6)"
 
@@ -58,10 +70,12 @@ class MariaDBStatements(Statements):
     """Statements on the rows of JSON arrays, which are sorted, and joined in their order."""
 
     selects_one = False
+    combines_packets = True
 
     def __init__(self, tables: RoleTables) -> None:
         super().__init__(tables)
         self.lock = cache(self._lock)
+        self.combined = cache(self._combined)
         if tables.schema.log:
             even, odd = WRITER_LOCKS
             self.register_writer = _MARIADB_REGISTER.substitute(
@@ -70,6 +84,18 @@ class MariaDBStatements(Statements):
                 even=even,
                 odd=odd,
             )
+
+    def combined_parameters(
+        self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]
+    ) -> Sequence[Any]:
+        """Return the keys, their numbers, and the parameters of the statements."""
+        keys = (each for parameters, _ in locks for each in parameters)
+        given = (
+            each
+            for step in steps
+            for each in ([Rows(step.parameters)] if step.statement.many else step.parameters)
+        )
+        return [*keys, *(size for _, size in locks), *given]
 
     def is_complete(self, statement: Statement, count: int, size: int) -> bool:
         """Compare the count of an UPDATE. No entry or date is left out without an error.
@@ -97,15 +123,47 @@ class MariaDBStatements(Statements):
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement:
         """Lock rows by keys, in the order of the keys, as every process does."""
-        text = _MARIADB_LOCK.substitute(
-            columns=", ".join(self._selected_keys(kind)),
-            given=_given(self._key_columns(kind)),
-            table=self.tables.table(kind.value),
-            is_key=self._is_key(kind),
-            visible=self.tables.visible(kind.value),
-            lock=self.dialect.skip_locked if skip_locked else self.dialect.for_update,
-        )
+        locking = self._locking(kind, skip_locked=skip_locked)
+        text = _MARIADB_LOCK.substitute(locking, columns=", ".join(self._selected_keys(kind)))
         return Statement(text, [*key_parameters(kind)], kind)
+
+    def _locking(self, kind: Suppressible, *, skip_locked: bool) -> Mapping[str, str]:
+        return {
+            "given": _given(self._key_columns(kind)),
+            "table": self.tables.table(kind.value),
+            "is_key": self._is_key(kind),
+            "visible": self.tables.visible(kind.value),
+            "lock": self.dialect.skip_locked if skip_locked else self.dialect.for_update,
+        }
+
+    def _combined(
+        self, statements: tuple[Statement, ...], *, skip_locked: bool, commits: bool
+    ) -> Combined:
+        """Return statements for one packet, which lock rows, count them, and write.
+
+        An UPDATE finds the rows that were locked by the same condition, because no policy or
+        trigger can exclude a row here, so that only the locks are counted. If one is missing, the
+        server does not reach the COMMIT.
+        """
+        changed = {each.kind for each in statements}
+        kinds = [kind for kind in Suppressible if kind in changed]
+        counts = {kind: f"@hookrow_{kind.value}" for kind in kinds}
+        parts = [
+            _MARIADB_COUNT_LOCKED.substitute(
+                self._locking(kind, skip_locked=skip_locked), count=count
+            )
+            for kind, count in counts.items()
+        ]
+        if counts:
+            checks = " AND ".join(f"{count} = %s" for count in counts.values())
+            parts.append(_MARIADB_CHECK.substitute(checks=checks))
+        for each in statements:
+            if each is self.add_entries and self.register_writer:
+                parts.append(self.register_writer)
+            parts.append(self._add_all_entries() if each.many else each.text)
+        if commits:
+            parts = [self.dialect.begin, *parts, "COMMIT"]
+        return Combined(kinds, ";\n".join(parts))
 
     def _update(
         self, kind: Suppressible, write: Write, *, guarded: bool, dated: bool = False
@@ -155,6 +213,11 @@ class MariaDBStatements(Statements):
         """
         marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
         return Statement(self._insert_entries(log, f"VALUES ({marks})"), many=True)
+
+    def _add_all_entries(self) -> str:
+        """Return the INSERT of all rows, which are one parameter."""
+        log = self.dialect.table(self.tables.schema.log or "")
+        return self._insert_entries(log, "VALUES %s")
 
     def _date_types(self) -> dict[str, str]:
         """Return the types of the values that date a change in the side table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from string import Template
+from typing import Any
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
@@ -15,6 +16,7 @@ from hookrow.stores.sql._statements.base import (
     Combined,
     Statement,
     Statements,
+    Step,
     guard_holds,
     key_parameters,
     positional,
@@ -261,7 +263,21 @@ class PostgresStatements(Statements):
 
         return _Part(text("", ""), text)
 
-    def _combined(self, statements: tuple[_Part, ...], *, skip_locked: bool) -> Combined:
+    def combined_parameters(
+        self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]
+    ) -> Sequence[Any]:
+        """Return the keys, the parameters of the statements, and the numbers of rows of both."""
+        keys = (each for parameters, _ in locks for each in parameters)
+        given = (each for step in steps for each in step.parameters)
+        return [*keys, *given, *(size for _, size in locks), *(step.size for step in steps)]
+
+    def _combined(
+        self,
+        statements: tuple[_Part, ...],
+        *,
+        skip_locked: bool,
+        commits: bool,  # noqa: ARG002 - one statement commits by itself
+    ) -> Combined:
         """Return one statement that locks rows and then runs statements, each after the other.
 
         No part sees what another one changes, so no two may change the same row (PostgreSQL's
