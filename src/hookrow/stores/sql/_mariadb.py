@@ -28,7 +28,7 @@ from hookrow.stores.sql._connections import (
 from hookrow.stores.sql._dialects.mariadb import MARIADB
 from hookrow.stores.sql._limits import MARIADB_LIMITS
 from hookrow.stores.sql._mariadb_drivers import Driver, MySQLClient, Opened, PyMySQL, share
-from hookrow.stores.sql._mariadb_literals import joined, with_literals
+from hookrow.stores.sql._mariadb_literals import joined_rows, with_literals
 from hookrow.stores.sql._mariadb_url import Host, parse
 
 IDLE = 1.0
@@ -78,8 +78,8 @@ class Session(Connection):
         if values is None:
             return sum(self.execute(sql, row) for row in rows)
         begin, end = (each.replace("%%", "%") for each in values.groups())
-        most = self.largest_packet - _PACKET_MARGIN - len(sql.encode())
-        return sum(self._execute(f"{begin}{each}{end}") for each in joined(rows, most))
+        most = (self.largest_packet - len(sql)) // _WIDEST_CHARACTER
+        return sum(self._execute(f"{begin}{each}{end}") for each in joined_rows(rows, most))
 
     def command(self, sql: str) -> None:
         """Run one or more statements without parameters."""
@@ -267,5 +267,5 @@ class MariaDBDatabase(ConnectionPool[Session]):
 _VALUES = re.compile(r"(INSERT .*?VALUES )\((?:%s, )*%s\)(.*)", re.DOTALL)
 """An INSERT of a row whose values are all parameters: before the row, and after it."""
 
-_PACKET_MARGIN = 1024
-"""Bytes of a packet that are left for its header."""
+_WIDEST_CHARACTER = 4
+"""Bytes of the widest character in UTF-8."""

@@ -1,16 +1,18 @@
-"""Parameters of MariaDB and MySQL as literals in the text of a statement.
+"""Values as literals in the SQL text of MariaDB and MySQL.
 
 The drivers do the same, but most in Python, value by value: that took half of the time of a group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from hookrow.stores.sql._dialects.mariadb import Rows
+from hookrow.stores.sql._dialects.mariadb import MARIADB
+from hookrow.stores.sql._dialects.times_as_text import time_as_text
 
 LONG_TEXT = 200
 """Characters from which a text is written as hexadecimal digits at once: most have a character that
@@ -19,15 +21,27 @@ would need an escape, and digits take the server less time than quotes."""
 _encode = msgspec.json.Encoder().encode
 
 
+class Fragment(str):
+    """SQL text in place of a parameter, for hookrow's own connections."""
+
+    __slots__ = ()
+
+
 def with_literals(sql: str, parameters: Sequence[Any]) -> str:
     """Return the text of a statement with its parameters."""
-    return sql % tuple(map(_parameter, parameters))
+    return sql % tuple(map(literal, parameters))
+
+
+def literal(value: Any) -> str:  # noqa: ANN401 - any type of a parameter
+    """Return a value as SQL text, which is valid in every `sql_mode` without ANSI_QUOTES."""
+    write = _WRITERS.get(type(value))
+    return write(value) if write else literal(MARIADB.write(value))
 
 
 def row_literal(row: Sequence[Any]) -> str:
     """Return the values of a row in parentheses, as in VALUES.
 
-    JSON writes values as SQL does, except for special characters, which have other escapes.
+    Texts, numbers and null are written as JSON writes them, all together.
     """
     raw = [
         msgspec.Raw(_digits(value).encode())
@@ -36,33 +50,20 @@ def row_literal(row: Sequence[Any]) -> str:
         for value in row
     ]
     encoded = _encode(raw).decode()
-    if "\\" in encoded:
+    if "\\" in encoded:  # SQL has other escapes
         return f"({', '.join(map(literal, row))})"
     return f"({encoded[1:-1]})"
 
 
-def literal(value: Any) -> str:  # noqa: ANN401 - any type of a parameter
-    """Return a value as a literal that is the same in every `sql_mode` without ANSI_QUOTES."""
-    if isinstance(value, bytes):
-        return _digits(value)
-    if not isinstance(value, str):  # a number, a boolean or None: JSON's null is SQL's
-        return _encode(value).decode()
-    if len(value) <= LONG_TEXT:
-        quoted = _encode(value).decode()
-        if "\\" not in quoted:
-            return quoted
-    return _digits(value)
-
-
-def joined(rows: Iterable[Sequence[Any]], most: int) -> Iterator[str]:
-    """Yield the literals of rows, as many together as have at most so many bytes.
+def joined_rows(rows: Iterable[Sequence[Any]], most: int) -> Iterator[str]:
+    """Yield the literals of rows, as many together as have at most so many characters.
 
     A single row may have more.
     """
     literals: list[str] = []
     size = 0
     for row in map(row_literal, rows):
-        if literals and size + len(row) > most // _WIDEST:
+        if literals and size + len(row) > most:
             yield ", ".join(literals)
             literals, size = [], 0
         literals.append(row)
@@ -71,14 +72,12 @@ def joined(rows: Iterable[Sequence[Any]], most: int) -> Iterator[str]:
         yield ", ".join(literals)
 
 
-_WIDEST = 4
-"""Bytes of the widest character in UTF-8."""
-
-
-def _parameter(value: Any) -> str:  # noqa: ANN401 - any type of a parameter
-    if isinstance(value, Rows):
-        return ", ".join(map(row_literal, value))
-    return literal(value)
+def _text(value: str) -> str:
+    if len(value) <= LONG_TEXT:
+        quoted = _encode(value).decode()
+        if "\\" not in quoted:
+            return quoted
+    return _digits(value)
 
 
 def _digits(value: str | bytes) -> str:
@@ -86,3 +85,13 @@ def _digits(value: str | bytes) -> str:
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
     return f"_utf8mb4 x'{value.encode().hex()}'"
+
+
+_WRITERS: Mapping[type[object], Callable[[Any], str]] = {
+    Fragment: str,
+    str: _text,
+    bytes: _digits,
+    datetime: lambda value: f"'{time_as_text(value)}'",
+    **dict.fromkeys((int, float, bool, type(None)), lambda value: _encode(value).decode()),
+}
+"""By the type of a value; values of other types are converted first."""

@@ -154,7 +154,7 @@ class _Writing(SQLReading):
 
     def _steps(self, changes: Sequence[Change], entries: Sequence[LogEntry]) -> list[Step]:
         """Return the statements that apply the changes, each for many rows, and add the entries."""
-        statements, dialect = self._statements, self._statements.dialect
+        statements = self._statements
         rows_of: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
         for change in changes:
             updates, values = self._writes(change)
@@ -163,12 +163,9 @@ class _Writing(SQLReading):
         # Dates come first, because updates depend on them. The order is fixed, because another one
         # would be another statement to prepare.
         ordered = sorted(rows_of, key=lambda each: (each.kind is not None, each.text))
-        steps = [
-            Step(each, dialect.encode_rows(rows_of[each]), len(rows_of[each])) for each in ordered
-        ]
+        steps = [Step(each, rows_of[each]) for each in ordered]
         if entries and statements.add_entries is not None:
-            parameters = dialect.encode_entries(entries)
-            steps.append(Step(statements.add_entries, parameters, len(entries)))
+            steps.append(Step(statements.add_entries, entries))
         return steps
 
     def _writes(self, change: Change) -> tuple[Sequence[Statement], Mapping[str, Any]]:
@@ -275,8 +272,8 @@ class SQLTransaction(_Writing):
         """
         locks = dict(self._locks(rows))
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
-        for kind, step in locks.items():
-            locked = self._fetch_locked(kind, step)
+        for kind, keys in locks.items():
+            locked = self._fetch_locked(kind, keys)
             held.difference_update((kind, _row_key(row)) for row in locked)
         return held
 
@@ -294,11 +291,11 @@ class SQLTransaction(_Writing):
             return
         rows = {change.row for change in changes}
         steps = self._steps(changes, entries)
-        for kind, step in self._locks(rows):
-            locked = self._fetch_locked(kind, step)
-            if len(locked) > step.size:
+        for kind, keys in self._locks(rows):
+            locked = self._fetch_locked(kind, keys)
+            if len(locked) > len(keys):
                 raise Rejected(_NOT_UNIQUE.format(kind.value))
-            if len(locked) < step.size and not self._checked:
+            if len(locked) < len(keys) and not self._checked:
                 raise Unchanged(f"A row in {kind.value} could not be locked.")
         before = self.read(rows) if self._checked else None
         if entries and self._statements.register_writer:
@@ -316,24 +313,25 @@ class SQLTransaction(_Writing):
         """Run a step; return whether it changed as many rows as it should."""
         connection, statement = self._connection, step.statement
         run = connection.execute_many if statement.many else connection.execute
-        count = run(statement.text, step.parameters)
-        if count > step.size and statement.kind is not None:
+        count, size = run(statement.text, self._statements.parameters(step)), len(step.rows)
+        if count > size and statement.kind is not None:
             raise Rejected(_NOT_UNIQUE.format(statement.kind.value))
-        complete = self._statements.is_complete(statement, count, step.size)
+        complete = self._statements.is_complete(statement, count, size)
         if not complete and statement is self._statements.add_entries:
             raise Unchanged("The log did not accept an entry.")
         return complete
 
-    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, Step]]:
+    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, Sequence[Any]]]:
+        """Yield the keys of the rows to lock, by kind."""
         if not self._statements.dialect.locks_rows:  # the transaction holds the whole database
             return
         for kind, keys in _by_kind(rows).items():
             if kind in self._statements.tables.written:
-                lock = self._statements.lock(kind, skip_locked=self._skip_locked)
-                yield kind, Step(lock, self._keys(kind, keys), len(keys))
+                yield kind, keys
 
-    def _fetch_locked(self, kind: Suppressible, step: Step) -> Sequence[Any]:
-        rows = self._connection.fetch(step.statement.text, step.parameters)
+    def _fetch_locked(self, kind: Suppressible, keys: Sequence[Any]) -> Sequence[Any]:
+        lock = self._statements.lock(kind, skip_locked=self._skip_locked)
+        rows = self._connection.fetch(lock.text, self._keys(kind, keys))
         return converted(rows, self._statements.tables.conversions.state[kind])
 
     def _verify(self, changes: Sequence[Change], before: Mapping[RowId, State] | None) -> None:

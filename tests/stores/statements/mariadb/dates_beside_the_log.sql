@@ -117,8 +117,8 @@ FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS
 WHERE d.`id` = given.key_0
 FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`delivered_at` = given.delivered_at
-WHERE d.`id` = given.key_0;
+UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
+WHERE d.`id` IN (%s);
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -147,8 +147,8 @@ FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS
 WHERE d.`id` = given.key_0
 FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`delivered_at` = given.delivered_at
-WHERE d.`id` = given.key_0 AND (d.`delivered_at` IS NULL OR d.`delivered_at` < given.delivered_at);
+UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
+WHERE d.`id` IN (%s) AND (d.`delivered_at` IS NULL OR d.`delivered_at` < CAST(CASE d.`id` %s END AS datetime(6)));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -183,10 +183,10 @@ FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLAT
 WHERE EXISTS (SELECT 1 FROM `people` AS s WHERE s.`id` = given.key_0)
 ON DUPLICATE KEY UPDATE
 changed_at = greatest(`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `people` AS s SET s.`suppressed_at` = given.suppressed_at
-WHERE s.`id` = given.key_0
+UPDATE `people` AS s SET s.`suppressed_at` = CASE s.`id` %s END
+WHERE s.`id` IN (%s)
 AND EXISTS (SELECT 1 FROM `hookrow_suppression_changes` AS dated WHERE dated.role = 'subscribers'
-    AND dated.row_key = given.row_key AND dated.changed_at <= given.suppression_changed_at);
+    AND dated.row_key = CASE s.`id` %s END AND dated.changed_at <= CAST(CASE s.`id` %s END AS datetime(6)));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -225,12 +225,12 @@ FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLAT
 WHERE EXISTS (SELECT 1 FROM `people` AS s WHERE s.`id` = given.key_0)
 ON DUPLICATE KEY UPDATE
 changed_at = greatest(`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`opened_at` = given.opened_at
-WHERE d.`id` = given.key_0;
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `people` AS s SET s.`suppressed_at` = given.suppressed_at
-WHERE s.`id` = given.key_0
+UPDATE `mails` AS d SET d.`opened_at` = CASE d.`id` %s END
+WHERE d.`id` IN (%s);
+UPDATE `people` AS s SET s.`suppressed_at` = CASE s.`id` %s END
+WHERE s.`id` IN (%s)
 AND EXISTS (SELECT 1 FROM `hookrow_suppression_changes` AS dated WHERE dated.role = 'subscribers'
-    AND dated.row_key = given.row_key AND dated.changed_at <= given.suppression_changed_at);
+    AND dated.row_key = CASE s.`id` %s END AND dated.changed_at <= CAST(CASE s.`id` %s END AS datetime(6)));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;

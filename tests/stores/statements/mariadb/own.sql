@@ -186,8 +186,8 @@ FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS
 WHERE d.`id` = given.key_0
 FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`delivered_at` = given.delivered_at
-WHERE d.`id` = given.key_0;
+UPDATE `hookrow_dispatches` AS d SET d.`delivered_at` = CASE d.`id` %s END
+WHERE d.`id` IN (%s);
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -216,8 +216,8 @@ FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS
 WHERE d.`id` = given.key_0
 FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`delivered_at` = given.delivered_at
-WHERE d.`id` = given.key_0 AND (d.`delivered_at` IS NULL OR d.`delivered_at` < given.delivered_at);
+UPDATE `hookrow_dispatches` AS d SET d.`delivered_at` = CASE d.`id` %s END
+WHERE d.`id` IN (%s) AND (d.`delivered_at` IS NULL OR d.`delivered_at` < CAST(CASE d.`id` %s END AS datetime(6)));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -254,12 +254,12 @@ FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
-WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1 AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= given.suppression_changed_at);
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
-WHERE d.`id` = given.key_0 AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= given.suppression_changed_at);
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
-WHERE s.`id` = given.key_0 AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= given.suppression_changed_at);
+UPDATE `hookrow_subscriptions` AS b SET b.`suppressed_at` = CASE %s END, b.`suppression_reason` = concat(CASE %s END), b.`suppression_changed_at` = CASE %s END
+WHERE (%s) AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= CAST(CASE %s END AS datetime(6)));
+UPDATE `hookrow_dispatches` AS d SET d.`suppressed_at` = CASE d.`id` %s END, d.`suppression_reason` = concat(CASE d.`id` %s END), d.`suppression_changed_at` = CASE d.`id` %s END
+WHERE d.`id` IN (%s) AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= CAST(CASE d.`id` %s END AS datetime(6)));
+UPDATE `hookrow_subscribers` AS s SET s.`suppressed_at` = CASE s.`id` %s END, s.`suppression_reason` = concat(CASE s.`id` %s END), s.`suppression_changed_at` = CASE s.`id` %s END
+WHERE s.`id` IN (%s) AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= CAST(CASE s.`id` %s END AS datetime(6)));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -296,14 +296,14 @@ FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
-WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1 AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= given.suppression_changed_at);
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`opened_at` = given.opened_at
-WHERE d.`id` = given.key_0;
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
-WHERE d.`id` = given.key_0 AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= given.suppression_changed_at);
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
-WHERE s.`id` = given.key_0 AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= given.suppression_changed_at);
+UPDATE `hookrow_subscriptions` AS b SET b.`suppressed_at` = CASE %s END, b.`suppression_reason` = concat(CASE %s END), b.`suppression_changed_at` = CASE %s END
+WHERE (%s) AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= CAST(CASE %s END AS datetime(6)));
+UPDATE `hookrow_dispatches` AS d SET d.`opened_at` = CASE d.`id` %s END
+WHERE d.`id` IN (%s);
+UPDATE `hookrow_dispatches` AS d SET d.`suppressed_at` = CASE d.`id` %s END, d.`suppression_reason` = concat(CASE d.`id` %s END), d.`suppression_changed_at` = CASE d.`id` %s END
+WHERE d.`id` IN (%s) AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= CAST(CASE d.`id` %s END AS datetime(6)));
+UPDATE `hookrow_subscribers` AS s SET s.`suppressed_at` = CASE s.`id` %s END, s.`suppression_reason` = concat(CASE s.`id` %s END), s.`suppression_changed_at` = CASE s.`id` %s END
+WHERE s.`id` IN (%s) AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= CAST(CASE s.`id` %s END AS datetime(6)));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;

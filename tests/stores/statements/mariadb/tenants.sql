@@ -156,8 +156,8 @@ FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER S
 WHERE d.`key` = given.key_0 AND d.`state` IS NULL
 FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`got` = given.delivered_at
-WHERE d.`key` = given.key_0 AND d.`state` IS NULL;
+UPDATE `mail`.`sends` AS d SET d.`got` = CASE d.`key` %s END
+WHERE d.`key` IN (%s) AND d.`state` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -186,8 +186,8 @@ FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER S
 WHERE d.`key` = given.key_0 AND d.`state` IS NULL
 FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`got` = given.delivered_at
-WHERE d.`key` = given.key_0 AND (d.`got` IS NULL OR d.`got` < given.delivered_at) AND d.`state` IS NULL;
+UPDATE `mail`.`sends` AS d SET d.`got` = CASE d.`key` %s END
+WHERE d.`key` IN (%s) AND (d.`got` IS NULL OR d.`got` < CAST(CASE d.`key` %s END AS datetime(6))) AND d.`state` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -226,12 +226,12 @@ FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) 
 WHERE EXISTS (SELECT 1 FROM `members` AS b WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1)
 ON DUPLICATE KEY UPDATE
 changed_at = greatest(`mail`.`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `members` AS b SET b.`left_at` = given.suppressed_at
-WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+UPDATE `members` AS b SET b.`left_at` = CASE %s END
+WHERE (%s)
 AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE dated.role = 'subscriptions'
-    AND dated.row_key = given.row_key AND dated.changed_at <= given.suppression_changed_at);
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `peo"ple` AS s SET s.`left_at` = given.suppressed_at, s.`why` = given.suppression_reason, s.`100%%` = given.suppression_changed_at
-WHERE s.`id` = given.key_0 AND (s.`100%%` IS NULL OR s.`100%%` <= given.suppression_changed_at) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
+    AND dated.row_key = CASE %s END AND dated.changed_at <= CAST(CASE %s END AS datetime(6)));
+UPDATE `peo"ple` AS s SET s.`left_at` = CASE s.`id` %s END, s.`why` = CASE s.`id` %s END, s.`100%%` = CASE s.`id` %s END
+WHERE s.`id` IN (%s) AND (s.`100%%` IS NULL OR s.`100%%` <= CAST(CASE s.`id` %s END AS datetime(6))) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -274,14 +274,14 @@ FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) 
 WHERE EXISTS (SELECT 1 FROM `members` AS b WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1)
 ON DUPLICATE KEY UPDATE
 changed_at = greatest(`mail`.`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `members` AS b SET b.`left_at` = given.suppressed_at
-WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+UPDATE `members` AS b SET b.`left_at` = CASE %s END
+WHERE (%s)
 AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE dated.role = 'subscriptions'
-    AND dated.row_key = given.row_key AND dated.changed_at <= given.suppression_changed_at);
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`saw` = given.opened_at
-WHERE d.`key` = given.key_0 AND d.`state` IS NULL;
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `peo"ple` AS s SET s.`left_at` = given.suppressed_at, s.`why` = given.suppression_reason, s.`100%%` = given.suppression_changed_at
-WHERE s.`id` = given.key_0 AND (s.`100%%` IS NULL OR s.`100%%` <= given.suppression_changed_at) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
+    AND dated.row_key = CASE %s END AND dated.changed_at <= CAST(CASE %s END AS datetime(6)));
+UPDATE `mail`.`sends` AS d SET d.`saw` = CASE d.`key` %s END
+WHERE d.`key` IN (%s) AND d.`state` IS NULL;
+UPDATE `peo"ple` AS s SET s.`left_at` = CASE s.`id` %s END, s.`why` = CASE s.`id` %s END, s.`100%%` = CASE s.`id` %s END
+WHERE s.`id` IN (%s) AND (s.`100%%` IS NULL OR s.`100%%` <= CAST(CASE s.`id` %s END AS datetime(6))) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;

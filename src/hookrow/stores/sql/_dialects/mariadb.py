@@ -26,10 +26,6 @@ WRITERS_ALTERNATE = 40
 """In seconds. Entries are counted once a minute, and thus in each of the two periods in turn."""
 
 
-class Rows(list[Sequence[Any]]):
-    """The rows of an INSERT as one parameter, which only hookrow's own connections can write."""
-
-
 class MariaDB(TimesAsText):
     """MariaDB and MySQL."""
 

@@ -68,11 +68,10 @@ def positional(template: str) -> tuple[str, Sequence[str]]:
 
 
 class Step(NamedTuple):
-    """A statement, its parameters, and the number of rows that it must lock or change."""
+    """A statement, and the rows that it must change: their values, or entries of the log."""
 
     statement: Statement
-    parameters: Sequence[Any]
-    size: int
+    rows: Sequence[Any]
 
 
 class Combined(NamedTuple):
@@ -170,6 +169,12 @@ class Statements(ABC):
     @abstractmethod
     def _select(self, kind: Suppressible, *columns: str) -> str:
         """Return the SELECT of the keys that exist among the given ones, and of more columns."""
+
+    def parameters(self, step: Step) -> Sequence[Any]:
+        """Return the parameters of a step's statement: for all rows, or a list for each."""
+        if step.statement is self.add_entries:
+            return self.dialect.encode_entries(step.rows)
+        return self.dialect.encode_rows(step.rows)
 
     def combined_parameters(
         self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from string import Template
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._dialects.mariadb import WRITER_LOCKS, WRITERS_ALTERNATE, Rows, given_value
+from hookrow.stores.sql._dialects.mariadb import WRITER_LOCKS, WRITERS_ALTERNATE, given_value
+from hookrow.stores.sql._mariadb_literals import Fragment, literal, row_literal
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 from hookrow.stores.sql._scripts import META_TABLE
 from hookrow.stores.sql._statements.base import (
@@ -21,6 +22,7 @@ from hookrow.stores.sql._statements.base import (
     Step,
     guard_holds,
     key_parameters,
+    positional,
 )
 
 _MARIADB_SELECT = Template("""\
@@ -39,6 +41,10 @@ _MARIADB_UPDATE = Template("""\
 UPDATE $given STRAIGHT_JOIN $table SET $assignments
 WHERE $is_key$guard$visible$dated""")
 
+_MARIADB_UPDATE_CASES = Template("""\
+UPDATE $table SET $assignments
+WHERE $is_any$guard$visible$dated""")
+
 _MARIADB_NEW_DATES = Template("""\
 SELECT '$role' AS role, given.row_key, given.suppression_changed_at
 FROM $given
@@ -46,7 +52,7 @@ WHERE EXISTS (SELECT 1 FROM $table WHERE $is_key$visible)""")
 
 _MARIADB_IS_DATED = Template("""
 AND EXISTS (SELECT 1 FROM $dates AS dated WHERE dated.role = '$role'
-    AND dated.row_key = given.row_key AND dated.changed_at $older given.suppression_changed_at)""")
+    AND dated.row_key = $row_key AND dated.changed_at $older $changed_at)""")
 
 _MARIADB_REGISTER = Template("""\
 SELECT name INTO @hookrow_writer FROM $record
@@ -64,6 +70,9 @@ $lock""")
 _MARIADB_CHECK = Template("SET @hookrow_check = IF($checks, 1, (SELECT 1 UNION ALL SELECT 2))")
 
 _TIME = "datetime(6)"
+
+_IS_ANY = "is_any"
+"""The name of the parameter with the keys of an UPDATE in a packet."""
 
 
 class MariaDBStatements(Statements):
@@ -88,13 +97,17 @@ class MariaDBStatements(Statements):
     def combined_parameters(
         self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]
     ) -> Sequence[Any]:
-        """Return the keys, their numbers, and the parameters of the statements."""
+        """Return the keys, their numbers, and the fragments and parameters of the statements."""
         keys = (each for parameters, _ in locks for each in parameters)
-        given = (
-            each
-            for step in steps
-            for each in ([Rows(step.parameters)] if step.statement.many else step.parameters)
-        )
+        given: list[Any] = []
+        for step in steps:
+            if isinstance(step.statement, _Update):
+                given += step.statement.fragments(step.rows)
+            elif step.statement.many:
+                rows = map(row_literal, self.parameters(step))
+                given.append(Fragment(", ".join(rows)))
+            else:
+                given += self.parameters(step)
         return [*keys, *(size for _, size in locks), *given]
 
     def is_complete(self, statement: Statement, count: int, size: int) -> bool:
@@ -160,7 +173,7 @@ class MariaDBStatements(Statements):
         for each in statements:
             if each is self.add_entries and self.register_writer:
                 parts.append(self.register_writer)
-            parts.append(self._add_all_entries() if each.many else each.text)
+            parts.append(self._in_packet(each))
         if commits:
             parts = [self.dialect.begin, *parts, "COMMIT"]
         return Combined(kinds, ";\n".join(parts))
@@ -170,29 +183,45 @@ class MariaDBStatements(Statements):
     ) -> Statement:
         role, tables = kind.value, self.tables
         columns, alias = tables.columns(role), ALIASES[role]
+        keys = self._key_columns(kind)
         written = {name: columns[name] for name in write.columns if name in columns}
-        given = self._key_columns(kind) | written
-        types = {name: column.type for name, column in given.items()}
-        guard = is_dated = ""
-        if guarded:
-            column = tables.column(role, write.guard)
-            guard = f" AND {guard_holds(column, write, f'given.{write.guard}')}"
+        types = {name: column.type for name, column in (keys | written).items()}
         if dated:
             types |= self._date_types()
-            is_dated = _MARIADB_IS_DATED.substitute(dates=self._dates, role=role, older=write.holds)
-        text = _MARIADB_UPDATE.substitute(
-            given=_given_types(types),
-            table=tables.table(role),
-            assignments=", ".join(
-                f"{alias}.{self.dialect.quote(column.name)} = {_assigned(name, column)}"
+        cases = _Cases([f"{alias}.{self.dialect.quote(column.name)}" for column in keys.values()])
+
+        def parts(value: Callable[[str], str], time: Callable[[str], str]) -> dict[str, str]:
+            """Return the parts of the UPDATE that contain values, given how to write these."""
+            assignments = [
+                f"{alias}.{self.dialect.quote(column.name)} = "
+                + (_whole(value(name)) if column.kind == "text" else value(name))
                 for name, column in written.items()
-            ),
+            ]
+            guard = is_dated = ""
+            if guarded:
+                column = tables.column(role, write.guard)
+                guard = f" AND {guard_holds(column, write, time(write.guard))}"
+            if dated:
+                is_dated = _MARIADB_IS_DATED.substitute(
+                    dates=self._dates,
+                    role=role,
+                    row_key=value("row_key"),
+                    older=write.holds,
+                    changed_at=time("suppression_changed_at"),
+                )
+            return {"assignments": ", ".join(assignments), "guard": guard, "dated": is_dated}
+
+        common = {"table": tables.table(role), "visible": tables.not_hidden(role, alias)}
+        text = _MARIADB_UPDATE.substitute(
+            common,
+            given=_given_types(types),
             is_key=self._is_key(kind),
-            guard=guard,
-            visible=tables.not_hidden(role, alias),
-            dated=is_dated,
+            **parts(_of_given, _of_given),
         )
-        return Statement(text, [*types], kind)
+        packet = _MARIADB_UPDATE_CASES.substitute(
+            common, is_any=cases.is_any, **parts(cases.value, cases.time)
+        )
+        return _Update(text, [*types], kind, packet=packet, cases=cases)
 
     def _set_date(self, kind: Suppressible) -> Statement:
         types = {name: column.type for name, column in self._key_columns(kind).items()}
@@ -214,10 +243,14 @@ class MariaDBStatements(Statements):
         marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
         return Statement(self._insert_entries(log, f"VALUES ({marks})"), many=True)
 
-    def _add_all_entries(self) -> str:
-        """Return the INSERT of all rows, which are one parameter."""
-        log = self.dialect.table(self.tables.schema.log or "")
-        return self._insert_entries(log, "VALUES %s")
+    def _in_packet(self, statement: Statement) -> str:
+        """Return the text of a statement in a packet."""
+        if isinstance(statement, _Update):
+            return statement.packet
+        if statement is self.add_entries:
+            log = self.dialect.table(self.tables.schema.log or "")
+            return self._insert_entries(log, "VALUES %s")
+        return statement.text
 
     def _date_types(self) -> dict[str, str]:
         """Return the types of the values that date a change in the side table."""
@@ -253,9 +286,72 @@ def _given_types(types: Mapping[str, str]) -> str:
     return f"JSON_TABLE(%s, '$[*]' COLUMNS ({columns})) AS given"
 
 
-def _assigned(name: str, column: Column) -> str:
-    """Return a given value, to assign it to a column.
+def _of_given(name: str) -> str:
+    return f"given.{name}"
 
-    Without concat(), MariaDB 10.11 stores a text that is too long for a TEXT modulo 65,536.
+
+def _whole(text: str) -> str:
+    """Return a text as a value to assign.
+
+    Without concat(), MariaDB 10.11 stores a text of JSON_TABLE that is too long for a TEXT modulo
+    65,536.
     """
-    return f"concat(given.{name})" if column.kind == "text" else f"given.{name}"
+    return f"concat({text})"
+
+
+class _Cases:
+    """The expressions for values of the rows in a packet, given the columns of the key."""
+
+    def __init__(self, key: Sequence[str]) -> None:
+        self._key = key
+        self._is_single = len(key) == 1
+        self.is_any = f"{key[0]} IN (%({_IS_ANY})s)" if self._is_single else f"(%({_IS_ANY})s)"
+        """The condition that the key is one of those of the rows."""
+
+    def value(self, name: str) -> str:
+        """Return the expression for a value of the row, by its name."""
+        key = f" {self._key[0]}" if self._is_single else ""
+        return f"CASE{key} %({name})s END"
+
+    def time(self, name: str) -> str:
+        """Return the expression for a time of the row, to compare with others."""
+        return f"CAST({self.value(name)} AS {_TIME})"
+
+    def fragments(
+        self, names: Sequence[str], rows: Sequence[Mapping[str, str]]
+    ) -> Iterator[Fragment]:
+        """Yield the parameters of these names, given the literals of each row by name."""
+        keys = [[row[f"key_{place}"] for place in range(len(self._key))] for row in rows]
+        conditions = [key[0] if self._is_single else self._equals(key) for key in keys]
+        for name in names:
+            if name == _IS_ANY:
+                yield Fragment((", " if self._is_single else " OR ").join(conditions))
+            else:
+                branches = zip(conditions, rows, strict=True)
+                yield Fragment(" ".join(f"WHEN {key} THEN {row[name]}" for key, row in branches))
+
+    def _equals(self, key: Sequence[str]) -> str:
+        pairs = zip(self._key, key, strict=True)
+        return " AND ".join(f"{column} = {value}" for column, value in pairs)
+
+
+class _Update(Statement):
+    """An UPDATE on the rows of a JSON array, which is another one in a packet.
+
+    There, each column has a CASE with a branch for each row. MariaDB would write the new values of
+    a join to a temporary table first, which is on the disk if one of them is a long text.
+    """
+
+    __slots__ = ("_cases", "_names", "_names_in_packet", "packet")
+
+    def __init__(
+        self, text: str, names: Sequence[str], kind: Suppressible, *, packet: str, cases: _Cases
+    ) -> None:
+        super().__init__(text, names, kind)
+        self._names, self._cases = names, cases
+        self.packet, self._names_in_packet = positional(packet)
+
+    def fragments(self, rows: Sequence[Sequence[Any]]) -> Iterator[Fragment]:
+        """Return the parameters of the text in a packet."""
+        literals = [dict(zip(self._names, map(literal, row), strict=True)) for row in rows]
+        return self._cases.fragments(self._names_in_packet, literals)

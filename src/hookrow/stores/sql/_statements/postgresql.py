@@ -268,8 +268,8 @@ class PostgresStatements(Statements):
     ) -> Sequence[Any]:
         """Return the keys, the parameters of the statements, and the numbers of rows of both."""
         keys = (each for parameters, _ in locks for each in parameters)
-        given = (each for step in steps for each in step.parameters)
-        return [*keys, *given, *(size for _, size in locks), *(step.size for step in steps)]
+        given = (each for step in steps for each in self.parameters(step))
+        return [*keys, *given, *(size for _, size in locks), *(len(step.rows) for step in steps)]
 
     def _combined(
         self,
