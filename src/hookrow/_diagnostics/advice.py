@@ -10,7 +10,7 @@ from functools import partial
 from hookrow._core.result import Result
 from hookrow._describe import format_duration, pluralize
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._diagnostics.indexes import missing_indexes, quoted
+from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._observability.logging import mask_email
 from hookrow._receiver.clock import clock_difference, describe_difference
 from hookrow.stores._driver_errors import message
@@ -19,7 +19,6 @@ from hookrow.stores._log import MOST_EXPIRED, Query
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Database, server_time
-from hookrow.stores.sql._dialects.postgresql import NAIVE
 from hookrow.stores.sql._hours import HourlyCounts
 from hookrow.stores.sql._keys import described, effect, keys, undeclarable_keys
 from hookrow.stores.sql._log import SQLLog
@@ -159,18 +158,14 @@ def _policies(database: Database, tables: RoleTables) -> Iterator[str]:
         )
 
 
-def _naive_times(_: Database, tables: RoleTables) -> Iterator[str]:
-    """Yield a warning for each column without a time zone. SQLite's columns have none."""
-    for role_name, role in tables.schema.roles.items():
-        for column in tables.columns(role_name).values():
-            if column.type == NAIVE:
-                table = tables.dialect.table(role.table).replace("%%", "%")
-                name = quoted(tables, column.name)
-                yield (
-                    f"{role.table}.{column.name} has no time zone; hookrow stores UTC. To add one, "
-                    f"run: ALTER TABLE {table} ALTER {name} TYPE timestamptz USING {name} "
-                    "AT TIME ZONE 'UTC'"
-                )
+def _lossy_times(database: Database, tables: RoleTables) -> Iterator[str]:
+    """Yield a warning for each column that cannot hold every time, or not all of it."""
+    with database.reading() as connection:
+        catalogue = catalogue_of(connection, tables.dialect)
+        for name, role in tables.schema.roles.items():
+            for column in tables.columns(name).values():
+                if text := catalogue.time_advice(role.table, column):
+                    yield text
 
 
 def _wrong_clock(database: Database, _: RoleTables) -> Iterator[str]:
@@ -215,7 +210,7 @@ def _uncounted(database: Database, tables: RoleTables) -> Iterator[str]:
 
 
 WEAKNESSES: Mapping[str, Callable[[Database, RoleTables], Iterable[str]]] = {
-    "times": _naive_times,
+    "times": _lossy_times,
     "clock": _wrong_clock,
     "mapping": _other_mapping,
     "log": _cached_ids,

@@ -54,6 +54,8 @@ class Column:
     """On MariaDB, the number of digits of a time's fraction of a second."""
     is_timestamp: bool = False
     """Whether it is MariaDB's TIMESTAMP, which ends in 2038, or in 2106 from version 11.5 on."""
+    changes_itself: bool = False
+    """Whether the database sets it to the current time with each change of the row."""
     read: Convert | None = None
     """Converts a value from the driver; not called with None."""
     write: Convert | None = None

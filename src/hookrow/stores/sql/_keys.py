@@ -67,7 +67,7 @@ def _mistake(
     partial: str | None,
 ) -> str:
     is_not = "is not unique" if len(key) == 1 else "are not unique together"
-    remedies = [f"run {_create(tables, role, key)}"]
+    remedies = [f"run {catalogue.unique_advice(tables, role, key)}"]
     if len(key) == 1 and (primary := _primary_key(catalogue, tables, role)):
         remedies.insert(0, f'map the primary key, {{"{key[0]}": "{primary}"}}')
     if partial:
@@ -75,23 +75,6 @@ def _mistake(
     return (
         f"The {described(tables, role, key)} {is_not}, so {effect(role)}: {', or '.join(remedies)}"
     )
-
-
-def _create(tables: RoleTables, role: str, key: Sequence[str]) -> str:
-    """Return the statement that creates a unique index of the rows that are not hidden."""
-    dialect, table = tables.dialect, tables.schema.roles[role].table
-    names = [tables.columns(role)[name].name for name in key]
-    index = dialect.quote("_".join(["hookrow", table.rpartition(".")[2], *names]))
-    conditions = " AND ".join(
-        f"{dialect.quote(column.name)} {tables.equals(column, value)}"
-        for column, value in tables.hiding[role]
-    )
-    where = f" WHERE {conditions}" if conditions else ""
-    statement = (
-        f"CREATE UNIQUE INDEX {index} ON {dialect.table(table)} "
-        f"({', '.join(map(dialect.quote, names))}){where}"
-    )
-    return statement.replace("%%", "%")
 
 
 def _primary_key(catalogue: Catalogue, tables: RoleTables, role: str) -> str | None:

@@ -21,7 +21,6 @@ from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue
 from hookrow.stores.sql._column_rules import first_of_each, mistakes, mistakes_of_log
 from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
-from hookrow.stores.sql._dialects.base import count_parameters
 from hookrow.stores.sql._keys import key_mistakes
 from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
 from hookrow.stores.sql._needs import (
@@ -51,6 +50,7 @@ def verify(database: Database, schema: Schema) -> Statements:
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         catalogue = catalogue_of(connection, dialect)
         _check_version(catalogue, database)
+        catalogue.check_server()
         verification = _Verification(catalogue, schema)
         columns = {
             name: _with_converters(role.table, verification.columns(name), database)
@@ -66,7 +66,7 @@ def verify(database: Database, schema: Schema) -> Statements:
         for mistake in key_mistakes(catalogue, statements.tables):
             raise SchemaMismatch(mistake)
         if dialect.locks_rows:
-            _plan(catalogue, statements)
+            _compile(catalogue, statements)
     return statements
 
 
@@ -113,7 +113,7 @@ def _check_columns(
         raise SchemaMismatch(" ".join(sentences))
 
 
-def _plan(catalogue: Catalogue, statements: Statements) -> None:
+def _compile(catalogue: Catalogue, statements: Statements) -> None:
     """Let the server plan every statement, but run none. Raises `SchemaMismatch` if it cannot."""
     tables = statements.tables
     roles = ", ".join(repr(role.table) for role in tables.schema.roles.values())
@@ -121,19 +121,18 @@ def _plan(catalogue: Catalogue, statements: Statements) -> None:
         for sql in _lookups(statements):
             # Any other error, such as one of a foreign table's server, may be temporary.
             with suppress(Rejected), undone(catalogue.connection):
-                _plan_one(catalogue, sql, f"The rows of {roles} cannot be found", SchemaChanged)
+                _compile_one(catalogue, sql, f"The rows of {roles} cannot be found", SchemaChanged)
     for kind in tables.written:
         purpose = (
             f"The rows of {tables.schema.roles[kind.value].table!r} cannot be locked and changed"
         )
         for sql in _writes(statements, kind):
-            _plan_one(catalogue, sql, purpose, SchemaChanged, Rejected)
+            _compile_one(catalogue, sql, purpose, SchemaChanged, Rejected)
 
 
-def _plan_one(catalogue: Catalogue, sql: str, purpose: str, *mistakes: type[StoreError]) -> None:
-    nothing = [catalogue.dialect.encode(())] * count_parameters(sql)
+def _compile_one(catalogue: Catalogue, sql: str, purpose: str, *mistakes: type[StoreError]) -> None:
     try:
-        catalogue.plan(sql, nothing)
+        catalogue.compile(sql)
     except Exception as error:
         cause = store_error(error)
         if isinstance(cause, mistakes):
@@ -286,6 +285,7 @@ class _Verification:
     def _existing(self, name: str, table: str) -> Columns:
         self._catalogue.check_namespace(table)
         if columns := self._catalogue.columns(table):
+            self._catalogue.check_storage(table)
             return columns
         bare = table.rpartition(".")[2]
         others = [each for each in self._catalogue.tables() if each != table]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
+from hookrow._core.schema import Fold
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection
-from hookrow.stores.sql._dialects.base import Dialect
+from hookrow.stores.sql._dialects.base import Dialect, count_parameters
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 
@@ -47,6 +48,28 @@ class Lock(Enum):
     """A process prunes a batch of the log."""
     UPGRADING = 0x686F6F6B726F77
     """A process upgrades hookrow's tables."""
+
+
+class Lookup(NamedTuple):
+    """A search for rows of a role by columns, by hookrow's names, and its condition as SQL.
+
+    The last of the columns is the one that an index must find. `fold` is that of an email.
+    """
+
+    role: str
+    columns: Sequence[str]
+    condition: str
+    parameters: Sequence[object] = ()
+    fold: Fold | None = None
+
+
+class Listing(NamedTuple):
+    """A statement that returns rows of a role in the order of columns, by hookrow's names."""
+
+    role: str
+    columns: Sequence[str]
+    sql: str
+    parameters: Sequence[object]
 
 
 class Version(NamedTuple):
@@ -153,6 +176,12 @@ class Catalogue(ABC):
             f"ON {self.statement_name(table)} TO {self._user()}"
         )
 
+    def check_server(self) -> None:  # noqa: B027 - not every database has any
+        """Raise `ConfigurationError` if the server or the connection has an unsuitable setting."""
+
+    def check_storage(self, table: str) -> None:  # noqa: B027 - most databases store all alike
+        """Raise `SchemaMismatch` if transactions do not apply to the rows of a table."""
+
     def check_namespace(self, table: str) -> None:  # noqa: B027 - not every database has any
         """Raise `SchemaMismatch` if the user may not use the database schema of a table."""
 
@@ -174,10 +203,100 @@ class Catalogue(ABC):
         """Return the name of a table for a statement that users run: without driver's escapes."""
         return self.dialect.table(table).replace("%%", "%")
 
+    def identifier(self, name: str) -> str:
+        """Return a name for a statement that users run: without a driver's escapes."""
+        return self.dialect.quote(name).replace("%%", "%")
+
     def plan(self, sql: str, parameters: Sequence[object] = ()) -> Sequence[str]:
         """Return the lines of the plan of a statement."""
         rows = self.connection.fetch(f"{self.dialect.explain} {sql}", parameters)
         return [str(row[-1]) for row in rows]
+
+    def compile(self, sql: str) -> None:
+        """Let the server plan a statement without running it. Raises the driver's error."""
+        self.plan(sql, [self.dialect.encode(())] * count_parameters(sql))
+
+    @abstractmethod
+    def searches(self, tables: RoleTables, lookup: Lookup) -> bool:
+        """Return whether an index finds the rows of a lookup; it may lack hidden ones."""
+
+    @abstractmethod
+    def sorts(self, tables: RoleTables, listing: Listing) -> bool:
+        """Return whether the rows of a listing are sorted, for lack of an index in their order."""
+
+    def plan_lookup(self, tables: RoleTables, lookup: Lookup) -> Iterator[str]:
+        """Yield the lines of the plans of a lookup, among all rows and among the visible ones.
+
+        An index that excludes hidden rows is sufficient. The first query is for all rows, because
+        the planner might otherwise prefer an index on the columns that hide rows.
+        """
+        for visible in ("", tables.visible(lookup.role)):
+            sql = (
+                f"SELECT {tables.column(lookup.role, lookup.columns[-1])} "
+                f"FROM {tables.table(lookup.role)} WHERE {lookup.condition}{visible}"
+            )
+            yield from self.plan(sql, lookup.parameters)
+
+    def index_advice(
+        self,
+        tables: RoleTables,
+        role: str,
+        names: Sequence[str],
+        *,
+        title: str,
+        fold: Fold | None = None,
+        condition: str = "",
+    ) -> str:
+        """Return how to create an index on columns; the text ends with the statement.
+
+        `names` are hookrow's, `title` is the one in the name of the index, and `fold` that of an
+        email. If the database has partial indexes, the index has only the rows of the `condition`.
+        """
+        columns = [self.identifier(tables.columns(role)[name].name) for name in names]
+        if fold:
+            columns = [self.dialect.fold(fold, *columns)]
+        table = tables.schema.roles[role].table
+        relation = self.relation(table)
+        create = self.dialect.create_index if relation is Relation.TABLE else "CREATE INDEX"
+        index = self.index_name(tables, role, [title])
+        where = f" WHERE {condition}" if condition else ""
+        return (
+            f"{self.steps_to_create(relation)}: {create} {index} "
+            f"ON {self.statement_name(table)} ({', '.join(columns)}){where}"
+        )
+
+    def steps_to_create(self, relation: Relation) -> str:
+        """Return the words before a statement that creates an index."""
+        return _BEHIND_A_VIEW if relation is Relation.VIEW else "Run"
+
+    def index_name(self, tables: RoleTables, role: str, names: Sequence[str]) -> str:
+        """Return the name of an index that users create, after columns by hookrow's names."""
+        table = tables.schema.roles[role].table.rpartition(".")[2]
+        columns = (tables.columns(role)[name].name for name in names)
+        return self.identifier("_".join(["hookrow", table, *columns])[:_LONGEST_INDEX_NAME])
+
+    def unique_advice(self, tables: RoleTables, role: str, key: Sequence[str]) -> str:
+        """Return the statement that creates a unique index of the rows that are not hidden."""
+        columns = [self.identifier(tables.columns(role)[name].name) for name in key]
+        visible = self.visible_condition(tables, role)
+        where = f" WHERE {visible}" if visible else ""
+        return (
+            f"CREATE UNIQUE INDEX {self.index_name(tables, role, key)} "
+            f"ON {self.statement_name(tables.schema.roles[role].table)} "
+            f"({', '.join(columns)}){where}"
+        )
+
+    def visible_condition(self, tables: RoleTables, role: str) -> str:
+        """Return the condition of the rows that are not hidden, for a statement that users run."""
+        conditions = (
+            f"{self.dialect.quote(column.name)} {tables.equals(column, value)}"
+            for column, value in tables.hiding[role]
+        )
+        return " AND ".join(conditions).replace("%%", "%")
+
+    def time_advice(self, table: str, column: Column) -> str | None:  # noqa: ARG002 - SQLite's columns lose nothing
+        """Return a sentence about a column of times that loses something; None if it does not."""
+        return None
 
     def prefer_indexes(self) -> None:  # noqa: B027 - not every database has any
         """Let the transaction's plans use an index even if a scan of a small table is faster."""
@@ -213,6 +332,19 @@ class Catalogue(ABC):
         """Return the user's name for a statement."""
         return ""
 
+
+TOO_ISOLATED = (
+    "Counting needs the isolation level READ COMMITTED, but the connection has {}: change it."
+)
+"""Why a transaction does not see what others commit, given its isolation level."""
+
+_LONGEST_INDEX_NAME = 63
+"""Characters of the longest name of an index that every database accepts."""
+
+_BEHIND_A_VIEW = (
+    "It is behind a view, which cannot have an index: replace the view's name in this statement "
+    "with the table's, and run"
+)
 
 FLAGS = {
     True: "{0} AND {0} IS TRUE AND {0} IS NOT FALSE",

@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from itertools import dropwhile, groupby, takewhile
+from operator import itemgetter
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any, NamedTuple
 
-from hookrow.stores.sql._catalogues.base import Catalogue, Lock, Relation, Uniqueness, Writers
+from hookrow._core.schema import Fold
+from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.stores._driver_errors import store_error
+from hookrow.stores._errors import Rejected, SchemaChanged
+from hookrow.stores.sql._catalogues.base import (
+    TOO_ISOLATED,
+    Catalogue,
+    Listing,
+    Lock,
+    Lookup,
+    Relation,
+    Uniqueness,
+    Writers,
+)
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._dialects.mariadb import WRITER_LOCKS
-from hookrow.stores.sql._role_tables import RoleTables
+from hookrow.stores.sql._dialects.base import question_marks
+from hookrow.stores.sql._dialects.mariadb import MARIADB, WRITER_LOCKS
+from hookrow.stores.sql._role_tables import ALIASES, RoleTables
+
+
+class TableIndex(NamedTuple):
+    """An index: its columns, or the expressions that it is on, as SQL text.
+
+    `is_whole` is whether it has whole texts, not only their beginnings, and `is_usable` whether the
+    planner may search it. One that is invisible or ignored keeps its columns unique all the same.
+    """
+
+    parts: Sequence[str]
+    is_unique: bool
+    is_whole: bool
+    is_usable: bool
 
 
 class MariaDBCatalogue(Catalogue):
@@ -41,26 +72,63 @@ class MariaDBCatalogue(Catalogue):
         return Relation.VIEW if is_view else Relation.TABLE
 
     def columns(self, table: str) -> Mapping[str, Column]:
-        """Return the columns with their types, and the privileges that the user lacks."""
+        """Return the columns with their types, and the privileges that the user lacks.
+
+        The server includes privileges on the table, the database and the server, and those of the
+        user's roles.
+        """
         rows = self._fetch(_MARIADB_COLUMNS, self.named(table) * 2)
         columns = {row[0]: _mariadb_column(row) for row in rows}
-        for row in rows:
-            name, folds_ascii = _folded(row[-2])
-            if name in columns:
-                folded = columns[row[0]]
-                columns[name] = replace(columns[name], folded=folded, folds_ascii=folds_ascii)
+        generated = {row[0]: self._unescaped(row[-2]) for row in rows if row[-2]}
+        folds = [
+            (columns[name], *found)
+            for name, expression in generated.items()
+            if (found := self._folded(columns, expression))
+        ]
+        if folds:
+            indexed = {index.parts[0] for index in self._indexes(table) if index.is_usable}
+            # The last one counts.
+            folds.sort(key=lambda each: self.dialect.quote(each[0].name) in indexed)
+        for folded, name, folds_ascii in folds:
+            columns[name] = replace(columns[name], folded=folded, folds_ascii=folds_ascii)
         return columns
+
+    def _folded(self, columns: Mapping[str, Column], expression: str) -> tuple[str, bool] | None:
+        """Return the text that an expression folds, and whether it folds only ASCII letters.
+
+        The expression has many spellings, so the server evaluates it for a sample.
+        """
+        names = _names_in(expression)
+        [name] = names if len(names) == 1 else [""]
+        if name not in columns or not columns[name].charset:
+            return None
+        quoted = self.dialect.quote(name)
+        sample = f"CONVERT(%s USING {columns[name].charset}) COLLATE {columns[name].collation}"
+        escaped = expression.replace("%", "%%")
+        sql = f"SELECT {quoted}, {escaped} FROM (SELECT {sample} AS {quoted}) AS given"
+        try:
+            ((mixed, folded),) = self._fetch(sql, [_MIXED_CASE])
+        except Exception as error:
+            if not isinstance(store_error(error), Rejected | SchemaChanged):
+                raise
+            return None  # a function rejects the sample
+        in_ascii = mixed.translate(_TO_LOWER)
+        return (name, folded == in_ascii) if folded in {in_ascii, mixed.lower()} else None
 
     def is_unique(self, table: str, *names: str) -> bool:
         """Return whether ON DUPLICATE KEY finds a row by the columns. That of a view is unknown."""
-        indexes = self._unique_indexes(table).values()
-        return self.relation(table) is Relation.VIEW or any(
-            {*indexed} == {*names} for indexed in indexes
-        )
+        if self.relation(table) is Relation.VIEW:
+            return True
+        quoted = {*map(self.dialect.quote, names)}
+        return any({*index.parts} == quoted for index in self._unique_indexes(table))
 
     def primary_key(self, table: str) -> Sequence[str]:
         """Return the columns in the order of the key."""
-        return self._unique_indexes(table).get("PRIMARY", ())
+        sql = (
+            f"SELECT column_name FROM information_schema.statistics "
+            f"WHERE {_IS_TABLE} AND index_name = 'PRIMARY' ORDER BY seq_in_index"
+        )
+        return [name for (name,) in self._fetch(sql, self.named(table))]
 
     def examine_key(
         self,
@@ -69,25 +137,250 @@ class MariaDBCatalogue(Catalogue):
         key: Sequence[str],  # noqa: ARG002 - by the table's names
         names: Sequence[str],
     ) -> tuple[Uniqueness, str | None]:
-        """Look for a unique index: there are no partial ones.
+        """Look for a unique index.
 
-        A collation that regards different texts as equal makes an index stricter than necessary.
+        There are no partial ones, but one on a generated column that is null for hidden rows has
+        the same effect. A collation that regards different texts as equal only makes an index
+        stricter than necessary.
         """
         table = tables.schema.roles[role].table
-        if self.relation(table) is Relation.VIEW:
+        partitions = self._fetch(_PARTITION_EXPRESSIONS, self.named(table))
+        parted = {name for row in partitions for each in row for name in _names_in(each or "")}
+        if self.relation(table) is Relation.VIEW or not parted <= {*names}:
             return Uniqueness.UNDECLARABLE, None
-        if any({*indexed} <= {*names} for indexed in self._unique_indexes(table).values()):
-            return Uniqueness.DECLARED, None
+        fixed = {*map(self.dialect.quote, names)}
+        generated = self._fetch(_GENERATED, self.named(table))
+        expressions = {self.dialect.quote(name): text for name, text in generated}
+        for index in self._unique_indexes(table):
+            others = {*index.parts} - fixed
+            if all(self._is_fixed(tables, role, expressions.get(each, each)) for each in others):
+                return Uniqueness.DECLARED, None
         return Uniqueness.MISSING, None
+
+    def _is_fixed(self, tables: RoleTables, role: str, expression: str) -> bool:
+        """Return whether an expression has the same value, which is not null, in visible rows."""
+        expression = self._unescaped(expression)
+        selecting = tables.selecting(role)
+        if not selecting or not _names_in(expression) <= selecting.keys():
+            return False
+        values = ", ".join(
+            f"{self.dialect.literal(value)} AS {self.dialect.quote(name)}"
+            for name, value in selecting.items()
+        )
+        escaped = expression.replace("%", "%%")
+        sql = f"SELECT ({escaped}) IS NOT NULL FROM (SELECT {values}) AS given"
+        return bool(self.connection.fetch(sql)[0][0])
+
+    def unique_advice(self, tables: RoleTables, role: str, key: Sequence[str]) -> str:
+        """Add a column that is null in hidden rows, which an index regards as different."""
+        visible = self.visible_condition(tables, role)
+        if not visible:
+            return super().unique_advice(tables, role, key)
+        names = [self.identifier(tables.columns(role)[name].name) for name in key]
+        return (
+            f"ALTER TABLE {self.statement_name(tables.schema.roles[role].table)} "
+            f"ADD hookrow_visible TINYINT AS (if({visible}, 1, NULL)) VIRTUAL, "
+            f"ADD UNIQUE INDEX {self.index_name(tables, role, key)} "
+            f"({', '.join(names)}, hookrow_visible)"
+        )
+
+    def searches(self, tables: RoleTables, lookup: Lookup) -> bool:
+        """Look for an index whose first columns include the last one of the lookup.
+
+        The planner cannot be asked: it scans a small table. The indexes behind a view are unknown.
+        """
+        role = tables.schema.roles[lookup.role]
+        if self.relation(role.table) is Relation.VIEW:
+            return True
+        columns = [tables.columns(lookup.role)[name] for name in lookup.columns]
+        searched = [self.dialect.quote(column.name) for column in columns]
+        if lookup.fold:
+            searched = [self._searched(lookup.fold, *columns)]
+        given = {*searched, *map(self.dialect.quote, role.where)}
+        return any(
+            searched[-1] in takewhile(given.__contains__, index.parts)
+            for index in self._indexes(role.table)
+            if index.is_usable
+        )
+
+    def sorts(self, tables: RoleTables, listing: Listing) -> bool:
+        """Look for an index in the order of the columns, after those that hide rows.
+
+        A secondary index is followed by the primary key.
+        """
+        role = tables.schema.roles[listing.role]
+        if self.relation(role.table) is Relation.VIEW:
+            return False
+        quote = self.dialect.quote
+        hiding = {*map(quote, role.where)}
+        order = [quote(tables.columns(listing.role)[name].name) for name in listing.columns]
+        primary = [*map(quote, self.primary_key(role.table))]
+        for index in self._indexes(role.table):
+            rest = [*dropwhile(hiding.__contains__, [*index.parts, *primary])]
+            if index.is_usable and index.is_whole and rest[: len(order)] == order:
+                return False
+        return True
+
+    def index_advice(
+        self,
+        tables: RoleTables,
+        role: str,
+        names: Sequence[str],
+        *,
+        title: str,
+        fold: Fold | None = None,
+        condition: str = "",  # noqa: ARG002 - there are no partial indexes
+    ) -> str:
+        """Add a generated column for the index if emails are not compared as they are."""
+        table = tables.schema.roles[role].table
+        on, columns = self.statement_name(table), [tables.columns(role)[name] for name in names]
+        parts = [self.dialect.quote(column.name) for column in columns]
+        alter = ""
+        if fold:
+            parts = [self._searched(fold, *columns)]
+            expression = self.dialect.fold(fold, self.dialect.quote(columns[0].name))
+            if parts == [expression]:
+                [column] = columns
+                parts = [self.dialect.quote(f"{column.name}_folded")]
+                alter = (
+                    f"ALTER TABLE {on} ADD {parts[0]} {column.declared} AS ({expression}) VIRTUAL; "
+                )
+        # An index has at most 3,072 bytes of a row, and needs no more to find a text.
+        sizes = ["(255)" if column.type.startswith("longtext") else "" for column in columns]
+        indexed = ", ".join(map("{}{}".format, parts, sizes))
+        statement = (
+            f"{alter}CREATE INDEX {self.index_name(tables, role, [title])} ON {on} ({indexed}) "
+            "ALGORITHM=INPLACE LOCK=NONE"
+        )
+        return f"{self.steps_to_create(self.relation(table))}: {statement.replace('%%', '%')}"
+
+    def _searched(self, fold: Fold, column: Column) -> str:
+        """Return the column or the expression by whose index an email is found."""
+        alias = ALIASES["subscribers"]
+        searched, _ = MARIADB.searched(fold, alias, column)
+        return searched.replace(f"{alias}.", "", 1)
+
+    def time_advice(self, table: str, column: Column) -> str | None:
+        """Consider a missing fraction of a second, and the last time that a TIMESTAMP can hold."""
+        if column.kind != "datetime":
+            return None
+        name = f"{table}.{column.name}"
+        if column.is_timestamp:
+            # A change of the type converts times to the session's zone.
+            text = (
+                f"{name} is a TIMESTAMP, which holds no time before 1970 and ends in 2038, so a "
+                "notification with such a time fails. To hold any time, run: "
+                "SET time_zone = '+00:00'; "
+            )
+        elif column.fraction != _MICROSECONDS:
+            text = (
+                f"{name} has no microseconds: MariaDB truncates them, and MySQL rounds, so two "
+                "events in the same second may be applied in the wrong order. To add them, run: "
+            )
+        else:
+            return None
+        null = "NULL" if column.nullable else "NOT NULL"
+        return (
+            f"{text}ALTER TABLE {self.statement_name(table)} MODIFY "
+            f"{self.identifier(column.name)} DATETIME(6) {null}. Repeat the column's DEFAULT and "
+            "COMMENT in it, if there are any."
+        )
 
     def are_disjoint(self, tables: Sequence[str]) -> bool:  # noqa: ARG002 - one statement per table
         """Return False: no statement changes several tables."""
         return False
 
-    def is_updatable(self, table: str, names: Collection[str]) -> bool:  # noqa: ARG002 - of rows, not columns
-        """Consider views with rows that are not those of a table."""
-        sql = f"SELECT 1 FROM information_schema.views WHERE {_IS_TABLE} AND is_updatable = 'NO'"
-        return not self.connection.fetch(sql, self.named(table))
+    def is_updatable(self, table: str, names: Collection[str]) -> bool:
+        """Compile the UPDATE of a view, which fails for a column of an expression, for example."""
+        if self.relation(table) is not Relation.VIEW:
+            return True
+        nulls = ", ".join(f"{self.dialect.quote(name)} = NULL" for name in names)
+        try:
+            self.compile(f"UPDATE {self.dialect.table(table)} SET {nulls}")
+        except Exception as error:
+            if not isinstance(store_error(error), Rejected | SchemaChanged):
+                raise
+            return False
+        return True
+
+    def lacking(self, table: str, privileges: Collection[str]) -> Sequence[str]:
+        """Return those that the user lacks on a column; all of them if there is no such table."""
+        sql = f"SELECT privileges FROM information_schema.columns WHERE {_IS_TABLE}"
+        columns = [{*each.upper().split(",")} for (each,) in self._fetch(sql, self.named(table))]
+        granted = set.intersection(*columns) if columns else set()
+        return [each for each in privileges if each not in granted]
+
+    def checks(self, table: str, column: str) -> Iterator[tuple[str, str, str]]:
+        """Yield the constraints on a column alone: the name, the alias of the table, the condition.
+
+        There are none if a trigger may replace the value before they are evaluated; a user needs
+        the privilege TRIGGER to know.
+        """
+        bare, _ = self.named(table)
+        if self._fetch(_TRIGGERS, self.named(table)):
+            return
+        sql = _MYSQL_CHECKS if self._is_mysql else _MARIADB_CHECKS
+        for name, condition in self._fetch(sql, self.named(table)):
+            text = self._unescaped(condition)
+            if column in (names := _names_in(text)) and names <= {column, bare}:
+                yield name, self.dialect.quote(bare), text.replace("%", "%%")
+
+    def references(self, table: str, column: str) -> Iterator[tuple[str, str]]:
+        """Yield the foreign keys of a column alone: the other table, and its column.
+
+        There are none if the connection does not check them.
+        """
+        for database, other, key in self._fetch(_FOREIGN_KEYS, [*self.named(table), column]):
+            yield f"{database}.{other}" if database else other, key
+
+    def check_server(self) -> None:
+        """Check that the connection can send any notification, and names tables by themselves."""
+        ((database, charset, packet),) = self._fetch(_SERVER_SETTINGS)
+        if database is None:
+            raise ConfigurationError("The connection has no database: name one in its URL.")
+        if charset != "utf8mb4":
+            raise ConfigurationError(
+                f"The connection has the character set {charset}, which lacks characters: connect "
+                "with charset=utf8mb4."
+            )
+        if packet < SMALLEST_PACKET:
+            raise ConfigurationError(
+                f"The server's max_allowed_packet is {packet}, but the notifications of a group "
+                f"may need {SMALLEST_PACKET}: SET GLOBAL max_allowed_packet = {SMALLEST_PACKET}, "
+                "set it in the server's configuration, too, and connect again."
+            )
+
+    def check_storage(self, table: str) -> None:
+        """Check that the table's engine has transactions. That behind a view is unknown."""
+        for (engine,) in self._fetch(_WITHOUT_TRANSACTIONS, self.named(table)):
+            raise SchemaMismatch(
+                f"The table {table!r} is on the engine {engine}, which has no transactions: "
+                f"run ALTER TABLE {self.statement_name(table)} ENGINE=InnoDB"
+            )
+
+    def check_creation(self) -> None:
+        """Prepare a CREATE TABLE, which checks the privilege."""
+        try:
+            self.compile(f"CREATE TABLE {self.dialect.quote(_ABSENT)} (id bigint)")
+        except Exception as error:
+            if not isinstance(store_error(error), SchemaChanged):
+                raise
+            ((database,),) = self._fetch("SELECT database()")
+            named = self.identifier(database.replace("_", r"\_"))  # else a wildcard
+            raise SchemaMismatch(
+                f"permission denied for database {database}: GRANT CREATE ON {named}.* "
+                f"TO {self._user()}"
+            ) from error
+
+    def compile(self, sql: str) -> None:
+        """Prepare the statement: EXPLAIN would need further privileges on the tables of a view."""
+        self.connection.execute("PREPARE hookrow_compiled FROM %s", [question_marks(sql)])
+        self.connection.execute("DEALLOCATE PREPARE hookrow_compiled")
+
+    def isolation_obstacle(self) -> str | None:
+        """Compare the isolation level: in others, the snapshot would be older than the locks."""
+        ((_, level),) = self._fetch(_ISOLATION)
+        return None if level == "READ-COMMITTED" else TOO_ISOLATED.format(level.replace("-", " "))
 
     def try_lock(self, lock: Lock, record: str) -> bool:
         """Lock a row: a cluster does not replicate the locks of the function GET_LOCK."""
@@ -131,22 +424,38 @@ class MariaDBCatalogue(Catalogue):
         database, _, bare = table.rpartition(".")
         return [bare, database]
 
-    def _unique_indexes(self, table: str) -> Mapping[str, Sequence[str]]:
-        """Return the columns of each unique index, in order, by the index's name.
+    def _unique_indexes(self, table: str) -> Sequence[TableIndex]:
+        return [each for each in self._indexes(table) if each.is_unique and each.is_whole]
 
-        An index on the beginning of a text or on an expression is left out. One that is invisible
-        or ignored counts, because only the planner ignores it.
-        """
-        found: dict[str, list[str]] = {}
-        partial: set[str] = set()
-        for index, column, length in self._fetch(_MARIADB_UNIQUE, self.named(table)):
-            found.setdefault(index, []).append(column)
-            if column is None or length is not None:
-                partial.add(index)
-        return {index: columns for index, columns in found.items() if index not in partial}
+    def _indexes(self, table: str) -> Sequence[TableIndex]:
+        sql = _MYSQL_INDEXES if self._is_mysql else _MARIADB_INDEXES
+        rows = self._fetch(sql, self.named(table))
+        indexes = []
+        for _, grouped in groupby(rows, itemgetter(0)):
+            of_index = [*grouped]
+            _, is_unique, is_usable, *_ = of_index[0]
+            parts = [
+                self.dialect.quote(column) if column else self._unescaped(expression)
+                for *_, column, expression, _ in of_index
+            ]
+            is_whole = all(whole for *_, whole in of_index)
+            indexes.append(TableIndex(parts, bool(is_unique), is_whole, bool(is_usable)))
+        return indexes
+
+    @cached_property
+    def _is_mysql(self) -> bool:
+        return self.version().title == "MySQL"
+
+    def _unescaped(self, expression: str) -> str:
+        """Return an expression of the catalogue as SQL text: MySQL escapes its quotes."""
+        return _ESCAPED.sub(r"\1", expression) if self._is_mysql else expression
+
+    def _user(self) -> str:
+        ((user,),) = self._fetch("SELECT current_user()")
+        return "@".join(map(self.identifier, user.rpartition("@")[::2]))
 
     def _fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
-        """Return rows of `information_schema`, some of whose texts MySQL returns as bytes."""
+        """Return rows of the catalogue, some of whose texts MySQL returns as bytes."""
         rows = self.connection.fetch(sql, parameters)
         return [[_decoded(value) for value in row] for row in rows]
 
@@ -181,13 +490,84 @@ SELECT column_name, data_type, column_type, is_nullable = 'YES', extra,
 FROM information_schema.columns WHERE {_IS_TABLE} ORDER BY ordinal_position
 """
 
-_MARIADB_UNIQUE = f"""
-SELECT index_name, column_name, sub_part FROM information_schema.statistics
-WHERE {_IS_TABLE} AND non_unique = 0 ORDER BY index_name, seq_in_index
+_INDEXES_OF_TABLE = f"""
+SELECT index_name, non_unique = 0, index_type = 'BTREE' AND {{is_visible}}, column_name,
+    {{expression}}, sub_part IS NULL
+FROM information_schema.statistics WHERE {_IS_TABLE} ORDER BY index_name, seq_in_index
 """
 
-_FOLDED = re.compile(r"(?:lower|lcase)\(`((?:[^`]|``)+)`\)")
-"""An expression that folds a column, as MySQL and MariaDB spell it."""
+_MARIADB_INDEXES = _INDEXES_OF_TABLE.format(is_visible="ignored = 'NO'", expression="NULL")
+
+_MYSQL_INDEXES = _INDEXES_OF_TABLE.format(is_visible="is_visible = 'YES'", expression="expression")
+
+_GENERATED = f"""
+SELECT column_name, generation_expression FROM information_schema.columns
+WHERE {_IS_TABLE} AND generation_expression <> ''
+"""
+
+_PARTITION_EXPRESSIONS = f"""
+SELECT DISTINCT partition_expression, subpartition_expression FROM information_schema.partitions
+WHERE {_IS_TABLE}
+"""
+"""Selects nulls for a table without partitions. Each unique index needs the columns of both."""
+
+_WITHOUT_TRANSACTIONS = f"""
+SELECT t.engine FROM information_schema.tables AS t
+JOIN information_schema.engines AS e ON e.engine = t.engine
+WHERE {_IS_TABLE} AND coalesce(transactions, 'NO') <> 'YES'
+"""
+
+_TRIGGERS = """
+SELECT 1 FROM information_schema.triggers
+WHERE event_object_table = %s AND event_object_schema = coalesce(nullif(%s, ''), database())
+AND event_manipulation = 'UPDATE' AND action_timing = 'BEFORE'
+"""
+
+_MARIADB_CHECKS = f"""
+SELECT constraint_name, check_clause FROM information_schema.check_constraints
+WHERE {_IS_TABLE.replace("table_schema", "constraint_schema")}
+"""
+
+_MYSQL_CHECKS = f"""
+SELECT constraint_name, check_clause FROM information_schema.check_constraints AS c
+JOIN information_schema.table_constraints AS t USING (constraint_schema, constraint_name)
+WHERE {_IS_TABLE} AND constraint_type = 'CHECK' AND enforced = 'YES'
+"""
+
+_FOREIGN_KEYS = f"""
+SELECT nullif(referenced_table_schema, database()), referenced_table_name,
+    max(referenced_column_name)
+FROM information_schema.key_column_usage
+WHERE {_IS_TABLE} AND referenced_table_name IS NOT NULL AND @@foreign_key_checks = 1
+GROUP BY constraint_name, referenced_table_schema, referenced_table_name
+HAVING count(*) = 1 AND max(column_name) = %s
+"""
+
+_SERVER_SETTINGS = "SELECT database(), @@character_set_client, @@max_allowed_packet"
+
+_ISOLATION = "SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation')"
+"""The variable has the latter name on MySQL and, from version 11.1 on, on MariaDB."""
+
+SMALLEST_PACKET = 4 * 1024 * 1024
+"""Bytes that a statement needs at most: a body has up to 1 MiB, and its escape sequences more."""
+
+_ABSENT = "hookrow_absent"
+"""The name of a table that is never created."""
+
+_QUOTED_NAME = re.compile(r"`((?:[^`]|``)+)`")
+
+_ESCAPED = re.compile(r"\\(.)")
+
+_MIXED_CASE = "AIZ\N{LATIN CAPITAL LETTER E WITH ACUTE}"
+"""A sample of an email. A Turkish collation would fold the I differently."""
+
+_TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+_CASE_SENSITIVE = re.compile(r"_(bin|cs)(_|$)")
+"""Matches the name of a collation that distinguishes upper and lower case."""
+
+_MICROSECONDS = 6
+"""The number of digits of the fraction of a second."""
 
 _MARIADB_KINDS = {
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "text"),
@@ -197,6 +577,9 @@ _MARIADB_KINDS = {
     **dict.fromkeys(("binary", "varbinary"), "binary"),
 }
 """The kind of a column, by its type; that of other types is their name."""
+
+_SHORT_TEXTS = {"char", "varchar", "tinytext", "text"}
+"""The types whose length matters; that of the others exceeds any value of hookrow's."""
 
 _LONGEST_VARCHAR = 16_383
 """Bytes of the longest text that is a VARCHAR as a value: those of one row have 65,535 together."""
@@ -214,17 +597,16 @@ _TYPES_OF_VALUES = {
 A text is converted to a UUID, by whose index it is found; JSON_TABLE has no such type.
 """
 
+_WIDTH = re.compile(r"INT\((?!1\))\d+\)")
+"""The width of an integer in MariaDB's catalogue, which has no effect; 1 stands for BOOLEAN."""
+
 _BOOLEAN = "tinyint(1)"
 """The type to which BOOLEAN is an alias."""
 
 
-def _folded(expression: str | None) -> tuple[str, bool]:
-    """Return the column that a generated column holds in lower case, and whether only in ASCII.
-
-    The name is empty if there is none.
-    """
-    found = _FOLDED.fullmatch(expression or "")
-    return (found[1].replace("``", "`"), False) if found else ("", False)
+def _names_in(expression: str) -> set[str]:
+    """Return the names of columns in an expression of the catalogue, which quotes all of them."""
+    return {name.replace("``", "`") for name in _QUOTED_NAME.findall(expression)}
 
 
 def _mariadb_column(row: Sequence[Any]) -> Column:
@@ -237,22 +619,22 @@ def _mariadb_column(row: Sequence[Any]) -> Column:
     return Column(
         name,
         _type_of_value(kind, declared, length, size) + collated,
-        data_type.upper() if labels else declared.upper(),
+        data_type.upper() if labels else _WIDTH.sub("INT", declared.upper()),
         kind,
         nullable=bool(nullable),
         generated=" GENERATED" in extra,
         default=bool(default or is_view) or "auto_increment" in extra,
         holds_uuids=data_type == "uuid" or declared == "char(32)",
-        ignores_case=collation is not None and not collation.endswith(("_bin", "_cs")),
-        length=length if data_type in {"char", "varchar"} else None,
+        ignores_case=collation is not None and not _CASE_SENSITIVE.search(collation),
+        length=length if data_type in _SHORT_TEXTS else None,
         labels=labels,
         denied=[each for each in ("SELECT", "UPDATE") if each.lower() not in privileges.split(",")],
-        sized=declared + collated,
         declared=declared + collated,
         charset=charset or "",
         collation=collation or "",
         is_timestamp=data_type == "timestamp",
         fraction=fraction,
+        changes_itself="on update" in extra.lower(),
     )
 
 

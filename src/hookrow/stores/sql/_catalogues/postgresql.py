@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql._catalogues.base import (
     FLAGS,
+    TOO_ISOLATED,
     Catalogue,
+    Listing,
     Lock,
+    Lookup,
     Relation,
     Uniqueness,
     Writers,
@@ -16,6 +20,7 @@ from hookrow.stores.sql._catalogues.base import (
 )
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Row
+from hookrow.stores.sql._dialects.postgresql import NAIVE
 from hookrow.stores.sql._role_tables import RoleTables
 
 
@@ -160,6 +165,34 @@ class PostgresCatalogue(Catalogue):
         rows = self.connection.fetch(_RESTRICTED, [self.statement_name(table), letters])
         return str(rows[0][0]) if rows else None
 
+    def searches(self, tables: RoleTables, lookup: Lookup) -> bool:
+        """Look for the last column in the condition of an index."""
+        name = tables.columns(lookup.role)[lookup.columns[-1]].name
+        quoted = re.escape(name).replace('"', '""')  # plans double the quotes in a name
+        pattern = re.compile(rf"Index Cond: .*(?<!\w){quoted}(?!\w)", re.IGNORECASE)
+        return any(map(pattern.search, self.plan_lookup(tables, lookup)))
+
+    def sorts(self, tables: RoleTables, listing: Listing) -> bool:  # noqa: ARG002 - the planner knows them
+        """Look for a sort of all rows; an incremental one uses an index on the first column."""
+        return any(map(_SORTS.search, self.plan(listing.sql, listing.parameters)))
+
+    def steps_to_create(self, relation: Relation) -> str:
+        """Describe how to avoid blocking writers to a partitioned table."""
+        if relation is Relation.PARTITIONED:
+            return _ON_EACH_PARTITION
+        return super().steps_to_create(relation)
+
+    def time_advice(self, table: str, column: Column) -> str | None:
+        """Consider a time without its zone."""
+        if column.type != NAIVE:
+            return None
+        name = self.identifier(column.name)
+        return (
+            f"{table}.{column.name} has no time zone; hookrow stores UTC. To add one, run: "
+            f"ALTER TABLE {self.statement_name(table)} ALTER {name} TYPE timestamptz "
+            f"USING {name} AT TIME ZONE 'UTC'"
+        )
+
     def prefer_indexes(self) -> None:
         """Turn off sequential scans until the end of the transaction."""
         self.connection.execute("SET LOCAL enable_seqscan = off")
@@ -169,10 +202,7 @@ class PostgresCatalogue(Catalogue):
         ((level,),) = self.connection.fetch("SELECT current_setting('transaction_isolation')")
         if level == "read committed":
             return None
-        return (
-            "Counting needs the isolation level READ COMMITTED, but the connection has "
-            f"{level.upper()}: change it."
-        )
+        return TOO_ISOLATED.format(level.upper())
 
     def try_lock(self, lock: Lock, record: str) -> bool:  # noqa: ARG002 - needs no row
         """Take an advisory lock."""
@@ -396,6 +426,14 @@ WHERE seqrelid = pg_get_serial_sequence(%s, 'id')::regclass AND seqcache > 1
 
 _SET_EXCLUSION = "SELECT set_config('constraint_exclusion', %s, true)"
 """Sets the planner's option until the end of the transaction, which may be the host's."""
+
+_SORTS = re.compile(r"(?<!Incremental )Sort  ")
+"""In a plan: the sorting of all rows."""
+
+_ON_EACH_PARTITION = (
+    "The table is partitioned: create the index ON ONLY the table, then create one CONCURRENTLY on "
+    "each partition and attach it; or, which blocks all writers, run"
+)
 
 _TYPE_CATEGORIES = {"S": "text", "N": "number", "B": "boolean", "E": "enum"}
 """By PostgreSQL's category of a type."""

@@ -12,6 +12,8 @@ from hookrow.stores._errors import SchemaChanged
 from hookrow.stores.sql._catalogues.base import (
     FLAGS,
     Catalogue,
+    Listing,
+    Lookup,
     Relation,
     Uniqueness,
     flag_conditions,
@@ -130,6 +132,20 @@ class SQLiteCatalogue(Catalogue):
         # If one column cannot be searched, the plan has only the columns before it.
         searched = f"({' AND '.join(f'{name}=?' for name, _ in collations)})"
         return any("SEARCH" in line and line.endswith(searched) for line in plan)
+
+    def searches(self, tables: RoleTables, lookup: Lookup) -> bool:
+        """Look for the last column in a search. An integer key is the rowid."""
+        name = tables.columns(lookup.role)[lookup.columns[-1]].name
+        searched = [rf"(?<!\w){re.escape(name)}(?!\w)", "rowid"]
+        if lookup.fold and self.dialect.fold(lookup.fold, "email") != "email":
+            searched.append("<expr>")
+        pattern = re.compile(rf"SEARCH .* (INDEX|KEY) .*\(.*({'|'.join(searched)})", re.IGNORECASE)
+        return any(map(pattern.search, self.plan_lookup(tables, lookup)))
+
+    def sorts(self, tables: RoleTables, listing: Listing) -> bool:  # noqa: ARG002 - the planner knows them
+        """Look for the B-tree in which rows are sorted."""
+        lines = self.plan(listing.sql, listing.parameters)
+        return any("TEMP B-TREE FOR ORDER BY" in line for line in lines)
 
     def are_disjoint(self, tables: Sequence[str]) -> bool:  # noqa: ARG002 - one statement per table
         """Return False: no statement changes several tables."""

@@ -127,7 +127,7 @@ class MariaDB(TimesAsText):
         )
 
     def fold(self, kind: Fold, email: str) -> str:
-        """Fold other letters, too. What is compared is in `_searched`."""
+        """Fold other letters, too. What is compared is in `searched`."""
         return f"lower({email})" if kind in {"ascii", "lower"} else email
 
     def is_not_ascii(self, text: str) -> str:
@@ -136,16 +136,16 @@ class MariaDB(TimesAsText):
 
     def email_is_any(self, kind: Fold, alias: str, column: Column) -> str:
         """Search a generated column with folded emails if there is one."""
-        searched, fold = self._searched(kind, alias, column)
+        searched, fold = self.searched(kind, alias, column)
         values = self._values((column.folded or column).type)
         return f"{searched} IN (SELECT {fold('value')} FROM {values})"
 
     def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
         """Convert the address to the column's collation, because columns must have the same one."""
-        searched, fold = self._searched(kind, alias, column)
+        searched, fold = self.searched(kind, alias, column)
         return f"{searched} = {fold(_collated(address, column.folded or column))}"
 
-    def _searched(self, kind: Fold, alias: str, column: Column) -> tuple[str, Callable[[str], str]]:
+    def searched(self, kind: Fold, alias: str, column: Column) -> tuple[str, Callable[[str], str]]:
         """Return the expression by whose index an email is found, and the fold of its values.
 
         The values are folded already as far as ASCII goes. A collation that ignores case folds
