@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hookrow.stores.sql._rehearsals.base import Rehearsal
+from hookrow.stores.sql._rehearsals.mariadb import MariaDBRehearsal
 from hookrow.stores.sql._rehearsals.postgresql import PostgreSQLRehearsal
 from hookrow.stores.sql._rehearsals.sqlite import SQLiteRehearsal
 
 REHEARSALS: Mapping[str, Rehearsal] = {
+    "mariadb": MariaDBRehearsal(),
     "postgresql": PostgreSQLRehearsal(),
     "sqlite": SQLiteRehearsal(),
 }

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._needs import (
@@ -26,11 +27,15 @@ from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 
 class Comparison(NamedTuple):
-    """A condition of hookrow's statements, its tables as SQL text, and the mistake if it fails."""
+    """A condition of hookrow's statements, its tables as SQL text, and the mistake if it fails.
+
+    `columns` are the two that it compares with each other, if it does.
+    """
 
     tables: Sequence[str]
     condition: str
     mistake: Mistake
+    columns: Sequence[Column] = ()
 
 
 def comparisons(tables: RoleTables) -> Iterator[Comparison]:
@@ -58,7 +63,8 @@ def comparisons(tables: RoleTables) -> Iterator[Comparison]:
             columns = tables.columns(name)[field], tables.columns(other)[key]
             mistake = cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
             condition = tables.refers(name, field, other, key)
-            yield Comparison([tables.table(name), tables.table(other)], condition, mistake)
+            both = [tables.table(name), tables.table(other)]
+            yield Comparison(both, condition, mistake, columns)
 
 
 class Rehearsal(ABC):
