@@ -33,6 +33,12 @@ _RULES = (
         "generated, and cannot be written: name another.",
     ),
     _Rule(
+        WRITTEN,
+        lambda column, _: column.changes_itself,
+        "set to the current time with each change of its row (ON UPDATE), and would lose the time "
+        "of the event: MODIFY it without ON UPDATE.",
+    ),
+    _Rule(
         {"email"},
         lambda column, schema: schema.subscribers.fold == "citext" and not column.ignores_case,
         f"{_TYPE}, not CITEXT, and case-sensitive: set another `fold`, for example 'lower', or "
@@ -122,12 +128,22 @@ _NULLABLE = {
 }
 
 
+_EVERY_CHARACTER = "utf8mb4"
+"""MariaDB's character set with all of Unicode."""
+
+
 def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
     """Yield the unsuitable columns of the log."""
     for name in REQUIRED_COLUMNS:
         column = columns[name]
         if name == "body" and column.length is not None:
             yield _mistake(log, column, f"{_TYPE}, which is too short: a body has any length.")
+        if column.charset not in {"", _EVERY_CHARACTER}:
+            text = (
+                f"of the character set {column.charset}, which lacks characters: CONVERT the table "
+                f"TO CHARACTER SET {_EVERY_CHARACTER}."
+            )
+            yield _mistake(log, column, text)
         if name in _NULLABLE and not column.nullable:
             yield _mistake(log, column, "NOT NULL, but not every entry has such a value.")
         if name == "id" and not column.default:
