@@ -2,14 +2,15 @@
 
 The scripts of each database are named by a revision and a branch: "tables" (the four tables of
 rows) or "log" (also for hosts with their own tables). Each script runs once, in order and in a
-separate transaction, and its revision is recorded in `hookrow_migrations`.
+separate transaction, and its revision is recorded in `hookrow_migrations`. If the database commits
+each statement that changes tables, what has begun is recorded in `hookrow_upgrades`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import inf
 from time import monotonic, sleep
@@ -27,11 +28,14 @@ from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._scripts import (
     META_TABLE,
     MIGRATIONS_TABLE,
+    UPGRADES_TABLE,
     Script,
+    has_run,
     is_known,
     needed,
     scripts_of,
     table_of_revisions,
+    table_of_upgrades,
 )
 from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
 
@@ -107,8 +111,9 @@ def upgrade(
     """Create the hookrow tables that the schema needs, or bring them up to date.
 
     Returns the revisions that were added; calls `step` after each that the schema needs. After an
-    interruption, the next call continues. Concurrent upgrades wait for each other. On PostgreSQL,
-    indexes of existing tables are built without blocking writers, which may take minutes.
+    interruption, the next call continues. Concurrent upgrades wait for each other, except through
+    two nodes of a Galera cluster, which both succeed. On PostgreSQL, indexes of existing tables are
+    built without blocking writers, which may take minutes.
 
     Raises `ConfigurationError` if all tables of the schema are the host's, if another table has
     the name of one that would be created, if a newer version of hookrow has upgraded the tables, or
@@ -123,7 +128,8 @@ def upgrade(
             "migrate."
         )
     try:
-        return _Upgrade(opened, schema).run(step)
+        kind = _Upgrade if opened.dialect.transactional_ddl else _ResumableUpgrade
+        return kind(opened, schema).run(step)
     except AccessDenied:
         raise
     except StoreError as error:
@@ -140,15 +146,20 @@ def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen
     selected = scripts_of(backend, schema)
     if not selected:
         return ""
-    parts = ["BEGIN;", f"{table_of_revisions(backend)};"]
+    parts = [f"{table_of_revisions(backend)};"]
     for script in selected:
         text = script.text.strip().replace(" CONCURRENTLY", "")  # no other session sees the tables
         parts += [text, f"{_insert(script.revision)};"]
-    return "\n\n".join([*parts, "COMMIT;\n"])
+    if DIALECTS[backend].transactional_ddl:
+        parts = ["BEGIN;", *parts, "COMMIT;"]
+    return "\n\n".join(parts) + "\n"
 
 
 class _Upgrade:
     """An upgrade of a database's tables for a schema."""
+
+    _lock_table = META_TABLE
+    """The table of which a row is locked during an upgrade, if the database locks rows for it."""
 
     def __init__(self, database: Upgradable, schema: Schema) -> None:
         self._database, self._dialect = database, database.dialect
@@ -182,7 +193,9 @@ class _Upgrade:
         while True:
             # In a transaction, because a pooler may run each transaction in another session.
             with self._database.upgrading() as connection:
-                if catalogue_of(connection, self._dialect).try_lock(Lock.UPGRADING, META_TABLE):
+                if catalogue_of(connection, self._dialect).try_lock(
+                    Lock.UPGRADING, self._lock_table
+                ):
                     # CREATE INDEX CONCURRENTLY waits for older snapshots. A driver may keep that
                     # of the lock's SELECT until the next statement.
                     connection.execute(self._dialect.stay_idle)
@@ -193,17 +206,32 @@ class _Upgrade:
                 waiting_since = inf
             sleep(UPGRADE_PAUSE)
 
-    def _prepare(self) -> None:
-        """Check that the tables can be upgraded."""
-        with self._database.upgrading() as connection:
+    def _prepare(self) -> bool:
+        """Check that the tables can be upgraded; return whether they have to be."""
+        with self._connection() as connection:
+            catalogue = catalogue_of(connection, self._dialect)
+            # Before what another upgrade has begun or ended: it records both before others can see
+            # a new table.
+            present = catalogue.tables()
+            begun = self._begun(connection)
             applied = _current(connection, self._dialect)
             for revision in applied:
                 if not is_known(revision):
                     raise ConfigurationError(UNKNOWN.format(revision))
             missing = [each for each in self._scripts if each.revision not in applied]
-            _check_names(connection, self._dialect, missing)
+            for script in missing:
+                _check_names(script, begun.get(script.revision, 0), present)
             if missing:
-                catalogue_of(connection, self._dialect).check_creation()
+                catalogue.check_creation()
+        return bool(missing)
+
+    def _connection(self) -> AbstractContextManager[Connection]:
+        """Connect to read what the database has."""
+        return self._database.upgrading()
+
+    def _begun(self, connection: Connection) -> Mapping[str, int]:  # noqa: ARG002 - a script runs completely or not at all
+        """Return how many statements of interrupted scripts have begun, by revision."""
+        return {}
 
     def _run(self, script: Script) -> bool:
         """Run a script and record its revision, unless it is recorded; return whether it ran."""
@@ -227,6 +255,91 @@ class _Upgrade:
             connection.execute(create.replace("%", "%%"))
         for statement in script.statements():
             connection.execute(statement.replace("%", "%%"))
+
+
+class _ResumableUpgrade(_Upgrade):
+    """An upgrade of a database that commits each statement which changes tables.
+
+    The server executes each statement completely or not at all. Before it does, the statement's
+    number is recorded. After an interruption, the next upgrade finds out whether the last one that
+    was recorded took effect, by what it creates, and continues there. What any other one would
+    create must not exist yet, or it is the host's.
+
+    The lock on a row keeps apart upgrades through one server. A Galera cluster does not replicate
+    locks: upgrades through two of its nodes run at the same time. Each statement still takes effect
+    once, because the nodes execute those that change tables one by one, in the same order. The
+    upgrade that is late finds that the statement took effect, and continues with the next one.
+    """
+
+    _lock_table = UPGRADES_TABLE
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Wait for the end of any other upgrade, unless there is nothing to do."""
+        if not _retry_while_locked(self._prepare):
+            yield
+            return
+        with self._database.autocommit() as connection:
+            connection.execute(table_of_upgrades(self._dialect.name))
+            # Adds the row that is locked. The lock itself ends with this statement.
+            catalogue_of(connection, self._dialect).try_lock(Lock.UPGRADING, self._lock_table)
+        with super()._lock():
+            yield
+
+    def _connection(self) -> AbstractContextManager[Connection]:
+        """Let each query see what others have committed."""
+        return self._database.autocommit()
+
+    def _begun(self, connection: Connection) -> Mapping[str, int]:
+        columns = catalogue_of(connection, self._dialect).columns(UPGRADES_TABLE)
+        if not columns:
+            return {}
+        rows = connection.fetch(f"SELECT name, value FROM {UPGRADES_TABLE}")  # noqa: S608 - the name is ours
+        return {name: int(value) for name, value in rows if is_known(name)}
+
+    def _run(self, script: Script) -> bool:
+        """Run the statements that did not run; return whether this upgrade ended the script."""
+        with self._database.autocommit() as connection:
+            if script.revision in _current(connection, self._dialect):
+                return False
+            connection.execute(self._dialect.wait_briefly)
+            connection.execute(table_of_revisions(self._dialect.name))
+            begun = self._begun(connection).get(script.revision, 0)
+            for number, statement in enumerate(script.statements(), 1):
+                if number == begun and has_run(connection, statement):
+                    continue
+                if number >= begun:
+                    self._begin(connection, script, number)
+                    self._execute_once(connection, statement)
+        return self._end(script)
+
+    def _begin(self, connection: Connection, script: Script, number: int) -> None:
+        """Record the number of the statement that follows."""
+        dialect = self._dialect
+        values = dialect.old(UPGRADES_TABLE, "value"), dialect.new("value")
+        # An upgrade through another node of a cluster may have recorded a later one.
+        latest = f"{dialect.greatest}({', '.join(map(dialect.as_integer, values))})"
+        names = ["name", "value"]
+        sql = dialect.insert(UPGRADES_TABLE, names, "VALUES (%s, %s)", names[:1], {"value": latest})
+        connection.execute(sql, [script.revision, str(number)])
+
+    def _execute_once(self, connection: Connection, statement: str) -> None:
+        try:
+            connection.execute(statement.replace("%", "%%"))
+        except Exception:
+            # An upgrade through another node of a cluster may have been faster.
+            if not has_run(connection, statement):
+                raise
+
+    def _end(self, script: Script) -> bool:
+        """Record the revision; return False if another upgrade has recorded it."""
+        with self._database.upgrading() as connection:
+            sql = f"DELETE FROM {UPGRADES_TABLE} WHERE name = %s"  # noqa: S608 - the name is ours
+            connection.execute(sql, [script.revision])
+            if script.revision in _current(connection, self._dialect):
+                return False
+            connection.execute(_insert(script.revision))
+            return True
 
 
 def _retry_while_locked(work: Callable[[], T]) -> T:
@@ -261,12 +374,14 @@ def _insert(revision: str) -> str:
     return f"INSERT INTO {MIGRATIONS_TABLE} (revision) VALUES ('{revision}')"  # noqa: S608 - of a file's name
 
 
-def _check_names(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:
-    """Raise `ConfigurationError` if a table that is to be created already exists."""
-    created = {table for script in missing for table in script.creates}
-    if present := sorted(created.intersection(catalogue_of(connection, dialect).tables())):
+def _check_names(script: Script, begun: int, present: Collection[str]) -> None:
+    """Raise `ConfigurationError` if a table that is to be created already exists.
+
+    `begun` is the number of statements that have begun; what these create is hookrow's.
+    """
+    if found := sorted({*script.creates_after(begun)}.intersection(present)):
         raise ConfigurationError(
-            f"The database already has {', '.join(present)}, which hookrow did not create: "
+            f"The database already has {', '.join(found)}, which hookrow did not create: "
             "rename them, map them in the schema as your own tables, or let the "
             "migrations that created them bring them up to date."
         )

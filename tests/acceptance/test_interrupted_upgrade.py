@@ -1,28 +1,42 @@
 """Upgrades whose client is killed after any of its statements."""
 
 from collections.abc import Callable
-from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import OURS, Home
+from homes import OURS
 from later_scripts import add_later_scripts
-from log_contract import entry, keep
 from sqlalchemy import make_url
 
-from databases import kind_of
-from engines import opened
+from databases import ALL, kind_of
+from engines import opened, run
 from hookrow._migrations import current, needed, upgrade
-from hookrow.stores.sql._postgres import Session
+from hookrow.stores.sql._mariadb import Session as MariaDBSession
+from hookrow.stores.sql._postgres import Session as PostgresSession
 from hookrow.stores.sql._sqlite import SQLiteConnection
 
 pytestmark = pytest.mark.never_flaky
 
 COUNT = "SELECT count(*) FROM hookrow_notifications"
 
+INSERT = """
+    INSERT INTO hookrow_notifications (fingerprint, outcome, first_outcome, status, attempts,
+        received_at, last_received_at, ended_at, source)
+    VALUES ('fingerprint-{:04}', 'recorded', 'recorded', 200, 1,
+        '2026-03-04 05:06:07', '2026-03-04 05:06:07', '2026-03-04 05:06:07', 'live')
+"""
+
 TABLES = {
+    "mariadb": """
+        SELECT concat(table_name, '.', column_name), column_type FROM information_schema.columns
+        WHERE table_schema = database()
+        UNION ALL
+        SELECT concat(table_name, '.', index_name), group_concat(column_name ORDER BY seq_in_index)
+        FROM information_schema.statistics WHERE table_schema = database()
+        GROUP BY table_name, index_name ORDER BY 1
+    """,
     "sqlite": "SELECT name, sql FROM sqlite_master ORDER BY name",
     "postgresql": """
         SELECT table_name || '.' || column_name, data_type FROM information_schema.columns
@@ -72,7 +86,8 @@ def _upgrade_until_killed(url: str, statements: int, patch: pytest.MonkeyPatch) 
         return run_or_raise
 
     with patch.context() as patched:
-        patched.setattr(Session, "_run", limited(Session._run))
+        for session in (MariaDBSession, PostgresSession):
+            patched.setattr(session, "_run", limited(session._run))
         for name in ("fetch", "execute", "execute_many"):
             patched.setattr(SQLiteConnection, name, limited(getattr(SQLiteConnection, name)))
         try:
@@ -82,6 +97,7 @@ def _upgrade_until_killed(url: str, statements: int, patch: pytest.MonkeyPatch) 
     return False
 
 
+@pytest.mark.parametrize("empty_database_url", [each.name for each in ALL], indirect=True)
 @pytest.mark.parametrize("entries", [None, 2], ids=["new", "existing"])
 def test_interruption_after_any_statement(
     copy: Callable[[str], str],
@@ -96,8 +112,7 @@ def test_interruption_after_any_statement(
     url = empty_database_url
     if entries is not None:
         upgrade(url, OURS)
-        with closing(Home(url, OURS)) as home:
-            keep(home, *map(entry, range(entries)))
+        run(url, *map(INSERT.format, range(entries)))
     add_later_scripts(monkeypatch)
     whole = copy(url)
     upgrade(whole, OURS)

@@ -16,12 +16,18 @@ ALTER TABLE hookrow_dispatches ADD COLUMN later_at TIMESTAMP;
 ALTER TABLE hookrow_dispatches ADD COLUMN later_reason TEXT;
 """
 
-_INDEX = f"""
+_PARTIAL_INDEX = f"""
 -- Built outside of a transaction on PostgreSQL.
 
 CREATE INDEX CONCURRENTLY {INDEX}
     ON hookrow_notifications (recipient) WHERE record_type = 'Open';
 """
+
+_INDEXES = {
+    "postgresql": _PARTIAL_INDEX,
+    "sqlite": _PARTIAL_INDEX.replace(" CONCURRENTLY", ""),
+    "mariadb": f"CREATE INDEX {INDEX}\n    ON hookrow_notifications (recipient, record_type);",
+}
 
 _TABLE = """
 ALTER TABLE hookrow_notifications ADD COLUMN later BIGINT DEFAULT 0 NOT NULL;
@@ -36,8 +42,7 @@ def add_later_scripts(patch: pytest.MonkeyPatch) -> None:
     """Let hookrow know the scripts of `LATER`."""
 
     def with_later(backend: str) -> list[Script]:
-        index = _INDEX if backend == "postgresql" else _INDEX.replace(" CONCURRENTLY", "")
-        texts = (("tables", _COLUMN), ("log", index), ("log", _TABLE))
+        texts = (("tables", _COLUMN), ("log", _INDEXES[backend]), ("log", _TABLE))
         later = [Script(revision, *each) for revision, each in zip(LATER, texts, strict=True)]
         return [*scripts(backend), *later]
 

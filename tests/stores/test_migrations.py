@@ -11,16 +11,17 @@ import pytest
 from homes import OURS
 from locations import empty_engine
 from sqlalchemy import Engine, inspect, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 import own_tables
 from copying import replace
-from databases import kind_of
+from databases import ALL, kind_of
 from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow._migrations import MIGRATIONS_TABLE, current, needed, sql, upgrade
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql._connections import ConnectionPool
+from hookrow.stores.sql._dialects import DIALECTS
 from hookrow.stores.sql._sqlite import SQLiteConnection
 from hookrow.stores.sql._urls import open_database
 from structure import structure
@@ -102,7 +103,9 @@ class TestUpgrade:
         assert _names(engine) == {"hookrow_lists"}
 
     def test_failure(self, engine: Engine) -> None:
-        """If a migration fails, none of its tables is created."""
+        """If a migration fails, none of its tables is created, unless each statement commits."""
+        if not DIALECTS[kind_of(engine).dialect].transactional_ddl:
+            pytest.skip("`test_resumed_upgrades.py` has the behaviour of this database")
         run(
             engine,
             "CREATE TABLE people (id INTEGER PRIMARY KEY)",
@@ -241,6 +244,7 @@ INSERTS = (
 )
 
 
+@pytest.mark.parametrize("database_url", [each.name for each in ALL], indirect=True)
 def test_rows_that_a_host_inserts(database_url: str) -> None:
     """The database assigns ids and `created_at`, and rejects invalid rows.
 
@@ -264,5 +268,6 @@ def test_rows_that_a_host_inserts(database_url: str) -> None:
             "subscribers (email) VALUES (NULL)",
             "notifications (fingerprint) VALUES (NULL)",
         ):
-            with pytest.raises(IntegrityError):
+            # MariaDB reports columns without a value first.
+            with pytest.raises((IntegrityError, OperationalError)):
                 run(engine, f"INSERT INTO hookrow_{row}")

@@ -11,6 +11,7 @@ from later_scripts import INDEX, LATER, add_later_scripts
 from log_contract import entry, keep
 from test_partitions import partition
 
+from databases import ALL
 from engines import database_user, run
 from hookrow import _migrations
 from hookrow._migrations import MIGRATIONS_TABLE, current, needed, upgrade
@@ -48,6 +49,7 @@ def test_later_scripts(old: str) -> None:
     assert run(old, kept) == [(1, 0), (1, 0)]
 
 
+@pytest.mark.parametrize("empty_database_url", [each.name for each in ALL], indirect=True)
 def test_simultaneous_upgrades(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each revision is added once, and all upgrades end when all revisions are added."""
     add_later_scripts(monkeypatch)

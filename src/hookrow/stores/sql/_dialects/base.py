@@ -76,6 +76,9 @@ class Dialect(ABC):
     """The statement that begins a transaction on hookrow's own connections."""
     locks_rows: ClassVar[bool]
     """Whether a transaction locks single rows; otherwise it locks the whole database."""
+    transactional_ddl: ClassVar[bool]
+    """Whether a statement that changes tables can be rolled back; otherwise it commits by itself,
+    and what precedes it in a transaction."""
     greatest: ClassVar[str]
     """The function that returns the greatest of its arguments."""
     size: ClassVar[str]

@@ -41,13 +41,15 @@ class MariaDB(TimesAsText):
     for_update = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     plan_for_values = None
-    stay_idle = wait_briefly = ""
+    stay_idle = "SET wait_timeout = 31536000 /*M! , idle_transaction_timeout = 0 */"
+    wait_briefly = "SET lock_wait_timeout = 1"
     stop_at_errors = ""
     is_server = True
     create_index = "CREATE INDEX"
     explain = "EXPLAIN"
     clock = "utc_timestamp(6)"
     begin = "BEGIN"
+    transactional_ddl = False
     locks_rows = True
     converters: ClassVar[Mapping[type[object], Callable[[Any], str] | None]] = {
         **TimesAsText.converters,

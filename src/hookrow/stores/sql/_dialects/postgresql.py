@@ -40,6 +40,7 @@ class PostgreSQL(Dialect):
     explain = "EXPLAIN"
     clock = "clock_timestamp()"  # now() is the time at which the transaction began
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    transactional_ddl = True
     locks_rows = True
 
     def cast(self, expression: str, type_: str) -> str:

@@ -34,6 +34,7 @@ class SQLite(TimesAsText):
     explain = "EXPLAIN QUERY PLAN"
     clock = None
     begin = "BEGIN IMMEDIATE"
+    transactional_ddl = True
     locks_rows = False
 
     def cast(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types

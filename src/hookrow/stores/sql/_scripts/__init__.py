@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 
 from hookrow._core.schema import Schema
 from hookrow.stores.sql._connections import Connection
@@ -21,6 +22,12 @@ CHANGE_DATES_TABLE = "hookrow_suppression_changes"
 MIGRATIONS_TABLE = "hookrow_migrations"
 """The table of the revisions of hookrow's tables."""
 
+UPGRADES_TABLE = "hookrow_upgrades"
+"""The table of interrupted upgrades, in databases that commit each statement which changes tables.
+
+It has the number of the last statement that has begun, by the revision of its script.
+"""
+
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
     "tables": lambda schema: schema.is_own,
     "log": lambda schema: schema.log == LOG_TABLE,
@@ -30,8 +37,24 @@ _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
 _ANY = "sqlite"
 """A dialect: the scripts of all have the same revisions."""
 
-_CREATED_TABLE = re.compile(r"CREATE (?:TABLE|(?:UNIQUE )?INDEX \w+\s+ON) (\w+)")
-"""The table that a statement creates, or that of the index that it creates."""
+_CHANGED_TABLE = re.compile(
+    r"(?:CREATE (?:TABLE|(?:UNIQUE )?INDEX \w+\s+ON)|INSERT IGNORE INTO) (\w+)"
+)
+"""The table that a statement creates, or whose index or rows it creates."""
+
+_CREATED_TABLE = re.compile(r"CREATE TABLE (\w+)")
+
+_EFFECTS = (
+    (_CREATED_TABLE, "tables", ("table_name",)),
+    (
+        re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+)\s+ON (\w+)"),
+        "statistics",
+        ("index_name", "table_name"),
+    ),
+    (re.compile(r"ALTER TABLE (\w+)\s+ADD COLUMN (\w+)"), "columns", ("table_name", "column_name")),
+)
+"""The names in statements, the view of `information_schema` with what each creates, and the columns
+with these names there."""
 
 _CONCURRENTLY = re.compile(r"CREATE INDEX CONCURRENTLY (\w+)\s+ON (\w+) (.*)", re.DOTALL)
 
@@ -108,16 +131,21 @@ class Script:
                 yield stripped
 
     def statements_of(self, table: str) -> Iterator[str]:
-        """Yield the statements that create a table and its indexes."""
+        """Yield the statements that create a table, its indexes and its first rows."""
         for statement in self.statements():
-            match = _CREATED_TABLE.match(statement)
+            match = _CHANGED_TABLE.match(statement)
             if match and match[1] == table:
                 yield statement
 
     @property
     def creates(self) -> Collection[str]:
         """The tables that the script creates."""
-        return re.findall(r"^CREATE TABLE (\w+)", self.text, re.MULTILINE)
+        return self.creates_after(0)
+
+    def creates_after(self, number: int) -> Collection[str]:
+        """Return the tables that the statements after the first ones create."""
+        matches = map(_CREATED_TABLE.match, islice(self.statements(), number, None))
+        return [match[1] for match in matches if match]
 
     @property
     def index(self) -> Index | None:
@@ -140,6 +168,25 @@ def scripts(backend: str) -> Sequence[Script]:
 def table_of_revisions(backend: str) -> str:
     """Return the statement that creates the table of revisions, unless it exists."""
     return _files(backend)[f"{MIGRATIONS_TABLE}.sql"].strip()
+
+
+def table_of_upgrades(backend: str) -> str:
+    """Return the statement that creates the table of interrupted upgrades, unless it exists."""
+    return _files(backend)[f"{UPGRADES_TABLE}.sql"].strip()
+
+
+def has_run(connection: Connection, statement: str) -> bool:
+    """Return whether a statement took effect, by what it creates: a table, an index or a column.
+
+    Returns False for any other statement, which must be one that can run twice. The database is one
+    that commits each statement which changes tables.
+    """
+    for pattern, view, columns in _EFFECTS:
+        if match := pattern.match(statement):
+            named = " AND ".join(f"{column} = %s" for column in columns)
+            sql = f"SELECT 1 FROM information_schema.{view} WHERE table_schema = database()"
+            return bool(connection.fetch(f"{sql} AND {named}", match.groups()))
+    return False
 
 
 @cache
