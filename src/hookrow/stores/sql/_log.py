@@ -127,7 +127,10 @@ class SQLLog:
             return []
         # A parameter for each id: SQLite would not use the index for a parameter that holds all.
         marks = ", ".join(["%s"] * len(message_ids))
-        where = f"message_id IN ({marks}) AND retry_at IS NOT NULL AND id > %s ORDER BY id"
+        where = (
+            f"{self._dialect.parked_message_id} IN ({marks}) AND retry_at IS NOT NULL "
+            "AND id > %s ORDER BY id"
+        )
         return self._read(where, [*map(stored_message_id, message_ids), after])
 
     def hopeful(

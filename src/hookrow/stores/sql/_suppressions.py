@@ -211,7 +211,7 @@ class SQLSuppressions:
         if self._schema.log is None:
             return ()
         dialect = self._database.dialect
-        is_any = dialect.any_of("recipient", dialect.text_type)
+        is_any = dialect.any_of(dialect.changed_recipient, dialect.text_type)
         sql = (
             f"SELECT {', '.join(LoggedChange._fields)} FROM {dialect.table(self._schema.log)} "
             f"WHERE {_SUPPRESSING} AND {is_any} LIMIT {limit}"

@@ -247,7 +247,10 @@ class _Verification:
         """Check the log, and the dates of changes if a role needs them, except their columns."""
         schema = self._schema
         if schema.log is not None:
-            yield self._own_table(schema.log, _LOG)
+            dialect = self._catalogue.dialect
+            searched = {dialect.parked_message_id, dialect.changed_recipient}
+            columns = [*_LOG.columns, *searched.difference(_LOG.columns)]
+            yield self._own_table(schema.log, _LOG._replace(columns=columns))
             record = schema.side_table(META_TABLE)
             if self._catalogue.columns(record):  # a host's may lack it
                 self._catalogue.check_privileges(record, _WRITING)

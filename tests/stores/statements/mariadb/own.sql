@@ -368,7 +368,7 @@ SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppr
 SELECT count(*) FROM (SELECT 1 FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM `hookrow_notifications` WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) LIMIT 10;
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM `hookrow_notifications` WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND changed_recipient IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) LIMIT 10;
 
 -- lists
 SELECT id, name FROM hookrow_lists ORDER BY name, id LIMIT 10;

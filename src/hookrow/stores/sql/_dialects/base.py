@@ -68,6 +68,10 @@ class Dialect(ABC):
     """The type of the ids of hookrow's own rows, for `any_of`."""
     text_type: ClassVar[str]
     """The type of the texts of hookrow's own rows that are searched, for `any_of`."""
+    parked_message_id: ClassVar[str] = "message_id"
+    """The column of the log by whose index the parked entries of a message are found."""
+    changed_recipient: ClassVar[str] = "recipient"
+    """The column of the log by whose index a person's suppressions are found."""
     join_in_order: ClassVar[str]
     """The operator of a join whose left table is read first."""
     binary: ClassVar[str]

@@ -1,7 +1,8 @@
 -- The log of notifications, and the tables that accompany it.
 --
 -- There are no partial indexes. The first columns of an index have the same values, or are null, in
--- all entries that no query reads by it: these are together, and new ones come last.
+-- all entries that no query reads by it: these are together, and new ones come last. Two generated
+-- columns are null for that reason.
 --
 -- hookrow_parked: the parked entries in the order in which a sweep searches them, also if many are
 -- due at one time.
@@ -33,10 +34,16 @@ CREATE TABLE hookrow_notifications (
     source VARCHAR(16) NOT NULL,
     recovery_counted BOOLEAN,
     body LONGTEXT,
+    parked_message_id VARCHAR(255) AS (
+        CASE WHEN retry_at IS NOT NULL THEN message_id END
+    ) VIRTUAL,
+    changed_recipient VARCHAR(320) AS (
+        CASE WHEN record_type = 'SubscriptionChange' THEN recipient END
+    ) VIRTUAL,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint),
     INDEX hookrow_parked (retry_at, id),
-    INDEX hookrow_parked_message_id (message_id, retry_at),
-    INDEX hookrow_notifications_changes (recipient, record_type),
+    INDEX hookrow_parked_message_id (parked_message_id),
+    INDEX hookrow_notifications_changes (changed_recipient),
     INDEX hookrow_recoveries (outcome, recovery_counted, first_outcome),
     INDEX hookrow_expired (outcome, retry_at, body(1))
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
