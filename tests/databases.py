@@ -69,6 +69,9 @@ class Kind(ABC):
     fail: ClassVar[str]
     """The statements with which a trigger of a table with emails raises an error."""
 
+    has_partial_indexes: ClassVar[bool] = True
+    """Whether an index may have a condition, or be on an expression."""
+
     has_uuids: ClassVar[bool]
     """Whether there is a type for UUIDs."""
 
@@ -140,6 +143,11 @@ class Kind(ABC):
         It applies to the rows that meet a condition, if there is one. Skip the test if no trigger
         can have this effect.
         """
+
+    def drop_index(self, index: str, table: str) -> str:
+        """Return the statement that drops an index."""
+        del table
+        return f"DROP INDEX {index}"
 
     @abstractmethod
     def drop_trigger(self, table: str) -> str:
@@ -333,7 +341,7 @@ class _MariaDB(Kind):
     """
     folded_email = "email"  # an index has no expressions: the column's collation ignores case
     fail = "SET @email = NEW.email; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = @email"
-    has_uuids = keeps_offsets = False
+    has_partial_indexes = has_uuids = keeps_offsets = False
     keeps_lengths = True
     requires_default = False
 
@@ -401,6 +409,9 @@ class _MariaDB(Kind):
         names = self._CHANGED.get(table, SUPPRESSION[:-1])  # a host's table has no date
         restored = ", ".join(f"NEW.{name} = OLD.{name}" for name in names)
         return self.create_trigger(table, f"SET {restored}", when=when)
+
+    def drop_index(self, index: str, table: str) -> str:
+        return f"DROP INDEX {index} ON {table}"
 
     def drop_trigger(self, table: str) -> str:
         del table

@@ -72,6 +72,11 @@ def make(engine: Engine, types: Mapping[str, str] = {}) -> Engine:
     return engine
 
 
+def drop_key(engine: Engine, table: str) -> None:
+    """Drop the unique index of a table's key."""
+    run(engine, kind_of(engine).drop_index(f"{table}_key", table))
+
+
 def people(table: str = "people", **more: Any) -> Schema:  # noqa: ANN401 - a Role's own
     """Return the schema with other subscribers."""
     return replace(HOST, subscribers=Role(table, REST, **more))

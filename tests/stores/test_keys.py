@@ -8,13 +8,13 @@ import pytest
 from contract import ADA, arrival, insistent, opens
 from django.db import connections
 from django.db.transaction import atomic
-from host_tables import HOST, REST, make, people
+from host_tables import HOST, REST, drop_key, make, people
 from locations import empty_engine
 from sqlalchemy import Engine, event
 
 import django_host
 from copying import replace
-from databases import POSTGRESQL, SQLITE
+from databases import KINDS, POSTGRESQL, SQLITE, kind_of
 from engines import create, database_user, run
 from hookrow import Refused, Role, Schema, SchemaMismatch
 from hookrow._core.schema import SUPPRESSION
@@ -28,13 +28,18 @@ from hookrow.stores.sql._verify import verify
 
 engine = pytest.fixture(empty_engine)
 
+ON_MARIADB = pytest.mark.parametrize("empty_database_url", ["mariadb"], indirect=True)
 ON_POSTGRES = pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
+WITH_PARTIAL_INDEXES = pytest.mark.parametrize(
+    "empty_database_url",
+    [kind.name for kind in KINDS if kind.has_partial_indexes],
+    indirect=True,
+)
 ON_SQLITE = pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
 
 LISTS = replace(HOST, subscriptions=Role("members", dict.fromkeys(SUPPRESSION[1:])))
 """Subscriptions are changed, so that their keys matter."""
 
-DROP_PAIRS = "DROP INDEX members_key"
 NO_PAIRS = "'list_id' and 'subscriber_id' of 'members' are not unique together"
 
 
@@ -89,21 +94,23 @@ class TestRemedies:
     )
     def test_id(self, host: Engine, table: str, effect: str) -> None:
         """The id by which rows are changed, or messages are found, must be unique."""
-        run(host, f"DROP INDEX {table}_key")
+        drop_key(host, table)
         error = f"The column 'id' of '{table}' is not unique, so {effect}: "
         self.follow(host, HOST, error)
 
     def test_pair(self, host: Engine) -> None:
         """The list and the subscriber of a subscription that is changed must be unique together."""
-        run(host, DROP_PAIRS)
+        drop_key(host, "members")
         effect = "so one notification could change several rows: "
         self.follow(host, LISTS, f"The columns {NO_PAIRS}, {effect}")
-        run(host, "DROP INDEX hookrow_members_list_id_subscriber_id")
+        index = "hookrow_members_list_id_subscriber_id"
+        run(host, kind_of(host).drop_index(index, "members"))
         check(host, HOST, "")  # nothing of a subscription is changed
 
     def test_hidden_rows(self, host: Engine) -> None:
         """The index need not cover rows that are hidden."""
-        run(host, DROP_PAIRS, "ALTER TABLE members ADD COLUMN tenant text")
+        drop_key(host, "members")
+        create(host, "ALTER TABLE members ADD COLUMN tenant {name}")
         given = "INSERT INTO members (list_id, subscriber_id, tenant) VALUES (1, 1, {})"
         run(host, given.format("'100%'"), given.format("'b'"))
         self.follow(host, hiding(tenant="100%"), f"The columns {NO_PAIRS}")
@@ -111,7 +118,9 @@ class TestRemedies:
     def test_primary_key(self, engine: Engine) -> None:
         """The primary key is suggested, unless it is mapped already."""
         keys = {"people.state": "integer PRIMARY KEY", "sends.campaign_id": "integer PRIMARY KEY"}
-        run(make(engine, keys), "DROP INDEX people_key", "DROP INDEX sends_key")
+        make(engine, keys)
+        for table in ("people", "sends"):
+            drop_key(engine, table)
         check(engine, HOST, 'rows: map the primary key, {"id": "state"}, or run CREATE UNIQUE IN')
         schema = replace(HOST, subscribers=Role("people", {**REST, "id": "state"}))
         check(
@@ -120,10 +129,12 @@ class TestRemedies:
             "'sends' is not unique, so one notification could change several rows: run",
         )
 
+    @WITH_PARTIAL_INDEXES
     def test_partial_index(self, host: Engine) -> None:
         """The error names a partial index whose condition would make it sufficient."""
         index = "CREATE UNIQUE INDEX kept ON people (id) WHERE deleted_at IS NULL"
-        run(host, "DROP INDEX people_key", index)
+        drop_key(host, "people")
+        run(host, index)
         check(host, HOST, "rows: set `where` to the condition of the unique index 'kept', or run")
         check(host, people(where={"deleted_at": None}), "")
 
@@ -135,10 +146,40 @@ class TestRemedies:
         ("(list_id)", {}, True),
         ("(subscriber_id)", {}, True),
         ("(list_id, subscriber_id, suppressed_at)", {}, False),
+        ("(list_id, subscriber_id, tenant)", {"tenant": "100%"}, True),
+        ("(tenant, subscriber_id)", {"tenant": "a"}, True),
+        ("(tenant)", {"tenant": "a"}, True),
+        ("(list_id, subscriber_id, active)", {"active": True}, True),
+        ("(list_id, subscriber_id, active)", {"active": False}, True),
+        ("(list_id, subscriber_id, state)", {"state": 0}, True),
+        ("(list_id, subscriber_id, tenant, state)", {"tenant": "a", "state": 1}, True),
+        ("(list_id, subscriber_id, tenant, state)", {"tenant": "a"}, False),
+        ("(list_id, subscriber_id, tenant)", {"state": 1}, False),
+        ("(list_id, subscriber_id, tenant)", {"tenant": None}, False),
+        ("(list_id, subscriber_id, tenant)", {"tenant": False}, False),
+        ("(list_id, subscriber_id, state)", {"state": False}, False),
+        ("(list_id, subscriber_id, active)", {"active": None}, False),
+    ],
+)
+def test_unique_indexes(
+    host: Engine, index: str, where: dict[str, object], *, is_unique: bool
+) -> None:
+    """An index counts if no two visible rows with the same key can be in the table.
+
+    A column with one value in all visible rows may be a part of it. Nulls are distinct; False
+    stands for null, except in a boolean column.
+    """
+    replace_key(host, index)
+    check(host, hiding(**where), "" if is_unique else NO_PAIRS)
+
+
+@WITH_PARTIAL_INDEXES
+@pytest.mark.parametrize(
+    ("index", "where", "is_unique"),
+    [
         ("(list_id, (subscriber_id + 0))", {}, False),
         ("(list_id, subscriber_id) WHERE list_id IS NOT NULL", {}, True),
         ("(list_id, subscriber_id) WHERE list_id > 0", {}, False),
-        # A partial index has to cover all visible rows.
         ("(list_id, subscriber_id) WHERE left_at IS NULL", {}, False),
         ("(list_id, subscriber_id) WHERE left_at IS NULL", {"left_at": None}, True),
         ("(list_id) WHERE left_at IS NULL", {"left_at": None, "state": 1}, True),
@@ -164,16 +205,6 @@ class TestRemedies:
         ("(list_id, subscriber_id) WHERE active IS FALSE", {"active": False}, True),
         ("(list_id, subscriber_id) WHERE active IS FALSE", {"active": None}, False),
         ("(list_id, subscriber_id) WHERE active IS NOT TRUE", {"active": False}, True),
-        # A column with one value in all visible rows may be part of the index.
-        ("(list_id, subscriber_id, tenant)", {"tenant": "100%"}, True),
-        ("(tenant, subscriber_id)", {"tenant": "a"}, True),
-        ("(tenant)", {"tenant": "a"}, True),
-        ("(list_id, subscriber_id, active)", {"active": True}, True),
-        ("(list_id, subscriber_id, active)", {"active": False}, True),
-        ("(list_id, subscriber_id, state)", {"state": 0}, True),
-        ("(list_id, subscriber_id, tenant, state)", {"tenant": "a", "state": 1}, True),
-        ("(list_id, subscriber_id, tenant, state)", {"tenant": "a"}, False),
-        ("(list_id, subscriber_id, tenant)", {"state": 1}, False),
         ("(list_id, subscriber_id, lower(tenant))", {"tenant": "a"}, False),
         (
             "(list_id, subscriber_id, tenant) WHERE left_at IS NULL",
@@ -181,21 +212,22 @@ class TestRemedies:
             True,
         ),
         ("(list_id, subscriber_id, tenant) WHERE left_at IS NULL", {"tenant": "a"}, False),
-        # Nulls are distinct; False stands for null, except in a boolean column.
-        ("(list_id, subscriber_id, tenant)", {"tenant": None}, False),
-        ("(list_id, subscriber_id, tenant)", {"tenant": False}, False),
-        ("(list_id, subscriber_id, state)", {"state": False}, False),
-        ("(list_id, subscriber_id, active)", {"active": None}, False),
     ],
 )
-def test_unique_indexes(
+def test_partial_indexes(
     host: Engine, index: str, where: dict[str, object], *, is_unique: bool
 ) -> None:
-    """An index counts if no two visible rows with the same key can be in the table."""
+    """A partial index has to cover all visible rows."""
+    replace_key(host, index)
+    check(host, hiding(**where), "" if is_unique else NO_PAIRS)
+
+
+def replace_key(host: Engine, index: str) -> None:
+    """Replace the unique index of pairs with another one, which may be on further columns."""
+    drop_key(host, "members")
     columns = ("left_at {timestamp}", "state integer", "tenant varchar(20)", "active boolean")
     added = (f"ALTER TABLE members ADD COLUMN {column}" for column in columns)
-    create(host, DROP_PAIRS, *added, f"CREATE UNIQUE INDEX own ON members {index}")
-    check(host, hiding(**where), "" if is_unique else NO_PAIRS)
+    create(host, *added, f"CREATE UNIQUE INDEX own ON members {index}")
 
 
 @pytest.mark.parametrize(
@@ -230,9 +262,9 @@ def test_owner_with_the_id_of_another_tenant(host: Engine, tenant: str) -> None:
     people_of_both = (
         "INSERT INTO people (tenant, id, email) VALUES ('a', 5, 'a@x'), ('b', 5, 'b@x')"
     )
+    drop_key(host, "people")
     run(
         host,
-        "DROP INDEX people_key",
         index,
         people_of_both,
         f"INSERT INTO people (tenant, id, email) VALUES ('{tenant}', 6, '{ADA}')",
@@ -253,8 +285,9 @@ def test_ways_to_connect(engine: Engine, way: str) -> None:
         engine,
         f"CREATE TABLE guests ({guests})",
         f"CREATE TABLE parcels ({parcels}, delivered_at {{time}}, opened_at {{time}})",
-        "CREATE UNIQUE INDEX kept ON guests (id) WHERE email = '100%'",
     )
+    partial = " WHERE email = '100%'" if kind_of(engine).has_partial_indexes else ""
+    run(engine, f"CREATE UNIQUE INDEX kept ON guests (id){partial}")
     schema = Schema(
         subscribers=Role("guests", REST, where={"email": "100%"}, empty=""),
         dispatches=Role(
@@ -276,7 +309,7 @@ def test_ways_to_connect(engine: Engine, way: str) -> None:
             database = open_database(engine if way == "engine" else url)
         with closing(database):
             verify(database, schema)
-            run(engine, "DROP INDEX kept")
+            run(engine, kind_of(engine).drop_index("kept", "guests"))
             with pytest.raises(SchemaMismatch, match="'id' of 'guests' is not unique"):
                 verify(database, schema)
 
@@ -371,7 +404,8 @@ def test_postgres(host: Engine, statements: list[str], *, is_unique: bool) -> No
     ((version,),) = run(host, "SHOW server_version_num")
     if int(version) < 150000:
         statements = [each.replace(" NULLS NOT DISTINCT", "") for each in statements]
-    run(host, DROP_PAIRS, *statements)
+    drop_key(host, "members")
+    run(host, *statements)
     check(host, LISTS, "" if is_unique else NO_PAIRS)
 
 
@@ -412,7 +446,7 @@ def test_operators(host: Engine, type_: str, operators: str, *, is_unique: bool)
     run(
         host,
         "CREATE DOMAIN ignoring AS citext",
-        DROP_PAIRS,
+        POSTGRESQL.drop_index("members_key", "members"),
         f"ALTER TABLE members ADD COLUMN tenant {type_}",
         f"CREATE UNIQUE INDEX own ON members (list_id, subscriber_id, tenant {operators})",
     )
@@ -451,7 +485,8 @@ def test_column_that_may_not_be_read(host: Engine) -> None:
 def test_settings_are_restored(host: Engine) -> None:
     """The planner's settings of the host's transaction are as before."""
     index = "CREATE UNIQUE INDEX own ON members (list_id) WHERE list_id IS NOT NULL"
-    run(host, DROP_PAIRS, index)
+    drop_key(host, "members")
+    run(host, index)
     with django_host.alias(host.url.render_as_string()) as alias, atomic(alias):
         cursor = connections[alias].cursor()
         cursor.execute("SET LOCAL constraint_exclusion = off")
@@ -549,3 +584,70 @@ def test_view(host: Engine) -> None:
     run(host, "CREATE VIEW letters AS SELECT * FROM campaigns")
     assert undeclarable(host, replace(HOST, messages=Role("letters"))) == ["messages"]
     assert undeclarable(host, HOST) == []
+
+
+VISIBLE = "TINYINT AS (if(left_at IS NULL AND tenant = '1`%', 1, NULL)) VIRTUAL"
+"""A generated column that is null in some rows."""
+
+
+@ON_MARIADB
+@pytest.mark.parametrize(
+    ("index", "where", "is_unique"),
+    [
+        # Generated columns take the place of partial indexes.
+        ("(list_id, subscriber_id, visible)", {"left_at": None, "tenant": "1`%"}, True),
+        ("(visible, list_id)", {"left_at": None, "tenant": "1`%", "state": 1}, True),
+        ("(list_id, subscriber_id, visible)", {"left_at": None, "tenant": "other"}, False),
+        ("(list_id, subscriber_id, visible)", {"left_at": None}, False),
+        ("(list_id, subscriber_id, visible)", {"tenant": "1`%"}, False),
+        ("(list_id, subscriber_id, visible)", {}, False),
+        # If the beginnings of texts are unique, so are the texts.
+        ("(list_id, tenant(3))", {"tenant": "1`%"}, True),
+        ("(list_id, tenant(3))", {}, False),
+    ],
+)
+def test_mariadb(host: Engine, index: str, where: dict[str, object], *, is_unique: bool) -> None:
+    """On MariaDB, an index counts by the values of its columns in the visible rows."""
+    drop_key(host, "members")
+    columns = ("left_at {time}", "state integer", "tenant varchar(20)", f"visible {VISIBLE}")
+    added = (f"ALTER TABLE members ADD COLUMN {column}" for column in columns)
+    create(host, *added)
+    run(host, f"CREATE UNIQUE INDEX own ON members {index}".replace(":", r"\:"))
+    check(host, hiding(**where), "" if is_unique else NO_PAIRS)
+
+
+@ON_MARIADB
+def test_invisible_index(host: Engine) -> None:
+    """An index that the planner ignores keeps its columns unique."""
+    drop_key(host, "members")
+    run(host, "CREATE UNIQUE INDEX own ON members (list_id, subscriber_id)")
+    [(version,)] = run(host, "SELECT version()")
+    ignored = "IGNORED" if "MariaDB" in version else "INVISIBLE"
+    run(host, f"ALTER TABLE members ALTER INDEX own {ignored}")
+    check(host, LISTS, "")
+
+
+@ON_MARIADB
+@pytest.mark.parametrize(
+    ("partitions", "error", "unknown"),
+    [
+        ("HASH (list_id)", NO_PAIRS, []),
+        ("KEY (list_id, subscriber_id)", NO_PAIRS, []),
+        ("HASH (state + list_id)", "", ["subscriptions"]),
+        (
+            "RANGE COLUMNS (suppressed_at) (PARTITION p VALUES LESS THAN (MAXVALUE))",
+            "",
+            ["subscriptions"],
+        ),
+    ],
+)
+def test_partitions_on_mariadb(
+    host: Engine, partitions: str, error: str, unknown: list[str]
+) -> None:
+    """A unique index needs the columns of the partitions; otherwise, the key is only reported."""
+    columns = "list_id integer, subscriber_id integer, suppressed_at {time}, state integer"
+    table = f"CREATE TABLE members ({columns}) PARTITION BY {partitions}"
+    create(host, "DROP TABLE members", table)
+    check(host, LISTS, error)
+    if not error:
+        assert undeclarable(host, LISTS) == unknown

@@ -120,7 +120,11 @@ class MariaDBCatalogue(Catalogue):
         if self.relation(table) is Relation.VIEW:
             return True
         quoted = {*map(self.dialect.quote, names)}
-        return any({*index.parts} == quoted for index in self._unique_indexes(table))
+        return any(
+            {*index.parts} == quoted
+            for index in self._indexes(table)
+            if index.is_unique and index.is_whole
+        )
 
     def primary_key(self, table: str) -> Sequence[str]:
         """Return the columns in the order of the key."""
@@ -140,8 +144,8 @@ class MariaDBCatalogue(Catalogue):
         """Look for a unique index.
 
         There are no partial ones, but one on a generated column that is null for hidden rows has
-        the same effect. A collation that regards different texts as equal only makes an index
-        stricter than necessary.
+        the same effect. If it has only the beginnings of texts, or its collation regards different
+        texts as equal, it is only stricter than necessary.
         """
         table = tables.schema.roles[role].table
         partitions = self._fetch(_PARTITION_EXPRESSIONS, self.named(table))
@@ -151,9 +155,11 @@ class MariaDBCatalogue(Catalogue):
         fixed = {*map(self.dialect.quote, names)}
         generated = self._fetch(_GENERATED, self.named(table))
         expressions = {self.dialect.quote(name): text for name, text in generated}
-        for index in self._unique_indexes(table):
+        for index in self._indexes(table):
             others = {*index.parts} - fixed
-            if all(self._is_fixed(tables, role, expressions.get(each, each)) for each in others):
+            if index.is_unique and all(
+                self._is_fixed(tables, role, expressions.get(each, each)) for each in others
+            ):
                 return Uniqueness.DECLARED, None
         return Uniqueness.MISSING, None
 
@@ -374,7 +380,8 @@ class MariaDBCatalogue(Catalogue):
 
     def compile(self, sql: str) -> None:
         """Prepare the statement: EXPLAIN would need further privileges on the tables of a view."""
-        self.connection.execute("PREPARE hookrow_compiled FROM %s", [question_marks(sql)])
+        text = self.dialect.literal(question_marks(sql))
+        self.connection.execute(f"PREPARE hookrow_compiled FROM {text}")
         self.connection.execute("DEALLOCATE PREPARE hookrow_compiled")
 
     def isolation_obstacle(self) -> str | None:
@@ -423,9 +430,6 @@ class MariaDBCatalogue(Catalogue):
         """Return the bare name, and that of the database, which is empty for the session's."""
         database, _, bare = table.rpartition(".")
         return [bare, database]
-
-    def _unique_indexes(self, table: str) -> Sequence[TableIndex]:
-        return [each for each in self._indexes(table) if each.is_unique and each.is_whole]
 
     def _indexes(self, table: str) -> Sequence[TableIndex]:
         sql = _MYSQL_INDEXES if self._is_mysql else _MARIADB_INDEXES
