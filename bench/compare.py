@@ -1,9 +1,10 @@
 """Compares hookrow with its alternatives side by side: `python bench/compare.py`, three minutes.
 
 Prints the rate in notifications per second, p50 and p99 in milliseconds (for pgbench, the average
-instead of p50), the CPU time of the server and of PostgreSQL in microseconds for each notification,
-and the peak memory of the server's largest process in MB; then the ratios. The load shares the
-machine's cores. Every notification is new. After each load, the rows that changed are counted.
+instead of p50), the CPU time of the server and of the database in microseconds for each
+notification, and the peak memory of the server's largest process in MB; then the ratios. The load
+shares the machine's cores. Every notification is new. After each load, the rows that changed are
+counted.
 
 With `--against COMMIT`, the servers of that commit and of this tree alternate instead, on the same
 databases. If the machine has other work, only the ratios are meaningful.
@@ -25,8 +26,8 @@ import pgbench
 import results
 from data import payload
 from environment import (
+    DATABASES,
     POSTGRESQL,
-    SQLITE,
     Database,
     checkout,
     databases,
@@ -83,7 +84,7 @@ def _versions(tree: Path, commit: str) -> list[Subject]:
     """Return the servers of a commit and of this tree on each database."""
     return [
         each
-        for database in (POSTGRESQL, SQLITE)
+        for database in DATABASES
         for each in (SERVE(database=database, tree=tree, version=commit), SERVE(database=database))
     ]
 
@@ -129,7 +130,7 @@ def compare_subjects(measured: Results) -> Iterator[str]:
 
 def compare_versions(measured: Results) -> Iterator[str]:
     """Yield the medians of each figure, their ratio, and the ratio of each turn."""
-    for database in (POSTGRESQL, SQLITE):
+    for database in DATABASES:
         both = [loads for (_, its), loads in measured.items() if its == database]
         if not both:
             continue
@@ -175,9 +176,9 @@ def check_secret(subject: Subject, port: int, rows: int) -> None:
 
 
 _CHANGED = """
-    SELECT count(*) FILTER (WHERE delivered_at BETWEEN '{0}' AND '{0}.999999')
-        + count(*) FILTER (WHERE opened_at BETWEEN '{0}' AND '{0}.999999')
-        + count(*) FILTER (WHERE suppression_changed_at BETWEEN '{0}' AND '{0}.999999')
+    SELECT count(CASE WHEN delivered_at BETWEEN '{0}' AND '{0}.999999' THEN 1 END)
+        + count(CASE WHEN opened_at BETWEEN '{0}' AND '{0}.999999' THEN 1 END)
+        + count(CASE WHEN suppression_changed_at BETWEEN '{0}' AND '{0}.999999' THEN 1 END)
     FROM hookrow_dispatches
 """
 

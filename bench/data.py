@@ -44,13 +44,14 @@ FIELDS: dict[str, dict[str, object]] = {
 """The fields of each type, in addition to the common ones."""
 
 _INSERTS = (
-    "hookrow_lists (id, name) SELECT n, 'list ' || n FROM numbers WHERE n < {lists}",
+    "hookrow_lists (id, name) {numbers} SELECT n, 'list ' || n FROM numbers WHERE n < {lists}",
     """hookrow_subscribers (id, email)
-       SELECT n, 'subscriber-' || ({base} + n) || '@example.com'
+       {numbers} SELECT n, 'subscriber-' || ({base} + n) || '@example.com'
        FROM numbers WHERE n < {subscribers}""",
     """hookrow_subscriptions (list_id, subscriber_id)
-       SELECT n % {lists}, n FROM numbers WHERE n < {subscribers}""",
+       {numbers} SELECT n % {lists}, n FROM numbers WHERE n < {subscribers}""",
     """hookrow_dispatches (id, provider_message_id, subscriber_id, list_id)
+       {numbers}
        SELECT n, 'b7bc2f4a-e38e-4336-9af7-' || ({base} + n), n % {subscribers}, n % {lists}
        FROM numbers""",
 )
@@ -68,14 +69,14 @@ def subscribers(rows: int) -> int:
 
 
 def insert_statements(rows: int) -> list[str]:
-    """Return SQL that fills hookrow's tables, for PostgreSQL and SQLite."""
+    """Return SQL that fills hookrow's tables, on any database."""
     values = {
         "base": BASE,
         "lists": LISTS,
         "subscribers": subscribers(rows),
-        "dispatches": rows,
+        "numbers": _NUMBERS.format(dispatches=rows),
     }
-    return [f"{_NUMBERS} INSERT INTO {each}".format_map(values) for each in _INSERTS]
+    return [f"INSERT INTO {each}".format_map(values) for each in _INSERTS]
 
 
 @cache

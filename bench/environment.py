@@ -1,6 +1,6 @@
 """The databases and processes of a benchmark, the CPU time of processes, and the machine.
 
-PostgreSQL and SQLite run with their defaults: every commit is on disk before its response.
+The databases run with their defaults: every commit is on disk before its response.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from hookrow import Schema, _migrations
 BENCH = Path(__file__).parent
 ROOT = BENCH.parent
 sys.path.append(str(ROOT / "tests"))
-from databases import kind_of  # noqa: E402 - the previous line makes it importable
+import mariadb  # noqa: E402 - the previous line makes it importable
+from databases import kind_of  # noqa: E402 - the same line makes it importable
 from postgres import Server, find_binaries  # noqa: E402 - the same line makes it importable
 
-POSTGRESQL, SQLITE = "PostgreSQL", "SQLite"
+POSTGRESQL, SQLITE, MARIADB = "PostgreSQL", "SQLite", "MariaDB"
 
 START_TIMEOUT = 30.0
 """In seconds; how long a server may take to respond after its start, or to end."""
@@ -52,7 +53,7 @@ class Database:
         connect: opens a connection that commits each statement.
         maintenance: the statements that would otherwise run during the next measurement.
         truncate: the words before the name of a table that delete all its rows.
-        pid, binaries: the process and the programs of its server; None for SQLite.
+        pid, binaries: the process and, on PostgreSQL, the programs of its server, or None.
 
     """
 
@@ -116,9 +117,52 @@ def _sqlite(folder: Path) -> Iterator[Database]:
     yield database
 
 
+class _MariaDBConnection:
+    """A connection whose statements are those of the other databases."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = mariadb.connect(url, init_command=_SETTINGS)
+
+    def execute(self, statement: str) -> Any:  # noqa: ANN401 - the driver has no types
+        """Run a statement; return its cursor."""
+        cursor = self._connection.cursor()
+        cursor.execute(statement)
+        return cursor
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+_SETTINGS = """SET time_zone = '+00:00', max_recursive_iterations = 4294967295,
+    sql_mode = 'PIPES_AS_CONCAT,NO_AUTO_VALUE_ON_ZERO,STRICT_TRANS_TABLES'"""
+
+
+@contextmanager
+def _mariadb(folder: Path) -> Iterator[Database]:
+    """Run the MariaDB server of the tests, but with fsync."""
+    del folder
+    binaries = mariadb.find_binaries()
+    assert binaries is not None, mariadb.MISSING
+    server = mariadb.Server(binaries, fsync=True)
+    try:
+        url = server.create()
+        tables = "hookrow_subscribers, hookrow_subscriptions, hookrow_dispatches"
+        yield Database(
+            MARIADB,
+            url,
+            partial(_MariaDBConnection, url),
+            maintenance=(f"ANALYZE TABLE {tables}",),
+            truncate="TRUNCATE",
+            pid=server.pid,
+        )
+    finally:
+        server.remove()
+
+
 DATABASES: Mapping[str, Callable[[Path], AbstractContextManager[Database]]] = {
     POSTGRESQL: _postgresql,
     SQLITE: _sqlite,
+    MARIADB: _mariadb,
 }
 """The databases of the benchmarks: each creates an empty one, in the folder if it is a file."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from data import SECRET
-from environment import POSTGRESQL, ROOT, SQLITE, Database, free_port, running
+from environment import MARIADB, POSTGRESQL, ROOT, SQLITE, Database, free_port, running
 from load import Endpoint
 from results import Names
 
@@ -118,6 +118,7 @@ SUBJECTS = (
         packages=("anymail",),
     ),
     FASTAPI(processes=2),
+    SERVE(database=MARIADB),
     SERVE(database=SQLITE),
     FASTAPI(database=SQLITE),
     Subject("floor", partial(uvicorn, "peers.floor:app"), database=None, refusal=200),
