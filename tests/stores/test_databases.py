@@ -112,8 +112,7 @@ class TestURL:
             (f"postgresql://ada:{PASSWORD}@localhost/mail%ff", "or postgresql://"),
             (f"postgresql://ada:{PASSWORD}@localhost/mail\ud800", "or postgresql://"),
             (f"postgresql+nodriver://ada:{PASSWORD}@localhost/mail", "use postgresql://"),
-            (f"mysql://ada:{PASSWORD}@localhost/mail", "SQLite, not on mysql"),
-            (f"mssql+pyodbc://ada:{PASSWORD}@localhost/mail", "SQLite, not on mssql"),
+            (f"mssql+pyodbc://ada:{PASSWORD}@localhost/mail", "MySQL, not on mssql"),
             ("postgresql+pg8000://ada@localhost/mail", "with pg8000: use postgresql:// instead"),
             (f"postgresql://ada:{PASSWORD}@localhost/mail?pool=9", "no option 'pool'"),
             ("postgresql+asyncpg://localhost/mail?command_timeout=9", "option 'command_timeout'"),
@@ -168,7 +167,7 @@ class TestURL:
         assert (database.options["application_name"], database.options["sslmode"]) == ("my app", "")
 
 
-DRIVER = ModuleType("pymysql")
+DRIVER = ModuleType("pymssql")
 DRIVER.__dict__["paramstyle"] = "format"  # all that SQLAlchemy requires of it
 
 
@@ -179,9 +178,9 @@ DRIVER.__dict__["paramstyle"] = "format"  # all that SQLAlchemy requires of it
         # A real one needs greenlet.
         (type("AsyncEngine", (), {"sync_engine": None}), r"pass engine\.url"),
         (lambda: create_engine("postgresql+psycopg_async://ada@localhost/mail"), "async"),
-        (lambda: create_engine("mysql+pymysql://ada@localhost/m", module=DRIVER), "not on my"),
+        (lambda: create_engine("mssql+pymssql://ada@localhost/m", module=DRIVER), "not on ms"),
     ],
-    ids=["none", "async-engine", "async-driver", "mysql"],
+    ids=["none", "async-engine", "async-driver", "mssql"],
 )
 def test_another_database(make: Callable[[], Any], error: str) -> None:
     with pytest.raises(ConfigurationError, match=error):

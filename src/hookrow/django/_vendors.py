@@ -13,6 +13,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from math import inf, isfinite, isinf
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -154,10 +155,12 @@ class PostgreSQLVendor(Vendor):
 
         A rollback to the savepoint restores the previous limits, but releasing it does not.
         """
-        former = fetch_row(connection, POSTGRES_LIMITS.lowered())
-        with connection.execute_wrapper(_execute_in_time):
+        run = partial(fetch_row, connection)
+        with (
+            POSTGRES_LIMITS.in_host_transaction(run),
+            connection.execute_wrapper(_execute_in_time),
+        ):
             yield
-        fetch_row(connection, POSTGRES_LIMITS.restored(), former[: len(POSTGRES_LIMITS.OTHERS)])
 
     def reading_limits(self) -> str | None:
         """Limit each statement to the time left, if that is limited."""

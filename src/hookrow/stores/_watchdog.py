@@ -51,12 +51,12 @@ class ConnectionWatchdog:
 
     @contextmanager
     def watch(self, connection: object) -> Iterator[None]:
-        """Watch a driver's connection during the block, if it has a socket."""
-        fileno = getattr(connection, "fileno", None)
-        if fileno is None:
+        """Watch a driver's connection during the block, if its socket can be found."""
+        number = socket_of(connection)
+        if number is None:
             yield
             return
-        with duplicate_socket(fileno()) as duplicate, self.watch_socket(duplicate):
+        with duplicate_socket(number) as duplicate, self.watch_socket(duplicate):
             yield
 
     @contextmanager
@@ -94,6 +94,21 @@ class ConnectionWatchdog:
                 del self._deadlines[duplicate]
                 with suppress(OSError):  # it is closed already
                     duplicate.shutdown(socket.SHUT_RDWR)
+
+
+def socket_of(connection: object) -> int | None:
+    """Return the number of the socket of a driver's connection, or None if it cannot be found.
+
+    psycopg and mysqlclient have a method for it, and MariaDB's own driver has an attribute. PyMySQL
+    has only a private one, and mysql.connector has none in each of its implementations.
+    """
+    if (fileno := getattr(connection, "fileno", None)) is not None:
+        number: int = fileno()
+        return number
+    opened = getattr(connection, "_sock", None) or getattr(connection, "socket", None)
+    if isinstance(opened, socket.socket):
+        return opened.fileno()
+    return opened if isinstance(opened, int) else None
 
 
 def duplicate_socket(number: int) -> socket.socket:

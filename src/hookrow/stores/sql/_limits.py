@@ -1,4 +1,4 @@
-"""The SQL that sets time limits on a server: of a session, a transaction and a reading.
+"""The time limits of a server, and the settings that hookrow's SQL needs.
 
 SQLite limits only the wait for the file, which its connections set.
 """
@@ -6,22 +6,29 @@ SQLite limits only the wait for the file, which its connections set.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from math import inf
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from math import inf, isinf
+from typing import Any, ClassVar, TypeAlias
 
 from hookrow.stores._timeouts import (
     LOCK_TIMEOUT,
     ROW_LOCK_TIMEOUT,
     STATEMENT_TIMEOUT,
+    left,
     milliseconds,
 )
 
+Run: TypeAlias = Callable[..., Any]
+"""Executes a statement, with a list of parameters if it has any; returns its row if it has one."""
+
 
 class Limits(ABC):
-    """The time limits of a server, as statements that return one row.
+    """The time limits of a server.
 
-    They are those of `_timeouts`; for a transaction, they are shorter if less time is left.
+    They are those of `_timeouts`; for a transaction, they are shorter if less time is left. The
+    statements are for hookrow's own sessions. The context managers are for a connection of the
+    host, whose session is afterwards as it was before.
     """
 
     @abstractmethod
@@ -29,11 +36,10 @@ class Limits(ABC):
         """Limit each transaction of a session that records, and set what hookrow's SQL needs."""
 
     @abstractmethod
-    def transaction(self, *, recording: bool, tuned: bool = False) -> str:
+    def transaction(self, *, recording: bool) -> str:
         """Limit the transaction.
 
         It is for `recording` notifications, or for other work, such as on hookrow's own tables.
-        With `tuned`, the settings that hookrow's SQL needs are set, too, as in `session`.
         """
 
     @abstractmethod
@@ -41,12 +47,26 @@ class Limits(ABC):
         """Limit each statement of the transaction to the time left, within `limited_to`."""
 
     @abstractmethod
-    def time_format(self) -> str:
-        """Let the transaction return times in UTC, in a form that every driver reads."""
+    def none(self) -> str:
+        """Lift the limits of the transaction."""
 
     @abstractmethod
-    def none(self, *, local: bool = True) -> str:
-        """Lift the limits of the transaction or, if not `local`, of the session."""
+    def on_host(self, run: Run, *, recording: bool) -> AbstractContextManager[None]:
+        """Limit a transaction of hookrow's, and set what its SQL needs.
+
+        The block begins before the first statement that uses a table, and ends before the commit.
+        """
+
+    @abstractmethod
+    def on_host_reading(self, run: Run) -> AbstractContextManager[None]:
+        """Do the same for a reading, whose statements are limited to the time left, if it is."""
+
+    @abstractmethod
+    def in_host_transaction(self, run: Run) -> AbstractContextManager[None]:
+        """Lower the limits of a transaction of the host, if they are longer than hookrow's.
+
+        If the block raises an error, the host's transaction is rolled back to a savepoint.
+        """
 
 
 class PostgresLimits(Limits):
@@ -79,7 +99,7 @@ class PostgresLimits(Limits):
         return self._set(limits | self.TUNING | isolation, local=False)
 
     def transaction(self, *, recording: bool, tuned: bool = False) -> str:
-        """Set them until the end of the transaction."""
+        """Set them until the end of the transaction; also, if `tuned`, what hookrow's SQL needs."""
         limits = _texts(self.RECORDING if recording else self.OTHERS)
         return self._set(limits | (self.TUNING if tuned else {}))
 
@@ -95,10 +115,31 @@ class PostgresLimits(Limits):
         """Set the limits to zero, which means none."""
         return self._set(dict.fromkeys(self.OTHERS, "0"), local=local)
 
+    @contextmanager
+    def on_host(self, run: Run, *, recording: bool) -> Iterator[None]:
+        """Leave it to the end of the transaction to restore the settings."""
+        run(self.transaction(recording=recording, tuned=True))
+        yield
+
+    @contextmanager
+    def on_host_reading(self, run: Run) -> Iterator[None]:
+        """Leave it to the end of the transaction to restore the settings."""
+        limits = [] if isinf(left()) else [self.reading()]
+        run("; ".join([self.time_format(), *limits]))
+        yield
+
+    @contextmanager
+    def in_host_transaction(self, run: Run) -> Iterator[None]:
+        """Leave it to the rollback to restore the settings after an error."""
+        former = run(self.lowered())
+        yield
+        restored = ", ".join(f"set_config('{name}', %s, true)" for name in self.OTHERS)
+        run(f"SELECT {restored}", former[: len(self.OTHERS)])
+
     def lowered(self) -> str:
         """Lower the limits of the host's transaction to hookrow's, if they are longer.
 
-        The row begins with the former values, in the order of the parameters of `restored`.
+        The row begins with the former values.
         """
         limits = _texts(self.OTHERS)
         former = ", ".join(f"current_setting('{name}') AS {name}" for name in limits)
@@ -114,11 +155,6 @@ class PostgresLimits(Limits):
             f"SELECT {', '.join(limits)}, {lower} FROM former"
         )
 
-    def restored(self) -> str:
-        """Set the limits of the host's transaction to parameters, one for each."""
-        names = self.OTHERS
-        return "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in names)
-
     def _set(self, settings: Mapping[str, str], *, local: bool = True) -> str:
         scope = "true" if local else "false"
         return "SELECT " + ", ".join(
@@ -129,58 +165,145 @@ class PostgresLimits(Limits):
 POSTGRES_LIMITS = PostgresLimits()
 
 
-class MariaDBLimits:
+class MariaDBLimits(Limits):
     """The settings of MariaDB and MySQL, which last until they are set again.
 
-    Locks are waited for whole seconds. MySQL limits only a SELECT; the watchdog limits the others.
+    The shortest wait for a lock is a second. MySQL limits only the statements that read: the
+    watchdog limits the others. On a connection of the host, the former values are kept in user
+    variables of the session, so that one round trip reads and sets all of them.
     """
 
-    RECORDING: ClassVar[dict[str, float]] = {"lock": 1, "statement": STATEMENT_TIMEOUT}
-    """Seconds, for transactions that record notifications."""
-    OTHERS: ClassVar[dict[str, float]] = {"lock": LOCK_TIMEOUT, "statement": STATEMENT_TIMEOUT}
-    """Seconds, for other transactions."""
-    NONE: ClassVar[dict[str, float]] = {"lock": 31_536_000, "statement": 0}
-    """The longest wait for a lock, a year, and no limit of statements."""
-    SETTINGS: ClassVar[tuple[str, ...]] = (
-        "autocommit = 1",
-        "time_zone = '+00:00'",
-        "sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
-        "sql_safe_updates = 0",
-        "sql_select_limit = DEFAULT",
-        "completion_type = NO_CHAIN",
-    )
+    OTHERS: ClassVar[dict[str, float]] = {
+        "innodb_lock_wait_timeout": LOCK_TIMEOUT,
+        "lock_wait_timeout": LOCK_TIMEOUT,  # of tables that are being altered
+        "max_statement_time": STATEMENT_TIMEOUT,
+    }
+    """Seconds by setting, for transactions other than those that record notifications."""
+    RECORDING: ClassVar[dict[str, float]] = {
+        "innodb_lock_wait_timeout": 1,
+        "lock_wait_timeout": 1,
+        "max_statement_time": STATEMENT_TIMEOUT,
+    }
+    """Seconds by setting, for transactions that record notifications."""
+    NONE: ClassVar[dict[str, float]] = {
+        "innodb_lock_wait_timeout": 31_536_000,
+        "lock_wait_timeout": 31_536_000,
+        "max_statement_time": 0,
+    }
+    """No limits: a year, the longest wait, and 0."""
+    ISOLATION: ClassVar[dict[str, str]] = {
+        "tx_isolation": "'READ-COMMITTED'",
+        "transaction_isolation": "'READ-COMMITTED'",
+    }
+    TUNING: ClassVar[dict[str, str]] = {
+        "time_zone": "'+00:00'",  # of TIMESTAMP columns
+        # Values that do not fit are errors; no mode changes the meaning of quotes and operators.
+        "sql_mode": "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+        "collation_connection": "'utf8mb4_bin'",
+        "sql_safe_updates": "0",
+        "sql_select_limit": "18446744073709551615",
+    }
+    """The settings that hookrow's SQL needs, besides the limits and the isolation level."""
+    LOWERED: ClassVar[dict[str, str]] = {
+        "innodb_lock_wait_timeout": "CAST(LEAST(@@{0}, {1}) AS UNSIGNED)",
+        "lock_wait_timeout": "CAST(LEAST(@@{0}, {1}) AS UNSIGNED)",
+        "max_statement_time": "IF(@@{0} > 0, LEAST(@@{0}, {1}), {1})",
+        "max_execution_time": "CAST(IF(@@{0} > 0, LEAST(@@{0}, {1}), {1}) AS UNSIGNED)",
+    }
+    """The lower one of a limit and another value; 0 means that there is no limit of statements."""
+    SESSION: ClassVar[dict[str, str]] = {"autocommit": "1", "completion_type": "'NO_CHAIN'"}
+    """The settings on which hookrow's own sessions rely, too."""
+    ONLY: ClassVar[dict[str, str]] = {
+        "max_statement_time": "/*M! {} */",
+        "tx_isolation": "/*M! {} */",
+        "max_execution_time": "/*!80000 {} */",
+        "transaction_isolation": "/*!80000 {} */",
+    }
+    """The comments whose text only MariaDB, or only MySQL, executes, by setting."""
 
     def session(self) -> str:
-        """Return the statement that sets the limits of recording, and what hookrow's SQL needs."""
-        isolation = (
-            "/*M! , tx_isolation = 'READ-COMMITTED' */ "
-            "/*!80000 , transaction_isolation = 'READ-COMMITTED' */"
-        )
-        return f"{self.recording()}, {', '.join(self.SETTINGS)} {isolation}"
+        """Set them for the session, and the isolation level of its transactions."""
+        limits = self._limits(self.RECORDING)
+        return self._set(limits | self.TUNING | self.ISOLATION | self.SESSION)
 
-    def recording(self) -> str:
-        """Return the statement that limits transactions that record notifications."""
-        return self._set(self.RECORDING)
+    def transaction(self, *, recording: bool) -> str:
+        """Set them for the transactions that follow.
 
-    def others(self) -> str:
-        """Return the statement that limits other transactions, also to the time left."""
-        return self._set({name: milliseconds(each) / 1000 for name, each in self.OTHERS.items()})
+        Those of `recording` are not shortened: the session usually has them already, so that the
+        statement is not executed.
+        """
+        if recording:
+            return self._set(self._limits(self.RECORDING))
+        return self._set(self._limits(self._shortened(self.OTHERS)))
 
     def reading(self) -> str:
-        """Return the statement that limits each statement of a reading to the time left."""
-        return self._set({**self.OTHERS, "statement": milliseconds(inf) / 1000})
+        """Set the limit of statements: a reading waits for no row, only for tables."""
+        seconds = {"max_statement_time": milliseconds(inf) / 1000}
+        return self._set(self._limits(self.OTHERS | seconds))
 
     def none(self) -> str:
-        """Return the statement that lifts the limits."""
-        return self._set(self.NONE)
+        """Set the longest values."""
+        return self._set(self._limits(self.NONE))
 
-    def _set(self, limits: Mapping[str, float]) -> str:
-        lock, statement = max(int(limits["lock"]), 1), limits["statement"]
-        return (
-            f"SET innodb_lock_wait_timeout = {lock}, lock_wait_timeout = {lock} "
-            f"/*M! , max_statement_time = {statement} */ "
-            f"/*!80000 , max_execution_time = {int(statement * 1000)} */"
-        )
+    def on_host(self, run: Run, *, recording: bool) -> AbstractContextManager[None]:
+        """Restore the settings before the commit, or the rollback, which does not."""
+        limits = self._shortened(self.RECORDING if recording else self.OTHERS)
+        return self._set_for_block(run, self._limits(limits) | self.TUNING | self.ISOLATION)
+
+    def on_host_reading(self, run: Run) -> AbstractContextManager[None]:
+        """Restore the settings in this way."""
+        seconds = {} if isinf(left()) else {"max_statement_time": milliseconds(inf) / 1000}
+        return self._set_for_block(run, self._limits(seconds) | self.TUNING | self.ISOLATION)
+
+    def in_host_transaction(self, run: Run) -> AbstractContextManager[None]:
+        """Restore the settings in this way. The isolation level remains the host's."""
+        limits = self._limits(self._shortened(self.OTHERS))
+        lowered = {name: self.LOWERED[name].format(name, limits[name]) for name in limits}
+        return self._set_for_block(run, lowered | self.TUNING)
+
+    def on_host_without_limits(self, run: Run) -> AbstractContextManager[None]:
+        """Lift the limits of a transaction that changes tables, and restore them in this way."""
+        return self._set_for_block(run, self._limits(self.NONE) | self.TUNING | self.ISOLATION)
+
+    @contextmanager
+    def _set_for_block(self, run: Run, settings: Mapping[str, str]) -> Iterator[None]:
+        kept = {f"@hookrow_{name}": f"@@{name}" for name in settings}
+        run(self._set({**kept, **settings}))
+        restore = self._set({name: f"@hookrow_{name}" for name in settings})
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # the connection may be lost: the first error says why
+                run(restore)
+            raise
+        run(restore)
+
+    def _limits(self, seconds: Mapping[str, float]) -> dict[str, str]:
+        """Return limits as the servers understand them: MySQL's is in milliseconds."""
+        limits = {name: str(value) for name, value in seconds.items()}
+        if "max_statement_time" in seconds:
+            limits["max_execution_time"] = str(int(seconds["max_statement_time"] * 1000))
+        return limits
+
+    def _shortened(self, seconds: Mapping[str, float]) -> dict[str, float]:
+        """Shorten limits to the time left; those of locks are whole seconds."""
+        shortened = {name: milliseconds(value) / 1000 for name, value in seconds.items()}
+        for name in ("innodb_lock_wait_timeout", "lock_wait_timeout"):
+            shortened[name] = max(int(shortened[name]), 1)
+        return shortened
+
+    def _set(self, settings: Mapping[str, str]) -> str:
+        common = [f"{name} = {value}" for name, value in settings.items() if not self._only(name)]
+        special = [
+            self._only(name).format(f", {name} = {value}")
+            for name, value in settings.items()
+            if self._only(name)
+        ]
+        return " ".join(["SET", ", ".join(common), *special])
+
+    def _only(self, name: str) -> str:
+        """Return the comment for a setting, or a user variable for it, that one server has."""
+        return self.ONLY.get(name.removeprefix("@hookrow_"), "")
 
 
 MARIADB_LIMITS = MariaDBLimits()

@@ -55,7 +55,7 @@ class Session(Connection):
     def prepare(self) -> None:
         """Set what hookrow's SQL needs, and find out whether the server accepts changes."""
         with watchdog.watch_socket(self.socket), self.connection.cursor() as cursor:
-            self._limits = MARIADB_LIMITS.recording()
+            self._limits = MARIADB_LIMITS.transaction(recording=True)
             cursor.execute(f"{MARIADB_LIMITS.session()}; {_STATE}")
             cursor.nextset()
             ((self.largest_packet, *read_only),) = cursor.fetchall()
@@ -151,7 +151,7 @@ class MariaDBDatabase(ConnectionPool[Session]):
     def transaction(self) -> Iterator[Connection]:
         """Begin a transaction; it is committed at the end of the block."""
         with self._session() as session:
-            session.begin(MARIADB_LIMITS.others())
+            session.begin(MARIADB_LIMITS.transaction(recording=False))
             yield session
             session.command("COMMIT")
 
@@ -159,7 +159,7 @@ class MariaDBDatabase(ConnectionPool[Session]):
     def recording(self) -> Iterator[Connection]:
         """Connect so that statements commit by themselves."""
         with self._session() as session:
-            session.limit(MARIADB_LIMITS.recording())
+            session.limit(MARIADB_LIMITS.transaction(recording=True))
             yield session
 
     @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from math import isinf
 from threading import RLock
 from time import monotonic
@@ -20,10 +21,12 @@ from hookrow.stores._driver_errors import UNWRITABLE, is_of_session
 from hookrow.stores._timeouts import left
 from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql._connections import Connection, Row, store_errors
-from hookrow.stores.sql._dialects import DIALECTS, UNSUPPORTED_DATABASE
-from hookrow.stores.sql._dialects.base import question_marks
+from hookrow.stores.sql._dialects import UNSUPPORTED_DATABASE
+from hookrow.stores.sql._dialects.base import Dialect, question_marks
+from hookrow.stores.sql._dialects.mariadb import MARIADB
+from hookrow.stores.sql._dialects.postgresql import POSTGRESQL
 from hookrow.stores.sql._dialects.sqlite import SQLITE
-from hookrow.stores.sql._limits import POSTGRES_LIMITS
+from hookrow.stores.sql._limits import MARIADB_LIMITS, POSTGRES_LIMITS
 
 _ENGINE_ERRORS = (SQLAlchemyError, *UNWRITABLE)
 _IN_TRANSACTION = 2
@@ -39,7 +42,7 @@ _SHARED_POOLS = (SingletonThreadPool, StaticPool)
 class _Connection(Connection):
     def __init__(self, connection: EngineConnection) -> None:
         self._connection = connection
-        self._convert = _BACKENDS[connection.dialect.name].convert
+        self._backend = _BACKENDS[connection.dialect.name]
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return all rows."""
@@ -52,25 +55,24 @@ class _Connection(Connection):
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         """Run the statement with one call of the driver, whose count is negative if unknown."""
-        many = list(map(tuple, rows))
-        with self._connection.exec_driver_sql(self._convert(sql), many) as result:
+        with self._backend.run(self._connection, sql, list(map(tuple, rows))) as result:
             return result.rowcount
 
     def _run(self, sql: str, parameters: Sequence[Any]) -> CursorResult[Any]:
-        return self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))
+        return self._backend.run(self._connection, sql, tuple(parameters))
 
 
 class EngineDatabase:
     """The database of an engine, which is never closed; see `_connections.Database`.
 
-    Raises `ConfigurationError` for an async engine, and for databases other than PostgreSQL and
-    SQLite.
+    Raises `ConfigurationError` for an async engine, and for other databases than those of
+    `_BACKENDS`.
     """
 
     converters: ClassVar[Mapping[tuple[str, str], Callable[[Any], Any]]] = {}
 
     def __init__(self, engine: Engine) -> None:
-        if engine.dialect.name not in DIALECTS:
+        if engine.dialect.name not in _BACKENDS:
             raise ConfigurationError(UNSUPPORTED_DATABASE.format(engine.dialect.name))
         if engine.dialect.is_async:
             raise ConfigurationError(
@@ -82,8 +84,8 @@ class EngineDatabase:
         self._is_shared = isinstance(engine.pool, _SHARED_POOLS) or in_memory
         # On a connection that all threads share, a reader would roll back a writer's changes.
         self._lock: AbstractContextManager[object] = RLock() if self._is_shared else nullcontext()
-        self.dialect = DIALECTS[engine.dialect.name]
         self._backend = _BACKENDS[engine.dialect.name]
+        self.dialect = self._backend.dialect
 
     def transaction(self) -> AbstractContextManager[Connection]:
         """Begin a transaction with time limits; it is committed at the end of the block."""
@@ -96,18 +98,8 @@ class EngineDatabase:
     @contextmanager
     def _transaction(self, *, recording: bool) -> Iterator[Connection]:
         self._used = True
-        with store_errors(_ENGINE_ERRORS), self._lock:
-            connection = self._begun(recording=recording)
-            with connection, _watched(connection):
-                try:
-                    with self._committed(connection):
-                        yield _Connection(connection)
-                except DBAPIError as error:
-                    # The server may have become a standby. The other connections stay: the host
-                    # may be using them.
-                    if is_of_session(error) and not self._is_shared:
-                        connection.invalidate()
-                    raise
+        with store_errors(_ENGINE_ERRORS), self._lock, ExitStack() as stack:
+            yield _Connection(self._begun(stack, recording=recording))
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -127,8 +119,8 @@ class EngineDatabase:
             self._lock,
             self._engine.connect() as connection,
             self._committed(connection),
+            self._backend.begin_upgrade(connection),
         ):
-            self._backend.begin_upgrade(connection)
             self._detach(connection)
             yield _Connection(connection)
 
@@ -138,8 +130,8 @@ class EngineDatabase:
         with store_errors(_ENGINE_ERRORS), self._lock, self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             self._detach(connection)
-            self._backend.lift_limits(connection)
-            yield _Connection(connection)
+            with self._backend.lift_limits(connection):
+                yield _Connection(connection)
 
     def _detach(self, connection: EngineConnection) -> None:
         """Take a connection out of its pool, so that it is closed at the end."""
@@ -162,9 +154,13 @@ class EngineDatabase:
             yield
             return
         limited = not isinf(left())
-        with _watched(connection) if limited else nullcontext(), self._committed(connection):
+        with (
+            _watched(connection) if limited else nullcontext(),
+            self._committed(connection),
+            ExitStack() as stack,
+        ):
             with nullcontext() if limited else _watched(connection):
-                self._backend.begin_reading(connection)
+                stack.enter_context(self._backend.begin_reading(connection))
             yield
 
     @contextmanager
@@ -179,37 +175,53 @@ class EngineDatabase:
                     self._backend.roll_back(connection)
             raise
 
-    def _begun(self, *, recording: bool) -> EngineConnection:
+    @contextmanager
+    def _invalidated(self, connection: EngineConnection) -> Iterator[None]:
+        """Invalidate the connection after an error of its session.
+
+        The server may have become a standby. The other connections stay: the host may be using
+        them.
+        """
+        try:
+            yield
+        except DBAPIError as error:
+            if is_of_session(error) and not self._is_shared:
+                connection.invalidate()
+            raise
+
+    def _begun(self, stack: ExitStack, *, recording: bool) -> EngineConnection:
         """Begin, on a new connection if the server has closed the idle one.
 
-        After a slow failure, another attempt would take as long: the server does not respond.
+        After a slow failure, another attempt would take as long: the server does not respond. The
+        end of the stack commits.
         """
         began = monotonic()
         try:
-            return self._begin(recording=recording)
+            return self._begin(stack, recording=recording)
         except DBAPIError as error:
-            if not error.connection_invalidated or monotonic() - began > _QUICK_FAILURE:
+            is_slow = monotonic() - began > _QUICK_FAILURE
+            if not error.connection_invalidated or is_slow or left() <= 0:
                 raise
-            return self._begin(recording=recording)
+            return self._begin(stack, recording=recording)
 
-    def _begin(self, *, recording: bool) -> EngineConnection:
-        connection = self._engine.connect()
-        try:
-            with _watched(connection):
-                self._backend.begin(connection, recording=recording)
-        except BaseException:
-            connection.close()
-            raise
+    def _begin(self, stack: ExitStack, *, recording: bool) -> EngineConnection:
+        with ExitStack() as opened:
+            connection = opened.enter_context(self._engine.connect())
+            opened.enter_context(_watched(connection))
+            opened.enter_context(self._invalidated(connection))
+            opened.enter_context(self._committed(connection))
+            opened.enter_context(self._backend.begin(connection, recording=recording))
+            stack.enter_context(opened.pop_all())
         return connection
 
 
 def _ping(connection: EngineConnection) -> None:
-    """Check the connection; SQLAlchemy reconnects if it was lost."""
+    """Check the connection; SQLAlchemy reconnects if it was lost, and there is time left."""
     try:
         with _watched(connection):
-            connection.exec_driver_sql("VALUES (1)")
+            connection.exec_driver_sql("SELECT 1")
     except DBAPIError as error:
-        if not error.connection_invalidated:
+        if not error.connection_invalidated or left() <= 0:
             raise
     connection.rollback()
 
@@ -221,25 +233,35 @@ def _watched(connection: EngineConnection) -> AbstractContextManager[None]:
 class _Backend(ABC):
     """How an engine's connections to a database begin and end transactions."""
 
+    dialect: ClassVar[Dialect]
+    """The SQL of the database."""
     begins_readings: ClassVar[bool]
-    """Whether a reading needs settings, which end with its transaction."""
+    """Whether a reading needs settings of its connection."""
+
+    def run(self, connection: EngineConnection, sql: str, parameters: Any) -> CursorResult[Any]:  # noqa: ANN401 - a tuple, or a list of them
+        """Run SQL text, converted for the driver, with one row of parameters or with many."""
+        return connection.exec_driver_sql(sql, parameters)
 
     @abstractmethod
-    def convert(self, sql: str) -> str:
-        """Convert SQL text for the driver."""
+    def begin(
+        self, connection: EngineConnection, *, recording: bool
+    ) -> AbstractContextManager[None]:
+        """Begin a transaction with time limits, even on an engine that commits each statement.
 
-    @abstractmethod
-    def begin(self, connection: EngineConnection, *, recording: bool) -> None:
-        """Begin a transaction with time limits, even on an engine that commits each statement."""
+        The end of the block restores the settings of the session, unless the commit does.
+        """
 
-    def begin_reading(self, connection: EngineConnection) -> None:  # noqa: B027 - not on SQLite
+    def begin_reading(self, connection: EngineConnection) -> AbstractContextManager[None]:
         """Begin a transaction that reads times, and whose statements end in the time left."""
+        del connection
+        return nullcontext()
 
     @abstractmethod
-    def begin_upgrade(self, connection: EngineConnection) -> None:
+    def begin_upgrade(self, connection: EngineConnection) -> AbstractContextManager[None]:
         """Begin a transaction without time limits."""
 
-    def lift_limits(self, connection: EngineConnection) -> None:  # noqa: B027 - no limits on SQLite
+    @abstractmethod
+    def lift_limits(self, connection: EngineConnection) -> AbstractContextManager[None]:
         """Lift the time limits of a connection that commits each statement."""
 
     @abstractmethod
@@ -254,26 +276,27 @@ class _Backend(ABC):
 class _PostgreSQLBackend(_Backend):
     """Sets the limits and the format of times with the statement that begins the transaction."""
 
+    dialect = POSTGRESQL
     begins_readings = True
 
-    def convert(self, sql: str) -> str:
-        return sql
+    def begin(
+        self, connection: EngineConnection, *, recording: bool
+    ) -> AbstractContextManager[None]:
+        return POSTGRES_LIMITS.on_host(partial(self._begin, connection), recording=recording)
 
-    def begin(self, connection: EngineConnection, *, recording: bool) -> None:
-        self._begin(connection, POSTGRES_LIMITS.transaction(recording=recording, tuned=True))
+    def begin_reading(self, connection: EngineConnection) -> AbstractContextManager[None]:
+        return POSTGRES_LIMITS.on_host_reading(partial(self._begin, connection))
 
-    def begin_reading(self, connection: EngineConnection) -> None:
-        settings = POSTGRES_LIMITS.time_format()
-        if not isinf(left()):
-            settings = f"{settings}; {POSTGRES_LIMITS.reading()}"
-        self._begin(connection, settings)
-
-    def begin_upgrade(self, connection: EngineConnection) -> None:
+    @contextmanager
+    def begin_upgrade(self, connection: EngineConnection) -> Iterator[None]:
         isolation = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
         self._begin(connection, f"{isolation}; {POSTGRES_LIMITS.none()}")
+        yield
 
-    def lift_limits(self, connection: EngineConnection) -> None:
+    @contextmanager
+    def lift_limits(self, connection: EngineConnection) -> Iterator[None]:
         connection.exec_driver_sql(POSTGRES_LIMITS.none(local=False))
+        yield
 
     def commit(self, connection: EngineConnection) -> None:
         """Check the state first: the COMMIT of a failed transaction would only roll back."""
@@ -304,18 +327,26 @@ class _SQLiteBackend(_Backend):
     connection had written since the first read.
     """
 
+    dialect = SQLITE
     begins_readings = False
 
-    def convert(self, sql: str) -> str:
-        return question_marks(sql)
+    def run(self, connection: EngineConnection, sql: str, parameters: Any) -> CursorResult[Any]:  # noqa: ANN401 - a tuple, or a list of them
+        return connection.exec_driver_sql(question_marks(sql), parameters)
 
-    def begin(self, connection: EngineConnection, *, recording: bool) -> None:  # noqa: ARG002 - the engine's own limit
+    @contextmanager
+    def begin(self, connection: EngineConnection, *, recording: bool) -> Iterator[None]:
+        del recording  # the engine has its own limit
         connection.begin()  # the host's begin event may start a transaction here
         if not getattr(connection.connection.dbapi_connection, "in_transaction", False):
             connection.exec_driver_sql(SQLITE.begin)
+        yield
 
-    def begin_upgrade(self, connection: EngineConnection) -> None:
-        self.begin(connection, recording=False)
+    def begin_upgrade(self, connection: EngineConnection) -> AbstractContextManager[None]:
+        return self.begin(connection, recording=False)
+
+    def lift_limits(self, connection: EngineConnection) -> AbstractContextManager[None]:
+        del connection
+        return nullcontext()
 
     def commit(self, connection: EngineConnection) -> None:
         self._end(connection, "COMMIT")
@@ -333,5 +364,56 @@ class _SQLiteBackend(_Backend):
             connection.exec_driver_sql(command)
 
 
-_BACKENDS: Mapping[str, _Backend] = {"postgresql": _PostgreSQLBackend(), "sqlite": _SQLiteBackend()}
-"""By the name of SQLAlchemy's dialect, which is that of hookrow's."""
+class _MariaDBBackend(_Backend):
+    """Sets what hookrow's SQL needs before a transaction, and restores it before the commit."""
+
+    dialect = MARIADB
+    begins_readings = True
+    CONVERSIONS: ClassVar[Mapping[str, Callable[[str], str]]] = {
+        "mariadbconnector": question_marks,
+        "mysqlconnector": lambda sql: sql.replace("%%", "%"),  # it knows no other use of %
+    }
+    """The conversions of SQL text by driver; the others read it as it is."""
+
+    def run(self, connection: EngineConnection, sql: str, parameters: Any) -> CursorResult[Any]:  # noqa: ANN401 - a tuple, or a list of them
+        convert = self.CONVERSIONS.get(connection.dialect.driver)
+        return connection.exec_driver_sql(convert(sql) if convert else sql, parameters)
+
+    @contextmanager
+    def begin(self, connection: EngineConnection, *, recording: bool) -> Iterator[None]:
+        with MARIADB_LIMITS.on_host(connection.exec_driver_sql, recording=recording):
+            # Nothing has begun yet if the driver commits each statement.
+            connection.exec_driver_sql(MARIADB.begin)
+            yield
+
+    @contextmanager
+    def begin_reading(self, connection: EngineConnection) -> Iterator[None]:
+        with MARIADB_LIMITS.on_host_reading(connection.exec_driver_sql):
+            connection.exec_driver_sql(MARIADB.begin)
+            yield
+
+    @contextmanager
+    def begin_upgrade(self, connection: EngineConnection) -> Iterator[None]:
+        with self.lift_limits(connection):
+            connection.exec_driver_sql(MARIADB.begin)
+            yield
+
+    def lift_limits(self, connection: EngineConnection) -> AbstractContextManager[None]:
+        return MARIADB_LIMITS.on_host_without_limits(connection.exec_driver_sql)
+
+    def commit(self, connection: EngineConnection) -> None:
+        connection.commit()
+
+    def roll_back(self, connection: EngineConnection) -> None:
+        connection.connection.rollback()
+
+
+_MARIADB_BACKEND = _MariaDBBackend()
+
+_BACKENDS: Mapping[str, _Backend] = {
+    "postgresql": _PostgreSQLBackend(),
+    "sqlite": _SQLiteBackend(),
+    "mariadb": _MARIADB_BACKEND,
+    "mysql": _MARIADB_BACKEND,
+}
+"""By the name of SQLAlchemy's dialect."""
