@@ -59,7 +59,11 @@ class SQLReading:
                 subscribers[folded].append(FoundSubscriber(person, email))
             else:
                 subscriptions.add((list_, person))
-        dispatches = by_message_id(lookup.message_ids, sent) if tables.has_uuids else sent
+        dispatches: Mapping[str, Sequence[FoundDispatch]] = sent
+        if tables.has_uuids:
+            dispatches = by_message_id(lookup.message_ids, sent)
+        elif not tables.dialect.compares_exactly:
+            dispatches = {id_: sent[id_] for id_ in lookup.message_ids if id_ in sent}
         if lookup.changed:
             subscriptions |= self._find_pairs(lookup, subscribers, dispatches)
         return Rows(
@@ -217,8 +221,11 @@ class _Writing(SQLReading):
         combined = combine(parts, skip_locked=skip_locked, commits=commits)
         by_kind = _by_kind(rows)
         locks = [(self._keys(kind, by_kind[kind]), len(by_kind[kind])) for kind in combined.kinds]
+        parameters = statements.combined_parameters(locks, steps)
+        if parameters is None:
+            return False
         try:
-            self._connection.execute(combined.text, statements.combined_parameters(locks, steps))
+            self._connection.execute(combined.text, parameters)
         except Exception as error:
             if failed_check(error):
                 raise Unchanged("A row was not locked or changed.") from error

@@ -68,6 +68,8 @@ class Dialect(ABC):
     """The type of the ids of hookrow's own rows, for `any_of`."""
     text_type: ClassVar[str]
     """The type of the texts of hookrow's own rows that are searched, for `any_of`."""
+    compares_exactly: ClassVar[bool] = True
+    """Whether a text equals a message id only if all characters are the same."""
     parked_message_id: ClassVar[str] = "message_id"
     """The column of the log by whose index the parked entries of a message are found."""
     changed_recipient: ClassVar[str] = "recipient"

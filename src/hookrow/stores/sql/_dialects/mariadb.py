@@ -26,6 +26,11 @@ WRITERS_ALTERNATE = 40
 """In seconds. Entries are counted once a minute, and thus in each of the two periods in turn."""
 
 
+SMALLEST_PACKET = 4 * 1024 * 1024
+"""Bytes of the smallest `max_allowed_packet` with which a notification of any size can be recorded.
+"""
+
+
 class MariaDB(TimesAsText):
     """MariaDB and MySQL."""
 
@@ -34,6 +39,7 @@ class MariaDB(TimesAsText):
     version = "SELECT version()"
     id_type = "bigint"
     text_type = "varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    compares_exactly = False  # most collations ignore case, or blanks at the end
     # Generated columns, which are null in all other entries: there are no partial indexes.
     parked_message_id = "parked_message_id"
     changed_recipient = "changed_recipient"

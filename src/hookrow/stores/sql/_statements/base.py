@@ -178,8 +178,8 @@ class Statements(ABC):
 
     def combined_parameters(
         self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]
-    ) -> Sequence[Any]:
-        """Return the parameters of a combined text.
+    ) -> Sequence[Any] | None:
+        """Return the parameters of a combined text; None if they are too large for it.
 
         `locks` are the parameters of the rows of each kind, and their number.
         """

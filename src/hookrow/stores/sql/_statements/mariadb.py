@@ -10,7 +10,12 @@ from typing import Any
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._dialects.mariadb import WRITER_LOCKS, WRITERS_ALTERNATE, given_value
+from hookrow.stores.sql._dialects.mariadb import (
+    SMALLEST_PACKET,
+    WRITER_LOCKS,
+    WRITERS_ALTERNATE,
+    given_value,
+)
 from hookrow.stores.sql._mariadb_literals import Fragment, literal, row_literal
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 from hookrow.stores.sql._scripts import META_TABLE
@@ -71,6 +76,9 @@ _MARIADB_CHECK = Template("SET @hookrow_check = IF($checks, 1, (SELECT 1 UNION A
 
 _TIME = "datetime(6)"
 
+_FOR_STATEMENTS = 64 * 1024
+"""Bytes of a packet that are left for its statements."""
+
 _IS_ANY = "is_any"
 """The name of the parameter with the keys of an UPDATE in a packet."""
 
@@ -96,7 +104,7 @@ class MariaDBStatements(Statements):
 
     def combined_parameters(
         self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]
-    ) -> Sequence[Any]:
+    ) -> Sequence[Any] | None:
         """Return the keys, their numbers, and the fragments and parameters of the statements."""
         keys = (each for parameters, _ in locks for each in parameters)
         given: list[Any] = []
@@ -108,7 +116,9 @@ class MariaDBStatements(Statements):
                 given.append(Fragment(", ".join(rows)))
             else:
                 given += self.parameters(step)
-        return [*keys, *(size for _, size in locks), *given]
+        parameters = [*keys, *(size for _, size in locks), *given]
+        size = sum(map(_largest_size, parameters))
+        return parameters if size < SMALLEST_PACKET - _FOR_STATEMENTS else None
 
     def is_complete(self, statement: Statement, count: int, size: int) -> bool:
         """Compare the count of an UPDATE. No entry or date is left out without an error.
@@ -284,6 +294,18 @@ def _given_types(types: Mapping[str, str]) -> str:
         f"{name} {type_} PATH '$[{place}]'" for place, (name, type_) in enumerate(types.items())
     )
     return f"JSON_TABLE(%s, '$[*]' COLUMNS ({columns})) AS given"
+
+
+def _largest_size(parameter: object) -> int:
+    """Return the largest size of a parameter in a text, in bytes."""
+    if isinstance(parameter, Fragment):
+        return len(parameter) if parameter.isascii() else len(parameter.encode())
+    # Hexadecimal digits of UTF-8.
+    return 2 * len(parameter.encode()) if isinstance(parameter, str) else _LONGEST_NUMBER
+
+
+_LONGEST_NUMBER = 20
+"""Bytes of the longest number."""
 
 
 def _of_given(name: str) -> str:
