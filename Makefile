@@ -68,6 +68,7 @@ $(READY): pyproject.toml
 demo: $(READY) ## Show notifications becoming rows
 	@$(BIN)/hookrow demo
 
+# Without a MariaDB server, its tests are skipped, and the first lines of the output say so.
 test: $(READY) ## Run all tests except the acceptance tests, in about 4 minutes
 	@echo "About 4 minutes; \`make test-all\` runs everything."
 	@$(PYTEST) $(WORKERS) --ignore tests/acceptance
