@@ -55,6 +55,9 @@ class Kind(ABC):
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the engine's driver."""
 
+    attach_options: ClassVar[Mapping[str, Any]] = {}
+    """Arguments of `hookrow.stores.tables.attach`."""
+
     types: ClassVar[Types]
 
     explain: ClassVar[str]
@@ -330,8 +333,9 @@ class _MariaDB(Kind):
     backends = ("mysql", "mariadb")
     drivers = "mysql+pymysql", "mysql+aiomysql"
     connect_args = mariadb.WITHOUT_TLS
+    attach_options: ClassVar[Mapping[str, Any]] = {"mariadb": True}
     types = Types(time="datetime(6)", timestamp="datetime(6)", name="varchar(320)", uuid="char(32)")
-    explain = "EXPLAIN"
+    explain = "EXPLAIN FORMAT = TRADITIONAL"  # not the default of MySQL 9
     indexes = """
         SELECT concat(if(non_unique, '', 'UNIQUE '), 'INDEX ', index_name, ' ON ', table_name, ' (',
             group_concat(concat(column_name, coalesce(concat('(', sub_part, ')'), ''))

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import DateTime, Dialect, Engine, MetaData, TypeDecorator, insert, select
+from sqlalchemy.dialects import mysql
 
-from databases import kind_of
+from databases import MARIADB, Kind, kind_of
 from hookrow import Schema
 from hookrow.stores.tables import attach
 from wire import ADA
 
 
 class UTCDateTime(TypeDecorator[datetime]):
-    """An instant, written and read in UTC. SQLAlchemy would drop an offset on SQLite."""
+    """An instant, written and read in UTC. SQLAlchemy would drop an offset on some databases."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:  # noqa: ANN401 - any type's implementation
+        if dialect.name in MARIADB.backends:  # otherwise without microseconds
+            return dialect.type_descriptor(mysql.DATETIME(fsp=6))
+        return super().load_dialect_impl(dialect)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         del dialect
@@ -29,10 +36,10 @@ class UTCDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if has_offset else value.replace(tzinfo=UTC)
 
 
-def attached(schema: Schema) -> MetaData:
-    """Return the tables that a schema needs of hookrow's."""
+def attached(schema: Schema, kind: Kind | None = None) -> MetaData:
+    """Return hookrow's tables for a schema, as most databases have them, or as one kind does."""
     metadata = MetaData()
-    for table in attach(metadata, schema):
+    for table in attach(metadata, schema, **(kind.attach_options if kind else {})):
         for column in table.c:
             if isinstance(column.type, DateTime):
                 column.type = UTCDateTime()

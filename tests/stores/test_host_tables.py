@@ -14,7 +14,7 @@ from locations import empty_engine, own_engine
 from sqlalchemy import Engine, MetaData, insert, make_url, select, text
 
 from copying import replace
-from databases import kind_of
+from databases import ALL, kind_of
 from engines import run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
 from hookrow._core.log_entry import log_entries
@@ -31,7 +31,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._urls import open_database
 from hookrow.stores.sql._verify import verify
 from hookrow.stores.tables import attach, folded
-from own_tables import add_ada, metadata, subscribers, suppressed_at
+from own_tables import add_ada, attached, metadata, suppressed_at
 from times import DAY, SECOND
 
 engine = pytest.fixture(empty_engine)
@@ -494,12 +494,14 @@ class TestAttach:
         mine = Schema(subscribers=Role("crm.people"), log="crm.log")
         assert {table.schema for table in attach(host, mine)} == {"crm"}
 
+    @pytest.mark.parametrize("database_url", [each.name for each in ALL], indirect=True)
     def test_folded(self, ours: Engine) -> None:
         """An email is found by the index, ignoring the case of ASCII letters."""
+        kind = kind_of(ours)
+        subscribers = attached(Schema(), kind).tables["hookrow_subscribers"]
         query = select(subscribers.c.email).where(
             folded(subscribers.c.email) == folded("ZOë@b.org")
         )
-        kind = kind_of(ours)
         with ours.begin() as connection:
             emails = ("zoë@B.org", "ZOË@B.org")
             connection.execute(insert(subscribers), [{"email": email} for email in emails])

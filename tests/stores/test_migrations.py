@@ -15,13 +15,14 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 import own_tables
 from copying import replace
-from databases import ALL, kind_of
+from databases import ALL, SQLITE, kind_of
 from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow._migrations import MIGRATIONS_TABLE, current, needed, sql, upgrade
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql._connections import ConnectionPool
 from hookrow.stores.sql._dialects import DIALECTS
+from hookrow.stores.sql._scripts import UPGRADES_TABLE
 from hookrow.stores.sql._sqlite import SQLiteConnection
 from hookrow.stores.sql._urls import open_database
 from structure import structure
@@ -34,6 +35,7 @@ FOUR = {"hookrow_subscribers", "hookrow_lists", "hookrow_subscriptions", "hookro
 LOG = "hookrow_notifications"
 LOGS = {LOG, "hookrow_hours", "hookrow_meta", "hookrow_suppression_changes"}
 NAMES = FOUR | LOGS
+TABLES_OF_UPGRADES = {MIGRATIONS_TABLE, UPGRADES_TABLE}
 REVISIONS = ["0001", "0002"]
 OF_LOG = ["0002"]
 INSERT = "INSERT INTO hookrow_lists (name) VALUES ('news')"
@@ -45,7 +47,7 @@ engine = pytest.fixture(empty_engine)
 
 
 def _names(engine: Engine) -> set[str]:
-    return set(inspect(engine).get_table_names()) - {MIGRATIONS_TABLE}
+    return set(inspect(engine).get_table_names()) - TABLES_OF_UPGRADES
 
 
 class TestUpgrade:
@@ -205,26 +207,31 @@ def _by_hand(engine: Engine) -> None:
     kind = kind_of(engine)
     url = engine.url.set(drivername=kind.dialect).render_as_string(hide_password=False)
     kind.execute(url, sql(kind.dialect))
-    assert current(engine) == needed(OURS)
+    assert current(url) == needed(OURS)
 
 
-def test_all_migrations_equal_the_tables(engine: Engine) -> None:
+@pytest.mark.parametrize("empty_database_url", [each.name for each in ALL], indirect=True)
+def test_all_migrations_equal_the_tables(empty_database_url: str) -> None:
     """Upgrade, the printed SQL and `stores/tables.py` create the same tables.
 
     Columns, types, nullability, keys, uniqueness and indexes are equal. SQLite's own times have
     six digits, as hookrow writes them.
     """
+    kind = kind_of(empty_database_url)
+    tables = own_tables.attached(OURS, kind)
     made = []
-    for make in (partial(upgrade, schema=OURS), _by_hand, own_tables.metadata.create_all):
-        make(engine)
-        made.append({name: each for name, each in structure(engine).items() if name in NAMES})
-        if engine.dialect.name == "sqlite":
-            run(engine, INSERT)
-            now = "SELECT CAST(created_at AS TEXT) FROM hookrow_lists"
-            assert SIX_DIGITS.fullmatch(run(engine, now)[0][0])
-        own_tables.metadata.drop_all(engine)
-        run(engine, f"DROP TABLE IF EXISTS {MIGRATIONS_TABLE}")
-        assert not _names(engine)
+    with opened(empty_database_url) as engine:
+        by_upgrade = partial(upgrade, empty_database_url, OURS)
+        for make in (by_upgrade, partial(_by_hand, engine), partial(tables.create_all, engine)):
+            make()
+            made.append({name: each for name, each in structure(engine).items() if name in NAMES})
+            if kind is SQLITE:
+                run(engine, INSERT)
+                now = "SELECT CAST(created_at AS TEXT) FROM hookrow_lists"
+                assert SIX_DIGITS.fullmatch(run(engine, now)[0][0])
+            tables.drop_all(engine)
+            run(engine, *(f"DROP TABLE IF EXISTS {each}" for each in TABLES_OF_UPGRADES))
+            assert not _names(engine)
     assert made[0] == made[1] == made[2]
     assert {*made[0]} == NAMES
 

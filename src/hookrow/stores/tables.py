@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeAlias
 
 from hookrow._arguments import reject
@@ -15,7 +16,8 @@ from hookrow.errors import ConfigurationError, MissingExtra
 
 try:
     import sqlalchemy as sa
-    from sqlalchemy.dialects import postgresql
+    from sqlalchemy.dialects import mysql, postgresql
+    from sqlalchemy.dialects.mysql.base import MySQLDialect
     from sqlalchemy.ext.compiler import compiles
     from sqlalchemy.schema import conv
     from sqlalchemy.sql.compiler import SQLCompiler
@@ -29,7 +31,26 @@ _Item: TypeAlias = sa.Column[Any] | sa.Index | sa.UniqueConstraint
 _Definitions: TypeAlias = Mapping[str, Callable[[], Sequence[_Item]]]
 """The columns, constraints and indexes of tables, by name."""
 
-_TIMESTAMP = sa.DateTime(timezone=True)
+_MARIADB = ("mysql", "mariadb")
+"""SQLAlchemy's names of MariaDB and MySQL: URLs with either name may lead to both."""
+
+_TIMESTAMP = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MARIADB)
+_REASON = sa.Text().with_variant(mysql.MEDIUMTEXT(), *_MARIADB)
+_BODY = sa.Text().with_variant(mysql.LONGTEXT(), *_MARIADB)
+_FINGERPRINT = sa.LargeBinary(16).with_variant(mysql.BINARY(16), *_MARIADB)
+_ROW_KEY = sa.Text().with_variant(sa.String(736), *_MARIADB)  # the longest that a key may contain
+
+_STORAGE: Mapping[str, str] = {
+    f"{dialect}_{name}": value
+    for dialect in _MARIADB
+    for name, value in {
+        "engine": "InnoDB",
+        "row_format": "DYNAMIC",
+        "charset": "utf8mb4",
+        "collate": "utf8mb4_bin",
+    }.items()
+}
+"""The options of tables in MariaDB and MySQL, whose defaults depend on the server."""
 
 # Leaves free space in each page, so that an update of a time changes no index. SQLAlchemy 2.0
 # has no such option for tables.
@@ -40,11 +61,16 @@ _FREE_SPACE: dict[str, Any] = (
 )
 
 
+_FOLDED = "email_folded"
+"""The generated column of MariaDB and MySQL, for an index of folded emails."""
+
+
 class folded(GenericFunction[str]):  # noqa: N801 - named like an SQL function
     """`folded(email)` converts ASCII letters to lower case.
 
     hookrow does the same when it compares emails. A query must use the same expression as
-    the index, or the index is not used.
+    the index, or the index is not used. In MariaDB and MySQL, it stands for the generated column if
+    `email` is the column of hookrow's own subscribers.
     """
 
     name, package = "lower", "hookrow"
@@ -59,6 +85,22 @@ def _lower_ascii(element: folded, compiler: SQLCompiler, **options: Any) -> str:
     return f'lower({compiler.process(element.clauses, **options)}::text COLLATE "C")'
 
 
+@compiles(folded, *_MARIADB)
+def _lower_in_ascii(element: folded, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
+    [argument] = element.clauses
+    if isinstance(argument, sa.Column) and argument.name == "email":
+        columns = argument.table.c
+        if _FOLDED in columns:
+            return compiler.process(columns[_FOLDED], **options)
+    text = compiler.process(argument, **options)
+    # lower() folds other letters, too, except in the character set ascii. The function is written
+    # the way the server prints it: otherwise, Alembic would find a difference.
+    assert isinstance(compiler.dialect, MySQLDialect)  # noqa: S101 - for mypy
+    lower = "lcase" if compiler.dialect.is_mariadb else "lower"
+    lowered = f"{lower}(convert(cast({text} as char charset binary) using ascii))"
+    return f"convert(cast({lowered} as char charset binary) using utf8mb4)"
+
+
 class _now(GenericFunction[datetime]):  # noqa: N801 - named like an SQL function
     name, package = "now", "hookrow"
     type = _TIMESTAMP
@@ -71,6 +113,13 @@ def _now_with_six_digits(element: _now, compiler: SQLCompiler, **options: Any) -
     return "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))"
 
 
+@compiles(_now, *_MARIADB)
+def _now_in_utc(element: _now, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
+    # now() depends on the session's time zone, and these times have none.
+    del element, compiler, options
+    return "(utc_timestamp(6))"
+
+
 def _id() -> sa.Column[int]:
     # SQLite assigns an id by itself only if the declared type is exactly INTEGER.
     return sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True)
@@ -79,7 +128,7 @@ def _id() -> sa.Column[int]:
 def _suppression() -> Sequence[sa.Column[Any]]:
     return (
         sa.Column("suppressed_at", _TIMESTAMP),
-        sa.Column("suppression_reason", sa.Text),
+        sa.Column("suppression_reason", _REASON),
         sa.Column("suppression_changed_at", _TIMESTAMP),
     )
 
@@ -98,20 +147,43 @@ def _unique(name: str, *columns: str) -> sa.UniqueConstraint:
 
 
 def _index(
-    name: str, *columns: str | folded, unique: bool = False, where: str | None = None
+    name: str,
+    *columns: str | folded,
+    unique: bool = False,
+    where: str | None = None,
+    lengths: Mapping[str, int] | None = None,
 ) -> sa.Index:
-    partial: dict[str, Any] = {}
+    """Return an index, perhaps only of some rows, or of the first characters of some columns.
+
+    Only MariaDB and MySQL have the latter.
+    """
+    options: dict[str, Any] = {}
     if where is not None:
-        partial = {"postgresql_where": sa.text(where), "sqlite_where": sa.text(where)}
-    return sa.Index(conv(name), *columns, unique=unique, **partial)
+        options = {"postgresql_where": sa.text(where), "sqlite_where": sa.text(where)}
+    if lengths is not None:
+        options = {f"{dialect}_length": dict(lengths) for dialect in _MARIADB}
+    return sa.Index(conv(name), *columns, unique=unique, **options)
 
 
-def _subscribers() -> Sequence[_Item]:
+def _subscribers(*, mariadb: bool) -> Sequence[_Item]:
+    generated = [_folded_email()] if mariadb else []
     return (
         _id(),
         sa.Column("email", sa.String(320), nullable=False),
+        *generated,
         *_suppression(),
         _created_at(),
+        *(_plain_indexes_of_subscribers() if mariadb else _indexes_of_subscribers()),
+    )
+
+
+def _folded_email() -> sa.Column[str]:
+    computed = sa.Computed(folded(sa.literal_column("email")), persisted=True)
+    return sa.Column(_FOLDED, sa.String(320), computed)
+
+
+def _indexes_of_subscribers() -> Sequence[_Item]:
+    return (
         _index("hookrow_subscribers_email", folded(sa.literal_column("email")), unique=True),
         _index(
             "hookrow_subscribers_suppressed",
@@ -129,11 +201,21 @@ def _subscribers() -> Sequence[_Item]:
     )
 
 
+def _plain_indexes_of_subscribers() -> Sequence[_Item]:
+    reason = "suppression_reason"
+    return (
+        _index("hookrow_subscribers_email", _FOLDED, unique=True),
+        _index("hookrow_subscribers_suppressed", "suppressed_at", "id"),
+        _index("hookrow_subscribers_reason", reason, "suppressed_at", "id", lengths={reason: 64}),
+    )
+
+
 def _lists() -> Sequence[_Item]:
     return (_id(), sa.Column("name", sa.String(255), nullable=False), _created_at())
 
 
-def _subscriptions() -> Sequence[_Item]:
+def _subscriptions(*, mariadb: bool) -> Sequence[_Item]:
+    indexes = (_index("hookrow_subscriptions_subscriber_id", "subscriber_id"),)
     return (
         _id(),
         _reference("hookrow_subscriptions", "list_id", "hookrow_lists"),
@@ -141,11 +223,15 @@ def _subscriptions() -> Sequence[_Item]:
         *_suppression(),
         _created_at(),
         _unique("hookrow_subscriptions_unique", "list_id", "subscriber_id"),
-        _index("hookrow_subscriptions_subscriber_id", "subscriber_id"),
+        *(() if mariadb else indexes),  # a foreign key creates its own
     )
 
 
-def _dispatches() -> Sequence[_Item]:
+def _dispatches(*, mariadb: bool) -> Sequence[_Item]:
+    indexes = (
+        _index("hookrow_dispatches_subscriber_id", "subscriber_id"),
+        _index("hookrow_dispatches_list_id", "list_id"),
+    )
     return (
         _id(),
         sa.Column("provider_message_id", sa.String(255)),
@@ -161,15 +247,14 @@ def _dispatches() -> Sequence[_Item]:
         sa.Column("complained_at", _TIMESTAMP),
         _created_at(),
         _unique("hookrow_dispatches_message_id", "provider_message_id", "subscriber_id"),
-        _index("hookrow_dispatches_subscriber_id", "subscriber_id"),
-        _index("hookrow_dispatches_list_id", "list_id"),
+        *(() if mariadb else indexes),  # a foreign key creates its own
     )
 
 
-def _notifications() -> Sequence[_Item]:
+def _notifications(*, mariadb: bool) -> Sequence[_Item]:
     return (
         _id(),
-        sa.Column("fingerprint", sa.LargeBinary(16), nullable=False),
+        sa.Column("fingerprint", _FINGERPRINT, nullable=False),
         sa.Column("record_type", sa.String(64)),
         sa.Column("message_id", sa.String(255)),
         sa.Column("recipient", sa.String(320)),
@@ -189,8 +274,14 @@ def _notifications() -> Sequence[_Item]:
         sa.Column("entry", sa.String(64)),
         sa.Column("source", sa.String(16), nullable=False),
         sa.Column("recovery_counted", sa.Boolean),
-        sa.Column("body", sa.Text),
+        sa.Column("body", _BODY),
         _unique("hookrow_notifications_fingerprint", "fingerprint"),
+        *(_plain_indexes_of_notifications() if mariadb else _indexes_of_notifications()),
+    )
+
+
+def _indexes_of_notifications() -> Sequence[_Item]:
+    return (
         _index("hookrow_parked", "retry_at", "id", where="retry_at IS NOT NULL"),
         _index("hookrow_parked_message_id", "message_id", where="retry_at IS NOT NULL"),
         _index(
@@ -208,6 +299,16 @@ def _notifications() -> Sequence[_Item]:
             where="retry_at IS NULL AND body IS NOT NULL AND outcome IN "
             "('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found')",
         ),
+    )
+
+
+def _plain_indexes_of_notifications() -> Sequence[_Item]:
+    return (
+        _index("hookrow_parked", "retry_at", "id"),
+        _index("hookrow_parked_message_id", "message_id", "retry_at"),
+        _index("hookrow_notifications_changes", "recipient", "record_type"),
+        _index("hookrow_recoveries", "outcome", "recovery_counted", "first_outcome"),
+        _index("hookrow_expired", "outcome", "retry_at", "body", lengths={"body": 1}),
     )
 
 
@@ -232,17 +333,11 @@ def _meta() -> Sequence[_Item]:
 def _suppression_changes() -> Sequence[_Item]:
     return (
         sa.Column("role", sa.String(32), primary_key=True),
-        sa.Column("row_key", sa.Text, primary_key=True),
+        sa.Column("row_key", _ROW_KEY, primary_key=True),
         sa.Column("changed_at", _TIMESTAMP, nullable=False),
     )
 
 
-_ROLE_TABLES: _Definitions = {
-    "hookrow_subscribers": _subscribers,
-    "hookrow_lists": _lists,
-    "hookrow_subscriptions": _subscriptions,
-    "hookrow_dispatches": _dispatches,
-}
 _SIDE_TABLES: _Definitions = {
     "hookrow_hours": _hours,
     "hookrow_meta": _meta,
@@ -250,7 +345,12 @@ _SIDE_TABLES: _Definitions = {
 }
 
 
-def attach(to: sa.MetaData, schema: Schema = Schema()) -> Sequence[sa.Table]:  # noqa: B008 - frozen
+def attach(
+    to: sa.MetaData,
+    schema: Schema = Schema(),  # noqa: B008 - frozen
+    *,
+    mariadb: bool = False,
+) -> Sequence[sa.Table]:
     """Add the hookrow tables that the schema needs to a host's metadata, and return them.
 
     These are the same as for `hookrow db upgrade`: the four tables of rows, unless the schema names
@@ -258,6 +358,9 @@ def attach(to: sa.MetaData, schema: Schema = Schema()) -> Sequence[sa.Table]:  #
     so that Alembic's migrations do not import hookrow. A naming convention of the metadata does not
     apply: on PostgreSQL, constraints and indexes have the same names as those of `hookrow db
     upgrade`. A table that the metadata already has is left unchanged.
+
+    With `mariadb`, they are those of MariaDB and MySQL, which have no indexes on expressions or on
+    a part of the rows: the subscribers have a generated column instead.
 
     Raises `ConfigurationError` if the metadata would move them to another schema, or if an argument
     has another type.
@@ -271,7 +374,7 @@ def attach(to: sa.MetaData, schema: Schema = Schema()) -> Sequence[sa.Table]:  #
     if not isinstance(schema, Schema):
         line = 'attach(metadata, Schema(subscribers=Role("people"), ...))'
         reject("The schema of attach()", "a Schema", schema, line)
-    definitions = _definitions(schema)
+    definitions = _definitions(schema, mariadb=mariadb)
     if to.schema and not all("." in name for name in definitions):
         raise ConfigurationError(
             f"MetaData(schema={to.schema!r}) would move hookrow's tables to that schema: attach "
@@ -283,11 +386,18 @@ def attach(to: sa.MetaData, schema: Schema = Schema()) -> Sequence[sa.Table]:  #
     ]
 
 
-def _definitions(schema: Schema) -> _Definitions:
+def _definitions(schema: Schema, *, mariadb: bool) -> _Definitions:
     """Return the tables that a schema needs, by the names that they have there."""
-    definitions = dict(_ROLE_TABLES) if schema.is_own else {}
+    definitions: dict[str, Callable[[], Sequence[_Item]]] = {}
+    if schema.is_own:
+        definitions = {
+            "hookrow_subscribers": partial(_subscribers, mariadb=mariadb),
+            "hookrow_lists": _lists,
+            "hookrow_subscriptions": partial(_subscriptions, mariadb=mariadb),
+            "hookrow_dispatches": partial(_dispatches, mariadb=mariadb),
+        }
     if schema.log is not None:
-        definitions[schema.log] = _notifications
+        definitions[schema.log] = partial(_notifications, mariadb=mariadb)
         definitions |= {schema.side_table(name): items for name, items in _SIDE_TABLES.items()}
     return definitions
 
@@ -298,7 +408,7 @@ def _define(to: sa.MetaData, name: str, items: Sequence[_Item]) -> sa.Table:
     A copy (`Table.to_metadata`) would have its foreign keys in any order.
     """
     namespace, _, bare = name.rpartition(".")
-    options = _FREE_SPACE if name == "hookrow_dispatches" else {}
+    options = {**_STORAGE, **(_FREE_SPACE if name == "hookrow_dispatches" else {})}
     key = sa.PrimaryKeyConstraint(name=conv(f"{bare}_pkey"))
     return sa.Table(bare, to, *items, key, schema=namespace or None, **options)
 

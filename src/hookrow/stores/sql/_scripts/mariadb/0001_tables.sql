@@ -3,6 +3,7 @@
 -- Each table states its engine, row format and collation, so that the server's defaults do not
 -- matter. Its indexes are a part of the statement, which the server executes completely or not at
 -- all. There are no partial indexes, so that some also have the rows that no query reads by them.
+-- A foreign key creates an index of its column with its own name, unless there is one.
 
 -- `email_folded` folds only ASCII letters, as hookrow does. lower() would fold others, too, except in
 -- the character set ascii, in which the bytes of other letters stay as they are.
@@ -39,8 +40,7 @@ CREATE TABLE hookrow_subscriptions (
         FOREIGN KEY (list_id) REFERENCES hookrow_lists (id),
     CONSTRAINT hookrow_subscriptions_subscriber_id_fkey
         FOREIGN KEY (subscriber_id) REFERENCES hookrow_subscribers (id),
-    CONSTRAINT hookrow_subscriptions_unique UNIQUE (list_id, subscriber_id),
-    INDEX hookrow_subscriptions_subscriber_id (subscriber_id)
+    CONSTRAINT hookrow_subscriptions_unique UNIQUE (list_id, subscriber_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- A message to several subscribers may have one id: providers give one to To, Cc and Bcc.
@@ -64,7 +64,5 @@ CREATE TABLE hookrow_dispatches (
         FOREIGN KEY (subscriber_id) REFERENCES hookrow_subscribers (id),
     CONSTRAINT hookrow_dispatches_list_id_fkey
         FOREIGN KEY (list_id) REFERENCES hookrow_lists (id),
-    CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id, subscriber_id),
-    INDEX hookrow_dispatches_subscriber_id (subscriber_id),
-    INDEX hookrow_dispatches_list_id (list_id)
+    CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id, subscriber_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
