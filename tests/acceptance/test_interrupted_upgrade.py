@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from databases import ALL, kind_of
 from engines import opened, run
 from hookrow._migrations import current, needed, upgrade
-from hookrow.stores.sql._mariadb import Session as MariaDBSession
+from hookrow.stores.sql._mariadb import MariaDBSession
 from hookrow.stores.sql._postgres import Session as PostgresSession
 from hookrow.stores.sql._sqlite import SQLiteConnection
 

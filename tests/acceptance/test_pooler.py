@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 from hookrow._receiver.recorder import record
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql._postgres import IDLE
+from hookrow.stores.sql._connections import IDLE
 from pgbouncer import pooling
 from wire import ADA
 

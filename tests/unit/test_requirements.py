@@ -70,6 +70,8 @@ PRIVATE: dict[str, dict[str, Use]] = {
         ),
         "django.db.migrations.executor:MigrationExecutor": Use("executor", "loader migration_plan"),
     },
+    # `_secure` is private, too, but also a name of hookrow's own.
+    "pymysql": {"pymysql:Connect": Use("", "_sock", "_secure")},
     "werkzeug": {"werkzeug.wrappers:Request": Use("", "_cached_data")},
 }
 """By library, and by `module:name`: classes, and other names of undocumented modules."""

@@ -35,7 +35,7 @@ _STATEMENT_ERRORS = {
 """Errors that a driver (PEP 249) or SQLAlchemy raises about a statement or its values."""
 
 
-_REFUSED = (
+_REFUSED_LOGIN = (
     "The database refuses the connection: {}. Check {} in its URL: HOOKROW_DATABASE_URL, or your "
     "application's own."
 )
@@ -160,7 +160,7 @@ class _PostgreSQLErrors(_Family):
         if denied is None:
             return None
         return AccessDenied(
-            _REFUSED.format(denied[0], "the user, the password and the name of the database")
+            _REFUSED_LOGIN.format(denied[0], "the user, the password and the name of the database")
         )
 
     def _state(self, error: BaseException) -> str:
@@ -392,7 +392,7 @@ class _MariaDBErrors(_Family):
         if number is None:
             return None
         if number in self.DENIED:
-            return AccessDenied(_REFUSED.format(self.text(error), self.DENIED[number]))
+            return AccessDenied(_REFUSED_LOGIN.format(self.text(error), self.DENIED[number]))
         if number in self.REFUSED:
             line = self.text(error).rstrip(".")
             remedy = self.REFUSED[number]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -31,6 +33,9 @@ NOT_A_URL = (
     "This is not a database URL: write, for example, sqlite:///hookrow.db "
     "or postgresql://user@host/database. Write an @ in a password as %40."
 )
+
+IDLE = 1.0
+"""Seconds after which an idle session is checked before it is used again."""
 
 _SAVEPOINT = "SAVEPOINT hookrow_rehearsal"
 
@@ -112,6 +117,26 @@ class OwnConnection(Protocol):
 
     def close(self) -> None:
         """Close the connection. Never raises."""
+
+
+class SessionLiveness:
+    """Shows without a round trip whether a server still serves a session, by the session's socket.
+
+    A server sends data without a request only when it ends the session.
+    """
+
+    def __init__(self, socket: socket.socket) -> None:
+        self._poll = select.poll()
+        self._poll.register(socket, select.POLLIN)
+        self.renew()
+
+    def renew(self) -> None:
+        """Note that the server has just responded."""
+        self._responded_at = monotonic()
+
+    def lasts(self) -> bool:
+        """Return whether the server responded a moment ago, and has sent nothing since."""
+        return monotonic() - self._responded_at <= IDLE and not self._poll.poll(0)
 
 
 C = TypeVar("C", bound=OwnConnection)

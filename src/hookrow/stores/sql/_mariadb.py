@@ -7,7 +7,6 @@ time limits until a transaction needs others.
 from __future__ import annotations
 
 import re
-import select
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from math import isinf
@@ -22,46 +21,49 @@ from hookrow.stores.sql._connections import (
     Connection,
     ConnectionPool,
     Row,
+    SessionLiveness,
     close_all,
     store_errors,
 )
 from hookrow.stores.sql._dialects.mariadb import MARIADB
 from hookrow.stores.sql._limits import MARIADB_LIMITS
-from hookrow.stores.sql._mariadb_drivers import Driver, MySQLClient, Opened, PyMySQL, share
+from hookrow.stores.sql._mariadb_drivers import (
+    Driver,
+    MySQLClient,
+    OpenedConnection,
+    PyMySQL,
+    share,
+)
 from hookrow.stores.sql._mariadb_literals import joined_rows, with_literals
 from hookrow.stores.sql._mariadb_url import Host, parse
-
-IDLE = 1.0
-"""Seconds after which an idle session is checked before it is used again."""
 
 RETRY_HOST = 60.0
 """Seconds for which a host that failed is tried last."""
 
-_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
+_SERVER_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
 
 
-class Session(Connection):
+class MariaDBSession(Connection):
     """One of hookrow's own connections, to a host of the URL."""
 
     autocommits = True
 
-    def __init__(self, opened: Opened, host: Host) -> None:
+    def __init__(self, opened: OpenedConnection, host: Host) -> None:
         self.connection, self.socket = opened
         self.host = host
-        self._poll = select.poll()
-        self._poll.register(self.socket, select.POLLIN)
+        self.liveness = SessionLiveness(self.socket)
         self.prepare()
 
     def prepare(self) -> None:
         """Set what hookrow's SQL needs, and find out whether the server accepts changes."""
         with watchdog.watch_socket(self.socket), self.connection.cursor() as cursor:
             self._limits = MARIADB_LIMITS.transaction(recording=True)
-            cursor.execute(f"{MARIADB_LIMITS.session()}; {_STATE}")
+            cursor.execute(f"{MARIADB_LIMITS.session()}; {_SERVER_STATE}")
             cursor.nextset()
             ((self.largest_packet, *read_only),) = cursor.fetchall()
         # MariaDB 12 has several modes, and OFF.
         self.is_read_only = any(each not in {0, "OFF"} for each in read_only)
-        self.used_at = monotonic()
+        self.liveness.renew()
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return all rows."""
@@ -100,13 +102,6 @@ class Session(Connection):
             self.command(f"{limits}; {MARIADB.begin}")
             self._limits = limits
 
-    def is_alive(self) -> bool:
-        """Return whether the server seems to respond, without a round trip.
-
-        A server sends data without a request only when it closes the session.
-        """
-        return monotonic() - self.used_at <= IDLE and not self._poll.poll(0)
-
     def close(self) -> None:
         """Close the connection, also if the server has closed it."""
         with suppress(Exception):
@@ -126,7 +121,7 @@ class Session(Connection):
             return count
 
 
-class MariaDBDatabase(ConnectionPool[Session]):
+class MariaDBDatabase(ConnectionPool[MariaDBSession]):
     """The database of a `mariadb://` or `mysql://` URL; see `_connections.Database`.
 
     Of several hosts, it uses the first one that responds and accepts changes.
@@ -195,16 +190,16 @@ class MariaDBDatabase(ConnectionPool[Session]):
         return str(self.options)
 
     @contextmanager
-    def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
+    def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[MariaDBSession]:
         """Take a session for the block, and close it if the server does not respond in time."""
         with self._reader() if reads else self._connection() as session:
             with watchdog.watch_socket(session.socket) if watched else nullcontext():
                 yield session
-            session.used_at = monotonic()
+            session.liveness.renew()
 
-    def _take(self) -> Session:
+    def _take(self) -> MariaDBSession:
         session = super()._take()
-        if session.is_alive():
+        if session.liveness.lasts():
             return session
         try:
             session.prepare()
@@ -215,18 +210,18 @@ class MariaDBDatabase(ConnectionPool[Session]):
             return super()._take()
         return session
 
-    def _roll_back(self, session: Session) -> bool:
+    def _roll_back(self, session: MariaDBSession) -> bool:
         with suppress(*self.errors), watchdog.watch_socket(session.socket):
             session.command("ROLLBACK")
             return True
         return False
 
-    def _lose(self, session: Session) -> None:
+    def _lose(self, session: MariaDBSession) -> None:
         """Try another host first from now on, if there is one."""
         self._failed[session.host] = monotonic()
         super()._lose(session)
 
-    def _connect(self) -> Session:
+    def _connect(self) -> MariaDBSession:
         """Connect to the first host that responds, in a share of the time that is left."""
         hosts = sorted(self.options.hosts, key=self._failed_at)
         until = monotonic() + min(self.options.connect_timeout, left())
@@ -241,11 +236,11 @@ class MariaDBDatabase(ConnectionPool[Session]):
         denied = (each for each in failures if isinstance(store_error(each), AccessDenied))
         raise next(denied, failures[-1])
 
-    def _open(self, host: Host, until: float) -> Session:
+    def _open(self, host: Host, until: float) -> MariaDBSession:
         opened = self._driver.connect(self.options, host, until)
         try:
             with limited_to(until - monotonic()):
-                session = Session(opened, host)
+                session = MariaDBSession(opened, host)
             self._check(session)
         except BaseException:
             opened.close()
@@ -253,7 +248,7 @@ class MariaDBDatabase(ConnectionPool[Session]):
         self._failed.pop(host, None)
         return session
 
-    def _check(self, session: Session) -> None:
+    def _check(self, session: MariaDBSession) -> None:
         """Raise `ReadOnly` if another host may accept changes, and this one does not."""
         if session.is_read_only and len(self.options.hosts) > 1:
             raise ReadOnly(f"The server {session.host} is read-only: a replica, for example.")

@@ -16,12 +16,12 @@ from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.stores._errors import AccessDenied, Unavailable
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores._watchdog import duplicate_socket, watchdog
-from hookrow.stores.sql._mariadb_url import TLS, Host, Level, Options
+from hookrow.stores.sql._mariadb_url import TLS, Host, Options, TLSLevel
 
-LEAST_TIMEOUT = 0.05
+SHORTEST_ATTEMPT = 0.05
 """Seconds of the shortest attempt to connect."""
 
-FLAGS = 2 | 1 << 16
+CLIENT_FLAGS = 2 | 1 << 16
 """CLIENT_FOUND_ROWS: the server counts the rows that an UPDATE finds, not those that it changes.
 CLIENT_MULTI_STATEMENTS: one packet may contain several statements."""
 
@@ -29,7 +29,7 @@ _LOGIN = {
     "charset": "utf8mb4",
     # Of parameters and other expressions; a column's own collation precedes it.
     "collation": "utf8mb4_bin",
-    "client_flag": FLAGS,
+    "client_flag": CLIENT_FLAGS,
     "autocommit": None,  # the settings of the session include it
 }
 """What both drivers call the same."""
@@ -41,7 +41,7 @@ _NO_ENCRYPTION = (
 )
 
 
-class Opened(NamedTuple):
+class OpenedConnection(NamedTuple):
     """A driver's connection, and a duplicate of its socket for the watchdog."""
 
     connection: Any
@@ -61,7 +61,7 @@ class Driver(ABC):
     """The errors of the driver."""
 
     @abstractmethod
-    def connect(self, options: Options, host: Host, until: float) -> Opened:
+    def connect(self, options: Options, host: Host, until: float) -> OpenedConnection:
         """Log in before `until`, on the clock of `monotonic`.
 
         Raises an error of the driver, or a `StoreError`.
@@ -79,7 +79,7 @@ class PyMySQL(Driver):
         self._driver = pymysql
         self.errors = (pymysql.Error,)
 
-    def connect(self, options: Options, host: Host, until: float) -> Opened:
+    def connect(self, options: Options, host: Host, until: float) -> OpenedConnection:
         """Log in through a socket that is opened here, so that the watchdog covers the login."""
         is_local = options.unix_socket is not None
         connection = self._driver.Connection(
@@ -105,7 +105,7 @@ class PyMySQL(Driver):
             if isinstance(error, RuntimeError):  # about a package that the driver needs
                 raise AccessDenied(_NO_ENCRYPTION) from error
             raise
-        return Opened(connection, duplicate)
+        return OpenedConnection(connection, duplicate)
 
 
 class MySQLClient(Driver):
@@ -122,7 +122,7 @@ class MySQLClient(Driver):
         self._driver = MySQLdb
         self.errors = (MySQLdb.Error,)
 
-    def connect(self, options: Options, host: Host, until: float) -> Opened:
+    def connect(self, options: Options, host: Host, until: float) -> OpenedConnection:
         """Let the driver limit the login, in whole seconds."""
         given = {
             "user": options.user,
@@ -140,7 +140,7 @@ class MySQLClient(Driver):
             **{name: value for name, value in given.items() if value is not None},
             **_LOGIN,
         )
-        return Opened(connection, duplicate_socket(connection.fileno()))
+        return OpenedConnection(connection, duplicate_socket(connection.fileno()))
 
 
 def _open_socket(unix_socket: str | None, host: Host, until: float) -> socket.socket:
@@ -174,7 +174,7 @@ def _addresses(host: Host) -> list[tuple[socket.AddressFamily, Any]]:
 
 def share(until: float, number: int) -> float:
     """Return the seconds for the first of a number of attempts that end at a time."""
-    return max((until - monotonic()) / number, LEAST_TIMEOUT)
+    return max((until - monotonic()) / number, SHORTEST_ATTEMPT)
 
 
 def _keep_alive(opened: socket.socket) -> None:
@@ -198,9 +198,9 @@ _TCP_OPTIONS = (
 def _tls_options(tls: TLS, *, is_local: bool) -> Mapping[str, Any]:
     """Return the options of PyMySQL. Raises `Unavailable` if a file cannot be read."""
     match tls.level:
-        case Level.DISABLED:
+        case TLSLevel.DISABLED:
             return {"ssl_disabled": True}
-        case Level.PREFERRED:
+        case TLSLevel.PREFERRED:
             return {"ssl_disabled": is_local}  # otherwise, the driver encrypts local sockets, too
         case _:
             return {"ssl": _context(tls)}
@@ -219,7 +219,7 @@ def _context(tls: TLS) -> ssl.SSLContext:
         ) from error
     # Python 3.13 is strict, and refuses the authority that a server of MySQL creates for itself.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.check_hostname = tls.level == Level.VERIFY_IDENTITY
-    if tls.level < Level.VERIFY_CA:
+    context.check_hostname = tls.level == TLSLevel.VERIFY_IDENTITY
+    if tls.level < TLSLevel.VERIFY_CA:
         context.verify_mode = ssl.CERT_NONE
     return context

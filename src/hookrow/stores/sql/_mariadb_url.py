@@ -14,15 +14,15 @@ from hookrow.stores.sql._connections import CONNECT_TIMEOUT, NOT_A_URL
 
 DEFAULT_PORT = 3306
 
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s\[\]:/?#@]*))(?::(\d{1,5}))?")
+_HOST_PATTERN = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s\[\]:/?#@]*))(?::(\d{1,5}))?")
 """A host: an IPv6 address in brackets, or a name or an IPv4 address; and a port."""
 
-_FLAGS = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity", "ssl_check_hostname")
+_TLS_FLAGS = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity", "ssl_check_hostname")
 """Options that are true or false. The last is SQLAlchemy's name for the one before it."""
 
 _OPTIONS = (
     *("unix_socket", "connect_timeout", "charset", "ssl_ca", "ssl_cert", "ssl_key", "ssl-mode"),
-    *_FLAGS,
+    *_TLS_FLAGS,
 )
 
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -39,7 +39,7 @@ class Host(NamedTuple):
         return name if self.port == DEFAULT_PORT else f"{name}:{self.port}"
 
 
-class Level(IntEnum):
+class TLSLevel(IntEnum):
     """How far a connection is secured by TLS: the values of `ssl-mode`.
 
     https://dev.mysql.com/doc/refman/8.4/en/connection-options.html#option_general_ssl-mode
@@ -59,7 +59,7 @@ class Level(IntEnum):
 class TLS(NamedTuple):
     """How a connection uses TLS, and the paths of files: certificates, and a private key."""
 
-    level: Level
+    level: TLSLevel
     ca: str | None
     """The certificates of the authorities that are trusted; the system's if this is None."""
     cert: str | None
@@ -137,7 +137,7 @@ def parse(url: str) -> Options:
 
 
 def _host(text: str) -> Host:
-    match = _HOST.fullmatch(text)
+    match = _HOST_PATTERN.fullmatch(text)
     port = int(match[3] or DEFAULT_PORT) if match else 0
     if match is None or not 0 < port < 1 << 16:
         raise ConfigurationError(NOT_A_URL)
@@ -161,17 +161,18 @@ def _tls(given: dict[str, str]) -> TLS:
     otherwise: PyMySQL itself would verify neither.
     """
     mode = given.pop("ssl-mode", None) or given.pop("ssl_mode", None)
-    flags = {name: _flag(name, given.pop(name)) for name in _FLAGS if name in given}
+    flags = {name: _flag(name, given.pop(name)) for name in _TLS_FLAGS if name in given}
     ca, cert, key = (given.pop(f"ssl_{each}", None) for each in ("ca", "cert", "key"))
     if mode is None:
         level = _level(flags, has_ca=ca is not None, has_cert=cert is not None)
-    elif mode.upper() in Level.__members__ and not flags:
-        level = Level[mode.upper()]
+    elif mode.upper() in TLSLevel.__members__ and not flags:
+        level = TLSLevel[mode.upper()]
     else:
         raise ConfigurationError(
-            f"ssl-mode is one of {', '.join(Level.__members__)}, and replaces {', '.join(_FLAGS)}."
+            f"ssl-mode is one of {', '.join(TLSLevel.__members__)}. It replaces "
+            f"{', '.join(_TLS_FLAGS)}."
         )
-    if level < Level.VERIFY_CA and ca is not None:
+    if level < TLSLevel.VERIFY_CA and ca is not None:
         raise ConfigurationError(
             "The URL has ssl_ca, but its other options say not to verify the server's certificate: "
             "remove ssl_ca or those."
@@ -181,13 +182,13 @@ def _tls(given: dict[str, str]) -> TLS:
     return TLS(level, ca, cert, key)
 
 
-def _level(flags: Mapping[str, bool], *, has_ca: bool, has_cert: bool) -> Level:
+def _level(flags: Mapping[str, bool], *, has_ca: bool, has_cert: bool) -> TLSLevel:
     verifies_name = flags.get("ssl_verify_identity", flags.get("ssl_check_hostname"))
     if flags.get("ssl_disabled"):
-        return Level.DISABLED
+        return TLSLevel.DISABLED
     if flags.get("ssl_verify_cert", has_ca or bool(verifies_name)):
-        return Level.VERIFY_CA if verifies_name is False else Level.VERIFY_IDENTITY
-    return Level.REQUIRED if has_cert or "ssl_verify_cert" in flags else Level.PREFERRED
+        return TLSLevel.VERIFY_CA if verifies_name is False else TLSLevel.VERIFY_IDENTITY
+    return TLSLevel.REQUIRED if has_cert or "ssl_verify_cert" in flags else TLSLevel.PREFERRED
 
 
 def _flag(name: str, value: str) -> bool:

@@ -8,11 +8,9 @@ another session, a transaction sets its own limits, and no statement is prepared
 from __future__ import annotations
 
 import re
-import select
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from math import isinf
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
@@ -27,6 +25,7 @@ from hookrow.stores.sql._connections import (
     Connection,
     ConnectionPool,
     Row,
+    SessionLiveness,
     close_all,
     store_errors,
 )
@@ -36,9 +35,6 @@ from hookrow.stores.sql._limits import POSTGRES_LIMITS
 
 if TYPE_CHECKING:
     import psycopg
-
-IDLE = 1.0
-"""Seconds after which an idle session is checked before it is used again."""
 
 PREPARED_AFTER = 5
 """How many times a statement runs before psycopg has the server prepare it: psycopg's default."""
@@ -60,9 +56,7 @@ class Session(Connection):
         self.autocommits = result.fetchone() is not None
         if self.autocommits:
             connection.prepare_threshold = PREPARED_AFTER
-        self._poll = select.poll()
-        self._poll.register(self.socket, select.POLLIN)
-        self.used_at = monotonic()
+        self.liveness = SessionLiveness(self.socket)
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return all rows."""
@@ -82,13 +76,6 @@ class Session(Connection):
     def command(self, sql: str) -> None:
         """Run one or more statements without parameters."""
         self.connection.execute(sql, prepare=False)
-
-    def is_alive(self) -> bool:
-        """Return whether the server seems to respond, without a round trip.
-
-        A server sends data without a request only when it shuts down.
-        """
-        return monotonic() - self.used_at <= IDLE and not self._poll.poll(0)
 
     def _run(self, sql: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
         cursor: psycopg.Cursor[Any] = self._cursor(self.connection)
@@ -188,11 +175,11 @@ class PostgresDatabase(ConnectionPool[Session]):
         with self._reader() if reads else self._connection() as session:
             with watchdog.watch_socket(session.socket) if watched else nullcontext():
                 yield session
-            session.used_at = monotonic()
+            session.liveness.renew()
 
     def _take(self) -> Session:
         session = super()._take()
-        if session.is_alive():
+        if session.liveness.lasts():
             return session
         try:
             with watchdog.watch_socket(session.socket):
