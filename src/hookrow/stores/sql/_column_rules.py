@@ -136,8 +136,6 @@ def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
     """Yield the unsuitable columns of the log."""
     for name in REQUIRED_COLUMNS:
         column = columns[name]
-        if name == "body" and column.length is not None:
-            yield _mistake(log, column, f"{_TYPE}, which is too short: a body has any length.")
         if column.charset not in {"", _EVERY_CHARACTER}:
             text = (
                 f"of the character set {column.charset}, which lacks characters: CONVERT the table "
@@ -146,6 +144,8 @@ def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
             yield _mistake(log, column, text)
         if name in _NULLABLE and not column.nullable:
             yield _mistake(log, column, "NOT NULL, but not every entry has such a value.")
+        if name == "body" and column.length is not None:
+            yield _mistake(log, column, f"{_TYPE}, which is too short: a body has any length.")
         if name == "id" and not column.default:
             text = "without a default, but the database must number the entries."
             yield _mistake(log, column, text)

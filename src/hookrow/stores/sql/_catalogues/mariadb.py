@@ -56,9 +56,9 @@ class MariaDBCatalogue(Catalogue):
         return "MariaDB" if "MariaDB" in version else "MySQL"
 
     def tables(self) -> Collection[str]:
-        """Return the names, with the database of those that are in another one."""
-        rows = self._fetch(_MARIADB_TABLES)
-        return [f"{database}.{name}" if database else name for database, name in rows]
+        """Return the names in the session's database: others are probably those of other hosts."""
+        sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
+        return [name for (name,) in self._fetch(sql)]
 
     def own_name(self, table: str) -> str | None:
         """Return the name with its database, both in the server's own spelling."""
@@ -480,13 +480,6 @@ def _decoded(value: Any) -> Any:  # noqa: ANN401 - of any column
     return value.decode() if isinstance(value, bytes) else value
 
 
-_SYSTEM = "'information_schema', 'mysql', 'performance_schema', 'sys'"
-
-_MARIADB_TABLES = f"""
-SELECT CASE WHEN table_schema <> coalesce(database(), '') THEN table_schema END, table_name
-FROM information_schema.tables WHERE table_schema NOT IN ({_SYSTEM})
-"""
-
 _IS_TABLE = "table_name = %s AND table_schema = coalesce(nullif(%s, ''), database())"
 """The condition for the parameters that `named` returns.
 
@@ -613,8 +606,8 @@ A text is converted to a UUID, by whose index it is found; JSON_TABLE has no suc
 _WIDTH = re.compile(r"INT\((?!1\))\d+\)")
 """The width of an integer in MariaDB's catalogue, which has no effect; 1 stands for BOOLEAN."""
 
-_BOOLEAN = "tinyint(1)"
-"""The type to which BOOLEAN is an alias."""
+_BOOLEANS = {"tinyint(1)", "bit(1)"}
+"""The type to which BOOLEAN is an alias, and the one that some libraries use for it."""
 
 
 def _names_in(expression: str) -> set[str]:
@@ -625,7 +618,7 @@ def _names_in(expression: str) -> set[str]:
 def _mariadb_column(row: Sequence[Any]) -> Column:
     name, data_type, declared, nullable, extra, default, length, size, *rest = row
     charset, collation, fraction, privileges, _, is_view = rest
-    kind = "boolean" if declared == _BOOLEAN else _MARIADB_KINDS.get(data_type, data_type)
+    kind = "boolean" if declared in _BOOLEANS else _MARIADB_KINDS.get(data_type, data_type)
     labels = _labels(declared) if data_type in {"enum", "set"} else ()
     declared = declared.replace("%", "%%")
     collated = f" CHARACTER SET {charset} COLLATE {collation}" if charset else ""

@@ -93,13 +93,15 @@ def _changed(connection: Connection, needs: Sequence[Need]) -> Sequence[Collecti
     parameters: list[str] = []
     changed: list[set[str]] = [set() for _ in needs]
     for number, need in enumerate(needs):
-        is_unchanged = _IS_UNCHANGED.get(need.column.kind)
+        kind = need.column.kind
+        is_unchanged = _IS_UNCHANGED.get(kind)
         texts = [_as_text(each) for each in need.values.values() if isinstance(each, str | int)]
         if is_unchanged and texts and need.use is not Use.COMPARED:
             questions.append(
                 _CHANGED.format(
                     number=number,
-                    type_=need.column.declared,
+                    # MariaDB makes a BIT of the digit's code, so a boolean has its value's type.
+                    type_=need.column.type if kind == "boolean" else need.column.declared,
                     wide=_WIDE,
                     is_unchanged=is_unchanged,
                 )
