@@ -332,7 +332,11 @@ class _MariaDB(Kind):
     name = dialect = "mariadb"
     backends = ("mysql", "mariadb")
     drivers = "mysql+pymysql", "mysql+aiomysql"
-    connect_args = mariadb.WITHOUT_TLS
+    connect_args: ClassVar[Mapping[str, Any]] = {
+        **mariadb.WITHOUT_TLS,
+        # So that tests can choose the id 0.
+        "init_command": "SET sql_mode = 'STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO'",
+    }
     attach_options: ClassVar[Mapping[str, Any]] = {"mariadb": True}
     types = Types(time="datetime(6)", timestamp="datetime(6)", name="varchar(320)", uuid="char(32)")
     explain = "EXPLAIN FORMAT = TRADITIONAL"  # not the default of MySQL 9

@@ -252,6 +252,14 @@ def _dispatches(*, mariadb: bool) -> Sequence[_Item]:
 
 
 def _notifications(*, mariadb: bool) -> Sequence[_Item]:
+    generated = [
+        _generated("parked_message_id", 255, "CASE WHEN retry_at IS NOT NULL THEN message_id END"),
+        _generated(
+            "changed_recipient",
+            320,
+            "CASE WHEN record_type = 'SubscriptionChange' THEN recipient END",
+        ),
+    ]
     return (
         _id(),
         sa.Column("fingerprint", _FINGERPRINT, nullable=False),
@@ -275,9 +283,15 @@ def _notifications(*, mariadb: bool) -> Sequence[_Item]:
         sa.Column("source", sa.String(16), nullable=False),
         sa.Column("recovery_counted", sa.Boolean),
         sa.Column("body", _BODY),
+        *(generated if mariadb else ()),
         _unique("hookrow_notifications_fingerprint", "fingerprint"),
         *(_plain_indexes_of_notifications() if mariadb else _indexes_of_notifications()),
     )
+
+
+def _generated(name: str, length: int, expression: str) -> sa.Column[str]:
+    """Return a column that is null in most rows: MariaDB and MySQL have no partial indexes."""
+    return sa.Column(name, sa.String(length), sa.Computed(expression, persisted=False))
 
 
 def _indexes_of_notifications() -> Sequence[_Item]:
@@ -305,8 +319,8 @@ def _indexes_of_notifications() -> Sequence[_Item]:
 def _plain_indexes_of_notifications() -> Sequence[_Item]:
     return (
         _index("hookrow_parked", "retry_at", "id"),
-        _index("hookrow_parked_message_id", "message_id", "retry_at"),
-        _index("hookrow_notifications_changes", "recipient", "record_type"),
+        _index("hookrow_parked_message_id", "parked_message_id"),
+        _index("hookrow_notifications_changes", "changed_recipient"),
         _index("hookrow_recoveries", "outcome", "recovery_counted", "first_outcome"),
         _index("hookrow_expired", "outcome", "retry_at", "body", lengths={"body": 1}),
     )
