@@ -152,6 +152,10 @@ class Kind(ABC):
         del table
         return f"DROP INDEX {index}"
 
+    def unique_index(self, name: str, table: str, columns: str, *, where: str) -> str:
+        """Return the statement that keeps columns unique in the rows that meet a condition."""
+        return f"CREATE UNIQUE INDEX {name} ON {table} ({columns}) WHERE {where}"
+
     @abstractmethod
     def drop_trigger(self, table: str) -> str:
         """Return the statement that drops the trigger."""
@@ -395,6 +399,13 @@ class _MariaDB(Kind):
             "PORT": str(url.port or ""),
             "OPTIONS": {"connect_timeout": 2},
         }
+
+    def unique_index(self, name: str, table: str, columns: str, *, where: str) -> str:
+        """Add a generated column that is null in all other rows."""
+        return (
+            f"ALTER TABLE {table} ADD COLUMN is_{name} INT AS (CASE WHEN {where} THEN 1 END) "
+            f"VIRTUAL, ADD UNIQUE INDEX {name} ({columns}, is_{name})"
+        )
 
     def restart_ids(self, connection: Connection, tables: Iterable[str]) -> None:
         for table in tables:

@@ -33,6 +33,7 @@ WITHOUT_TLS: Mapping[str, Any] = {"ssl_disabled": True}
 _OPTIONS = (
     *("--skip-networking", "--skip-name-resolve", "--skip-log-bin", "--max-connections=300"),
     *("--performance-schema=OFF", "--innodb-buffer-pool-size=64M", "--innodb-fast-shutdown=2"),
+    "--max-allowed-packet=64M",
     "--loose-mysqlx=OFF",  # MySQL's second port
 )
 

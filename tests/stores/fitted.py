@@ -13,6 +13,7 @@ from homes import KEYS, Home, Row, Rows, columns_of
 from sqlalchemy import Boolean, Column, Connection, Integer, Text, select
 from sqlalchemy.types import TypeEngine
 
+from databases import kind_of
 from hookrow import Role, Schema
 from hookrow._core.notification import Key
 from hookrow._core.schema import OTHERWISE
@@ -73,7 +74,8 @@ class FittedHome(Home):
 
     def __init__(self, url: str, schema: Schema, *, supplied: bool = False) -> None:
         super().__init__(url, schema, supplied=supplied)
-        self.run("CREATE UNIQUE INDEX pairs ON readings (title, reader) WHERE state = 1")
+        kind = kind_of(url)
+        self.run(kind.unique_index("pairs", "readings", "title, reader", where="state = 1"))
 
     def fill(self, **rows: Sequence[Row]) -> None:
         """Add twins and messages; the message of a dispatch without a list is excluded."""

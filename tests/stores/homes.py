@@ -103,14 +103,14 @@ class Home:
             name: Table(role.table, tables, *self._columns(name))
             for name, role in schema.roles.items()
         }
-        ours = attached(schema).tables
+        ours = attached(schema, kind_of(url)).tables
         self._log = ours[schema.log] if schema.log else None
         beside = ("hookrow_hours", "hookrow_meta", "hookrow_suppression_changes")
         self._beside = [ours[schema.side_table(name)] for name in beside] if schema.log else []
         if not self._ours:
             tables.create_all(self._engine)
         if not needed(schema) and schema.log:
-            attached(schema).create_all(self._engine)
+            attached(schema, kind_of(url)).create_all(self._engine)
         if in_memory is not None:
             self.store = in_memory
             return
