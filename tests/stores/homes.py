@@ -154,7 +154,11 @@ class Home:
         if self._log is None:
             return []
         unwritten = {"entry", "recovery_counted"}
-        columns = [column for column in self._log.c if column.name not in unwritten]
+        columns = [
+            column
+            for column in self._log.c
+            if column.name not in unwritten and column.computed is None
+        ]
         with self._engine.connect() as connection:
             rows = connection.execute(select(*columns).order_by(self._log.c.id))
             return [dict(row) for row in rows.mappings()]
