@@ -31,18 +31,20 @@ _Item: TypeAlias = sa.Column[Any] | sa.Index | sa.UniqueConstraint
 _Definitions: TypeAlias = Mapping[str, Callable[[], Sequence[_Item]]]
 """The columns, constraints and indexes of tables, by name."""
 
-_MARIADB = ("mysql", "mariadb")
+_ON_MARIADB = ("mysql", "mariadb")
 """SQLAlchemy's names of MariaDB and MySQL: URLs with either name may lead to both."""
 
-_TIMESTAMP = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_MARIADB)
-_REASON = sa.Text().with_variant(mysql.MEDIUMTEXT(), *_MARIADB)
-_BODY = sa.Text().with_variant(mysql.LONGTEXT(), *_MARIADB)
-_FINGERPRINT = sa.LargeBinary(16).with_variant(mysql.BINARY(16), *_MARIADB)
-_ROW_KEY = sa.Text().with_variant(sa.String(736), *_MARIADB)  # the longest that a key may contain
+_TIMESTAMP = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), *_ON_MARIADB)
+_REASON_TYPE = sa.Text().with_variant(mysql.MEDIUMTEXT(), *_ON_MARIADB)
+_BODY_TYPE = sa.Text().with_variant(mysql.LONGTEXT(), *_ON_MARIADB)
+_FINGERPRINT_TYPE = sa.LargeBinary(16).with_variant(mysql.BINARY(16), *_ON_MARIADB)
+_ROW_KEY_TYPE = sa.Text().with_variant(
+    sa.String(736), *_ON_MARIADB
+)  # the longest that a key may contain
 
-_STORAGE: Mapping[str, str] = {
+_MARIADB_STORAGE: Mapping[str, str] = {
     f"{dialect}_{name}": value
-    for dialect in _MARIADB
+    for dialect in _ON_MARIADB
     for name, value in {
         "engine": "InnoDB",
         "row_format": "DYNAMIC",
@@ -61,7 +63,7 @@ _FREE_SPACE: dict[str, Any] = (
 )
 
 
-_FOLDED = "email_folded"
+_FOLDED_EMAIL = "email_folded"
 """The generated column of MariaDB and MySQL, for an index of folded emails."""
 
 
@@ -85,13 +87,13 @@ def _lower_ascii(element: folded, compiler: SQLCompiler, **options: Any) -> str:
     return f'lower({compiler.process(element.clauses, **options)}::text COLLATE "C")'
 
 
-@compiles(folded, *_MARIADB)
+@compiles(folded, *_ON_MARIADB)
 def _lower_in_ascii(element: folded, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
     [argument] = element.clauses
     if isinstance(argument, sa.Column) and argument.name == "email":
         columns = argument.table.c
-        if _FOLDED in columns:
-            return compiler.process(columns[_FOLDED], **options)
+        if _FOLDED_EMAIL in columns:
+            return compiler.process(columns[_FOLDED_EMAIL], **options)
     text = compiler.process(argument, **options)
     # lower() folds other letters, too, except in the character set ascii. The function is written
     # the way the server prints it: otherwise, Alembic would find a difference.
@@ -113,7 +115,7 @@ def _now_with_six_digits(element: _now, compiler: SQLCompiler, **options: Any) -
     return "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))"
 
 
-@compiles(_now, *_MARIADB)
+@compiles(_now, *_ON_MARIADB)
 def _now_in_utc(element: _now, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
     # now() depends on the session's time zone, and these times have none.
     del element, compiler, options
@@ -128,7 +130,7 @@ def _id() -> sa.Column[int]:
 def _suppression() -> Sequence[sa.Column[Any]]:
     return (
         sa.Column("suppressed_at", _TIMESTAMP),
-        sa.Column("suppression_reason", _REASON),
+        sa.Column("suppression_reason", _REASON_TYPE),
         sa.Column("suppression_changed_at", _TIMESTAMP),
     )
 
@@ -161,7 +163,7 @@ def _index(
     if where is not None:
         options = {"postgresql_where": sa.text(where), "sqlite_where": sa.text(where)}
     if lengths is not None:
-        options = {f"{dialect}_length": dict(lengths) for dialect in _MARIADB}
+        options = {f"{dialect}_length": dict(lengths) for dialect in _ON_MARIADB}
     return sa.Index(conv(name), *columns, unique=unique, **options)
 
 
@@ -179,7 +181,7 @@ def _subscribers(*, mariadb: bool) -> Sequence[_Item]:
 
 def _folded_email() -> sa.Column[str]:
     computed = sa.Computed(folded(sa.literal_column("email")), persisted=True)
-    return sa.Column(_FOLDED, sa.String(320), computed)
+    return sa.Column(_FOLDED_EMAIL, sa.String(320), computed)
 
 
 def _indexes_of_subscribers() -> Sequence[_Item]:
@@ -204,7 +206,7 @@ def _indexes_of_subscribers() -> Sequence[_Item]:
 def _plain_indexes_of_subscribers() -> Sequence[_Item]:
     reason = "suppression_reason"
     return (
-        _index("hookrow_subscribers_email", _FOLDED, unique=True),
+        _index("hookrow_subscribers_email", _FOLDED_EMAIL, unique=True),
         _index("hookrow_subscribers_suppressed", "suppressed_at", "id"),
         _index("hookrow_subscribers_reason", reason, "suppressed_at", "id", lengths={reason: 64}),
     )
@@ -257,12 +259,12 @@ def _notifications(*, mariadb: bool) -> Sequence[_Item]:
         _generated(
             "changed_recipient",
             320,
-            "CASE WHEN record_type = 'SubscriptionChange' THEN recipient END",
+            "CASE WHEN record_type = _utf8mb4'SubscriptionChange' THEN recipient END",
         ),
     ]
     return (
         _id(),
-        sa.Column("fingerprint", _FINGERPRINT, nullable=False),
+        sa.Column("fingerprint", _FINGERPRINT_TYPE, nullable=False),
         sa.Column("record_type", sa.String(64)),
         sa.Column("message_id", sa.String(255)),
         sa.Column("recipient", sa.String(320)),
@@ -282,7 +284,7 @@ def _notifications(*, mariadb: bool) -> Sequence[_Item]:
         sa.Column("entry", sa.String(64)),
         sa.Column("source", sa.String(16), nullable=False),
         sa.Column("recovery_counted", sa.Boolean),
-        sa.Column("body", _BODY),
+        sa.Column("body", _BODY_TYPE),
         *(generated if mariadb else ()),
         _unique("hookrow_notifications_fingerprint", "fingerprint"),
         *(_plain_indexes_of_notifications() if mariadb else _indexes_of_notifications()),
@@ -347,7 +349,7 @@ def _meta() -> Sequence[_Item]:
 def _suppression_changes() -> Sequence[_Item]:
     return (
         sa.Column("role", sa.String(32), primary_key=True),
-        sa.Column("row_key", _ROW_KEY, primary_key=True),
+        sa.Column("row_key", _ROW_KEY_TYPE, primary_key=True),
         sa.Column("changed_at", _TIMESTAMP, nullable=False),
     )
 
@@ -374,7 +376,7 @@ def attach(
     upgrade`. A table that the metadata already has is left unchanged.
 
     With `mariadb`, they are those of MariaDB and MySQL, which have no indexes on expressions or on
-    a part of the rows: the subscribers have a generated column instead.
+    a part of the rows, but generated columns.
 
     Raises `ConfigurationError` if the metadata would move them to another schema, or if an argument
     has another type.
@@ -422,7 +424,7 @@ def _define(to: sa.MetaData, name: str, items: Sequence[_Item]) -> sa.Table:
     A copy (`Table.to_metadata`) would have its foreign keys in any order.
     """
     namespace, _, bare = name.rpartition(".")
-    options = {**_STORAGE, **(_FREE_SPACE if name == "hookrow_dispatches" else {})}
+    options = {**_MARIADB_STORAGE, **(_FREE_SPACE if name == "hookrow_dispatches" else {})}
     key = sa.PrimaryKeyConstraint(name=conv(f"{bare}_pkey"))
     return sa.Table(bare, to, *items, key, schema=namespace or None, **options)
 

@@ -38,7 +38,7 @@ CREATE TABLE hookrow_notifications (
         CASE WHEN retry_at IS NOT NULL THEN message_id END
     ) VIRTUAL,
     changed_recipient VARCHAR(320) AS (
-        CASE WHEN record_type = 'SubscriptionChange' THEN recipient END
+        CASE WHEN record_type = _utf8mb4'SubscriptionChange' THEN recipient END
     ) VIRTUAL,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint),
     INDEX hookrow_parked (retry_at, id),
