@@ -279,12 +279,16 @@ class _ResumableUpgrade(_Upgrade):
         if not _retry_while_locked(self._prepare):
             yield
             return
-        with self._database.autocommit() as connection:
-            connection.execute(table_of_upgrades(self._dialect.name))
-            # Adds the row that is locked. The lock itself ends with this statement.
-            catalogue_of(connection, self._dialect).try_lock(Lock.UPGRADING, self._lock_table)
+        _retry_while_locked(self._create_lock)
         with super()._lock():
             yield
+
+    def _create_lock(self) -> None:
+        """Create the table and the row that is locked, unless they exist."""
+        with self._database.autocommit() as connection:
+            connection.execute(table_of_upgrades(self._dialect.name))
+            # This adds the row. The lock itself ends with the statement.
+            catalogue_of(connection, self._dialect).try_lock(Lock.UPGRADING, self._lock_table)
 
     def _connection(self) -> AbstractContextManager[Connection]:
         """Let each query see what others have committed."""
