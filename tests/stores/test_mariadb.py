@@ -1,21 +1,32 @@
-"""Connections to MariaDB and MySQL: those of a host's engine."""
+"""Connections to MariaDB and MySQL: hookrow's own, and those of a host's engine."""
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from time import monotonic
+from contextlib import AbstractContextManager, closing, suppress
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, make_url
 
 from engines import connect, run
-from hookrow.stores._errors import Locked, Rejected, StoreError, Unavailable
+from hookrow.stores._errors import (
+    AccessDenied,
+    Locked,
+    ReadOnly,
+    Rejected,
+    StoreError,
+    Unavailable,
+)
 from hookrow.stores._timeouts import limited_to
-from hookrow.stores.sql._connections import Connection
+from hookrow.stores.sql._connections import CONNECT_TIMEOUT, IDLE, Connection, Database
+from hookrow.stores.sql._mariadb import MariaDBDatabase
 from hookrow.stores.sql._sqlalchemy import EngineDatabase
 from mariadb import Databases, Server
+from relay import closed_port, relays, silent_port
 from wire import PATIENCE
 
 Block = Callable[[EngineDatabase], AbstractContextManager[Connection]]
@@ -184,3 +195,205 @@ def test_frozen_server(own_mariadb: Server, driver: str) -> None:
             with own_mariadb.frozen():
                 connection.fetch("SELECT 1")
     engine.dispose()
+
+
+# -- hookrow's own connections ----------------------------------------------------------
+
+
+def hosts(*ports: int, **options: object) -> MariaDBDatabase:
+    """Return a database on several ports of this machine."""
+    listed = ",".join(f"127.0.0.1:{port}" for port in ports)
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    return MariaDBDatabase(f"mariadb://root@{listed}/mysql?{query}")
+
+
+def fetch(database: Database, sql: str) -> Any:  # noqa: ANN401 - of any type
+    """Return the first value of a query in a session for recording."""
+    with database.recording() as connection:
+        [(value,)] = connection.fetch(sql)
+        return value
+
+
+@pytest.fixture(params=["mariadb", "mysql+mysqldb"])
+def own(request: pytest.FixtureRequest, empty_mariadb_url: str) -> Iterator[MariaDBDatabase]:
+    """Open a database with each driver; it has a table `people`."""
+    if "mysqldb" in request.param:
+        pytest.importorskip("MySQLdb")
+    run(empty_mariadb_url, "CREATE TABLE people (id int PRIMARY KEY, body longtext)")
+    with closing(MariaDBDatabase(empty_mariadb_url.replace("mariadb", request.param, 1))) as own:
+        yield own
+
+
+def test_session(own: MariaDBDatabase) -> None:
+    """A session has what hookrow's SQL needs, and the limits of recording or of the transaction."""
+    limits = "SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@max_statement_time"
+    for _ in range(2):
+        with own.recording() as connection:
+            assert connection.fetch(NEEDED) == [("+00:00", STRICT, "utf8mb4_bin", 0)]
+            assert connection.fetch("SELECT @@tx_isolation") == [("READ-COMMITTED",)]
+            assert connection.fetch(limits) == [(1, 1, 4.0)]
+        with own.transaction() as connection:
+            assert connection.fetch(limits) == [(2, 2, 4.0)]
+        with own.reading() as connection:
+            assert connection.fetch(limits) == [(31_536_000, 31_536_000, 0.0)]
+        with limited_to(1), own.reading() as connection:
+            [(*_, seconds)] = connection.fetch(limits)
+            assert 0 < seconds < 1
+        with own.autocommit() as connection:
+            assert connection.fetch(limits) == [(31_536_000, 31_536_000, 0.0)]
+
+
+def test_counts(own: MariaDBDatabase) -> None:
+    """An UPDATE counts the rows that it finds; rows of an INSERT are sent together."""
+    with own.recording() as connection:
+        rows = [(number, f"'{number}' %s \\ \U0001f600") for number in range(1000)]
+        assert connection.execute_many("INSERT INTO people VALUES (%s, %s)", rows) == 1000
+        assert connection.execute("UPDATE people SET id = id WHERE id < %s", [7]) == 7
+        assert connection.fetch("SELECT * FROM people ORDER BY id") == rows
+
+
+def test_long_statement(own: MariaDBDatabase) -> None:
+    """One that the server would not accept is refused before it ends the session."""
+    with own.recording() as connection:
+        [(before, longest)] = connection.fetch("SELECT connection_id(), @@max_allowed_packet")
+        statement = "SELECT octet_length('{}')"
+        size = longest - len(statement)
+        assert connection.fetch(statement.format("x" * size)) == [(size,)]
+        with pytest.raises(Rejected, match="longer than the server's max_allowed_packet"):
+            connection.fetch(statement.format("x" * (size + 1)))
+    assert fetch(own, "SELECT connection_id()") == before
+
+
+def test_sessions_that_the_server_has_ended(
+    own: MariaDBDatabase, mariadb: Databases, empty_mariadb_url: str
+) -> None:
+    """Idle ones are replaced, and one that is in use is lost for its block only."""
+    for _ in range(2):
+        assert fetch(own, "SELECT 1") == 1
+        mariadb.terminate(empty_mariadb_url)
+    with pytest.raises(Unavailable), own.recording() as connection:  # noqa: PT012 - ended within it
+        mariadb.terminate(empty_mariadb_url)
+        connection.fetch("SELECT 1")
+    assert fetch(own, "SELECT 1") == 1
+
+
+def test_settings_that_a_trigger_changes(own: MariaDBDatabase) -> None:
+    """They are set again when the session has been idle."""
+    with own.recording() as connection:
+        connection.execute("SET time_zone = '+07:00'")
+    sleep(IDLE + 0.1)
+    assert fetch(own, "SELECT @@time_zone") == "+00:00"
+
+
+def test_fork(own: MariaDBDatabase) -> None:
+    """A child opens sessions of its own, and leaves those of its parent alone."""
+    before = fetch(own, "SELECT connection_id()")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if fetch(own, "SELECT connection_id()") != before else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert fetch(own, "SELECT connection_id()") == before
+
+
+def test_frozen_server_of_own_sessions(own_mariadb: Server) -> None:
+    """Connecting, writing and reading end in the time that is left."""
+    with closing(MariaDBDatabase(own_mariadb.url())) as database:
+        for block in (database.recording, database.transaction, database.reading):
+            assert fetch(database, "SELECT 1") == 1
+            with pytest.raises(Unavailable), limited_to(0.5), block() as connection:  # noqa: SIM117 - stops in it
+                with own_mariadb.frozen():
+                    connection.fetch("SELECT 1")
+            began = monotonic()
+            with own_mariadb.frozen(), pytest.raises(Unavailable), limited_to(0.3), block():
+                pass
+            assert monotonic() - began < PATIENCE
+
+
+def test_restart(own_mariadb: Server) -> None:
+    """A session to a server that was restarted is replaced."""
+    with closing(MariaDBDatabase(own_mariadb.url())) as database:
+        assert fetch(database, "SELECT 1") == 1
+        own_mariadb.stop()
+        with pytest.raises(Unavailable, match=r"/socket cannot be reached: No such file"):
+            fetch(database, "SELECT 1")
+        own_mariadb.start()
+        assert fetch(database, "SELECT 1") == 1
+
+
+def test_first_host_that_responds(mariadb: Databases) -> None:
+    """A host that refuses connections or is silent costs a share of the time, and only once."""
+    socket = mariadb.folder / "socket"
+    with relays(socket) as [good], silent_port() as silent:
+        ports = closed_port(), silent.getsockname()[1], good.port
+        with closing(hosts(*ports, connect_timeout=0.5)) as database:
+            assert fetch(database, "SELECT 1") == 1
+            database.close()
+            began = monotonic()
+            assert fetch(database, "SELECT 1") == 1
+            assert good.connections == 2
+            silent.settimeout(0)
+            silent.accept()[0].close()
+            with pytest.raises(BlockingIOError):  # it was not asked again
+                silent.accept()
+            assert monotonic() - began < PATIENCE
+
+
+def test_no_host_responds() -> None:
+    """All hosts together take no longer than the time that is left."""
+    with silent_port() as one, silent_port() as other:
+        ports = one.getsockname()[1], other.getsockname()[1]
+        with closing(hosts(*ports, closed_port())) as database:
+            began = monotonic()
+            with pytest.raises(Unavailable), limited_to(0.3), database.recording():
+                pass
+            assert monotonic() - began < CONNECT_TIMEOUT
+
+
+def test_host_that_fails(mariadb: Databases) -> None:
+    """The next session is opened on the next host."""
+    socket = mariadb.folder / "socket"
+    with relays(socket, socket) as [first, second]:  # noqa: SIM117 - closed after it
+        with closing(hosts(first.port, second.port)) as database:
+            with pytest.raises(Unavailable), database.recording() as connection:  # noqa: PT012 - closed within it
+                first.close()
+                connection.fetch("SELECT 1")
+            assert second.connections == 0
+            assert fetch(database, "SELECT 1") == 1
+            assert second.connections == 1
+
+
+def test_read_only_host(mariadb: Databases, own_mariadb: Server) -> None:
+    """Another host is used, also instead of one that became read-only; a lone host is kept."""
+    with relays(own_mariadb.folder / "socket", mariadb.folder / "socket") as [first, second]:
+        with closing(hosts(first.port, second.port)) as database:
+            assert fetch(database, "SELECT 1") == 1
+            assert second.connections == 0
+            own_mariadb.execute("SET GLOBAL read_only = 1")
+            sleep(IDLE + 0.1)
+            assert fetch(database, "SELECT @@read_only") == 0
+        with closing(hosts(first.port)) as database:
+            assert fetch(database, "SELECT @@read_only") == 1
+        database = hosts(first.port, closed_port())
+        with pytest.raises(ReadOnly, match=r"^The server 127\.0\.0\.1:\d+ is read-only"):
+            fetch(database, "SELECT 1")
+        own_mariadb.execute("SET GLOBAL read_only = 0")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"username": "nobody", "password": "secret"},
+            "Access denied.*Check the user and the pass",
+        ),
+        ({"database": "nothing"}, "Unknown database 'nothing'.*Check the name of the database"),
+    ],
+)
+def test_access_denied(mariadb: Databases, wrong: dict[str, str], message: str) -> None:
+    url = make_url(mariadb.url()).set(**wrong)  # type: ignore[arg-type] # of a name
+    database = MariaDBDatabase(url.render_as_string(hide_password=False))
+    with pytest.raises(AccessDenied, match=message) as caught, database.recording():
+        pass
+    assert "secret" not in str(caught.value)

@@ -299,6 +299,7 @@ class _MariaDBErrors(_Family):
         1079: Unavailable,  # ER_SHUTDOWN_COMPLETE
         1080: Unavailable,  # ER_FORCING_CLOSE
         1114: Unavailable,  # ER_RECORD_FILE_FULL
+        1115: Unavailable,  # ER_UNKNOWN_CHARACTER_SET
         1135: Unavailable,  # ER_CANT_CREATE_THREAD
         1158: Unavailable,  # ER_NET_READ_ERROR
         1159: Unavailable,  # ER_NET_READ_INTERRUPTED
@@ -343,6 +344,7 @@ class _MariaDBErrors(_Family):
         1047: "this node of the cluster is not ready",
         1053: "the server is shutting down",
         1114: "a table, or the disk of the server, is full",
+        1115: "the server lacks the character set utf8mb4",
         1153: "the statement is longer than the server's max_allowed_packet: increase it",
         1203: "the user has too many connections: increase its MAX_USER_CONNECTIONS",
         1290: "the server is read-only: a replica, for example",

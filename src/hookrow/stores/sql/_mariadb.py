@@ -13,8 +13,9 @@ from math import isinf
 from time import monotonic
 from typing import Any
 
+from hookrow._core.sizes import WIDEST_CHARACTER
 from hookrow.stores._driver_errors import UNWRITABLE, store_error
-from hookrow.stores._errors import AccessDenied, ReadOnly, StoreError
+from hookrow.stores._errors import AccessDenied, ReadOnly, Rejected, StoreError
 from hookrow.stores._timeouts import left, limited_to
 from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql._connections import (
@@ -76,11 +77,11 @@ class MariaDBSession(Connection):
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         """Run an INSERT of values with as few packets as possible, and others row by row."""
-        values = _VALUES.fullmatch(sql)
+        values = _INSERT_VALUES.fullmatch(sql)
         if values is None:
             return sum(self.execute(sql, row) for row in rows)
         begin, end = (each.replace("%%", "%") for each in values.groups())
-        most = (self.largest_packet - len(sql)) // _WIDEST_CHARACTER
+        most = (self.largest_packet - len(sql)) // WIDEST_CHARACTER
         return sum(self._execute(f"{begin}{each}{end}") for each in joined_rows(rows, most))
 
     def command(self, sql: str) -> None:
@@ -110,7 +111,17 @@ class MariaDBSession(Connection):
 
     @contextmanager
     def _run(self, sql: str) -> Iterator[Any]:
-        """Run one or more statements; the end of the block raises the errors of later ones."""
+        """Run one or more statements; the end of the block raises the errors of later ones.
+
+        Raises `Rejected` if they are too long together: the server would end the session.
+        """
+        # Most are much shorter, so that their characters need not be counted as bytes.
+        if len(sql) * WIDEST_CHARACTER + _COMMAND >= self.largest_packet:
+            size = len(sql.encode())
+            if size + _COMMAND >= self.largest_packet:
+                raise Rejected(
+                    f"A statement of {size} bytes is longer than the server's max_allowed_packet."
+                )
         with self.connection.cursor() as cursor:
             cursor.execute(sql)
             yield cursor
@@ -222,19 +233,24 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         super()._lose(session)
 
     def _connect(self) -> MariaDBSession:
-        """Connect to the first host that responds, in a share of the time that is left."""
+        """Connect to the first host that responds, in a share of the time that is left.
+
+        Raises the error that says most if none does.
+        """
         hosts = sorted(self.options.hosts, key=self._failed_at)
         until = monotonic() + min(self.options.connect_timeout, left())
-        failures: list[Exception] = []
+        failures: list[StoreError] = []
         for number, host in enumerate(hosts):
             end = monotonic() + share(until, len(hosts) - number)
             try:
                 return self._open(host, end)
-            except self._unusable as error:
-                self._failed[host] = monotonic()
+            except self.errors as error:
+                failures.append(store_error(error))
+                failures[-1].__cause__ = error
+            except StoreError as error:
                 failures.append(error)
-        denied = (each for each in failures if isinstance(store_error(each), AccessDenied))
-        raise next(denied, failures[-1])
+            self._failed[host] = monotonic()
+        raise min(failures, key=lambda each: not isinstance(each, (AccessDenied, ReadOnly)))
 
     def _open(self, host: Host, until: float) -> MariaDBSession:
         opened = self._driver.connect(self.options, host, until)
@@ -259,8 +275,8 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         return at if monotonic() - at < RETRY_HOST else 0.0
 
 
-_VALUES = re.compile(r"(INSERT .*?VALUES )\((?:%s, )*%s\)(.*)", re.DOTALL)
-"""An INSERT of a row whose values are all parameters: before the row, and after it."""
+_COMMAND = 1
+"""Bytes of a packet that precede its statement."""
 
-_WIDEST_CHARACTER = 4
-"""Bytes of the widest character in UTF-8."""
+_INSERT_VALUES = re.compile(r"(INSERT .*?VALUES )\((?:%s, )*%s\)(.*)", re.DOTALL)
+"""An INSERT of a row whose values are all parameters: before the row, and after it."""

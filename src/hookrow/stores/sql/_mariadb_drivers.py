@@ -7,7 +7,6 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
@@ -35,9 +34,14 @@ _LOGIN = {
 """What both drivers call the same."""
 
 
-_NO_ENCRYPTION = (
-    "The server wants the password encrypted, which PyMySQL cannot do: use TLS (ssl-mode=REQUIRED "
-    "in the URL), or pip install 'pymysql[rsa]'."
+_PACKAGES = {"cryptography": "rsa", "pynacl": "ed25519"}
+"""The extras of PyMySQL for the packages that it needs for some plugins of authentication. Without
+`cryptography`, it can still use the plugin through TLS."""
+
+_MISSING_PACKAGE = (
+    "The database refuses the connection: PyMySQL lacks a package that the authentication plugin "
+    "of this user needs without TLS: pip install 'pymysql[{}]', or add ssl-mode=REQUIRED to the "
+    "URL."
 )
 
 
@@ -102,8 +106,9 @@ class PyMySQL(Driver):
         except BaseException as error:
             opened.close()
             duplicate.close()
-            if isinstance(error, RuntimeError):  # about a package that the driver needs
-                raise AccessDenied(_NO_ENCRYPTION) from error
+            for package, extra in _PACKAGES.items():
+                if isinstance(error, RuntimeError) and package in str(error):
+                    raise AccessDenied(_MISSING_PACKAGE.format(extra)) from error
             raise
         return OpenedConnection(connection, duplicate)
 
@@ -140,7 +145,10 @@ class MySQLClient(Driver):
             **{name: value for name, value in given.items() if value is not None},
             **_LOGIN,
         )
-        return OpenedConnection(connection, duplicate_socket(connection.fileno()))
+        duplicate = duplicate_socket(connection.fileno())
+        if options.unix_socket is None:
+            _keep_alive(duplicate)
+        return OpenedConnection(connection, duplicate)
 
 
 def _open_socket(unix_socket: str | None, host: Host, until: float) -> socket.socket:
@@ -206,7 +214,6 @@ def _tls_options(tls: TLS, *, is_local: bool) -> Mapping[str, Any]:
             return {"ssl": _context(tls)}
 
 
-@cache
 def _context(tls: TLS) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca)

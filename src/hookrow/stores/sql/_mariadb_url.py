@@ -79,8 +79,9 @@ class Options:
     scheme: str
     """The name and the driver, such as `mysql+pymysql`."""
     hosts: tuple[Host, ...]
-    """The servers, in the order in which they are tried. `unix_socket` replaces them."""
+    """The servers, in the order in which they are tried: only one if there is a `unix_socket`."""
     unix_socket: str | None
+    """The path of the socket to use instead of the host."""
     user: str | None
     password: str | None
     database: str
@@ -118,10 +119,11 @@ def parse(url: str) -> Options:
         raise ConfigurationError(
             "hookrow uses the character set utf8mb4: remove charset from the URL."
         )
+    unix_socket = given.pop("unix_socket", None)
     options = Options(
         scheme=scheme.lower(),
-        hosts=tuple(map(_host, hosts.split(","))),
-        unix_socket=given.pop("unix_socket", None),
+        hosts=tuple(map(_host, hosts.split(",")))[: 1 if unix_socket else None],
+        unix_socket=unix_socket,
         user=user or None,
         password=password if colon else None,
         database=name,
