@@ -37,6 +37,8 @@ from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import READERS, SESSIONS, Database
 from hookrow.stores.sql._dialects.postgresql import POSTGRESQL
 from hookrow.stores.sql._limits import PostgresLimits
+from hookrow.stores.sql._mariadb import MariaDBDatabase
+from hookrow.stores.sql._mariadb_url import TLSLevel
 from hookrow.stores.sql._postgres import PostgresDatabase
 from hookrow.stores.sql._sqlite import SQLiteDatabase
 from hookrow.stores.sql._urls import open_database
@@ -107,12 +109,33 @@ class TestURL:
         ("url", "remedy"),
         [
             ("hookrow.db", "write, for example, sqlite:///"),
-            (f"postgresql://ada:{PASSWORD}@localhost:port/mail", "or postgresql://"),
-            (f"postgresql://ada:p@ss:{PASSWORD}@localhost/mail", "or postgresql://"),
-            (f"postgresql://ada:{PASSWORD}@localhost/mail%ff", "or postgresql://"),
-            (f"postgresql://ada:{PASSWORD}@localhost/mail\ud800", "or postgresql://"),
+            (f"postgresql://ada:{PASSWORD}@localhost:port/mail", "postgresql://user@host"),
+            (f"postgresql://ada:p@ss:{PASSWORD}@localhost/mail", "postgresql://user@host"),
+            (f"postgresql://ada:{PASSWORD}@localhost/mail%ff", "postgresql://user@host"),
+            (f"postgresql://ada:{PASSWORD}@localhost/mail\ud800", "postgresql://user@host"),
             (f"postgresql+nodriver://ada:{PASSWORD}@localhost/mail", "use postgresql://"),
             (f"mssql+pyodbc://ada:{PASSWORD}@localhost/mail", "MySQL, not on mssql"),
+            (f"mariadb://ada:p@ss:{PASSWORD}@localhost/mail", "or mariadb://"),
+            (f"mysql://ada:{PASSWORD}@localhost:port/mail", "or mariadb://"),
+            (f"mysql://ada:{PASSWORD}@localhost:99999/mail", "or mariadb://"),
+            (f"mysql://ada:{PASSWORD}@[::1/mail", "or mariadb://"),
+            (f"mysql://ada:{PASSWORD}@localhost/mail%ff", "or mariadb://"),
+            (f"mysql://ada:{PASSWORD}@localhost/mail\ud800", "or mariadb://"),
+            (
+                f"mysql://ada:{PASSWORD}@localhost",
+                "names no database: write, for example, mysql://",
+            ),
+            (f"mysql+oursql://ada:{PASSWORD}@localhost/mail", "with oursql: use mysql:// instead"),
+            ("mariadb://ada@localhost/mail?autocommit=true", "hookrow has no option 'autocommit'"),
+            ("mariadb://ada@localhost/mail?charset=latin1", "remove charset from the URL"),
+            ("mariadb://ada@localhost/mail?connect_timeout=0", "seconds, such as 3, not '0'"),
+            ("mariadb://ada@localhost/mail?connect_timeout=ever", "seconds, such as 3, not 'ever'"),
+            ("mariadb://ada@localhost/mail?ssl_disabled=maybe", "is true or false, not 'maybe'"),
+            ("mariadb://ada@localhost/mail?ssl-mode=on", "one of DISABLED, PREFERRED, REQUIRED"),
+            ("mariadb://localhost/mail?ssl-mode=required&ssl_disabled=1", "replaces ssl_disabled"),
+            ("mariadb://localhost/mail?ssl-mode=required&ssl_ca=ca.pem", "remove ssl_ca or those"),
+            ("mariadb://localhost/mail?ssl_verify_cert=0&ssl_ca=ca.pem", "remove ssl_ca or those"),
+            ("mariadb://localhost/mail?ssl_key=key.pem", "ssl_key without ssl_cert"),
             ("postgresql+pg8000://ada@localhost/mail", "with pg8000: use postgresql:// instead"),
             (f"postgresql://ada:{PASSWORD}@localhost/mail?pool=9", "no option 'pool'"),
             ("postgresql+asyncpg://localhost/mail?command_timeout=9", "option 'command_timeout'"),
@@ -160,6 +183,58 @@ class TestURL:
     )
     def test_string_without_password(self, url: str, printed: str) -> None:
         assert str(open_database(url)) == f"postgresql://{printed}"
+
+    @pytest.mark.parametrize(
+        ("url", "printed"),
+        [
+            (f"mysql+aiomysql://ada:{PASSWORD}@db/mail", "mysql+aiomysql://ada:***@db/mail"),
+            (f"mariadb://ada:{PASSWORD}@db1,db2:33/mail", "mariadb://ada:***@db1,db2:33/mail"),
+            ("mariadb://[::1],[::2]:33/mail?ssl_ca=ca.pem", "mariadb://[::1],[::2]:33/mail"),
+            ("mariadb:///mail?unix_socket=/run/s&charset=utf8mb4", "mariadb://localhost/mail"),
+        ],
+    )
+    def test_string_of_mariadb(self, url: str, printed: str) -> None:
+        assert str(open_database(url)) == printed
+
+    def test_login_of_mariadb(self) -> None:
+        """The parts of a URL are percent-encoded."""
+        database = open_database("mariadb://ad%40:p%2F%C3%A9%40@db/my%20mail?connect_timeout=1.5")
+        assert isinstance(database, MariaDBDatabase)
+        options = database.options
+        assert (options.user, options.password, options.database) == ("ad@", "p/\xe9@", "my mail")
+        assert (options.connect_timeout, options.hosts) == (1.5, (("db", 3306),))
+
+    @pytest.mark.parametrize(
+        ("query", "level"),
+        [
+            ("", TLSLevel.PREFERRED),
+            ("ssl_disabled=true", TLSLevel.DISABLED),
+            ("ssl-mode=Disabled", TLSLevel.DISABLED),
+            ("ssl_mode=REQUIRED", TLSLevel.REQUIRED),
+            ("ssl_cert=c.pem&ssl_key=k.pem", TLSLevel.REQUIRED),
+            ("ssl_verify_cert=false", TLSLevel.REQUIRED),
+            ("ssl_verify_cert=true", TLSLevel.VERIFY_IDENTITY),
+            ("ssl_verify_identity=1", TLSLevel.VERIFY_IDENTITY),
+            ("ssl_ca=ca.pem", TLSLevel.VERIFY_IDENTITY),
+            ("ssl_ca=ca.pem&ssl_check_hostname=false", TLSLevel.VERIFY_CA),
+            ("ssl_ca=ca.pem&ssl-mode=VERIFY_CA", TLSLevel.VERIFY_CA),
+        ],
+    )
+    def test_tls_of_mariadb(self, query: str, level: TLSLevel) -> None:
+        """If an authority is given, the certificate and the name of the host are verified."""
+        database = open_database(f"mariadb://db/mail?{query}")
+        assert isinstance(database, MariaDBDatabase)
+        assert database.options.tls.level is level
+
+    def test_mysqlclient_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "MySQLdb", None)
+        with pytest.raises(ConfigurationError, match="pip install mysqlclient, or write mariadb:"):
+            open_database("mysql+mysqldb://ada@localhost/mail")
+
+    def test_pymysql_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pymysql", None)
+        with pytest.raises(ConfigurationError, match=r"pip install 'hookrow\[mariadb\]'"):
+            open_database("mysql://ada@localhost/mail")
 
     def test_options_of_asyncpg(self) -> None:
         database = open_database("postgresql+asyncpg://db/mail?application_name=my%20app&ssl=")

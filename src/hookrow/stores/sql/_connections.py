@@ -30,8 +30,9 @@ READERS = SESSIONS - 2
 """How many connections readers may use, so that readers waiting for a lock do not block writers."""
 
 NOT_A_URL = (
-    "This is not a database URL: write, for example, sqlite:///hookrow.db "
-    "or postgresql://user@host/database. Write an @ in a password as %40."
+    "This is not a database URL: write, for example, sqlite:///hookrow.db, "
+    "postgresql://user@host/database or mariadb://user@host/database. "
+    "Write an @ in a password as %40."
 )
 
 IDLE = 1.0

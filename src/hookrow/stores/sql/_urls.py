@@ -26,7 +26,7 @@ def open_database(database: str | URL | Engine | Database) -> Database:
 
     `database` is a URL as libpq or SQLAlchemy writes it, an SQLAlchemy engine, or another
     implementation of `Database`. Raises `ConfigurationError` for anything else, and `MissingExtra`
-    if psycopg is not installed.
+    if the driver is not installed.
     """
     if isinstance(database, str):
         return _open_url(database)
@@ -58,7 +58,7 @@ def refuse_memory(database: Database) -> None:
     if isinstance(database, SQLiteMemory):
         raise ConfigurationError(
             "A database in memory exists only in the process that opens it, for tests: name a "
-            "file, such as sqlite:///hookrow.db, or a PostgreSQL database."
+            "file, such as sqlite:///hookrow.db, or a database on a server."
         )
 
 
@@ -155,7 +155,7 @@ def _libpq(url: str) -> str:
 class _Scheme(NamedTuple):
     """A scheme of URLs: its usual spelling, and the drivers that a URL may name for SQLAlchemy.
 
-    hookrow uses a driver of its own choice instead.
+    hookrow uses a driver of its own choice instead, except that it uses mysqlclient for `mysqldb`.
     """
 
     name: str
@@ -167,13 +167,7 @@ _POSTGRESQL_SCHEME = _Scheme("postgresql", {"", "psycopg", "psycopg2", "asyncpg"
 _SQLITE_SCHEME = _Scheme("sqlite", {"", "pysqlite", "aiosqlite"}, _open_sqlite)
 
 _MARIADB_DRIVERS = {
-    "",
-    "pymysql",
-    "aiomysql",
-    "asyncmy",
-    "mysqldb",
-    "mariadbconnector",
-    "mysqlconnector",
+    *("", "pymysql", "mysqldb", "aiomysql", "asyncmy", "mariadbconnector", "mysqlconnector"),
 }
 _MARIADB_SCHEME = _Scheme("mariadb", _MARIADB_DRIVERS, MariaDBDatabase)
 _MYSQL_SCHEME = _Scheme("mysql", _MARIADB_DRIVERS, MariaDBDatabase)
