@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from enum import Enum
+from typing import Any
 
 import pytest
 from contract import NOON, arrival, insistent, statuses
@@ -17,7 +18,7 @@ from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, NotSupportedError
 
 from copying import replace
-from databases import NAMES, POSTGRESQL, kind_of
+from databases import MARIADB, NAMES, POSTGRESQL, kind_of
 from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow._core.notification import KNOWN_REASONS
@@ -42,9 +43,9 @@ def engine(url: str) -> Iterator[Engine]:
         yield engine
 
 
-def only(kind: str) -> pytest.MarkDecorator:
-    """Run a test on this kind of database only."""
-    return pytest.mark.parametrize("url", [kind], indirect=True)
+def only(*kinds: str) -> pytest.MarkDecorator:
+    """Run a test on these kinds of databases only."""
+    return pytest.mark.parametrize("url", kinds, indirect=True)
 
 
 def mapped(**reasons: str | int) -> Schema:
@@ -179,7 +180,6 @@ def test_collation(engine: Engine) -> None:
     [
         (f"text {SHORT}", HOST, REJECTED),
         (f"text {SHORT}", mapped(others="other"), ""),
-        ("text CONSTRAINT short\n" + SHORT, HOST, f"has the constraint short, {REJECTED}"),
         ("text CHECK (suppression_reason\n<> 'ManualSuppression')", HOST, REJECTED),
         ("text CHECK (suppression_reason NOT LIKE '%Man%')", HOST, REJECTED),
         (f"text CHECK (suppression_reason IN {WORDS})", HOST, REJECTED),
@@ -205,6 +205,14 @@ def test_constraints(engine: Engine, column: str, schema: Schema, error: str) ->
     assert_verified(make(engine, {WHY: column}), schema, error)
 
 
+@only("sqlite", "postgres")
+def test_named_constraint(engine: Engine) -> None:
+    """The error names the constraint."""
+    make(engine, {WHY: f"text CONSTRAINT short\n{SHORT}"})
+    assert_verified(engine, HOST, f"has the constraint short, {REJECTED}")
+
+
+@only("sqlite", "postgres")
 @pytest.mark.parametrize(
     "column",
     [
@@ -223,14 +231,72 @@ def test_constraints_that_are_not_evaluated(engine: Engine, column: str) -> None
 
 def test_reference(engine: Engine) -> None:
     """A table of reasons has to contain each of them."""
+    assert_referring(engine, "varchar(20) REFERENCES whys (why)")
+
+
+@only("sqlite", "postgres")
+def test_reference_to_a_primary_key(engine: Engine) -> None:
+    """A reference need not name the column."""
+    assert_referring(engine, "varchar(20) REFERENCES whys")
+
+
+def assert_referring(engine: Engine, column: str) -> None:
+    """Assert that a column of reasons is rejected until the table `whys` has all of them."""
     run(engine, "CREATE TABLE whys (why varchar(20) PRIMARY KEY)")
     run(engine, "INSERT INTO whys VALUES ('HardBounce'), ('SpamComplaint')")
-    make(engine, {WHY: "varchar(20) REFERENCES whys"})
+    make(engine, {WHY: column})
     error = "refers to whys, which lacks the reason 'ManualSuppression': complete that table, or "
     with pytest.raises(SchemaMismatch, match=error):
         SQLStore(engine, HOST, verify=True)
     run(engine, "INSERT INTO whys VALUES ('ManualSuppression')")
     assert_verified(engine, HOST, "")
+
+
+@only("mariadb")
+@pytest.mark.parametrize(
+    ("constraint", "error"),
+    [
+        (f"short {SHORT}", f"has the constraint short, {REJECTED}"),
+        (
+            "odd CHECK (suppression_reason NOT IN ('it''s', 'a`b%', '\\\\', 'ManualSuppression'))",
+            REJECTED,
+        ),
+        # One on other columns, too, is not evaluated, because their values are unknown.
+        ("filled CHECK (suppressed_at IS NULL OR suppression_reason IS NOT NULL)", ""),
+        ("own CHECK (tenant IS NOT NULL OR length(suppression_reason) <= 13)", ""),
+    ],
+)
+def test_constraints_on_mariadb(engine: Engine, constraint: str, error: str) -> None:
+    """A constraint of the table is evaluated like one of the column, if it is on no other one."""
+    make(engine, {"people.tenant": "varchar(8) DEFAULT 'acme' NOT NULL"})
+    run(engine, f"ALTER TABLE people ADD CONSTRAINT {constraint}")
+    assert_verified(engine, HOST, error)
+
+
+@only("mariadb")
+def test_constraints_after_a_trigger(engine: Engine) -> None:
+    """A trigger that may replace a value runs before the constraints, which are not evaluated."""
+    make(engine, {WHY: f"varchar(99) {SHORT}"})
+    replaced = "SET NEW.suppression_reason = left(NEW.suppression_reason, 13)"
+    run(engine, MARIADB.create_trigger("people", replaced))
+    assert_verified(engine, HOST, "")
+
+
+@only("mariadb")
+def test_references_that_are_not_checked(engine: Engine) -> None:
+    """A connection that checks no foreign keys is not restricted by them."""
+    run(engine, "CREATE TABLE whys (why varchar(20) PRIMARY KEY)")
+    make(engine, {WHY: "varchar(20) REFERENCES whys (why)"})
+    with pytest.raises(SchemaMismatch, match="refers to whys, which lacks the reasons"):
+        SQLStore(engine, HOST, verify=True)
+    event.listen(engine, "connect", _check_no_foreign_keys)
+    engine.dispose()
+    assert_verified(engine, HOST, "")
+
+
+def _check_no_foreign_keys(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's
+    with connection.cursor() as cursor:
+        cursor.execute("SET foreign_key_checks = 0")
 
 
 @only("postgres")
