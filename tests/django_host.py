@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 
 import django
+import pymysql
 from django.apps import apps
 from django.conf import settings
 from django.db import connections
@@ -18,6 +20,8 @@ from django.test import override_settings
 from django_project.manage import PROJECT, database
 from wire import SECRET
 
+if find_spec("MySQLdb") is None:  # mysqlclient, which has to be compiled
+    pymysql.install_as_MySQLdb()
 sys.path.append(str(PROJECT))
 _EXAMPLE = {
     name: value for name, value in vars(import_module("project.settings")).items() if name.isupper()

@@ -192,7 +192,7 @@ def test_settings_without_a_secret(hookrow: object, expected: str) -> None:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({"ENGINE": "django.db.backends.dummy"}, "PostgreSQL and SQLite, not on unknown"),
+        ({"ENGINE": "django.db.backends.dummy"}, "MariaDB and MySQL, not on unknown"),
         ({"AUTOCOMMIT": False}, "AUTOCOMMIT off"),
     ],
 )

@@ -21,9 +21,13 @@ PYTHONPATH = f"{PROJECT}:{Path(__file__).parents[1]}"
 
 _SETTINGS = """
 import json
+from importlib.util import find_spec
+import pymysql
 import hookrow._http
 from project.settings import *
 hookrow._http.BODY_TIMEOUT = 1.0
+if find_spec("MySQLdb") is None:
+    pymysql.install_as_MySQLdb()
 globals().update(json.loads({!r}))
 """
 

@@ -1,7 +1,7 @@
 """The Django store: transactions of the project, and mappings of its models."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -174,14 +174,15 @@ class TestModelsOfAHost:
 
     def test_a_quoted_column(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """A `db_column` in quotes is the name in quotes, as in Django."""
-        monkeypatch.setattr(Person.address.field, "column", '"address"')
+        quoted = connections[crm].ops.quote_name("address")
+        monkeypatch.setattr(Person.address.field, "column", quoted)
         assert respond(HOST, crm, opens(ADA, "m-1")) == [200]
 
     def test_citext(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """A field whose collation ignores case, for a single notification and in a group."""
         Person.objects.using(crm).create(uid=UUID(int=3), address="ZOË@example.net")
-        if connections[crm].vendor == "postgresql":
-            monkeypatch.setattr(Person.address.field, "db_collation", _ignore_case(crm))
+        if (ignore_case := _IGNORE_CASE.get(connections[crm].vendor)) is not None:
+            monkeypatch.setattr(Person.address.field, "db_collation", ignore_case(crm))
         schema = subscribers(fold="citext")
         emails = ("Ada@Example.com", "ADA@example.com", "ZOË@EXAMPLE.NET")
         sent = [opens(email, "m-1") for email in emails]
@@ -246,7 +247,7 @@ class TestModelsOfAHost:
         assert Person.objects.using(crm).get(uid=UID).mute_word == "ManualSuppre"
         verify(store.database, store.schema)
         length = 13
-        with limit(crm, "the type CHARACTER VARYING(12), which cannot hold the reasons 'SpamComp"):
+        with limit(crm, "(12), which cannot hold the reasons 'SpamComp"):
             verify(store.database, store.schema)
         monkeypatch.setattr(field, "get_prep_value", {"HardBounce": "b", None: None}.__getitem__)
         with pytest.raises(SchemaMismatch, match="hold the reasons 'SpamComplaint', 'ManualSupp"):
@@ -316,8 +317,8 @@ def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.M
         DjangoStore(subscribers(fold="citext"), alias)
 
 
-def _ignore_case(alias: str) -> str:
-    """Give the addresses on PostgreSQL a collation that ignores case; return its name."""
+def _ignore_case_on_postgresql(alias: str) -> str:
+    """Give the addresses a collation that ignores case; return its name."""
     cursor = connections[alias].cursor()
     try:
         cursor.execute(
@@ -328,3 +329,18 @@ def _ignore_case(alias: str) -> str:
         pytest.skip("this PostgreSQL was built without ICU")
     cursor.execute("ALTER TABLE crm_person ALTER address TYPE varchar(320) COLLATE no_case")
     return "no_case"
+
+
+def _ignore_case_on_mysql(alias: str) -> str:
+    """Give the addresses a collation that ignores case; return its name."""
+    name = "utf8mb4_general_ci"
+    modify = f"ALTER TABLE crm_person MODIFY address varchar(320) COLLATE {name}"
+    connections[alias].cursor().execute(modify)
+    return name
+
+
+_IGNORE_CASE: Mapping[str, Callable[[str], str]] = {
+    "postgresql": _ignore_case_on_postgresql,
+    "mysql": _ignore_case_on_mysql,
+}
+"""By vendor: SQLite needs no such collation."""

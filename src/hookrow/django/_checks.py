@@ -42,7 +42,7 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
     with _reporting(
         messages,
         ConfigurationError,
-        hint="Set HOOKROW['DATABASE'] to an alias of DATABASES, on PostgreSQL or SQLite.",
+        hint="Set HOOKROW['DATABASE'] to an alias of DATABASES, on a supported database.",
         id="hookrow.E004",
     ):
         check_alias(conf.database)
@@ -110,10 +110,10 @@ def _check_connect_timeout(using: str, deadline: float) -> Iterator[CheckMessage
     """Warn if connecting may take longer than a response may."""
     connection = connections[using]
     vendor = vendor_of(connection)
-    seconds = vendor.connect_limit(connection.settings_dict)
+    seconds = vendor.connect_limit(connection)
     if seconds < deadline:
         return
-    option = vendor.connect_option(connection.settings_dict)
+    option = vendor.connect_option(connection)
     hint = f"Set {option} in DATABASES[{using!r}]['OPTIONS'], in seconds."
     if isinf(seconds):
         text = (

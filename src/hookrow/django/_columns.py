@@ -48,16 +48,15 @@ class NeedsORM(SchemaMismatch):
 
 
 def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
-    """Return the column of a field. Raises `NeedsORM` for binary values on PostgreSQL."""
+    """Return the column of a field. Raises `NeedsORM` if it stores bytes that cannot be passed."""
     vendor, target = vendor_of(connection), target_of(field)
-    type_ = vendor.parameter_type(field, connection)
     # A table that Django does not manage may be wider.
     is_limited = vendor.enforces_lengths and field.model._meta.managed
-    if type_ == "bytea":
+    if vendor.refuses_bytes(target, connection):
         raise NeedsORM(f"{field} stores bytes: use a field for text, numbers or UUIDs.")
     return Column(
         column_name(field),
-        type_,
+        vendor.parameter_type(field, connection),
         type(target).__name__,
         next((kind for each, kind in _KIND_OF_FIELD.items() if isinstance(target, each)), ""),
         nullable=field.null or not field.model._meta.managed,  # its table may differ from the model
@@ -74,7 +73,8 @@ def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
 def column_name(field: AnyField) -> str:
     """Return the name of a field's column, without the quotes that Django allows around it."""
     name = str(field.column)
-    return name[1:-1] if name.startswith('"') and name.endswith('"') else name
+    is_quoted = len(name) > 1 and name[0] == name[-1] and name[0] in '"`'
+    return name[1:-1] if is_quoted else name
 
 
 def literal(field: AnyField, value: Scalar, connection: BaseDatabaseWrapper) -> Scalar:
@@ -85,7 +85,10 @@ def literal(field: AnyField, value: Scalar, connection: BaseDatabaseWrapper) -> 
     if value is None or (value is False and not isinstance(field, BooleanField)):
         return None
     target = target_of(field)
-    stored: Any = target.get_db_prep_value(target.to_python(value), connection)
+    held = target.to_python(value)
+    if isinstance(held, UUID) and _is_plain(target):
+        return held.hex  # which every database reads; to choose, Django asks a server of MariaDB
+    stored: Any = target.get_db_prep_value(held, connection)
     return stored if isinstance(stored, str | int) else str(stored)
 
 
@@ -165,15 +168,16 @@ def _held(target: AnyField, need: Need, value: object, connection: BaseDatabaseW
     """Return what a field reads after it wrote a value. Raises any error if it cannot."""
     column = need.column
     held: object = target.to_python(value)
+    if isinstance(held, UUID) and _is_plain(target):
+        return held  # to prepare it, Django asks a server of MariaDB
     stored = held if need.use is Use.REASON else value
     if need.use is not Use.REASON and not isinstance(target, UTCDateTimeField):
         stored = _prepared(target, value, connection)
         if not isinstance(stored, _OF_DRIVERS):
             raise TypeError(stored)
-        if isinstance(stored, datetime) and vendor_of(connection).stores_times_as_text:
-            stored = str(stored)
         stored = bytes(stored) if isinstance(stored, memoryview) else stored  # Django's form
-        held = column.read(stored) if column.read else stored
+        held = vendor_of(connection).read_back(target, stored)
+        held = column.read(held) if column.read else held
     length = None if need.use is Use.COMPARED else column.length
     if length is not None and isinstance(stored, str) and len(stored) > length:
         raise ValueError(stored)
@@ -230,7 +234,8 @@ def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
         *connection.ops.get_db_converters(expression),
         *field.get_db_converters(connection),
     ]
-    if not steps:
+    is_naive = isinstance(field, DateTimeField) and vendor_of(connection).writes_times_as_text
+    if not steps and not is_naive:
         return None
 
     def read(value: Any) -> Any:
@@ -243,7 +248,7 @@ def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
 
 def _writer(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
     """Return the conversion of parameters."""
-    is_text = isinstance(field, DateTimeField) and vendor_of(connection).stores_times_as_text
+    is_text = isinstance(field, DateTimeField) and vendor_of(connection).writes_times_as_text
     if isinstance(field, UTCDateTimeField) or (_is_plain(field) and not is_text):
         return None
 

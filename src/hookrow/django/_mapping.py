@@ -258,8 +258,8 @@ def _check_table_name(model: type[Model], connection: BaseDatabaseWrapper) -> No
     table = model._meta.db_table
     if vendor_of(connection).dot_names_database and "." in table.replace('"."', ""):
         raise NeedsORM(
-            f"{model.__name__} has the db_table {table!r}: on SQLite, hookrow reads the part "
-            "before the dot as the name of a database. Rename the table."
+            f"{model.__name__} has the db_table {table!r}: in this kind of database, hookrow reads "
+            "the part before the dot as the name of another database. Rename the table."
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from time import monotonic
 from types import MappingProxyType
@@ -21,11 +22,11 @@ from django.db.transaction import TransactionManagementError, atomic
 from hookrow._concurrency import AT_THREAD_END
 from hookrow._core.schema import Schema, nearest
 from hookrow.django._mapping import ModelMapping, map_models
-from hookrow.django._vendors import close_if_lost, fetch_row, vendor_of
+from hookrow.django._vendors import close_if_lost, vendor_of
 from hookrow.errors import ConfigurationError
 from hookrow.stores._driver_errors import is_of_session, store_error
 from hookrow.stores._errors import Rejected, Unavailable
-from hookrow.stores.sql._columns import Convert
+from hookrow.stores.sql._columns import Column, Convert
 from hookrow.stores.sql._connections import Connection, Row
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._statements import STATEMENTS
@@ -37,23 +38,19 @@ class DjangoStore(SQLStore):
     """The rows of the models that the schema names, in the database of an alias.
 
     Raises `SchemaMismatch` if a model or a field does not exist or cannot be used, and
-    `ConfigurationError` for an unknown alias or database. No database is queried.
+    `ConfigurationError` for an unknown alias or database. No database is queried: if the fields do
+    not suffice to build the statements, the store reads the database's catalogue at first use.
     """
 
     def __init__(self, schema: Schema, using: str) -> None:
         check_alias(using)
         self.using = using
         self.mapping = map_models(schema, using)
-        database = DjangoDatabase(using, _converters(self.mapping))
-        self._open(database, self.mapping.schema)
-        dialect = database.dialect
-        tables = RoleTables(self.mapping.schema, self.mapping.columns, dialect)
-        # The models describe the columns, so the statements need no database; verification only
-        # checks them.
-        self._built = STATEMENTS[dialect.name](tables)
-        if not self.mapping.has_separate_rows:
-            self._built.combined = None  # one statement cannot change a row through two models
-        self._statements = self._built
+        self._open(DjangoDatabase(using, _converters(self.mapping)), self.mapping.schema)
+        self._built: Statements | None = None
+        if vendor_of(connections[using]).fields_suffice:
+            # The statements need no database; verification only checks the columns.
+            self._built = self._statements = self._build(self.mapping.columns)
 
     def time(self) -> datetime | None:
         """Return the time of the database's clock; see `SQLStore.time`.
@@ -75,8 +72,25 @@ class DjangoStore(SQLStore):
             super().claim_log()
 
     def _verify(self) -> Statements:
-        super()._verify()
-        return self._built
+        tables = super()._verify().tables
+        if self._built is not None:
+            return self._built
+        columns = {
+            role: {
+                name: replace(column, read=fields[name].read, write=fields[name].write)
+                for name, column in tables.named_columns(role).items()
+            }
+            for role, fields in self.mapping.columns.items()
+        }
+        return self._build(columns)
+
+    def _build(self, columns: Mapping[str, Mapping[str, Column]]) -> Statements:
+        """Return the statements on the columns of each role's table."""
+        dialect = self.database.dialect
+        statements = STATEMENTS[dialect.name](RoleTables(self.schema, columns, dialect))
+        if not self.mapping.has_separate_rows:
+            statements.combined = None  # one statement cannot change a row through two models
+        return statements
 
 
 def check_alias(using: str) -> None:
@@ -207,19 +221,20 @@ def begin(using: str, *, recording: bool) -> Iterator[BaseDatabaseWrapper]:
 def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
     """Connect for reading; replace a lost connection. Raises a `StoreError`.
 
-    On PostgreSQL, a statement may take as long as `limited_to` allows.
+    On a server, a statement may take as long as `limited_to` allows, unless the connection is in a
+    transaction of the project.
     """
     connection = connections[using]
     vendor = vendor_of(connection)
     with store_errors(), ExitStack() as stack:
-        if _is_idle(connection):
-            limits = vendor.reading_limits()
-            if limits is None:
-                close_if_lost(connection)
-            else:
-                stack.enter_context(vendor.connected(connection))
-                stack.enter_context(_atomic(connection))
-                fetch_row(connection, limits)
+        if not _is_idle(connection):
+            stack.enter_context(vendor.nested_reading(connection))
+        elif (settings := vendor.reading(connection)) is None:
+            close_if_lost(connection)
+        else:
+            stack.enter_context(vendor.connected(connection))
+            stack.enter_context(_atomic(connection))
+            stack.enter_context(settings)
         yield connection
 
 
@@ -251,7 +266,7 @@ def _savepoint(connection: BaseDatabaseWrapper) -> Iterator[None]:
     the request.
     """
     try:
-        with atomic(connection.alias), vendor_of(connection).savepoint_limits(connection):
+        with atomic(connection.alias), vendor_of(connection).savepoint(connection):
             yield
     except Error as error:
         if _is_useless(error):
@@ -276,10 +291,12 @@ def _own_transaction(connection: BaseDatabaseWrapper, *, recording: bool) -> Ite
 @contextmanager
 def _begun(connection: BaseDatabaseWrapper, *, recording: bool) -> Iterator[None]:
     vendor = vendor_of(connection)
-    with vendor.connected(connection), _atomic(connection):
-        vendor.begin(connection, recording=recording)
+    with (
+        vendor.connected(connection),
+        _atomic(connection),
+        vendor.transaction(connection, recording=recording),
+    ):
         yield
-        vendor.limit_commit(connection)
 
 
 @contextmanager
@@ -291,7 +308,13 @@ def _atomic(connection: BaseDatabaseWrapper) -> Iterator[None]:
     does both before the block ends, which leaves nothing to do for Django, and a useless connection
     is closed inside the block.
     """
-    with atomic(connection.alias):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(atomic(connection.alias))
+        except Error as error:
+            if _is_useless(error):
+                connection.close()  # a driver may notice only now that the server has closed it
+            raise
         try:
             yield
             if not connection.get_rollback():

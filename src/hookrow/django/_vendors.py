@@ -12,13 +12,15 @@ import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from datetime import datetime
 from functools import partial
 from math import inf, isfinite, isinf
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from django.db import Error
+from django.db.models import BinaryField, DateTimeField
 from django.utils.timezone import make_aware
 
 from hookrow.errors import ConfigurationError
@@ -28,13 +30,14 @@ from hookrow.stores._timeouts import (
     left,
     milliseconds,
 )
-from hookrow.stores._watchdog import duplicate_socket, watchdog
+from hookrow.stores._watchdog import duplicate_socket, socket_of, watchdog
 from hookrow.stores.sql._connections import Row
 from hookrow.stores.sql._dialects import UNSUPPORTED_DATABASE
 from hookrow.stores.sql._dialects.base import Dialect
+from hookrow.stores.sql._dialects.mariadb import MariaDB
 from hookrow.stores.sql._dialects.postgresql import PostgreSQL
 from hookrow.stores.sql._dialects.sqlite import SQLITE, SQLite
-from hookrow.stores.sql._limits import POSTGRES_LIMITS
+from hookrow.stores.sql._limits import POSTGRES_LIMITS, MariaDBLimits
 
 
 class _QuotesTables(Dialect):
@@ -55,15 +58,22 @@ class _SQLiteDialect(_QuotesTables, SQLite):
     pass
 
 
+class _MariaDBDialect(_QuotesTables, MariaDB):
+    pass
+
+
 class Vendor(ABC):
     """A kind of database. `connection` is always Django's own, a `BaseDatabaseWrapper`."""
 
     dialect: ClassVar[type[_QuotesTables]]
     """The SQL of the store."""
+    fields_suffice: ClassVar[bool]
+    """Whether models say all about their columns that the SQL depends on; otherwise, the store
+    reads the database's catalogue, too."""
     enforces_lengths: ClassVar[bool]
     """Whether a column cannot hold more than the `max_length` of its field."""
-    stores_times_as_text: ClassVar[bool]
-    """Whether a time is stored as text, without a zone."""
+    writes_times_as_text: ClassVar[bool]
+    """Whether a time is written as text, and stored without a zone."""
     dot_names_database: ClassVar[bool]
     """Whether hookrow reads the part of a table's name before a dot as the name of a database."""
 
@@ -76,31 +86,38 @@ class Vendor(ABC):
         """
 
     @abstractmethod
-    def begin(self, connection: Any, *, recording: bool) -> None:
-        """Begin hookrow's transaction at the beginning of an outermost `atomic` block.
+    def transaction(self, connection: Any, *, recording: bool) -> AbstractContextManager[None]:
+        """Limit hookrow's transaction, and set what its SQL needs.
 
-        For `recording`, see `Limits.transaction`.
+        The block is an outermost `atomic` block, from its beginning until the commit. For
+        `recording`, see `Limits.transaction`.
         """
 
     @abstractmethod
-    def limit_commit(self, connection: Any) -> None:
-        """Limit the commit that follows to the time left."""
+    def savepoint(self, connection: Any) -> AbstractContextManager[None]:
+        """Limit the statements of the block, and set what its SQL needs.
+
+        The block is in a transaction of the project.
+        """
 
     @abstractmethod
-    def savepoint_limits(self, connection: Any) -> AbstractContextManager[None]:
-        """Limit the statements of the block, which is in a transaction of the project."""
+    def reading(self, connection: Any) -> AbstractContextManager[None] | None:
+        """Limit a transaction which reads, and set what its SQL needs.
+
+        Returns None if a reading needs neither, and therefore no transaction.
+        """
 
     @abstractmethod
-    def reading_limits(self) -> str | None:
-        """Return the SELECT that limits a transaction which reads, or None if none is needed."""
+    def nested_reading(self, connection: Any) -> AbstractContextManager[None]:
+        """Set what the SQL of a reading needs that is in a transaction of the project."""
 
     @abstractmethod
-    def connect_limit(self, settings: Mapping[str, Any]) -> float:
-        """Return how long Django may take to connect with an alias's settings, in seconds."""
+    def connect_limit(self, connection: Any) -> float:
+        """Return how long Django may take to connect, by the settings, in seconds."""
 
     @abstractmethod
-    def connect_option(self, settings: Mapping[str, Any]) -> str:
-        """Return the entry of OPTIONS that makes this time as short as possible."""
+    def connect_option(self, connection: Any) -> str:
+        """Return the entries of OPTIONS that make this time as short as possible."""
 
     @abstractmethod
     def with_time_zone(
@@ -110,27 +127,37 @@ class Vendor(ABC):
 
     @abstractmethod
     def parameter_type(self, field: Any, connection: Any) -> str:
-        """Return the type of a field's parameters, without a length, so that nothing is cut."""
+        """Return the type of a field's parameters, without a length, so that nothing is cut.
+
+        It is empty if parameters have no types, or if the field does not determine it.
+        """
 
     @abstractmethod
     def ignores_case(self, field: Any, connection: Any) -> bool:
         """Return whether a field can be compared ignoring case, by its type and collation."""
 
+    @abstractmethod
+    def refuses_bytes(self, field: Any, connection: Any) -> bool:
+        """Return whether a field stores bytes that a parameter for many rows cannot hold."""
 
-class PostgreSQLVendor(Vendor):
-    """PostgreSQL: the server enforces the limits; the watchdog covers one that does not respond."""
+    @abstractmethod
+    def read_back(self, field: Any, stored: Any) -> Any:
+        """Return the form in which the driver returns a value that a field writes."""
 
-    dialect = _PostgreSQLDialect
-    enforces_lengths = True
-    stores_times_as_text = False
-    dot_names_database = False
+
+class _ServerVendor(Vendor):
+    """A vendor whose databases are on a server, which may stop to respond."""
+
+    @abstractmethod
+    def is_closed(self, opened: Any) -> bool:
+        """Return whether a driver's connection is known to be closed."""
 
     @contextmanager
     def connected(self, connection: Any) -> Iterator[None]:
         """Watch the connection. Only the driver's own limit applies while Django connects."""
         with ExitStack() as stack:
             idle = connection.connection
-            if idle is not None and idle.closed:
+            if idle is not None and self.is_closed(idle):
                 connection.close()
             elif idle is not None:
                 stack.enter_context(watchdog.watch(idle))
@@ -142,35 +169,56 @@ class PostgreSQLVendor(Vendor):
                 stack.enter_context(watchdog.watch(connection.connection))
             yield
 
-    def begin(self, connection: Any, *, recording: bool) -> None:
-        """Set the limits. The driver begins the transaction with this statement."""
-        fetch_row(connection, POSTGRES_LIMITS.transaction(recording=recording))
 
-    def limit_commit(self, connection: Any) -> None:
-        """Do nothing: the watchdog limits the commit."""
+class PostgreSQLVendor(_ServerVendor):
+    """PostgreSQL: the server enforces the limits; the watchdog covers one that does not respond."""
+
+    dialect = _PostgreSQLDialect
+    fields_suffice = True
+    enforces_lengths = True
+    writes_times_as_text = False
+    dot_names_database = False
+
+    def is_closed(self, opened: Any) -> bool:
+        """Ask the driver, which notices it with the next statement."""
+        return bool(opened.closed)
 
     @contextmanager
-    def savepoint_limits(self, connection: Any) -> Iterator[None]:
+    def transaction(self, connection: Any, *, recording: bool) -> Iterator[None]:
+        """Set the limits until the commit. The driver begins the transaction with this statement.
+
+        The watchdog limits the commit.
+        """
+        fetch_row(connection, POSTGRES_LIMITS.transaction(recording=recording))
+        yield
+
+    @contextmanager
+    def savepoint(self, connection: Any) -> Iterator[None]:
         """Lower the transaction's limits, and those of each statement if little time is left.
 
         A rollback to the savepoint restores the previous limits, but releasing it does not.
         """
-        run = partial(fetch_row, connection)
         with (
-            POSTGRES_LIMITS.in_host_transaction(run),
-            connection.execute_wrapper(_execute_in_time),
+            POSTGRES_LIMITS.in_host_transaction(partial(fetch_row, connection)),
+            connection.execute_wrapper(_executing_in_time(POSTGRES_LIMITS.lowered)),
         ):
             yield
 
-    def reading_limits(self) -> str | None:
+    def reading(self, connection: Any) -> AbstractContextManager[None] | None:
         """Limit each statement to the time left, if that is limited."""
-        return None if isinf(left()) else POSTGRES_LIMITS.reading()
+        return None if isinf(left()) else _limited_reading(connection)
 
-    def connect_limit(self, settings: Mapping[str, Any]) -> float:
+    def nested_reading(self, connection: Any) -> AbstractContextManager[None]:
+        """Set nothing: the limits are the project's."""
+        del connection
+        return nullcontext()
+
+    def connect_limit(self, connection: Any) -> float:
         """Return the driver's limit, for all hosts together; infinity if none is set.
 
         psycopg 3 ignores a limit in a service file (`pg_service.conf`), so that it does not count.
         """
+        settings = connection.settings_dict
         options = settings["OPTIONS"]
         if pool := options.get("pool"):
             # Django waits for the pool, which connects in other threads.
@@ -187,9 +235,9 @@ class PostgreSQLVendor(Vendor):
         )
         return max(seconds, _LEAST_TIMEOUT) * len(hosts.split(",")) if seconds > 0 else inf
 
-    def connect_option(self, settings: Mapping[str, Any]) -> str:
+    def connect_option(self, connection: Any) -> str:
         """Return `connect_timeout`, or the limit of Django's pool if there is one."""
-        if settings["OPTIONS"].get("pool"):
+        if connection.settings_dict["OPTIONS"].get("pool"):
             return f"'pool': {{'timeout': {_LEAST_TIMEOUT}}}"
         return f"'connect_timeout': {_LEAST_TIMEOUT}"
 
@@ -219,13 +267,23 @@ class PostgreSQLVendor(Vendor):
         collation = getattr(field, "db_collation", None) or "default"
         return field.db_type(connection) == "citext" or not _PREDEFINED.fullmatch(collation)
 
+    def refuses_bytes(self, field: Any, connection: Any) -> bool:
+        """Consider the type: an array of bytea has no text in which each driver would write it."""
+        return bool(field.db_type(connection) == "bytea")
+
+    def read_back(self, field: Any, stored: Any) -> Any:
+        """Return the value: the driver reads what it writes."""
+        del field
+        return stored
+
 
 class SQLiteVendor(Vendor):
     """SQLite, whose only time limit is that for file locks."""
 
     dialect = _SQLiteDialect
+    fields_suffice = True
     enforces_lengths = False
-    stores_times_as_text = True
+    writes_times_as_text = True
     dot_names_database = True
 
     @contextmanager
@@ -241,36 +299,42 @@ class SQLiteVendor(Vendor):
         with _busy_timeout(connection.connection):
             yield
 
-    def begin(self, connection: Any, *, recording: bool) -> None:
-        """Take the write lock at the beginning, because a later attempt to take it may fail."""
+    @contextmanager
+    def transaction(self, connection: Any, *, recording: bool) -> Iterator[None]:
+        """Take the write lock at the beginning, because a later attempt to take it may fail.
+
+        The time is limited again at the end, because the commit may wait for readers.
+        """
         del recording
         mode = connection.settings_dict["OPTIONS"].get("transaction_mode") or ""
-        if mode.upper() in {"IMMEDIATE", "EXCLUSIVE"}:
-            return  # Django has taken it
-        with connection.cursor() as cursor:
-            cursor.execute("ROLLBACK")  # ends the transaction of `atomic`, which holds no lock yet
-            cursor.execute(SQLITE.begin)
-
-    def limit_commit(self, connection: Any) -> None:
-        """Limit the time again, because the commit may wait for readers."""
+        if mode.upper() not in {"IMMEDIATE", "EXCLUSIVE"}:  # otherwise, Django has taken it
+            with connection.cursor() as cursor:
+                cursor.execute("ROLLBACK")  # ends the transaction of `atomic`, without any lock yet
+                cursor.execute(SQLITE.begin)
+        yield
         _limit_busy_timeout(connection.connection)
 
-    def savepoint_limits(self, connection: Any) -> AbstractContextManager[None]:
+    def savepoint(self, connection: Any) -> AbstractContextManager[None]:
         """Limit the time that SQLite waits for file locks."""
         return _busy_timeout(connection.connection)
 
-    def reading_limits(self) -> str | None:
+    def reading(self, connection: Any) -> None:
         """Return None: SQLite does not interrupt a statement."""
-        return None
+        del connection
 
-    def connect_limit(self, settings: Mapping[str, Any]) -> float:
+    def nested_reading(self, connection: Any) -> AbstractContextManager[None]:
+        """Set nothing."""
+        del connection
+        return nullcontext()
+
+    def connect_limit(self, connection: Any) -> float:
         """Return 0: a file is opened without waiting."""
-        del settings
+        del connection
         return 0.0
 
-    def connect_option(self, settings: Mapping[str, Any]) -> str:
+    def connect_option(self, connection: Any) -> str:
         """Return nothing."""
-        del settings
+        del connection
         return ""
 
     def with_time_zone(
@@ -290,8 +354,111 @@ class SQLiteVendor(Vendor):
         del field, connection
         return True
 
+    def refuses_bytes(self, field: Any, connection: Any) -> bool:
+        """Return False: each row has parameters of its own."""
+        del field, connection
+        return False
 
-VENDORS: Mapping[str, Vendor] = {"postgresql": PostgreSQLVendor(), "sqlite": SQLiteVendor()}
+    def read_back(self, field: Any, stored: Any) -> Any:
+        """Return a time as text."""
+        del field
+        return str(stored) if isinstance(stored, datetime) else stored
+
+
+class MySQLVendor(_ServerVendor):
+    """MariaDB and MySQL, with mysqlclient, or with PyMySQL in its place.
+
+    The settings of a session outlive a transaction, so that they are restored at its end. The zone
+    of the session is never changed, because the project's fields write and read times in it.
+    """
+
+    dialect = _MariaDBDialect
+    fields_suffice = False  # the SQL depends on collations
+    enforces_lengths = True
+    writes_times_as_text = True
+    dot_names_database = True
+
+    def is_closed(self, opened: Any) -> bool:
+        """Ask the driver."""
+        return not opened.open
+
+    def transaction(self, connection: Any, *, recording: bool) -> AbstractContextManager[None]:
+        """Set the limits before the server begins the transaction, with the first table."""
+        return _PROJECT_LIMITS.on_host(partial(_execute, connection), recording=recording)
+
+    @contextmanager
+    def savepoint(self, connection: Any) -> Iterator[None]:
+        """Lower the session's limits, and those of each statement if little time is left.
+
+        The isolation level is the project's.
+        """
+        with (
+            _PROJECT_LIMITS.in_host_transaction(partial(_execute, connection)),
+            connection.execute_wrapper(_executing_in_time(_PROJECT_LIMITS.lowered)),
+        ):
+            yield
+
+    def reading(self, connection: Any) -> AbstractContextManager[None]:
+        """Set what the SQL needs, and limit each statement to the time left, if it is limited."""
+        return _PROJECT_LIMITS.on_host_reading(partial(_execute, connection))
+
+    def nested_reading(self, connection: Any) -> AbstractContextManager[None]:
+        """Do the same; the isolation level that is set is not that of the current transaction."""
+        return self.reading(connection)
+
+    def connect_limit(self, connection: Any) -> float:
+        """Return the driver's limit; infinity if none is set.
+
+        That of mysqlclient includes the login. That of PyMySQL does not: if the server does not
+        respond to it, the limit of each answer applies.
+        """
+        options = connection.settings_dict["OPTIONS"]
+        if not _is_pymysql(connection):
+            return _seconds(options.get("connect_timeout")) or inf
+        connecting = _seconds(options.get("connect_timeout", _PYMYSQL_TIMEOUT)) or inf
+        return max(connecting, _seconds(options.get("read_timeout")) or inf)
+
+    def connect_option(self, connection: Any) -> str:
+        """Return `connect_timeout` and, with PyMySQL, `read_timeout`."""
+        option = f"'connect_timeout': {_LEAST_TIMEOUT}"
+        if _is_pymysql(connection):
+            option += f", 'read_timeout': {STATEMENT_TIMEOUT}"
+        return option
+
+    def with_time_zone(
+        self, connection: Any, rows: Sequence[Row], description: Sequence[Any]
+    ) -> Sequence[Row]:
+        """Return the rows: fields know the zone of their times, which are stored without it."""
+        del connection, description
+        return rows
+
+    def parameter_type(self, field: Any, connection: Any) -> str:
+        """Return nothing: it depends on the column's collation."""
+        del field, connection
+        return ""
+
+    def ignores_case(self, field: Any, connection: Any) -> bool:
+        """Return whether the field names no collation, or one that may ignore case."""
+        del connection
+        return not (getattr(field, "db_collation", None) or "").endswith(("_bin", "_cs"))
+
+    def refuses_bytes(self, field: Any, connection: Any) -> bool:
+        """Refuse a BLOB. JSON holds shorter bytes, of a project's own fields, as digits."""
+        del connection
+        return isinstance(field, BinaryField)
+
+    def read_back(self, field: Any, stored: Any) -> Any:
+        """Return the time for a text."""
+        if isinstance(field, DateTimeField) and isinstance(stored, str):
+            return datetime.fromisoformat(stored)
+        return stored
+
+
+VENDORS: Mapping[str, Vendor] = {
+    "postgresql": PostgreSQLVendor(),
+    "sqlite": SQLiteVendor(),
+    "mysql": MySQLVendor(),
+}
 """The vendor objects, by `connection.vendor`."""
 
 
@@ -311,12 +478,36 @@ def _seconds(value: object) -> float:
     return seconds if isfinite(seconds) else 0.0
 
 
+class _ProjectLimits(MariaDBLimits):
+    """The limits and settings on a connection of the project, whose zone stays as it is."""
+
+    TUNING: ClassVar[dict[str, str]] = {
+        name: value for name, value in MariaDBLimits.TUNING.items() if name != "time_zone"
+    }
+
+
+_PROJECT_LIMITS = _ProjectLimits()
+
+
 def fetch_row(connection: Any, statement: str, values: Sequence[Any] = ()) -> Sequence[Any]:
     """Execute a statement through Django; return the first row."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         row: Sequence[Any] = cursor.fetchone()
         return row
+
+
+def _execute(connection: Any, statement: str) -> None:
+    """Execute a statement without parameters and rows through Django."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@contextmanager
+def _limited_reading(connection: Any) -> Iterator[None]:
+    """Limit each statement of a transaction on PostgreSQL to the time left."""
+    fetch_row(connection, POSTGRES_LIMITS.reading())
+    yield
 
 
 def close_if_lost(connection: Any) -> None:
@@ -337,6 +528,11 @@ def _connect(connection: Any) -> None:
         raise
 
 
+def _is_pymysql(connection: Any) -> bool:
+    """Return whether PyMySQL stands in for mysqlclient."""
+    return bool(connection.Database.__name__ == "pymysql")
+
+
 class _NewSocket:
     """The socket of a connection that Django is opening, once the driver has connected.
 
@@ -353,27 +549,37 @@ class _NewSocket:
         if opened is None:
             return
         with suppress(self._connection.Database.Error):
-            number = opened.fileno()
+            number = socket_of(opened)
+            if number is None:
+                return
             with duplicate_socket(number) as duplicate:
                 # Otherwise, the number may belong to another socket by now.
-                if opened.fileno() == number:
+                if socket_of(opened) == number:
                     duplicate.shutdown(how)
 
 
-def _execute_in_time(
-    execute: Callable[..., Any],
-    sql: str,
-    params: Any,
-    many: bool,  # noqa: FBT001 - Django's own
-    context: Any,
-) -> Any:
-    """Execute a statement within the remaining time. Raises `Unavailable` if there is none."""
-    seconds = left()
-    if seconds <= 0:
-        raise Unavailable("There was no time left for another statement.")
-    if seconds < STATEMENT_TIMEOUT:
-        execute(POSTGRES_LIMITS.lowered(), None, False, context)  # noqa: FBT003 - as Django passes it
-    return execute(sql, params, many, context)
+def _executing_in_time(lowered: Callable[[], str]) -> Callable[..., Any]:
+    """Return a wrapper that executes each statement within the remaining time.
+
+    `lowered` returns the statement that lowers the server's limit to it. The wrapper raises
+    `Unavailable` if there is no time left.
+    """
+
+    def execute_in_time(
+        execute: Callable[..., Any],
+        sql: str,
+        params: Any,
+        many: bool,  # noqa: FBT001 - Django's own
+        context: Any,
+    ) -> Any:
+        seconds = left()
+        if seconds <= 0:
+            raise Unavailable("There was no time left for another statement.")
+        if seconds < STATEMENT_TIMEOUT:
+            execute(lowered(), None, False, context)  # noqa: FBT003 - as Django passes it
+        return execute(sql, params, many, context)
+
+    return execute_in_time
 
 
 @contextmanager
@@ -407,6 +613,9 @@ _PREDEFINED = re.compile(
 
 _LEAST_TIMEOUT = 2
 """The shortest limit for connecting, in seconds, because libpq and psycopg read 1 as 2."""
+
+_PYMYSQL_TIMEOUT = 10
+"""Seconds that PyMySQL tries to connect by default."""
 
 _POOL_TIMEOUT = 30.0
 """Seconds that psycopg's pool lets a thread wait for a connection by default."""

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models.expressions import Expression
+from django.db.models.expressions import Col, Expression
 from django.db.models.sql.compiler import SQLCompiler
 
 from hookrow._core.times import as_utc
@@ -31,8 +31,8 @@ else:  # Django's own are generic only in the stubs
 class UTCDateTimeField(_Time):
     """An aware time in UTC with microseconds, regardless of USE_TZ and TIME_ZONE.
 
-    A time without a zone is in UTC. PostgreSQL stores a timestamp with time zone; SQLite stores
-    text, which always has six fractional digits.
+    A time without a zone is in UTC. PostgreSQL stores a timestamp with time zone, MariaDB and MySQL
+    a DATETIME(6), and SQLite text, which always has six fractional digits; the last three in UTC.
     """
 
     description = "Instant in UTC"
@@ -51,9 +51,9 @@ class UTCDateTimeField(_Time):
         connection: BaseDatabaseWrapper,
         prepared: bool = False,  # noqa: FBT001, FBT002 - Django's own
     ) -> Any:  # noqa: ANN401 - Django's own
-        """Return the stored value. On SQLite, Django itself would omit `.000000`."""
+        """Return the stored value. Django itself would omit `.000000` from a text."""
         at = value if prepared else self.get_prep_value(value)
-        if not isinstance(at, datetime) or not vendor_of(connection).stores_times_as_text:
+        if not isinstance(at, datetime) or not vendor_of(connection).writes_times_as_text:
             return at
         return at.replace(tzinfo=None).isoformat(" ", "microseconds")
 
@@ -64,11 +64,11 @@ class UTCDateTimeField(_Time):
         del expression
         if value is None:
             return None
-        if vendor_of(connection).stores_times_as_text and value.tzinfo in {
+        if vendor_of(connection).writes_times_as_text and value.tzinfo in {
             None,
             connection.timezone,
         }:
-            return value.replace(tzinfo=UTC)  # the text is in UTC, not in the backend's zone
+            return value.replace(tzinfo=UTC)  # what is stored is in UTC, not in the backend's zone
         if value.tzinfo is None:  # without USE_TZ: local time of the connection's zone
             value = value.replace(tzinfo=ZoneInfo(connection.timezone_name))
         return value.astimezone(UTC)
@@ -92,6 +92,29 @@ class Folded(_Text):
         template = '%(function)s(%(expressions)s COLLATE "C")'
         return self.as_sql(compiler, connection, template=template, **context)
 
+    def as_mysql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
+    ) -> _AsSqlType:
+        """Use the generated column of hookrow's own table, because only that has an index.
+
+        Otherwise, convert ASCII letters only: lower() converts others, too, except in the character
+        set ascii, in which their bytes stay as they are.
+        """
+        [source] = self.get_source_expressions()
+        if isinstance(source, Col) and source.target.model._meta.db_table == _FOLDED_TABLE:
+            quote = compiler.quote_name_unless_alias
+            return f"{quote(source.alias)}.{quote(_FOLDED_COLUMN)}", ()
+        return self.as_sql(compiler, connection, template=_FOLDED_BY_MYSQL, **context)
+
+
+_FOLDED_TABLE, _FOLDED_COLUMN = "hookrow_subscribers", "email_folded"
+
+_FOLDED_BY_MYSQL = (
+    "CONVERT(CAST(%(function)s(CONVERT(CAST(CONVERT(%(expressions)s USING utf8mb4) AS BINARY)"
+    " USING ascii)) AS BINARY) USING utf8mb4) COLLATE utf8mb4_bin"
+)
+"""The expression of the generated column in hookrow's script, for a text in any character set."""
+
 
 class UTCNow(_Moment):
     """The current time of the database, for `db_default`, in the format of `UTCDateTimeField`."""
@@ -106,6 +129,12 @@ class UTCNow(_Moment):
         # Func.as_sql and the cursor each halve the percent signs.
         template = "strftime('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'now')"
         return self.as_sql(compiler, connection, template=template, **context)
+
+    def as_mysql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
+    ) -> _AsSqlType:
+        """Return the time in UTC, whatever the session's zone is."""
+        return self.as_sql(compiler, connection, template="utc_timestamp(6)", **context)
 
 
 def _utc(value: datetime | None) -> datetime | None:

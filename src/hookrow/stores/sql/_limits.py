@@ -257,9 +257,11 @@ class MariaDBLimits(Limits):
 
     def in_host_transaction(self, run: Run) -> AbstractContextManager[None]:
         """Restore the settings in this way. The isolation level remains the host's."""
-        limits = self._limits(self._shortened(self.OTHERS))
-        lowered = {name: self.LOWERED[name].format(name, limits[name]) for name in limits}
-        return self._set_for_block(run, lowered | self.TUNING)
+        return self._set_for_block(run, self._lowered() | self.TUNING)
+
+    def lowered(self) -> str:
+        """Lower the limits again, within such a block, if less time is left."""
+        return self._set(self._lowered())
 
     def on_host_without_limits(self, run: Run) -> AbstractContextManager[None]:
         """Lift the limits of a transaction that changes tables, and restore them in this way."""
@@ -277,6 +279,10 @@ class MariaDBLimits(Limits):
                 run(restore)
             raise
         run(restore)
+
+    def _lowered(self) -> dict[str, str]:
+        limits = self._limits(self._shortened(self.OTHERS))
+        return {name: self.LOWERED[name].format(name, limits[name]) for name in limits}
 
     def _limits(self, seconds: Mapping[str, float]) -> dict[str, str]:
         """Return limits as the servers understand them: MySQL's is in milliseconds."""

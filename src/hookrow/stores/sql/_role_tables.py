@@ -65,6 +65,11 @@ class RoleTables:
         """Return the columns of a role, by hookrow's names."""
         return self._columns[role]
 
+    def named_columns(self, role: str) -> Mapping[str, Column]:
+        """Return the columns of a role and those of its `where`, by the table's own names."""
+        hiding = [column for column, _ in self.hiding[role]]
+        return {column.name: column for column in (*self._columns[role].values(), *hiding)}
+
     def name(self, role: str) -> str:
         """Return the name of a role's table in SQL."""
         return self.dialect.table(self.schema.roles[role].table)
