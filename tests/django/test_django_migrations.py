@@ -76,10 +76,13 @@ def test_migrate_executes_the_scripts(empty_database_url: str) -> None:
 
 def test_models_describe_the_scripts_tables(empty_database_url: str) -> None:
     """The tables that Django would create from the models differ only in the order of columns."""
-    with django_host.default(empty_database_url), connection.schema_editor() as editor:
-        for label in LABELS:
-            for model in apps.get_app_config(label).get_models():
-                editor.create_model(model)
+    with django_host.default(empty_database_url):
+        if not connection.features.supports_partial_indexes:
+            pytest.skip("Django would leave out indexes, and those of the scripts are different")
+        with connection.schema_editor() as editor:
+            for label in LABELS:
+                for model in apps.get_app_config(label).get_models():
+                    editor.create_model(model)
     modelled = own_tables_of(empty_database_url)
     assert _comparable(modelled) == _comparable(scripted_tables(empty_database_url))
 
