@@ -55,6 +55,11 @@ SETTINGS = """
     /*!80000 , @@max_execution_time, @@transaction_isolation */
 """
 
+STATEMENT_LIMIT = "/*M! @@max_statement_time */ /*!80000 @@max_execution_time / 1000 */"
+"""In seconds."""
+
+ISOLATION = "/*M! @@tx_isolation */ /*!80000 @@transaction_isolation */"
+
 NEEDED = "SELECT @@time_zone, @@sql_mode, @@collation_connection, @@sql_safe_updates"
 STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
@@ -174,7 +179,7 @@ def test_limit_of_a_reading(engine: Engine) -> None:
     with suppress(StoreError), limited_to(0.2), database.reading() as connection:
         connection.fetch(slow)  # on MySQL, sleep() then ends without an error
     assert monotonic() - began < PATIENCE
-    assert run(engine, "SELECT @@max_statement_time") == [(0.0,)]
+    assert run(engine, f"SELECT {STATEMENT_LIMIT}") == [(0,)]
 
 
 # The watchdog cannot find the socket of mysqlconnector.
@@ -226,21 +231,21 @@ def own(request: pytest.FixtureRequest, empty_mariadb_url: str) -> Iterator[Mari
 
 def test_session(own: MariaDBDatabase) -> None:
     """A session has what hookrow's SQL needs, and the limits of recording or of the transaction."""
-    limits = "SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@max_statement_time"
+    limits = f"SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout, {STATEMENT_LIMIT}"
     for _ in range(2):
         with own.recording() as connection:
             assert connection.fetch(NEEDED) == [("+00:00", STRICT, "utf8mb4_bin", 0)]
-            assert connection.fetch("SELECT @@tx_isolation") == [("READ-COMMITTED",)]
-            assert connection.fetch(limits) == [(1, 1, 4.0)]
+            assert connection.fetch(f"SELECT {ISOLATION}") == [("READ-COMMITTED",)]
+            assert connection.fetch(limits) == [(1, 1, 4)]
         with own.transaction() as connection:
-            assert connection.fetch(limits) == [(2, 2, 4.0)]
+            assert connection.fetch(limits) == [(2, 2, 4)]
         with own.reading() as connection:
-            assert connection.fetch(limits) == [(31_536_000, 31_536_000, 0.0)]
+            assert connection.fetch(limits) == [(31_536_000, 31_536_000, 0)]
         with limited_to(1), own.reading() as connection:
             [(*_, seconds)] = connection.fetch(limits)
             assert 0 < seconds < 1
         with own.autocommit() as connection:
-            assert connection.fetch(limits) == [(31_536_000, 31_536_000, 0.0)]
+            assert connection.fetch(limits) == [(31_536_000, 31_536_000, 0)]
 
 
 def test_counts(own: MariaDBDatabase) -> None:
