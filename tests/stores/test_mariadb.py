@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, suppress
+from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
@@ -351,9 +352,36 @@ def test_no_host_responds() -> None:
         ports = one.getsockname()[1], other.getsockname()[1]
         with closing(hosts(*ports, closed_port())) as database:
             began = monotonic()
-            with pytest.raises(Unavailable), limited_to(0.3), database.recording():
+            late = "did not respond in time"
+            with pytest.raises(Unavailable, match=late), limited_to(0.3), database.recording():
                 pass
             assert monotonic() - began < CONNECT_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"220 mail.example.com ESMTP",  # of a mail server
+        b"\x01\x00\x00\x00\x0a",
+        b"\x04\x00\x00\x00abcd",
+        b"\x00\x00\x00\x00",
+        b"",
+    ],
+)
+def test_another_kind_of_server(data: bytes) -> None:
+    with silent_port() as listening:
+        database = hosts(listening.getsockname()[1])
+
+        def respond() -> None:
+            connection, _ = listening.accept()
+            connection.sendall(data)
+            connection.close()
+
+        responding = Thread(target=respond)
+        responding.start()
+        with pytest.raises(Unavailable), database.recording():
+            pass
+        responding.join()
 
 
 def test_host_that_fails(mariadb: Databases) -> None:

@@ -219,7 +219,9 @@ class MariaDBLimits(Limits):
         "max_execution_time": "/*!80000 {} */",
         "transaction_isolation": "/*!80000 {} */",
     }
-    """The comments whose text only MariaDB, or only MySQL, executes, by setting."""
+    """The comments whose text only MariaDB, or only MySQL, executes, by setting.
+
+    https://mariadb.com/kb/en/comment-syntax describes both."""
 
     def session(self) -> str:
         """Set them for the session, and the isolation level of its transactions."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from hookrow._core.sizes import WIDEST_CHARACTER
 from hookrow.stores._driver_errors import UNWRITABLE, store_error
-from hookrow.stores._errors import AccessDenied, ReadOnly, Rejected, StoreError
+from hookrow.stores._errors import AccessDenied, ReadOnly, Rejected, StoreError, Unavailable
 from hookrow.stores._timeouts import left, limited_to
 from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql._connections import (
@@ -62,7 +62,7 @@ class MariaDBSession(Connection):
             cursor.execute(f"{MARIADB_LIMITS.session()}; {_SERVER_STATE}")
             cursor.nextset()
             ((self.largest_packet, *read_only),) = cursor.fetchall()
-        # MariaDB 12 has several modes, and OFF.
+        # Newer versions of MariaDB have several modes, by name.
         self.is_read_only = any(each not in {0, "OFF"} for each in read_only)
         self.liveness.renew()
 
@@ -241,12 +241,13 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         until = monotonic() + min(self.options.connect_timeout, left())
         failures: list[StoreError] = []
         for number, host in enumerate(hosts):
+            if failures and monotonic() >= until:
+                break
             end = monotonic() + share(until, len(hosts) - number)
             try:
                 return self._open(host, end)
             except self.errors as error:
-                failures.append(store_error(error))
-                failures[-1].__cause__ = error
+                failures.append(self._failure(host, error, is_late=monotonic() >= end))
             except StoreError as error:
                 failures.append(error)
             self._failed[host] = monotonic()
@@ -263,6 +264,15 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
             raise
         self._failed.pop(host, None)
         return session
+
+    def _failure(self, host: Host, error: Exception, *, is_late: bool) -> StoreError:
+        """Return why a host cannot be used. If it was too slow, the driver's text is misleading."""
+        failure = store_error(error)
+        if is_late and type(failure) is Unavailable:
+            place = self.options.place(host)
+            failure = Unavailable(f"The server {place} did not respond in time.")
+        failure.__cause__ = error
+        return failure
 
     def _check(self, session: MariaDBSession) -> None:
         """Raise `ReadOnly` if another host may accept changes, and this one does not."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -43,6 +44,10 @@ _MISSING_PACKAGE = (
     "of this user needs without TLS: pip install 'pymysql[{}]', or add ssl-mode=REQUIRED to the "
     "URL."
 )
+
+
+_UNREADABLE = (IndexError, ValueError, struct.error)
+"""Errors of PyMySQL about the data of a server of another kind."""
 
 
 class OpenedConnection(NamedTuple):
@@ -98,7 +103,7 @@ class PyMySQL(Driver):
         # No other host can read a Unix socket, so the password may be sent without encryption. The
         # driver notes this only if it opens the socket itself.
         connection._secure = is_local  # noqa: SLF001 - there is no public way
-        opened = _open_socket(options.unix_socket, host, until)
+        opened = _open_socket(options, host, until)
         duplicate = duplicate_socket(opened.fileno())
         try:
             with limited_to(until - monotonic()), watchdog.watch_socket(duplicate):
@@ -109,12 +114,20 @@ class PyMySQL(Driver):
             for package, extra in _PACKAGES.items():
                 if isinstance(error, RuntimeError) and package in str(error):
                     raise AccessDenied(_MISSING_PACKAGE.format(extra)) from error
+            if isinstance(error, _UNREADABLE):
+                raise Unavailable(
+                    f"The server {options.place(host)} is neither MariaDB nor MySQL."
+                ) from error
             raise
         return OpenedConnection(connection, duplicate)
 
 
 class MySQLClient(Driver):
-    """mysqlclient, which is written in C. Raises `ConfigurationError` if it is not installed."""
+    """mysqlclient, which is written in C. Raises `ConfigurationError` if it is not installed.
+
+    With MariaDB's client library, `VERIFY_CA` verifies the name of the host, too, and `PREFERRED`
+    does not use TLS.
+    """
 
     def __init__(self) -> None:
         try:
@@ -151,10 +164,10 @@ class MySQLClient(Driver):
         return OpenedConnection(connection, duplicate)
 
 
-def _open_socket(unix_socket: str | None, host: Host, until: float) -> socket.socket:
+def _open_socket(options: Options, host: Host, until: float) -> socket.socket:
     """Connect to the first address of a host that responds. Raises `Unavailable`."""
     try:
-        addresses = [(socket.AF_UNIX, unix_socket)] if unix_socket else _addresses(host)
+        addresses = _addresses(options, host)
         for number, (family, address) in enumerate(addresses):
             opened = socket.socket(family, socket.SOCK_STREAM)
             opened.settimeout(share(until, len(addresses) - number))
@@ -168,14 +181,16 @@ def _open_socket(unix_socket: str | None, host: Host, until: float) -> socket.so
                 break
     except OSError as error:
         raise Unavailable(
-            f"The server {unix_socket or host} cannot be reached: {error.strerror or error}."
+            f"The server {options.place(host)} cannot be reached: {error.strerror or error}."
         ) from error
     if family != socket.AF_UNIX:
         _keep_alive(opened)
     return opened
 
 
-def _addresses(host: Host) -> list[tuple[socket.AddressFamily, Any]]:
+def _addresses(options: Options, host: Host) -> list[tuple[socket.AddressFamily, Any]]:
+    if options.unix_socket is not None:
+        return [(socket.AF_UNIX, options.unix_socket)]
     found = socket.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
     return [(family, address) for family, _, _, _, address in found]
 

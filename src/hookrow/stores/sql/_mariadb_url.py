@@ -89,6 +89,10 @@ class Options:
     """Seconds to wait for a connection, for all hosts together."""
     tls: TLS
 
+    def place(self, host: Host) -> str:
+        """Return what messages call the server of a host."""
+        return self.unix_socket or str(host)
+
     def __str__(self) -> str:
         """Return the URL without the password and the options, for display."""
         password = ":***" if self.password is not None else ""
