@@ -46,7 +46,7 @@ _MISSING_PACKAGE = (
 )
 
 
-_UNREADABLE = (IndexError, ValueError, struct.error)
+_OTHER_PROTOCOL = (IndexError, ValueError, struct.error)
 """Errors of PyMySQL about the data of a server of another kind."""
 
 
@@ -114,7 +114,7 @@ class PyMySQL(Driver):
             for package, extra in _PACKAGES.items():
                 if isinstance(error, RuntimeError) and package in str(error):
                     raise AccessDenied(_MISSING_PACKAGE.format(extra)) from error
-            if isinstance(error, _UNREADABLE):
+            if isinstance(error, _OTHER_PROTOCOL):
                 raise Unavailable(
                     f"The server {options.place(host)} is neither MariaDB nor MySQL."
                 ) from error

@@ -20,12 +20,12 @@ _HOST_PATTERN = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s\[\]:/?#@]*))(?::(\d{
 _TLS_FLAGS = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity", "ssl_check_hostname")
 """Options that are true or false. The last is SQLAlchemy's name for the one before it."""
 
-_OPTIONS = (
+_URL_OPTIONS = (
     *("unix_socket", "connect_timeout", "charset", "ssl_ca", "ssl_cert", "ssl_key", "ssl-mode"),
     *_TLS_FLAGS,
 )
 
-_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_FLAG_VALUES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 class Host(NamedTuple):
@@ -137,7 +137,7 @@ def parse(url: str) -> Options:
     for unknown in given:
         raise ConfigurationError(
             f"hookrow has no option {unknown!r} for MariaDB and MySQL: remove it from the URL. "
-            f"The options are {', '.join(_OPTIONS)}."
+            f"The options are {', '.join(_URL_OPTIONS)}."
         )
     return options
 
@@ -198,6 +198,6 @@ def _level(flags: Mapping[str, bool], *, has_ca: bool, has_cert: bool) -> TLSLev
 
 
 def _flag(name: str, value: str) -> bool:
-    if value.lower() not in _BOOLEANS:
+    if value.lower() not in _FLAG_VALUES:
         raise ConfigurationError(f"{name} is true or false, not {value!r}.")
-    return _BOOLEANS[value.lower()]
+    return _FLAG_VALUES[value.lower()]
