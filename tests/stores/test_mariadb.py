@@ -24,7 +24,7 @@ from hookrow.stores._errors import (
 )
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql._connections import CONNECT_TIMEOUT, IDLE, Connection, Database
-from hookrow.stores.sql._mariadb import MariaDBDatabase
+from hookrow.stores.sql._mariadb import MariaDBDatabase, MariaDBSession
 from hookrow.stores.sql._sqlalchemy import EngineDatabase
 from mariadb import Databases, Server
 from relay import closed_port, relays, silent_port
@@ -412,6 +412,21 @@ def test_read_only_host(mariadb: Databases, own_mariadb: Server) -> None:
         with pytest.raises(ReadOnly, match=r"^The server 127\.0\.0\.1:\d+ is read-only"):
             fetch(database, "SELECT 1")
         own_mariadb.execute("SET GLOBAL read_only = 0")
+
+
+def test_node_that_has_lost_its_cluster(
+    mariadb: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host is used; a server without a cluster is ready."""
+    socket = mariadb.folder / "socket"
+    with relays(socket, socket) as [first, second]:
+        with closing(hosts(first.port)._connect()) as session:
+            assert session.is_ready()
+        ready = {first.port: False, second.port: True}
+        monkeypatch.setattr(MariaDBSession, "is_ready", lambda self: ready[self.host.port])
+        with closing(hosts(first.port, second.port)) as database:
+            assert fetch(database, "SELECT 1") == 1
+            assert second.connections == 1
 
 
 @pytest.mark.parametrize(

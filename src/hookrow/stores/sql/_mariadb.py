@@ -43,6 +43,8 @@ RETRY_HOST = 60.0
 
 _SERVER_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
 
+_GALERA_STATUS = "SHOW STATUS WHERE variable_name IN ('wsrep_ready', 'wsrep_provider_name')"
+
 
 class MariaDBSession(Connection):
     """One of hookrow's own connections, to a host of the URL."""
@@ -65,6 +67,16 @@ class MariaDBSession(Connection):
         # Newer versions of MariaDB have several modes, by name.
         self.is_read_only = any(each not in {0, "OFF"} for each in read_only)
         self.liveness.renew()
+
+    def is_ready(self) -> bool:
+        """Return False for a node of a Galera cluster that does not belong to its main part.
+
+        Such a node still executes what uses no table of a host.
+        """
+        with watchdog.watch_socket(self.socket):
+            status = {name.lower(): value for name, value in self.fetch(_GALERA_STATUS)}
+        # Without a provider, there is no cluster, although MariaDB may know both variables.
+        return not status.get("wsrep_provider_name") or status.get("wsrep_ready") == "ON"
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return all rows."""
@@ -275,9 +287,13 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         return failure
 
     def _check(self, session: MariaDBSession) -> None:
-        """Raise `ReadOnly` if another host may accept changes, and this one does not."""
-        if session.is_read_only and len(self.options.hosts) > 1:
+        """Raise `Unavailable` if another host may accept changes, and this one does not."""
+        if len(self.options.hosts) == 1:
+            return
+        if session.is_read_only:
             raise ReadOnly(f"The server {session.host} is read-only: a replica, for example.")
+        if not session.is_ready():
+            raise Unavailable(f"The server {session.host} is not ready: it has lost its cluster.")
 
     def _failed_at(self, host: Host) -> float:
         """Return when a host failed; 0 if it never did, or if that was long ago."""
