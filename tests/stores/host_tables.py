@@ -6,13 +6,21 @@ The types are words of `databases.Types`.
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine
 
 from copying import replace
-from databases import kind_of
+from databases import KINDS, kind_of
 from engines import run
 from hookrow import Role, Schema
 from hookrow._core.schema import SUPPRESSION
+
+ON_MARIADB = pytest.mark.parametrize("empty_database_url", ["mariadb"], indirect=True)
+WITH_PARTIAL_INDEXES = pytest.mark.parametrize(
+    "empty_database_url",
+    [kind.name for kind in KINDS if kind.has_partial_indexes],
+    indirect=True,
+)
 
 REST = {"suppression_changed_at": None}
 """The columns that the subscribers lack."""

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
 from homes import COLUMNS, OURS, Home
-from host_tables import HOST, drop_key, make, people
+from host_tables import HOST, ON_MARIADB, WITH_PARTIAL_INDEXES, drop_key, make, people
 from locations import empty_engine, own_engine
 from sqlalchemy import Engine, MetaData, insert, make_url, select, text
 
@@ -50,6 +50,11 @@ def respond(engine: Engine, schema: Schema, *notifications: Notification) -> lis
     """Record the notifications; return the texts of the responses."""
     outcomes = record(SQLStore(engine, schema), [arrival(each) for each in notifications])
     return [getattr(outcome, "text", "") for outcome in outcomes]
+
+
+def unquoted(statement: str) -> str:
+    """Return a statement without quotes."""
+    return statement.replace('"', "").replace("`", "")
 
 
 def missing(engine: Engine, schema: Schema) -> list[str]:
@@ -371,6 +376,7 @@ class TestConditions:
         assert respond(rows, self.SCHEMA, Reactivated(ADA, None, NOON)) == [""]
         assert run(rows, "SELECT id FROM people WHERE suppressed_at IS NULL") == [(2,)]
 
+    @WITH_PARTIAL_INDEXES
     def test_indexes(self, rows: Engine) -> None:
         """An index may have the same conditions."""
         on = kind_of(rows).folded_email
@@ -381,6 +387,14 @@ class TestConditions:
             "CREATE INDEX messages ON sends (provider_message_id) WHERE state = 1",
         )
         assert missing(rows, self.SCHEMA) == []
+
+    def test_indexes_that_begin_with_conditions(self, rows: Engine) -> None:
+        """An index may begin with the columns that hide rows, but with no other ones."""
+        others = "CREATE INDEX messages ON sends (list_id, provider_message_id)"
+        run(rows, others)
+        before = missing(rows, self.SCHEMA)
+        run(rows, "CREATE INDEX states ON sends (state, provider_message_id)")
+        assert missing(rows, self.SCHEMA) == [each for each in before if "sends" not in each]
 
     def test_duplicates(self, rows: Engine) -> None:
         """Emails in several selected rows are counted once each, by whether they are equal."""
@@ -427,13 +441,13 @@ class TestIndexes:
         """Emails, message ids and pairs need one each; the advised statements create them."""
         drop_key(make(engine), "members")
         email, message_id, pair = missing(engine, self.SCHEMA)
-        assert "ON people (lower(email" in email.replace('"', "")
-        assert "ON sends (provider_message_id)" in message_id.replace('"', "")
-        assert "ON members (list_id, subscriber_id)" in pair.replace('"', "")
+        assert "(lower(email" in unquoted(email)
+        assert "ON sends (provider_message_id)" in unquoted(message_id)
+        assert "ON members (list_id, subscriber_id)" in unquoted(pair)
         assert missing(engine, WITHOUT_LISTS) == [email, message_id]
         run(engine, "CREATE INDEX plain ON people (email)")  # which does not fold
         for statement in (email, message_id, pair):
-            run(engine, statement)
+            run(engine, *statement.split("; "))
             assert statement not in missing(engine, self.SCHEMA)
         assert missing(engine, self.SCHEMA) == []
 
@@ -449,10 +463,9 @@ class TestIndexes:
         monkeypatch.setattr(indexes, "MANY_SUBSCRIBERS", 2)
         *others, order = missing(engine, schema)
         assert others == lookups
-        assert order.replace('"', "").endswith(
-            "hookrow_people_suppressed_at ON people (suppressed_at, id) "
-            "WHERE suppressed_at IS NOT NULL"
-        )
+        assert "hookrow_people_suppressed_at ON people (suppressed_at, id)" in unquoted(order)
+        is_partial = order.endswith(" IS NOT NULL")
+        assert is_partial is kind_of(engine).has_partial_indexes
         run(engine, order)
         assert missing(engine, schema) == lookups
 
@@ -461,6 +474,104 @@ class TestIndexes:
         drop_key(make(engine), "members")
         run(engine, f"CREATE INDEX pair ON members ({columns})")
         assert len(missing(engine, self.SCHEMA)) == 2
+
+
+FOLDED = "varchar(320) COLLATE utf8mb4_bin AS ({}) VIRTUAL"
+ASCII = "CONVERT(CAST(lower(CONVERT(CAST(email AS BINARY) USING ascii)) AS BINARY) USING utf8mb4)"
+
+
+@ON_MARIADB
+class TestIndexesOnMariaDB:
+    """The indexes that tables of MariaDB and MySQL lack, according to the catalogue."""
+
+    SCHEMA = replace(WITHOUT_LISTS, subscribers=Role("people", UNDATED))
+
+    def emails(self, engine: Engine, fold: Fold = "ascii") -> str:
+        """Return the statements for the index of the emails, if it is missing."""
+        statements = missing(engine, people(fold=fold))
+        return "".join(unquoted(each) for each in statements if "people" in each)
+
+    @pytest.mark.parametrize("type_", ["varchar(320)", "varchar(900)", "text"])
+    def test_generated_column(self, engine: Engine, type_: str) -> None:
+        """Emails are found by a generated column, unless their collation ignores case."""
+        statements = self.emails(make(engine, {"people.email": type_}))
+        added, created = statements.split("; ")
+        assert added.startswith(f"ALTER TABLE people ADD email_folded {type_}")
+        assert added.endswith(" AS (lower(email)) VIRTUAL")
+        assert created.startswith("CREATE INDEX hookrow_people_email ON people (email_folded")
+        run(engine, added, created)
+        assert self.emails(engine) == self.emails(engine, "lower") == ""
+
+    def test_collation_that_ignores_case(self, engine: Engine) -> None:
+        make(engine, {"people.email": kind_of(engine).text_without_case(engine)})
+        statement = self.emails(engine)
+        assert statement.startswith("CREATE INDEX hookrow_people_email ON people (email) ALGORITHM")
+        run(engine, statement)
+        folds: tuple[Fold, ...] = get_args(Fold)
+        assert {self.emails(engine, fold) for fold in folds} == {""}
+
+    @pytest.mark.parametrize("fold", [ASCII, "lower(email)", "trim(lower(email))"])
+    def test_own_generated_column(self, engine: Engine, fold: str) -> None:
+        """A host may have such a column, in any spelling; of several, an indexed one is used."""
+        run(
+            make(engine),
+            f"ALTER TABLE people ADD first {FOLDED.format('lower(email)')}",
+            f"ALTER TABLE people ADD folded {FOLDED.format(fold)}",
+            f"ALTER TABLE people ADD last {FOLDED.format('lower(email)')}",
+            "ALTER TABLE people ADD longer " + FOLDED.format("concat(lower(email), '%')"),
+        )
+        assert "ON people (" in self.emails(engine)
+        run(engine, "CREATE INDEX emails ON people (folded)")
+        assert self.emails(engine) == ""
+        [(email,)] = run(engine, "SELECT 'AD\xc9@x'")
+        run(engine, f"INSERT INTO people (id, email) VALUES (1, '{email}')")
+        assert respond(engine, self.SCHEMA, Suppressed("ad\xc9@X", None, NOON, "HardBounce")) == [
+            ""
+        ]
+
+    def test_exact_emails(self, engine: Engine) -> None:
+        """An index on emails as they are is of use for another fold."""
+        run(make(engine), "CREATE INDEX emails ON people (email)")
+        assert self.emails(engine, "exact") == ""
+        database = open_database(engine)
+        first, *_ = missing_indexes(database, verify(database, people()).tables)
+        assert 'An index for fold="exact" exists: set this fold, or add an index.' in first
+
+    def test_unused_indexes(self, engine: Engine) -> None:
+        """The planner does not search one that is ignored, or one of words."""
+        run(
+            make(engine),
+            "CREATE INDEX emails ON people (email)",
+            "CREATE FULLTEXT INDEX words ON people (email)",
+        )
+        assert self.emails(engine, "exact") == ""
+        [(version,)] = run(engine, "SELECT version()")
+        ignored = "IGNORED" if "MariaDB" in version else "INVISIBLE"
+        run(engine, f"ALTER TABLE people ALTER INDEX emails {ignored}")
+        assert "ON people (email)" in self.emails(engine, "exact")
+
+    def test_index_on_an_expression(self, engine: Engine) -> None:
+        """MySQL finds a folded email by an index on the expression. MariaDB has none."""
+        if "MariaDB" in run(engine, "SELECT version()")[0][0]:
+            pytest.skip("MariaDB has no indexes on expressions")
+        run(make(engine), "CREATE INDEX emails ON people ((lower(email)))")
+        assert self.emails(engine) == ""
+
+    def test_order_of_suppressions(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An index is followed by the primary key."""
+        monkeypatch.setattr(indexes, "MANY_SUBSCRIBERS", 1)
+        make(engine, {"people.id": "integer PRIMARY KEY"})
+        run(
+            engine,
+            "INSERT INTO people (id) VALUES (1)",
+            "CREATE INDEX own ON people (suppressed_at)",
+        )
+        assert not any("suppressed_at" in each for each in missing(engine, WITHOUT_LISTS))
+
+    def test_view(self, engine: Engine) -> None:
+        """The indexes behind a view are unknown, so none are missing."""
+        run(make(engine), "CREATE VIEW readers AS SELECT * FROM people")
+        assert not any("readers" in each for each in missing(engine, people("readers")))
 
 
 LOGS = {"hookrow_notifications", "hookrow_hours", "hookrow_meta", "hookrow_suppression_changes"}

@@ -8,13 +8,13 @@ import pytest
 from contract import ADA, arrival, insistent, opens
 from django.db import connections
 from django.db.transaction import atomic
-from host_tables import HOST, REST, drop_key, make, people
+from host_tables import HOST, ON_MARIADB, REST, WITH_PARTIAL_INDEXES, drop_key, make, people
 from locations import empty_engine
 from sqlalchemy import Engine, event
 
 import django_host
 from copying import replace
-from databases import KINDS, POSTGRESQL, SQLITE, kind_of
+from databases import POSTGRESQL, SQLITE, kind_of
 from engines import create, database_user, run
 from hookrow import Refused, Role, Schema, SchemaMismatch
 from hookrow._core.schema import SUPPRESSION
@@ -28,13 +28,7 @@ from hookrow.stores.sql._verify import verify
 
 engine = pytest.fixture(empty_engine)
 
-ON_MARIADB = pytest.mark.parametrize("empty_database_url", ["mariadb"], indirect=True)
 ON_POSTGRES = pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
-WITH_PARTIAL_INDEXES = pytest.mark.parametrize(
-    "empty_database_url",
-    [kind.name for kind in KINDS if kind.has_partial_indexes],
-    indirect=True,
-)
 ON_SQLITE = pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
 
 LISTS = replace(HOST, subscriptions=Role("members", dict.fromkeys(SUPPRESSION[1:])))

@@ -711,7 +711,7 @@ UNIQUE = ", CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)"
 
 def make_log(engine: Engine, old: str, new: str) -> None:
     """Make the tables, and a log of which one part, or a column with its type, is replaced."""
-    table = str(CreateTable(attached(LOG).tables["kept"]).compile(engine))
+    table = str(CreateTable(attached(LOG, kind_of(engine)).tables["kept"]).compile(engine))
     table = re.sub(r"\s+", " ", table)
     if old in REQUIRED_COLUMNS:
         old = re.findall(rf"(?<=\W)`?{old}`? [A-Z][^,]*", table)[0]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import dropwhile, groupby, takewhile
+from math import inf
 from operator import itemgetter
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, NamedTuple
@@ -240,25 +241,26 @@ class MariaDBCatalogue(Catalogue):
         """Add a generated column for the index if emails are not compared as they are."""
         table = tables.schema.roles[role].table
         on, columns = self.statement_name(table), [tables.columns(role)[name] for name in names]
-        parts = [self.dialect.quote(column.name) for column in columns]
-        alter = ""
+        parts = [self.identifier(column.name) for column in columns]
+        statements = []
         if fold:
-            parts = [self._searched(fold, *columns)]
-            expression = self.dialect.fold(fold, self.dialect.quote(columns[0].name))
-            if parts == [expression]:
-                [column] = columns
-                parts = [self.dialect.quote(f"{column.name}_folded")]
-                alter = (
-                    f"ALTER TABLE {on} ADD {parts[0]} {column.declared} AS ({expression}) VIRTUAL; "
+            [column], [email] = columns, parts
+            parts = [self._searched(fold, column).replace("%%", "%")]
+            if parts != [email] and column.folded is None:
+                folded = self.identifier(f"{column.name}_folded")
+                statements.append(
+                    f"ALTER TABLE {on} ADD {folded} {column.declared} AS ({parts[0]}) VIRTUAL"
                 )
-        # An index has at most 3,072 bytes of a row, and needs no more to find a text.
-        sizes = ["(255)" if column.type.startswith("longtext") else "" for column in columns]
-        indexed = ", ".join(map("{}{}".format, parts, sizes))
-        statement = (
-            f"{alter}CREATE INDEX {self.index_name(tables, role, [title])} ON {on} ({indexed}) "
+                parts = [folded]
+        sized = (
+            f"{part}({_INDEXED_CHARACTERS})" if _is_long(column) else part
+            for part, column in zip(parts, columns, strict=True)
+        )
+        statements.append(
+            f"CREATE INDEX {self.index_name(tables, role, [title])} ON {on} ({', '.join(sized)}) "
             "ALGORITHM=INPLACE LOCK=NONE"
         )
-        return f"{self.steps_to_create(self.relation(table))}: {statement.replace('%%', '%')}"
+        return f"{self.steps_to_create(self.relation(table))}: {'; '.join(statements)}"
 
     def _searched(self, fold: Fold, column: Column) -> str:
         """Return the column or the expression by whose index an email is found."""
@@ -608,6 +610,17 @@ _WIDTH = re.compile(r"INT\((?!1\))\d+\)")
 
 _BOOLEANS = {"tinyint(1)", "bit(1)"}
 """The type to which BOOLEAN is an alias, and the one that some libraries use for it."""
+
+
+_INDEXED_CHARACTERS = 255
+"""How many characters of a long text an index has: more than those of most emails and ids."""
+
+_LONGEST_INDEXED = 768
+"""Characters of the longest text that an index can have, which is limited to 3,072 bytes."""
+
+
+def _is_long(column: Column) -> bool:
+    return column.kind == "text" and (column.length or inf) > _LONGEST_INDEXED
 
 
 def _names_in(expression: str) -> set[str]:
