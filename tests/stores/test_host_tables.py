@@ -537,6 +537,20 @@ class TestIndexesOnMariaDB:
         first, *_ = missing_indexes(database, verify(database, people()).tables)
         assert 'An index for fold="exact" exists: set this fold, or add an index.' in first
 
+    @pytest.mark.parametrize("fold", ["exact", "citext"])
+    def test_emails_that_are_not_folded(self, engine: Engine, fold: Fold) -> None:
+        """A generated column is not used, and may have another character set."""
+        type_ = "varchar(320) CHARACTER SET latin1"
+        run(
+            make(engine, {"people.email": type_}),
+            f"ALTER TABLE people ADD folded {FOLDED.format('lower(email)')}",
+            "CREATE INDEX emails ON people (email)",
+            f"INSERT INTO people (id, email) VALUES (1, '{ADA}')",
+        )
+        assert self.emails(engine, fold) == ""
+        schema = replace(self.SCHEMA, subscribers=Role("people", UNDATED, fold=fold))
+        assert respond(engine, schema, Suppressed(ADA, None, NOON, "HardBounce")) == [""]
+
     def test_unused_indexes(self, engine: Engine) -> None:
         """The planner does not search one that is ignored, or one of words."""
         run(

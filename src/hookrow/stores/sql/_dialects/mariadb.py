@@ -148,13 +148,13 @@ class MariaDB(TimesAsText):
     def email_is_any(self, kind: Fold, alias: str, column: Column) -> str:
         """Search a generated column with folded emails if there is one."""
         searched, fold = self.searched(kind, alias, column)
-        values = self._values((column.folded or column).type)
+        values = self._values(_found_by(kind, column).type)
         return f"{searched} IN (SELECT {fold('value')} FROM {values})"
 
     def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
         """Convert the address to the column's collation, because columns must have the same one."""
         searched, fold = self.searched(kind, alias, column)
-        return f"{searched} = {fold(_collated(address, column.folded or column))}"
+        return f"{searched} = {fold(_collated(address, _found_by(kind, column)))}"
 
     def searched(self, kind: Fold, alias: str, column: Column) -> tuple[str, Callable[[str], str]]:
         """Return the expression by whose index an email is found, and the fold of its values.
@@ -162,14 +162,13 @@ class MariaDB(TimesAsText):
         The values are folded already as far as ASCII goes. A collation that ignores case folds
         both sides.
         """
-        email = f"{alias}.{self.quote(column.name)}"
-        if kind in {"ascii", "lower"}:
-            if column.folded:
-                folded = f"{alias}.{self.quote(column.folded.name)}"
-                return folded, _unchanged if column.folds_ascii else _lower
-            if not column.ignores_case:
-                return self.fold(kind, email), _lower
-        return email, _unchanged
+        found_by = _found_by(kind, column)
+        expression = f"{alias}.{self.quote(found_by.name)}"
+        if found_by is column.folded:
+            return expression, _unchanged if column.folds_ascii else _lower
+        if kind in {"ascii", "lower"} and not column.ignores_case:
+            return self.fold(kind, expression), _lower
+        return expression, _unchanged
 
     def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
         """Compare with a GUID in both of the forms in which it may be stored."""
@@ -232,6 +231,11 @@ class MariaDB(TimesAsText):
 def given_value(name: str, column: Column) -> str:
     """Return a value of the relation `given`, to compare with a column."""
     return f"unhex(given.{name})" if column.kind == "binary" else f"given.{name}"
+
+
+def _found_by(kind: Fold, column: Column) -> Column:
+    """Return the column by which an email is found: the generated one, if there is one."""
+    return column.folded if column.folded and kind in {"ascii", "lower"} else column
 
 
 def _collated(text: str, column: Column) -> str:
