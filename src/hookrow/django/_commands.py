@@ -37,11 +37,10 @@ RUNSERVER = "http://127.0.0.1:8000"
 
 _APPS = ("hookrow", "hookrow_tables")
 
-_SUBJECTS = [each for each in WEAKNESSES if each not in {"times", "log"}]
+_SUBJECTS = [each for each in WEAKNESSES if each != "log"]
 """The weaknesses to look for in the database.
 
-The two others cannot occur: Django's fields store times with their zone, and its migration creates
-the table of the log.
+The other one cannot occur, because a migration creates the table of the log.
 """
 
 

@@ -246,7 +246,7 @@ def store_errors() -> Iterator[None]:
     except TransactionManagementError as error:  # an earlier statement of the project has failed
         raise Unavailable(type(error).__name__) from error
     except Error as error:
-        raise store_error(error.__cause__ or error) from error
+        raise store_error(error) from error
     except (UnicodeError, OverflowError) as error:  # the driver cannot encode a value
         raise Rejected(type(error).__name__) from error
 
@@ -341,7 +341,7 @@ def _rolls_back(connection: BaseDatabaseWrapper) -> bool:
 
 def _is_useless(error: BaseException) -> bool:
     """Return whether an error concerns the session or its server, which may stay useless."""
-    return isinstance(error, Error) and is_of_session(error.__cause__ or error)
+    return isinstance(error, Error) and is_of_session(error)
 
 
 AT_THREAD_END.add(connections.close_all)  # Django closes them only after requests

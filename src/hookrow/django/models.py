@@ -10,6 +10,7 @@ from django.db import models
 
 from hookrow._core.result import PARKED
 from hookrow._describe import printable
+from hookrow.django._models import ScriptedModel
 from hookrow.django.fields import UTCDateTimeField
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     _OptionalText = models.CharField[str | None, str | None]
 
 
-class Notification(models.Model):
+class Notification(ScriptedModel):
     """A distinct notification with a valid secret, as the log stores it."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
@@ -88,7 +89,7 @@ class Notification(models.Model):
         return printable(f"{self.record_type or 'Notification'} {self.message_id or self.pk}")
 
 
-class Hours(models.Model):
+class Hours(ScriptedModel):
     """The number of entries of a kind that arrived in an hour."""
 
     pk = models.CompositePrimaryKey("hour", "record_type", "reason", "first_outcome")
@@ -107,7 +108,7 @@ class Hours(models.Model):
         return f"{self.hour:%Y-%m-%d %H} {self.record_type}"
 
 
-class MetaValue(models.Model):
+class MetaValue(ScriptedModel):
     """Internal values, by name."""
 
     name: _Text = models.CharField(max_length=64, primary_key=True)
@@ -121,7 +122,7 @@ class MetaValue(models.Model):
         return self.name
 
 
-class SuppressionChange(models.Model):
+class SuppressionChange(ScriptedModel):
     """The time at which a suppression last changed, for rows that have no column for it."""
 
     pk = models.CompositePrimaryKey("role", "row_key")

@@ -501,7 +501,8 @@ def lacks_operator(error: BaseException) -> bool:
 def _driver_error(error: BaseException) -> BaseException:
     """Return the driver's error that one of SQLAlchemy or Django wraps, or the error itself."""
     if type(error).__module__ == "django.db.utils":
-        return error.__cause__ or error
+        # Its MySQL backend raises an IntegrityError itself while it handles some of the driver's.
+        return error.__cause__ or error.__context__ or error
     is_wrapped = "DBAPIError" in {each.__name__ for each in type(error).__mro__}
     return (is_wrapped and getattr(error, "orig", None)) or error
 

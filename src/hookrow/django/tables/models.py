@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models.functions import Length
 from django.db.models.lookups import LessThanOrEqual
 
+from hookrow.django._models import ScriptedModel
 from hookrow.django.fields import Folded, UTCDateTimeField, UTCNow
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     _OptionalText = models.CharField[str | None, str | None]
 
 
-class _Created(models.Model):
+class _Created(ScriptedModel):
     """A row with the time of its creation, which the database sets by default."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
@@ -27,7 +28,7 @@ class _Created(models.Model):
         abstract = True
 
 
-class _SuppressibleModel(models.Model):
+class _SuppressibleModel(ScriptedModel):
     """A row that notifications may suppress, with the time of its last such change."""
 
     suppressed_at = UTCDateTimeField(null=True, blank=True)
