@@ -84,6 +84,9 @@ class Kind(ABC):
     keeps_lengths: ClassVar[bool]
     """Whether a text cannot be longer than its column's type says."""
 
+    analyze: ClassVar[str] = "ANALYZE"
+    """The statement that updates the statistics of hookrow's tables."""
+
     requires_default: ClassVar[bool]
     """Whether a column that is added with NOT NULL must have a default, even in an empty table."""
 
@@ -344,6 +347,10 @@ class _MariaDB(Kind):
     attach_options: ClassVar[Mapping[str, Any]] = {"mariadb": True}
     types = Types(time="datetime(6)", timestamp="datetime(6)", name="varchar(320)", uuid="char(32)")
     explain = "EXPLAIN FORMAT = TRADITIONAL"  # not the default of MySQL 9
+    analyze = (
+        "ANALYZE TABLE hookrow_subscribers, hookrow_subscriptions, hookrow_dispatches, "
+        "hookrow_notifications, hookrow_hours"
+    )
     indexes = """
         SELECT concat(if(non_unique, '', 'UNIQUE '), 'INDEX ', index_name, ' ON ', table_name, ' (',
             group_concat(concat(column_name, coalesce(concat('(', sub_part, ')'), ''))
@@ -453,7 +460,7 @@ SQLITE, POSTGRESQL, MARIADB = _SQLite(), _PostgreSQL(), _MariaDB()
 ALL: tuple[Kind, ...] = (SQLITE, POSTGRESQL, MARIADB)
 """All databases that have fixtures."""
 
-KINDS: tuple[Kind, ...] = (SQLITE, POSTGRESQL)
+KINDS: tuple[Kind, ...] = (SQLITE, POSTGRESQL, MARIADB)
 """The databases of all parametrized tests, in this order."""
 
 NAMES = tuple(kind.name for kind in KINDS)

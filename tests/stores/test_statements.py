@@ -35,7 +35,7 @@ def home(shared: Home) -> Home:
     fill_many(shared, range(1, MANY + 1))
     keep(shared, *(entry(number) for number in range(100, 4000)))
     keep(shared, *(parked(number, minutes=1) for number in range(1, 50)))
-    shared.run("ANALYZE")
+    shared.run(kind_of(shared.url).analyze)
     return shared
 
 

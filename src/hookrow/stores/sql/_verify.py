@@ -58,6 +58,8 @@ def verify(database: Database, schema: Schema) -> Statements:
         }
         own_tables = [*verification.own_tables()]
         statements = STATEMENTS[dialect.name](RoleTables(schema, columns, dialect))
+        if not catalogue.columns(schema.side_table(META_TABLE)):
+            statements.register_writer = None  # nothing is counted without this table
         changed = [schema.roles[kind.value].table for kind in statements.tables.written]
         needs_disjoint = statements.combined is not None and not statements.combines_packets
         if needs_disjoint and not catalogue.are_disjoint(changed):
