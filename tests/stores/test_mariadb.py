@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import ssl
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, suppress
+from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any
@@ -25,6 +27,8 @@ from hookrow.stores._errors import (
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql._connections import CONNECT_TIMEOUT, IDLE, Connection, Database
 from hookrow.stores.sql._mariadb import MariaDBDatabase, MariaDBSession
+from hookrow.stores.sql._mariadb_drivers import _tls_options
+from hookrow.stores.sql._mariadb_url import TLS, TLSLevel
 from hookrow.stores.sql._sqlalchemy import EngineDatabase
 from mariadb import Databases, Server
 from relay import closed_port, relays, silent_port
@@ -427,6 +431,39 @@ def test_node_that_has_lost_its_cluster(
         with closing(hosts(first.port, second.port)) as database:
             assert fetch(database, "SELECT 1") == 1
             assert second.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "mode", "name"),
+    [
+        (TLSLevel.REQUIRED, ssl.CERT_NONE, False),
+        (TLSLevel.VERIFY_CA, ssl.CERT_REQUIRED, False),
+        (TLSLevel.VERIFY_IDENTITY, ssl.CERT_REQUIRED, True),
+    ],
+)
+def test_tls(level: TLSLevel, mode: ssl.VerifyMode, *, name: bool) -> None:
+    """The driver verifies the certificate, and the name of the host, as the URL says."""
+    context = _tls_options(TLS(level, None, None, None), is_local=False)["ssl"]
+    assert (context.verify_mode, context.check_hostname) == (mode, name)
+
+
+def test_tls_without_a_file(mariadb: Databases, tmp_path: Path) -> None:
+    database = MariaDBDatabase(f"{mariadb.url()}&ssl_ca={tmp_path}/ca.pem")
+    with pytest.raises(Unavailable, match=r"ca\.pem cannot be used: No such"), database.recording():
+        pass
+
+
+@pytest.mark.parametrize("package", ["cryptography", "pynacl"])
+def test_missing_package(mariadb: Databases, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """The text says how to install what PyMySQL lacks."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError(f"'{package}' package is required for an authentication plugin")
+
+    monkeypatch.setattr("pymysql.Connection._request_authentication", refuse)
+    database = MariaDBDatabase(mariadb.url())
+    with pytest.raises(AccessDenied, match=r"pip install 'pymysql\["), database.recording():
+        pass
 
 
 @pytest.mark.parametrize(

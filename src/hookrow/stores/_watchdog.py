@@ -100,15 +100,13 @@ def socket_of(connection: object) -> int | None:
     """Return the number of the socket of a driver's connection, or None if it cannot be found.
 
     psycopg and mysqlclient have a method for it, and MariaDB's own driver has an attribute. PyMySQL
-    has only a private one, and mysql.connector has none in each of its implementations.
+    has only a private one, and mysql.connector hides it.
     """
     if (fileno := getattr(connection, "fileno", None)) is not None:
         number: int = fileno()
         return number
     opened = getattr(connection, "_sock", None) or getattr(connection, "socket", None)
-    if isinstance(opened, socket.socket):
-        return opened.fileno()
-    return opened if isinstance(opened, int) else None
+    return opened.fileno() if isinstance(opened, socket.socket) else None
 
 
 def duplicate_socket(number: int) -> socket.socket:
