@@ -39,6 +39,7 @@ from hookrow.stores.sql._connections import READERS, SESSIONS, Database
 from hookrow.stores.sql._dialects.postgresql import POSTGRESQL
 from hookrow.stores.sql._limits import PostgresLimits
 from hookrow.stores.sql._mariadb import MariaDBDatabase
+from hookrow.stores.sql._mariadb_drivers import PyMySQL
 from hookrow.stores.sql._mariadb_url import TLSLevel
 from hookrow.stores.sql._postgres import PostgresDatabase
 from hookrow.stores.sql._sqlite import SQLiteDatabase
@@ -231,6 +232,13 @@ class TestURL:
         monkeypatch.setitem(sys.modules, "MySQLdb", None)
         with pytest.raises(ConfigurationError, match="pip install mysqlclient, or write mariadb:"):
             open_database("mysql+mysqldb://ada@localhost/mail")
+
+    def test_pymysql_in_place_of_mysqlclient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is used as such if the host has installed it in this place."""
+        monkeypatch.setitem(sys.modules, "MySQLdb", pymysql)
+        database = open_database("mysql+mysqldb://ada@localhost/mail")
+        assert isinstance(database, MariaDBDatabase)
+        assert isinstance(database._driver, PyMySQL)
 
     def test_pymysql_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "pymysql", None)

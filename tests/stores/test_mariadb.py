@@ -69,11 +69,17 @@ NEEDED = "SELECT @@time_zone, @@sql_mode, @@collation_connection, @@sql_safe_upd
 STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
 
+def require(driver: str) -> None:
+    """Skip the test if a driver is not installed, or PyMySQL has been installed in its place."""
+    name = {"mysqldb": "MySQLdb", "mysqlconnector": "mysql"}.get(driver, "pymysql")
+    if pytest.importorskip(name).__name__ != name:
+        pytest.skip(f"{name} is PyMySQL, because of install_as_MySQLdb()")
+
+
 @pytest.fixture(params=["pymysql", "mysqldb", "mysqlconnector"])
 def engine(request: pytest.FixtureRequest, empty_mariadb_url: str) -> Iterator[Engine]:
     """Return an engine of a host, with one connection, on a database with a table."""
-    modules = {"mysqldb": "MySQLdb", "mysqlconnector": "mysql"}
-    pytest.importorskip(modules.get(request.param, request.param))
+    require(request.param)
     url = empty_mariadb_url.replace("mariadb:", f"mysql+{request.param}:")
     engine = create_engine(url, pool_size=1, max_overflow=0)
     run(engine, "CREATE TABLE people (id int PRIMARY KEY, name varchar(20)) ENGINE = InnoDB")
@@ -191,7 +197,7 @@ def test_limit_of_a_reading(engine: Engine) -> None:
 @pytest.mark.parametrize("driver", ["pymysql", "mysqldb"])
 def test_frozen_server(own_mariadb: Server, driver: str) -> None:
     """A transaction and a reading on an engine end in the time that is left."""
-    pytest.importorskip({"mysqldb": "MySQLdb"}.get(driver, driver))
+    require(driver)
     url = own_mariadb.url().replace("mariadb:", f"mysql+{driver}:")
     engine = create_engine(url, pool_size=1, max_overflow=0)
     database = EngineDatabase(engine)
@@ -227,8 +233,7 @@ def fetch(database: Database, sql: str) -> Any:  # noqa: ANN401 - of any type
 @pytest.fixture(params=["mariadb", "mysql+mysqldb"])
 def own(request: pytest.FixtureRequest, empty_mariadb_url: str) -> Iterator[MariaDBDatabase]:
     """Open a database with each driver; it has a table `people`."""
-    if "mysqldb" in request.param:
-        pytest.importorskip("MySQLdb")
+    require(request.param.partition("+")[2])
     run(empty_mariadb_url, "CREATE TABLE people (id int PRIMARY KEY, body longtext)")
     with closing(MariaDBDatabase(empty_mariadb_url.replace("mariadb", request.param, 1))) as own:
         yield own

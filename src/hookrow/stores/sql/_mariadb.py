@@ -28,13 +28,7 @@ from hookrow.stores.sql._connections import (
 )
 from hookrow.stores.sql._dialects.mariadb import MARIADB
 from hookrow.stores.sql._limits import MARIADB_LIMITS
-from hookrow.stores.sql._mariadb_drivers import (
-    Driver,
-    MySQLClient,
-    OpenedConnection,
-    PyMySQL,
-    share,
-)
+from hookrow.stores.sql._mariadb_drivers import OpenedConnection, driver_of, share
 from hookrow.stores.sql._mariadb_literals import joined_rows, with_literals
 from hookrow.stores.sql._mariadb_url import Host, parse
 
@@ -157,9 +151,7 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
 
     def __init__(self, url: str) -> None:
         self.options = parse(url)
-        self._driver: Driver = (
-            MySQLClient() if self.options.scheme.endswith("+mysqldb") else PyMySQL()
-        )
+        self._driver = driver_of(self.options.scheme)
         self.errors = (*self._driver.errors, *UNWRITABLE)
         self._unusable: tuple[type[Exception], ...] = (*self.errors, StoreError)
         self._failed: dict[Host, float] = {}

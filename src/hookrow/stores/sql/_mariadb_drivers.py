@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -162,6 +163,15 @@ class MySQLClient(Driver):
         if options.unix_socket is None:
             _keep_alive(duplicate)
         return OpenedConnection(connection, duplicate)
+
+
+def driver_of(scheme: str) -> Driver:
+    """Return mysqlclient if the scheme of a URL names it, and PyMySQL otherwise.
+
+    After `pymysql.install_as_MySQLdb()`, mysqlclient cannot be imported, and PyMySQL replaces it.
+    """
+    is_replaced = getattr(sys.modules.get("MySQLdb"), "__name__", "") == "pymysql"
+    return MySQLClient() if scheme.endswith("+mysqldb") and not is_replaced else PyMySQL()
 
 
 def _open_socket(options: Options, host: Host, until: float) -> socket.socket:
