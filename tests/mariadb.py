@@ -158,13 +158,17 @@ class Server(Databases):
 
     def _create(self) -> None:
         """Create the server's files, with a user `root` without a password."""
-        files = ("--no-defaults", f"--datadir={self._data}")
         if self._binaries.install is None:
-            run_program(self._binaries.server, *files, "--initialize-insecure")
+            run_program(self._binaries.server, *self._files, "--initialize-insecure")
             return
         small = ("--innodb-log-file-size=16M", *_WITHOUT_FSYNC)
         login = ("--auth-root-authentication-method=normal", "--skip-test-db")
-        run_program(self._binaries.install, *files, *login, *small)
+        run_program(self._binaries.install, *self._files, *login, *small)
+
+    @property
+    def _files(self) -> tuple[str, ...]:
+        """The options for files. A server removes those of others in a tmpdir that they share."""
+        return "--no-defaults", f"--datadir={self._data}", f"--tmpdir={self.folder}"
 
     @property
     def pid(self) -> int:
@@ -174,7 +178,7 @@ class Server(Databases):
     def start(self) -> None:
         """Start the server, and wait until it responds."""
         self._server.start(
-            *(self._binaries.server, "--no-defaults", f"--datadir={self._data}"),
+            *(self._binaries.server, *self._files),
             *(f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid"),
             *(*_OPTIONS, *self._durability),
         )

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wire import PATIENCE, time_limit
+from wire import PATIENCE, eventually, time_limit
 
 LONGEST_FOLDER = 60
 """In bytes; the longest path of the parent of a server's folder."""
@@ -123,10 +123,21 @@ def stopped(*pids: int) -> Iterator[None]:
     """Stop processes during the block, but for at most `PATIENCE`."""
     _send(pids, signal.SIGSTOP)
     try:
+        # A thread may go on until the system has delivered the signal.
+        eventually(lambda: all(map(_is_stopped, pids)))
         with time_limit(partial(_send, pids, signal.SIGCONT)):
             yield
     finally:
         _send(pids, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped, or has ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state in {"T", "Z", "X"}
 
 
 def _send(pids: Sequence[int], number: signal.Signals) -> None:
