@@ -1,0 +1,175 @@
+"""The columns of MariaDB and MySQL, as their catalogue describes them, and advice about times."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+from contract import ADA, NOON, arrival, statuses
+from host_tables import HOST, ON_MARIADB, make
+from locations import empty_engine
+from sqlalchemy import Engine
+
+from engines import run
+from hookrow import Delivered
+from hookrow._diagnostics.advice import WEAKNESSES
+from hookrow._receiver.recorder import record
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._catalogues.base import Catalogue
+from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._urls import open_database
+from hookrow.stores.sql._verify import verify
+
+pytestmark = ON_MARIADB
+
+engine = pytest.fixture(empty_engine)
+
+UTF8 = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+ASCII = "CHARACTER SET ascii COLLATE ascii_bin"
+
+
+@contextmanager
+def opened_catalogue(engine: Engine) -> Iterator[Catalogue]:
+    database = open_database(engine)
+    with database.reading() as connection:
+        yield catalogue_of(connection, database.dialect)
+
+
+def columns(engine: Engine, definitions: str) -> Mapping[str, Column]:
+    """Create a table; return its columns."""
+    run(engine, f"CREATE TABLE made ({definitions})")
+    with opened_catalogue(engine) as catalogue:
+        return catalogue.columns("made")
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind", "type_"),
+    [
+        ("varchar(10)", "text", f"varchar(11) {UTF8}"),
+        ("varchar(4095)", "text", f"varchar(4096) {UTF8}"),
+        ("varchar(4096)", "text", f"longtext {UTF8}"),
+        ("char(8) CHARACTER SET ascii", "text", "varchar(9) CHARACTER SET ascii COLLATE ascii_gen"),
+        ("text", "text", f"longtext {UTF8}"),
+        ("enum('a', 'b%d')", "enum", f"varchar(4) {UTF8}"),
+        ("set('a', 'b')", "set", f"varchar(4) {UTF8}"),
+        ("binary(16)", "binary", f"varchar(33) {ASCII}"),
+        ("bigint unsigned", "number", "bigint"),
+        ("decimal(9, 2)", "number", "decimal(9,2)"),
+        ("boolean", "boolean", "tinyint"),
+        ("bit(1)", "boolean", "tinyint"),
+        ("datetime", "datetime", "datetime(6)"),
+        ("timestamp(3) NULL", "datetime", "datetime(6)"),
+    ],
+)
+def test_types(engine: Engine, declared: str, kind: str, type_: str) -> None:
+    """A value has room for one more character than a text, and bytes are hexadecimal digits."""
+    column = columns(engine, f"it {declared}")["it"]
+    assert column.kind == kind
+    assert column.type.startswith(type_)
+
+
+def test_value_that_is_too_long(engine: Engine) -> None:
+    """The beginning of a longer text is not equal to the text of a column."""
+    make(
+        engine, {"sends.provider_message_id": "varchar(5)", "people.email": f"varchar({len(ADA)})"}
+    )
+    run(
+        engine,
+        f"INSERT INTO people (id, email) VALUES (1, '{ADA}')",
+        "INSERT INTO sends (id, provider_message_id, subscriber_id) VALUES (1, 'abcde', 1)",
+    )
+    store = SQLStore(engine, HOST)
+    longer = [(ADA, "abcdef"), (f"{ADA}x", "abcde")]
+    arrivals = [arrival(Delivered(*each, NOON)) for each in (*longer, (ADA, "abcde"))]
+    assert statuses(record(store, arrivals)) == [404, 404, 200]
+
+
+def test_properties(engine: Engine) -> None:
+    """A column may have a default, be generated, or set itself."""
+    found = columns(
+        engine,
+        "id bigint AUTO_INCREMENT PRIMARY KEY, plain varchar(9), named varchar(9) DEFAULT 'x' "
+        "NOT NULL, made datetime(3) DEFAULT CURRENT_TIMESTAMP(3), seen timestamp NULL DEFAULT NULL "
+        "ON UPDATE CURRENT_TIMESTAMP, lower varchar(9) AS (lower(plain)) VIRTUAL",
+    )
+    assert [each for each in found if found[each].default] == ["id", "named", "made"]
+    assert [each for each in found if found[each].generated] == ["lower"]
+    assert [each for each in found if found[each].changes_itself] == ["seen"]
+    assert [each for each in found if not found[each].nullable] == ["id", "named"]
+    assert [each for each in found if found[each].is_timestamp] == ["seen"]
+    assert (found["made"].fraction, found["seen"].fraction) == (3, 0)
+    assert found["plain"].folded == found["lower"]
+    assert not found["plain"].folds_ascii
+
+
+@pytest.mark.parametrize(
+    ("collation", "ignores_case"),
+    [
+        ("utf8mb4_bin", False),
+        ("utf8mb4_general_ci", True),
+        ("utf8mb4_unicode_520_ci", True),
+        ("latin1_general_cs", False),
+        ("latin1_swedish_ci", True),
+    ],
+)
+def test_collations(engine: Engine, collation: str, *, ignores_case: bool) -> None:
+    """The name of a collation says whether it ignores case."""
+    charset = collation.partition("_")[0]
+    type_ = f"varchar(9) CHARACTER SET {charset} COLLATE {collation}"
+    column = columns(engine, f"it {type_}")["it"]
+    assert column.ignores_case is ignores_case
+    assert (column.charset, column.collation) == (charset, collation)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "upper(plain)",
+        "concat(lower(plain), '%')",
+        "concat(lower(plain), lower(other))",
+        "lower('`')",
+        "json_value(plain, '$.name')",
+    ],
+)
+def test_generated_column_that_is_no_fold(engine: Engine, expression: str) -> None:
+    """A generated column is not searched for emails unless it has them in lower case."""
+    made = f"plain varchar(9), other varchar(9), made varchar(30) AS ({expression}) VIRTUAL"
+    assert columns(engine, made)["plain"].folded is None
+
+
+def test_names(engine: Engine) -> None:
+    """A table is named with its database, and known by its name in the session's database."""
+    run(engine, "CREATE TABLE `a``b%` (id integer)", "CREATE VIEW seen AS SELECT * FROM `a``b%`")
+    database = engine.url.database
+    with opened_catalogue(engine) as catalogue:
+        assert sorted(catalogue.tables()) == ["a`b%", "seen"]
+        for name in ("a`b%", f"{database}.a`b%"):
+            assert catalogue.own_name(name) == f"{database}.a`b%"
+            assert [*catalogue.columns(name)] == ["id"]
+        for name in ("missing", "missing.seen"):
+            assert catalogue.own_name(name) is None
+            assert not catalogue.columns(name)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "kept"),
+    [
+        ("datetime(3)", "has no microseconds: MariaDB truncates them, and MySQL rounds", 12),
+        ("timestamp(6) NULL", "is a TIMESTAMP, which holds no time before 1970 and ends in 2", 7),
+    ],
+)
+def test_times(engine: Engine, type_: str, text: str, kept: int) -> None:
+    """Each column that loses a part of a time, or a later time, has a statement that changes it.
+
+    It keeps the instants of a TIMESTAMP, of which each session sees the time in its own zone.
+    """
+    make(engine, {"people.suppressed_at": type_})
+    database = open_database(engine)
+    [warning] = WEAKNESSES["times"](database, verify(database, HOST).tables)
+    assert warning.startswith(f"people.suppressed_at {text}")
+    [statements] = re.findall("run: (.*?)[.] Repeat", warning)
+    row = "INSERT INTO people (id, suppressed_at) VALUES (1, '2026-03-04 12:00:00')"
+    run(engine, "SET time_zone = '+05:00'", row, *statements.split("; "))
+    assert not [*WEAKNESSES["times"](database, verify(database, HOST).tables)]
+    assert run(engine, "SELECT hour(suppressed_at) FROM people") == [(kept,)]
