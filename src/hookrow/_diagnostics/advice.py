@@ -89,8 +89,9 @@ def repeated_emails(database: Database, tables: RoleTables) -> Iterator[str]:
     Emails whose rows differ by case, and others, have separate warnings.
     """
     email = tables.column("subscribers", "email")
-    folded = tables.dialect.fold("ascii", email)
     spelling = f"{tables.text('subscribers', 'email')} COLLATE {tables.dialect.binary}"
+    # The collation of the column may regard further emails as equal.
+    folded = tables.dialect.fold("ascii", spelling)
     spellings = (
         f"SELECT {folded} AS email, {spelling} AS spelling, count(*) AS number "
         f"FROM {tables.table('subscribers')} WHERE {email} IS NOT NULL"

@@ -26,6 +26,7 @@ from hookrow.stores._errors import (
     Unavailable,
 )
 from hookrow.stores.sql._connections import Database
+from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._statements.base import Statements
 from hookrow.stores.sql._transaction import SQLTransaction, begun
 from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
@@ -191,11 +192,11 @@ def _check_changes(database: Database, statements: Statements) -> Iterator[Check
             "changes",
             f"The database accepts no changes: {error}",
             "Until it does, notifications get a 503.",
-            _remedy(error),
+            _remedy(error, database.dialect),
         )
 
 
-def _remedy(error: StoreError) -> str:
+def _remedy(error: StoreError, dialect: Dialect) -> str:
     """Return the remedy, unless the text of the error includes it, as that of SQLite's errors."""
     if isinstance(error, Conflict | Locked):
         return "Find the transaction that has locked the table or the file, and end it."
@@ -204,7 +205,7 @@ def _remedy(error: StoreError) -> str:
     if isinstance(error, ReadOnly):
         return (
             "Connect to the primary server: if the URL names several servers, hookrow chooses it. "
-            "If this is the primary, turn off default_transaction_read_only."
+            f"If this is the primary, turn off {dialect.read_only}."
         )
     return ""
 

@@ -58,6 +58,8 @@ class Dialect(ABC):
     wait_briefly: ClassVar[str]
     """The statement after which a transaction waits for a table for a second at most; empty if the
     connection limits the wait."""
+    read_only: ClassVar[str]
+    """The setting by which a server accepts no changes; empty if there is no server."""
     stop_at_errors: ClassVar[str]
     """The command that lets the database's shell stop at the first error."""
     is_server: ClassVar[bool]

@@ -52,6 +52,7 @@ class MariaDB(TimesAsText):
     plan_for_values = None
     stay_idle = "SET wait_timeout = 31536000 /*M! , idle_transaction_timeout = 0 */"
     wait_briefly = "SET lock_wait_timeout = 1"
+    read_only = "read_only"
     stop_at_errors = ""
     is_server = True
     create_index = "CREATE INDEX"

@@ -34,6 +34,7 @@ class PostgreSQL(Dialect):
     plan_for_values = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
     stay_idle = "SET LOCAL idle_in_transaction_session_timeout = 0"
     wait_briefly = "SET LOCAL lock_timeout = '1s'"
+    read_only = "default_transaction_read_only"
     stop_at_errors = r"\set ON_ERROR_STOP on"
     is_server = True
     create_index = "CREATE INDEX CONCURRENTLY"

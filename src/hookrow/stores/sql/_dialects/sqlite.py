@@ -28,6 +28,7 @@ class SQLite(TimesAsText):
     for_update = skip_locked = ""
     plan_for_values = None
     stay_idle = wait_briefly = ""
+    read_only = ""
     stop_at_errors = ".bail on"
     is_server = False
     create_index = "CREATE INDEX"
