@@ -106,4 +106,6 @@ def test_folded_emails(database_url: str) -> None:
         assert not rows.filter(folded="zoë@example.com")
         if connection.vendor == "postgresql":
             connection.cursor().execute("SET enable_seqscan = off")
-        assert "hookrow_subscribers_email" in subscribers.explain()
+        names_index = "TEXT" in connection.features.supported_explain_formats
+        plan = subscribers.explain(format="TEXT" if names_index else None)
+        assert "hookrow_subscribers_email" in plan
