@@ -404,7 +404,7 @@ class _MariaDB(Kind):
             "PASSWORD": url.password or "",
             "HOST": url.query.get("unix_socket") or url.host or "",
             "PORT": str(url.port or ""),
-            "OPTIONS": {"connect_timeout": 2},
+            "OPTIONS": {"connect_timeout": 2, "read_timeout": 4},
         }
 
     def unique_index(self, name: str, table: str, columns: str, *, where: str) -> str:

@@ -576,7 +576,9 @@ def _executing_in_time(lowered: Callable[[], str]) -> Callable[..., Any]:
         if seconds <= 0:
             raise Unavailable("There was no time left for another statement.")
         if seconds < STATEMENT_TIMEOUT:
-            execute(lowered(), None, False, context)  # noqa: FBT003 - as Django passes it
+            cursor = context["cursor"]
+            with cursor.db.wrap_database_errors:
+                cursor.cursor.execute(lowered())  # `execute` may be that of many rows
         return execute(sql, params, many, context)
 
     return execute_in_time
