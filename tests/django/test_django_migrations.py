@@ -1,7 +1,7 @@
 """Django's migrations execute hookrow's scripts, and its models describe the same tables."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import StringIO
 from typing import Any
 from unittest.mock import Mock
@@ -20,6 +20,7 @@ from django_project.site import post
 from engines import opened, run
 from hookrow import ConfigurationError, Schema
 from hookrow._migrations import MIGRATIONS_TABLE, upgrade
+from hookrow.django._operations import CreateTable
 from hookrow.django._store import DjangoStore
 from structure import structure, without_names
 from wire import STRANGER, eventually
@@ -155,6 +156,51 @@ def test_reversal(empty_database_url: str) -> None:
         migrate()
     again = own_tables_of(empty_database_url)
     assert again == scripted_tables(empty_database_url)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_interruptions(empty_mariadb_url: str, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`migrate` continues after an interruption before each table, in both directions."""
+    with django_host.default(empty_mariadb_url):
+        for target in ("0001", "zero"):
+            for number in range(4):
+                with monkeypatch.context() as patch:
+                    interrupt_after(number, patch)
+                    with pytest.raises(KeyboardInterrupt):
+                        migrate(label, target)
+            migrate(label, target)
+        assert own_tables_of(empty_mariadb_url) == {}
+        migrate(label)
+    migrated = own_tables_of(empty_mariadb_url)
+    scripted = scripted_tables(empty_mariadb_url)
+    assert migrated == {name: scripted[name] for name in migrated}
+    assert len(migrated) == 4
+
+
+def interrupt_after(number: int, patch: pytest.MonkeyPatch) -> None:
+    """Let a migration be interrupted after a number of tables."""
+    remaining = iter(range(number))
+
+    def interrupted(run: Callable[..., None]) -> Callable[..., None]:
+        def limited(*arguments: object) -> None:
+            if next(remaining, None) is None:
+                raise KeyboardInterrupt
+            run(*arguments)
+
+        return limited
+
+    for name in ("database_forwards", "database_backwards"):
+        patch.setattr(CreateTable, name, interrupted(getattr(CreateTable, name)))
+
+
+def test_a_table_of_the_project(empty_mariadb_url: str) -> None:
+    """A table that no interrupted migration has created is not adopted."""
+    run(empty_mariadb_url, "CREATE TABLE hookrow_hours (hour DATETIME(6), entries INT)")
+    with (
+        django_host.default(empty_mariadb_url),
+        pytest.raises(ConfigurationError, match=r"'hookrow_hours' exists, .* no column 'record_ty"),
+    ):
+        migrate()
 
 
 def test_unsupported_database() -> None:

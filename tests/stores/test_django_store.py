@@ -19,10 +19,12 @@ from locations import filled_home
 from log_contract import reader
 
 import django_host
+import mariadb
+import postgres
 from copying import replace
 from crm.models import Group, Mail, Membership, Person, Reason, Send
 from crm.schema import MUTED
-from databases import kind_of
+from databases import kind_of, places
 from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppressed
 from hookrow._core.notification import LookupKeys, Notification, Suppressible
 from hookrow._receiver.recorder import record
@@ -30,7 +32,6 @@ from hookrow.django._store import DjangoStore
 from hookrow.stores._errors import Locked, Unavailable
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql._verify import verify
-from postgres import Databases
 
 UID = UUID(int=1)
 OPENED = arrival(opens(ADA, "m-ada"))
@@ -39,32 +40,37 @@ OPENED = arrival(opens(ADA, "m-ada"))
 pg = pytest.fixture(filled_home, params=["django-postgres"])
 """hookrow's tables on PostgreSQL, with a few rows."""
 
+served = pytest.fixture(filled_home, params=places("django", "postgres", "mariadb"))
+"""hookrow's tables on a server, with a few rows."""
+
 
 class TestTransactions:
-    def test_lost_connection(self, pg: DjangoHome, postgres: Databases) -> None:
+    def test_lost_connection(self, served: DjangoHome, request: pytest.FixtureRequest) -> None:
         """A lost connection is replaced: writing does not fail, reading fails once."""
-        record(pg.store, [OPENED])
-        postgres.terminate(pg.url)
-        assert statuses(record(pg.store, [OPENED])) == [200]
-        row_counts, log = pg.store.row_counts, reader(pg)
+        server: postgres.Databases | mariadb.Databases
+        server = request.getfixturevalue(kind_of(served.url).name)
+        record(served.store, [OPENED])
+        server.terminate(served.url)
+        assert statuses(record(served.store, [OPENED])) == [200]
+        row_counts, log = served.store.row_counts, reader(served)
         first_id = partial(log.first_id_since, NOON)
         for read in (row_counts.lists, row_counts.suppressed, log.bounds, first_id):
             read()
-            postgres.terminate(pg.url)
+            server.terminate(served.url)
             with pytest.raises(Unavailable):
                 read()
             read()
 
-    def test_autocommit_turned_off(self, pg: DjangoHome) -> None:
+    def test_autocommit_turned_off(self, served: DjangoHome) -> None:
         """Nothing is recorded that would wait for a commit of the project."""
-        connection = connections[pg.alias]
+        connection = connections[served.alias]
         connection.ensure_connection()
         connection.set_autocommit(False)
         with pytest.raises(Unavailable, match="turned off autocommit"):
-            record(pg.store, [OPENED])
+            record(served.store, [OPENED])
         connection.rollback()
         connection.set_autocommit(True)
-        assert statuses(record(pg.store, [OPENED])) == [200]
+        assert statuses(record(served.store, [OPENED])) == [200]
 
     def test_time_limit_of_reading(self, pg: DjangoHome) -> None:
         """Within `limited_to`, a read of a locked table ends with an error."""
