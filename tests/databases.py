@@ -7,7 +7,7 @@ a setting of its server, names that database by itself.
 import shutil
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,6 @@ import pytest
 from sqlalchemy import URL, Connection, Engine, event, inspect, make_url, text
 
 import mariadb
-from hookrow._core.schema import SUPPRESSION
 from hookrow.stores.sql._sqlite import set_pragmas
 from postgres import Databases
 
@@ -364,13 +363,6 @@ class _MariaDB(Kind):
     keeps_lengths = True
     requires_default = False
 
-    _CHANGED: ClassVar[Mapping[str, Sequence[str]]] = {
-        "hookrow_dispatches": ["delivered_at", "opened_at", *SUPPRESSION],
-        "hookrow_subscribers": SUPPRESSION,
-        "hookrow_subscriptions": SUPPRESSION,
-    }
-    """The columns that notifications change, by table."""
-
     def schema(self, database: str | Engine) -> str:
         return _url(database).database or ""
 
@@ -429,12 +421,12 @@ class _MariaDB(Kind):
         return f"CREATE TRIGGER t BEFORE {event} ON {table} FOR EACH ROW BEGIN {body}; END"
 
     def ignore(self, table: str, *, event: str = "UPDATE", when: str = "") -> str:
-        """Restore each column: no trigger can skip a row."""
-        if event != "UPDATE":
-            pytest.skip("a trigger of MariaDB cannot ignore a new row")
-        names = self._CHANGED.get(table, SUPPRESSION[:-1])  # a host's table has no date
-        restored = ", ".join(f"NEW.{name} = OLD.{name}" for name in names)
-        return self.create_trigger(table, f"SET {restored}", when=when)
+        """Skip the test: only an error prevents a change here.
+
+        A trigger may give a column its old value again, which counts do not show on any database.
+        """
+        del table, event, when
+        pytest.skip("no trigger of MariaDB can leave out a row")
 
     def drop_index(self, index: str, table: str) -> str:
         return f"DROP INDEX {index} ON {table}"

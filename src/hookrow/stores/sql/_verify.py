@@ -61,8 +61,7 @@ def verify(database: Database, schema: Schema) -> Statements:
         if not catalogue.columns(schema.side_table(META_TABLE)):
             statements.register_writer = None  # nothing is counted without this table
         changed = [schema.roles[kind.value].table for kind in statements.tables.written]
-        needs_disjoint = statements.combined is not None and not statements.combines_packets
-        if needs_disjoint and not catalogue.are_disjoint(changed):
+        if not catalogue.can_combine(changed):
             statements.combined = None
         _check_columns(connection, statements.tables, columns, own_tables)
         for mistake in key_mistakes(catalogue, statements.tables):

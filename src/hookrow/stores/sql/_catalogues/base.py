@@ -149,8 +149,8 @@ class Catalogue(ABC):
         """
 
     @abstractmethod
-    def are_disjoint(self, tables: Sequence[str]) -> bool:
-        """Return whether no row of one table is also a row of another, for example of a view."""
+    def can_combine(self, tables: Sequence[str]) -> bool:
+        """Return whether a text that `Statements.combined` returns can write to these tables."""
 
     @abstractmethod
     def is_updatable(self, table: str, names: Collection[str]) -> bool:

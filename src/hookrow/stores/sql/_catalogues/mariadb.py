@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hookrow._core.schema import Fold
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.stores._driver_errors import store_error
+from hookrow.stores._driver_errors import failed_check, store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues.base import (
     TOO_ISOLATED,
@@ -28,7 +28,7 @@ from hookrow.stores.sql._catalogues.base import (
 )
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._dialects.base import question_marks
-from hookrow.stores.sql._dialects.mariadb import MARIADB, SMALLEST_PACKET, WRITER_LOCKS
+from hookrow.stores.sql._dialects.mariadb import CHECK, MARIADB, SMALLEST_PACKET, WRITER_LOCKS
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 
@@ -295,8 +295,22 @@ class MariaDBCatalogue(Catalogue):
             "COMMENT in it, if there are any."
         )
 
-    def are_disjoint(self, tables: Sequence[str]) -> bool:  # noqa: ARG002 - one statement per table
-        """Return False: no statement changes several tables."""
+    def can_combine(self, tables: Sequence[str]) -> bool:  # noqa: ARG002 - of any tables
+        """Return whether a packet runs up to its first error, and is never repeated in part.
+
+        After a conflict with another node, a node of a Galera cluster repeats the last statement of
+        a packet by itself (`wsrep_retry_autocommit`): the COMMIT, without what precedes it.
+        """
+        if not self.connection.autocommits:  # a host's connection does not take packets
+            return False
+        if any(value == "ON" for _, value in self._fetch("SHOW VARIABLES LIKE 'wsrep_on'")):
+            return False
+        try:
+            self.connection.execute(CHECK.format("@hookrow_nothing = 1"))
+        except Exception as error:
+            if not failed_check(error):
+                raise
+            return True
         return False
 
     def is_updatable(self, table: str, names: Collection[str]) -> bool:

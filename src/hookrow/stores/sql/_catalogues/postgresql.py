@@ -103,8 +103,11 @@ class PostgresCatalogue(Catalogue):
         fetch(_SET_EXCLUSION, [former])
         return any("One-Time Filter: false" in line for line in plan)
 
-    def are_disjoint(self, tables: Sequence[str]) -> bool:
-        """Return whether they are several tables, none of them a view."""
+    def can_combine(self, tables: Sequence[str]) -> bool:
+        """Return whether they are several tables, none of them a view.
+
+        One statement cannot change a row twice, by the names of two tables.
+        """
         names = [self.statement_name(each) for each in tables]
         ((found, no_view),) = self.connection.fetch(_DISJOINT, [self.dialect.encode(names)])
         return bool(found == len(tables) and no_view)

@@ -147,7 +147,7 @@ class SQLiteCatalogue(Catalogue):
         lines = self.plan(listing.sql, listing.parameters)
         return any("TEMP B-TREE FOR ORDER BY" in line for line in lines)
 
-    def are_disjoint(self, tables: Sequence[str]) -> bool:  # noqa: ARG002 - one statement per table
+    def can_combine(self, tables: Sequence[str]) -> bool:  # noqa: ARG002 - of any tables
         """Return False: no statement changes several tables."""
         return False
 

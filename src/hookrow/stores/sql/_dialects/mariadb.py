@@ -26,6 +26,9 @@ WRITERS_ALTERNATE = 40
 """In seconds. Entries are counted once a minute, and thus in each of the two periods in turn."""
 
 
+CHECK = "SET @hookrow_check = IF({}, 1, (SELECT 1 UNION ALL SELECT 2))"
+"""Ends a packet with an error unless a condition holds: the second branch returns two rows."""
+
 SMALLEST_PACKET = 4 * 1024 * 1024
 """Bytes of the smallest `max_allowed_packet` with which a notification of any size can be recorded.
 """

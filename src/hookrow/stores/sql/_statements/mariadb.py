@@ -11,6 +11,7 @@ from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._dialects.mariadb import (
+    CHECK,
     SMALLEST_PACKET,
     WRITER_LOCKS,
     WRITERS_ALTERNATE,
@@ -70,9 +71,6 @@ SELECT count(*) INTO $count
 FROM (SELECT * FROM $given) AS given STRAIGHT_JOIN $table
 WHERE $is_key$visible
 $lock""")
-
-# The second branch fails: it returns more than one row. The server then runs nothing that follows.
-_MARIADB_CHECK = Template("SET @hookrow_check = IF($checks, 1, (SELECT 1 UNION ALL SELECT 2))")
 
 _TIME = "datetime(6)"
 
@@ -179,7 +177,7 @@ class MariaDBStatements(Statements):
         ]
         if counts:
             checks = " AND ".join(f"{count} = %s" for count in counts.values())
-            parts.append(_MARIADB_CHECK.substitute(checks=checks))
+            parts.append(CHECK.format(checks))
         for each in statements:
             if each is self.add_entries and self.register_writer:
                 parts.append(self.register_writer)
