@@ -117,6 +117,10 @@ class Kind(ABC):
     def execute(self, url: str, script: str) -> None:
         """Execute several statements, as the database's own client would."""
 
+    def accepts_name(self, name: str) -> bool:  # noqa: ARG002 - most accept any name
+        """Return whether a table or a column can have a name."""
+        return True
+
     @abstractmethod
     def django(self, url: URL) -> dict[str, Any]:
         """Return Django's settings for a database."""
@@ -387,6 +391,10 @@ class _MariaDB(Kind):
 
     def execute(self, url: str, script: str) -> None:
         mariadb.execute_script(url, script)
+
+    def accepts_name(self, name: str) -> bool:
+        """Refuse characters beyond the basic plane, and blanks at the end."""
+        return name == name.rstrip() and all(ord(each) < 0x10000 for each in name)
 
     def django(self, url: URL) -> dict[str, Any]:
         return {

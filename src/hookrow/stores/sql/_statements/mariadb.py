@@ -351,8 +351,9 @@ class _Cases:
                 yield Fragment(" ".join(f"WHEN {key} THEN {row[name]}" for key, row in branches))
 
     def _equals(self, key: Sequence[str]) -> str:
-        pairs = zip(self._key, key, strict=True)
-        return " AND ".join(f"{column} = {value}" for column, value in pairs)
+        names = (column.replace("%%", "%") for column in self._key)  # in a parameter
+        pairs = zip(names, key, strict=True)
+        return " AND ".join(f"{name} = {value}" for name, value in pairs)
 
 
 class _Update(Statement):
