@@ -79,8 +79,7 @@ class MariaDBCatalogue(Catalogue):
         user's roles.
         """
         rows = self._fetch(_MARIADB_COLUMNS, self.named(table))
-        is_view = bool(rows) and self.relation(table) is Relation.VIEW
-        columns = {row[0]: _mariadb_column(row, is_view=is_view) for row in rows}
+        columns = {row[0]: _mariadb_column(row) for row in rows}
         generated = {row[0]: self._unescaped(row[-1]) for row in rows if row[-1]}
         folds = [
             (columns[name], *found)
@@ -387,11 +386,12 @@ class MariaDBCatalogue(Catalogue):
 
     def check_storage(self, table: str) -> None:
         """Check that the table's engine has transactions. That behind a view is unknown."""
-        for (engine,) in self._fetch(_WITHOUT_TRANSACTIONS, self.named(table)):
-            raise SchemaMismatch(
-                f"The table {table!r} is on the engine {engine}, which has no transactions: "
-                f"run ALTER TABLE {self.statement_name(table)} ENGINE=InnoDB"
-            )
+        for (engine,) in self._fetch(_ENGINE, self.named(table)):
+            if engine and not self._fetch(_HAS_TRANSACTIONS, [engine]):
+                raise SchemaMismatch(
+                    f"The table {table!r} is on the engine {engine}, which has no transactions: "
+                    f"run ALTER TABLE {self.statement_name(table)} ENGINE=InnoDB"
+                )
 
     def check_creation(self) -> None:
         """Prepare a CREATE TABLE, which checks the privilege."""
@@ -516,7 +516,6 @@ SELECT column_name, data_type, column_type, is_nullable = 'YES', extra,
     datetime_precision, privileges, generation_expression
 FROM information_schema.columns WHERE {_IS_TABLE} ORDER BY ordinal_position
 """
-"""Has no subquery on another such table: with one, MariaDB 10.11.19 crashes now and then."""
 
 _INDEXES_OF_TABLE = f"""
 SELECT index_name, non_unique = 0, index_type = 'BTREE' AND {{is_visible}}, column_name,
@@ -539,10 +538,10 @@ WHERE {_IS_TABLE}
 """
 """Selects nulls for a table without partitions. Each unique index needs the columns of both."""
 
-_WITHOUT_TRANSACTIONS = f"""
-SELECT t.engine FROM information_schema.tables AS t
-JOIN information_schema.engines AS e ON e.engine = t.engine
-WHERE {_IS_TABLE} AND coalesce(transactions, 'NO') <> 'YES'
+_ENGINE = f"SELECT engine FROM information_schema.tables WHERE {_IS_TABLE}"
+
+_HAS_TRANSACTIONS = """
+SELECT 1 FROM information_schema.engines WHERE engine = %s AND transactions = 'YES'
 """
 
 _TRIGGERS = """
@@ -645,7 +644,7 @@ def _names_in(expression: str) -> set[str]:
     return {name.replace("``", "`") for name in _QUOTED_NAME.findall(expression)}
 
 
-def _mariadb_column(row: Sequence[Any], *, is_view: bool) -> Column:
+def _mariadb_column(row: Sequence[Any]) -> Column:
     name, data_type, declared, nullable, extra, default, length, size, *rest = row
     charset, collation, fraction, privileges, _ = rest
     kind = "boolean" if declared in _BOOLEANS else _MARIADB_KINDS.get(data_type, data_type)
@@ -659,7 +658,7 @@ def _mariadb_column(row: Sequence[Any], *, is_view: bool) -> Column:
         kind,
         nullable=bool(nullable),
         generated=" GENERATED" in extra,
-        default=bool(default or is_view) or "auto_increment" in extra,
+        default=bool(default) or "auto_increment" in extra,
         holds_uuids=data_type == "uuid" or declared == "char(32)",
         ignores_case=collation is not None and not _CASE_SENSITIVE.search(collation),
         length=length if data_type in _SHORT_TEXTS else None,
