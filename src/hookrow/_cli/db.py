@@ -56,11 +56,11 @@ def current(app: App, *, as_json: bool, database_url: str) -> None:
 @DATABASE_URL
 @click.pass_obj
 def sql(app: App, database_url: str) -> None:
-    """Print the statements that create hookrow's tables, for psql or the sqlite3 shell."""
+    """Print the statements that create hookrow's tables, for psql, mariadb or the sqlite3 shell."""
     from hookrow import _migrations
 
     with app.open_database(database_url) as database:
         dialect = database.dialect
-    # By default, the shells continue after an error, and sqlite3 then commits.
+    # By default, psql and sqlite3 continue after an error, and sqlite3 then commits.
     click.echo(dialect.stop_at_errors)
     click.echo(_migrations.sql(dialect.name, app.schema), nl=False)

@@ -128,7 +128,7 @@ DATABASE_URL = option(
     default="sqlite:///hookrow.db",
     show_default="sqlite:///hookrow.db",  # not the value in a file, which may have a password
     metavar="URL",
-    help="The URL of a PostgreSQL or SQLite database.",
+    help="The URL of a PostgreSQL, MariaDB, MySQL or SQLite database.",
 )
 MOUNT_PATH = option(
     "--mount-path", default="", metavar="PATH", help="The path before /provider/webhooks."

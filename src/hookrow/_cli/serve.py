@@ -82,8 +82,8 @@ def serve(
     """Receive notifications over HTTP until SIGTERM or Ctrl-C.
 
     The server also responds at /healthz (the process is running) and /readyz (a notification
-    would be recorded). It creates and upgrades hookrow's tables in an SQLite file; for PostgreSQL,
-    run `hookrow db upgrade` first. On SIGHUP, it reloads the secret file.
+    would be recorded). It creates and upgrades hookrow's tables in an SQLite file; for a database
+    on a server, run `hookrow db upgrade` first. On SIGHUP, it reloads the secret file.
     """
     from hookrow._server import run
 

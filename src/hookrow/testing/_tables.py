@@ -59,7 +59,7 @@ R = TypeVar("R", SubscriberRow, SubscriptionRow, DispatchRow)
 
 
 class Tables:
-    """hookrow's own tables in the database of a store: in memory, in a file or on PostgreSQL.
+    """hookrow's own tables in the database of a store: in memory, in a file or on a server.
 
     Each method reads or writes in a separate transaction. The methods that add a row return its
     id, and take its other columns by name: `add_dispatch("m-1", ada, delivered_at=NOON)`.

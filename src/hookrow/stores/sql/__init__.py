@@ -1,4 +1,4 @@
-"""The SQL store: PostgreSQL and SQLite, by a URL or a host's SQLAlchemy engine."""
+"""The SQL store: on each supported database, by a URL or a host's SQLAlchemy engine."""
 
 from hookrow.stores.sql._store import SQLStore
 
