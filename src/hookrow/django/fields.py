@@ -102,12 +102,14 @@ class Folded(_Text):
         """
         [source] = self.get_source_expressions()
         if isinstance(source, Col) and source.target.model._meta.db_table == _FOLDED_TABLE:
-            quote = compiler.quote_name_unless_alias
-            return f"{quote(source.alias)}.{quote(_FOLDED_COLUMN)}", ()
+            return compiler.compile(Col(source.alias, _FOLDED_EMAIL))
         return self.as_sql(compiler, connection, template=_FOLDED_BY_MYSQL, **context)
 
 
-_FOLDED_TABLE, _FOLDED_COLUMN = "hookrow_subscribers", "email_folded"
+_FOLDED_TABLE = "hookrow_subscribers"
+
+_FOLDED_EMAIL = models.TextField()  # type: ignore[var-annotated] # generic in the stubs only
+_FOLDED_EMAIL.set_attributes_from_name("email_folded")
 
 _FOLDED_BY_MYSQL = (
     "CONVERT(CAST(%(function)s(CONVERT(CAST(CONVERT(%(expressions)s USING utf8mb4) AS BINARY)"
