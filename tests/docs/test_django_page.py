@@ -42,6 +42,11 @@ class User(AbstractUser):
 """
 
 OWN_USER = """
+try:
+    import MySQLdb
+except ImportError:
+    import pymysql
+    pymysql.install_as_MySQLdb()
 DATABASES = {{"default": {}}}
 AUTH_USER_MODEL = "accounts.User"
 INSTALLED_APPS += ["accounts"]

@@ -7,8 +7,10 @@ from importlib import import_module
 from threading import Event
 
 import pytest
+from sqlalchemy import make_url
 
 import world
+from databases import kind_of
 from engines import MEMORY, engine_of
 from hookrow import Postmark, Receiver
 from hookrow._server import RECEIVER
@@ -80,6 +82,12 @@ class Webhook(ASGI):
         await super().__call__(scope, receive, send)
 
 
+def _for_sqlalchemy(url: str) -> str:
+    """Return a URL that names a driver: SQLAlchemy's own choice may not be installed."""
+    named = make_url(url).set(drivername=kind_of(url).drivers[0])
+    return str(named.render_as_string(hide_password=False))
+
+
 @contextmanager
 def example_serving(host: str, url: str) -> Iterator[int]:
     """Serve the example of a host, with a database; yield the port."""
@@ -88,7 +96,7 @@ def example_serving(host: str, url: str) -> Iterator[int]:
         patch.syspath_prepend(EXAMPLES)
         patch.setenv("HOOKROW_SECRET", SECRET)
         patch.delenv("HOOKROW_PREVIOUS_SECRET", raising=False)
-        patch.setenv("HOOKROW_DATABASE_URL", url)
+        patch.setenv("HOOKROW_DATABASE_URL", _for_sqlalchemy(url))
         example = import_module(name)
         app = example.create_app() if hasattr(example, "create_app") else example.app
         with loopback(app) if host in {"wsgi", "flask"} else uvicorn_serving(app) as port:

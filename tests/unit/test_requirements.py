@@ -64,7 +64,8 @@ PRIVATE: dict[str, dict[str, Use]] = {
         "django.db.backends.base.base:BaseDatabaseWrapper": Use(
             "connection _connection",
             "close_at close_if_health_check_failed close_if_unusable_or_obsolete connection "
-            "ensure_connection errors_occurred get_autocommit get_rollback in_atomic_block ops "
+            "ensure_connection errors_occurred features get_autocommit get_rollback "
+            "in_atomic_block introspection ops "
             "timezone timezone_name wrap_database_errors",
             "alias close cursor execute_wrapper settings_dict vendor",
         ),

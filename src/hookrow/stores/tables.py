@@ -63,7 +63,7 @@ _FREE_SPACE: dict[str, Any] = (
 )
 
 
-_FOLDED_EMAIL = "email_folded"
+_EMAIL_FOLDED = "email_folded"
 """The generated column of MariaDB and MySQL, for an index of folded emails."""
 
 
@@ -92,8 +92,8 @@ def _lower_in_ascii(element: folded, compiler: SQLCompiler, **options: Any) -> s
     [argument] = element.clauses
     if isinstance(argument, sa.Column) and argument.name == "email":
         columns = argument.table.c
-        if _FOLDED_EMAIL in columns:
-            return compiler.process(columns[_FOLDED_EMAIL], **options)
+        if _EMAIL_FOLDED in columns:
+            return compiler.process(columns[_EMAIL_FOLDED], **options)
     text = compiler.process(argument, **options)
     # lower() folds other letters, too, except in the character set ascii. The function is written
     # the way the server prints it: otherwise, Alembic would find a difference.
@@ -181,7 +181,7 @@ def _subscribers(*, mariadb: bool) -> Sequence[_Item]:
 
 def _folded_email() -> sa.Column[str]:
     computed = sa.Computed(folded(sa.literal_column("email")), persisted=True)
-    return sa.Column(_FOLDED_EMAIL, sa.String(320), computed)
+    return sa.Column(_EMAIL_FOLDED, sa.String(320), computed)
 
 
 def _indexes_of_subscribers() -> Sequence[_Item]:
@@ -206,7 +206,7 @@ def _indexes_of_subscribers() -> Sequence[_Item]:
 def _plain_indexes_of_subscribers() -> Sequence[_Item]:
     reason = "suppression_reason"
     return (
-        _index("hookrow_subscribers_email", _FOLDED_EMAIL, unique=True),
+        _index("hookrow_subscribers_email", _EMAIL_FOLDED, unique=True),
         _index("hookrow_subscribers_suppressed", "suppressed_at", "id"),
         _index("hookrow_subscribers_reason", reason, "suppressed_at", "id", lengths={reason: 64}),
     )
