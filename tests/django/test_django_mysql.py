@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from threading import Thread
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.core.checks import run_checks
 from django.db import connections
-from django.db.transaction import atomic, set_rollback
+from django.db.transaction import TransactionManagementError, atomic, set_rollback
 from django.test import override_settings
 
 import django_host
-import mariadb
 import world
 from copying import replace
 from crm.schema import CRM
@@ -22,6 +22,7 @@ from hookrow._core.notification import LookupKeys
 from hookrow.django import store
 from hookrow.django._store import DjangoDatabase
 from hookrow.stores._timeouts import limited_to
+from mariadb import Databases, connect
 from wire import ADA, ADAS, DELIVERY, PATIENCE, SECRET, STRANGER, time_limit
 
 UNUSUAL = """
@@ -102,7 +103,7 @@ def test_the_isolation_level_of_a_transaction(url: str) -> None:
     """It is READ COMMITTED in hookrow's own, and remains the project's in one of the project."""
     with (
         django_host.alias(url, OPTIONS={"isolation_level": "repeatable read"}) as alias,
-        closing(mariadb.connect(url)) as other,
+        closing(connect(url)) as other,
     ):
         database = DjangoDatabase(alias)
         with atomic(alias), connections[alias].cursor() as cursor:
@@ -126,7 +127,7 @@ def test_a_locked_row(alias: str, url: str, *, is_nested: bool) -> None:
     """A row that stays locked results in a 503, and a transaction of the project continues."""
     assert post(DELIVERY).status_code == 200
     connection = connections[alias]
-    with closing(mariadb.connect(url)) as other, hasty():
+    with closing(connect(url)) as other, hasty():
         other.begin()
         other.cursor().execute("SELECT 1 FROM hookrow_notifications FOR UPDATE")
         # If it waited as long as the server's default, 50 seconds, the row would be unlocked first.
@@ -241,3 +242,27 @@ def test_another_database(postgres_url: str, url: str) -> None:
         with connections[alias].cursor() as cursor:
             cursor.execute("SELECT outcome FROM hookrow_notifications ORDER BY id")
             assert cursor.fetchall() == (("recorded",), ("subscriber_not_found",))
+
+
+def test_a_deadlock_in_a_transaction_of_the_host(alias: str, url: str, mariadb: Databases) -> None:
+    """The server rolls back the whole transaction, so that Django executes nothing more in it."""
+    assert post(DELIVERY).status_code == 200
+    connection = connections[alias]
+
+    def change_lists() -> None:
+        other.cursor().execute("UPDATE hookrow_lists SET name = 'other'")
+        other.rollback()
+
+    with closing(connect(url)) as other, atomic(alias):
+        other.begin()
+        # The server rolls back the transaction that has changed less.
+        other.cursor().execute("UPDATE hookrow_subscribers SET created_at = created_at + 1")
+        other.cursor().execute("UPDATE hookrow_notifications SET status = status + 1")
+        connection.cursor().execute("UPDATE hookrow_lists SET name = 'new'")
+        thread = Thread(target=change_lists)
+        thread.start()
+        mariadb.wait_for_a_lock(url)
+        assert post(DELIVERY).status_code == 503
+        with pytest.raises(TransactionManagementError):
+            connection.cursor().execute("SELECT 1")
+        thread.join()
