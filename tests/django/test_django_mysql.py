@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core.checks import run_checks
-from django.db import connections
+from django.db import IntegrityError, connections
 from django.db.transaction import TransactionManagementError, atomic, set_rollback
 from django.test import override_settings
 
@@ -21,6 +21,8 @@ from hookrow import Role
 from hookrow._core.notification import LookupKeys
 from hookrow.django import store
 from hookrow.django._store import DjangoDatabase
+from hookrow.stores._driver_errors import store_error
+from hookrow.stores._errors import Rejected
 from hookrow.stores._timeouts import limited_to
 from mariadb import Databases, connect
 from wire import ADA, ADAS, DELIVERY, PATIENCE, SECRET, STRANGER, time_limit
@@ -266,3 +268,14 @@ def test_a_deadlock_in_a_transaction_of_the_host(alias: str, url: str, mariadb: 
         with pytest.raises(TransactionManagementError):
             connection.cursor().execute("SELECT 1")
         thread.join()
+
+
+def test_an_error_that_django_raises_itself(alias: str) -> None:
+    """Django's backend replaces the driver's error for a CHECK; the constraint is still named."""
+    cursor = connections[alias].cursor()
+    cursor.execute("CREATE TABLE t (n INT, CONSTRAINT is_positive CHECK (n > 0))")
+    with pytest.raises(IntegrityError) as raised:
+        cursor.execute("INSERT INTO t VALUES (-1)")
+    error = store_error(raised.value)
+    assert isinstance(error, Rejected)
+    assert str(error).endswith("is_positive")
