@@ -415,7 +415,7 @@ class MariaDBCatalogue(Catalogue):
 
     def isolation_obstacle(self) -> str | None:
         """Compare the isolation level: in others, the snapshot would be older than the locks."""
-        ((_, level),) = self._fetch(_ISOLATION)
+        (_, level), *_ = self._fetch(_ISOLATION)
         return None if level == "READ-COMMITTED" else TOO_ISOLATED.format(level.replace("-", " "))
 
     def try_lock(self, lock: Lock, record: str) -> bool:
@@ -573,7 +573,7 @@ HAVING count(*) = 1 AND max(column_name) = %s
 _SERVER_SETTINGS = "SELECT database(), @@character_set_client, @@max_allowed_packet"
 
 _ISOLATION = "SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation')"
-"""The variable has the latter name on MySQL and, from version 11.1 on, on MariaDB."""
+"""MySQL has the latter, MariaDB the former, and from version 11.1 on both, with the same value."""
 
 _ABSENT = "hookrow_absent"
 """The name of a table that is never created."""
