@@ -135,10 +135,11 @@ class Tables:
 
     def _insert(self, table: str, columns: dict[str, Any]) -> int:
         marks = ", ".join(["%s"] * len(columns))
-        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) RETURNING id"  # noqa: S608 - names of hookrow's own columns
-        values = self._written(columns)
+        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - names of hookrow's own columns
+        values, dialect = self._written(columns), self._store.role_tables.dialect
         with self._store.database.transaction() as connection:
-            ((id_,),) = connection.fetch(insert, values)
+            connection.execute(insert, values)
+            ((id_,),) = connection.fetch(f"SELECT {dialect.new_id}")
         return int(id_)
 
     def _read(self, kind: type[R], key: dict[str, Any]) -> R:

@@ -80,6 +80,8 @@ class Dialect(ABC):
     """The operator of a join whose left table is read first."""
     binary: ClassVar[str]
     """The collation that distinguishes all texts."""
+    new_id: ClassVar[str]
+    """The expression for the id that the session's last INSERT gave one of hookrow's own rows."""
     begin: ClassVar[str]
     """The statement that begins a transaction on hookrow's own connections."""
     locks_rows: ClassVar[bool]

@@ -61,6 +61,7 @@ class MariaDB(TimesAsText):
     create_index = "CREATE INDEX"
     explain = "EXPLAIN"
     clock = "utc_timestamp(6)"
+    new_id = "last_insert_id()"
     begin = "BEGIN"
     transactional_ddl = False
     locks_rows = True

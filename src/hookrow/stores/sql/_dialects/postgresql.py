@@ -40,6 +40,7 @@ class PostgreSQL(Dialect):
     create_index = "CREATE INDEX CONCURRENTLY"
     explain = "EXPLAIN"
     clock = "clock_timestamp()"  # now() is the time at which the transaction began
+    new_id = "lastval()"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     transactional_ddl = True
     locks_rows = True

@@ -34,6 +34,7 @@ class SQLite(TimesAsText):
     create_index = "CREATE INDEX"
     explain = "EXPLAIN QUERY PLAN"
     clock = None
+    new_id = "last_insert_rowid()"
     begin = "BEGIN IMMEDIATE"
     transactional_ddl = True
     locks_rows = False
