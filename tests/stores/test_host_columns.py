@@ -48,11 +48,11 @@ SCHEMA = Schema(
 MODELS = {"subscribers": "crm.Guest", "dispatches": "crm.Parcel", "subscriptions": "crm.Stay"}
 TABLES = """
     CREATE TABLE guests (id integer PRIMARY KEY, email text, suppressed_at {time},
-        suppression_reason text NOT NULL DEFAULT '');
+        suppression_reason text NOT NULL DEFAULT (''));
     CREATE TABLE parcels (id integer PRIMARY KEY, message_id {uuid} UNIQUE, subscriber_id integer,
         list_id integer, sent_at {time}, delivered_at {time}, opened_at {time});
     CREATE TABLE stays (list_id integer, subscriber_id integer, suppressed_at {time},
-        suppression_reason text NOT NULL DEFAULT '', PRIMARY KEY (list_id, subscriber_id))
+        suppression_reason text NOT NULL DEFAULT (''), PRIMARY KEY (list_id, subscriber_id))
 """
 
 
