@@ -154,8 +154,10 @@ class HourlyCounts:
             f"FROM {self._table} WHERE hour >= %s "
             f"AND first_outcome NOT IN ({_REQUESTS}) GROUP BY 1, 2, 3, 4"
         )
-        late = f"{RECOVERED} AND id <= {self.watermark}"
-        recovered = self._grouped(length, "0, count(*), NULL", late, MOST_RECOVERED)
+        late = f"{RECOVERED} AND {self._id_of_few} <= {self.watermark}"
+        recovered = self._grouped(
+            length, "0, count(*), NULL", late, f"{self._id_of_few} DESC LIMIT {MOST_RECOVERED}"
+        )
         return " UNION ALL ".join([self.select_newest(length, self.watermark), counted, recovered])
 
     def select_newest(self, length: int, after: str) -> str:
@@ -165,10 +167,15 @@ class HourlyCounts:
         """
         written = self._dialect.epoch("min(ended_at)")
         figures = f"count(*), count(CASE WHEN {HAS_RECOVERED} THEN 1 END), {written}"
-        return self._grouped(length, figures, f"id > {after}", MOST_COUNTED)
+        return self._grouped(length, figures, f"id > {after}", f"id DESC LIMIT {MOST_COUNTED}")
 
-    def _grouped(self, length: int, figures: str, where: str, most: int) -> str:
-        """Return the SELECT that counts the newest entries that meet a condition.
+    @property
+    def _id_of_few(self) -> str:
+        """The id of entries that an index finds by other columns."""
+        return self._dialect.without_index("id")
+
+    def _grouped(self, length: int, figures: str, where: str, first: str) -> str:
+        """Return the SELECT that counts the first entries of an order that meet a condition.
 
         Those that are too old have no bucket.
         """
@@ -176,7 +183,7 @@ class HourlyCounts:
         return (
             f"SELECT CASE WHEN received_at >= %s THEN {number} END, {', '.join(HOURLY_KEYS)}, "
             f"{figures} FROM (SELECT {_COUNTED_COLUMNS} FROM {self._log_table} WHERE {where} "
-            f"ORDER BY id DESC LIMIT {most}) AS entries GROUP BY 1, 2, 3, 4"
+            f"ORDER BY {first}) AS entries GROUP BY 1, 2, 3, 4"
         )
 
     def _bucket(self, time: str, length: int) -> str:
@@ -253,8 +260,9 @@ class HourlyCounts:
         Each is marked, so that it counts once, even if its notification is repeated.
         """
         rows = connection.fetch(
-            f"SELECT id FROM {self._log_table} WHERE {RECOVERED} AND id <= {self.watermark} "
-            f"ORDER BY id LIMIT {IDS_PER_TRANSACTION} {self._dialect.skip_locked}"
+            f"SELECT id FROM {self._log_table} "
+            f"WHERE {RECOVERED} AND {self._id_of_few} <= {self.watermark} "
+            f"ORDER BY {self._id_of_few} LIMIT {IDS_PER_TRANSACTION} {self._dialect.skip_locked}"
         )
         if rows:
             is_any = self._dialect.any_of("id", self._dialect.id_type)

@@ -165,9 +165,9 @@ _KEY, _SENT_AT = ("dispatches", "id"), ("dispatches", "sent_at")
 
 def _undelivered(tables: RoleTables) -> str:
     """Return the table and the conditions of undelivered dispatches, for FROM."""
+    message_id = tables.dialect.without_index(tables.column("dispatches", "provider_message_id"))
     return (
-        f"{tables.table('dispatches')} "
-        f"WHERE {tables.column('dispatches', 'provider_message_id')} IS NOT NULL "
+        f"{tables.table('dispatches')} WHERE {message_id} IS NOT NULL "
         f"AND {tables.column('dispatches', 'delivered_at')} IS NULL{tables.visible('dispatches')}"
     )
 
@@ -202,14 +202,16 @@ def _dispatches(tables: RoleTables) -> str:
     """Return the SELECT that counts sent, delivered and opened dispatches by list."""
     names = ("provider_message_id", "delivered_at", "opened_at")
     counts = ", ".join(f"count({tables.column('dispatches', name)})" for name in names)
-    return _grouped(tables, "dispatches", f"{tables.list_id() or 'NULL'}, {counts}")
+    list_id = tables.list_id()
+    group = tables.dialect.without_index(list_id) if list_id else "NULL"
+    return _grouped(tables, "dispatches", f"{group}, {counts}")
 
 
 def _members(tables: RoleTables) -> str:
     """Return the SELECT that counts subscriptions, and suppressed ones, by list."""
     dated = tables.has("subscriptions", "suppressed_at")
     suppressed = f"count({tables.column('subscriptions', 'suppressed_at')})" if dated else "NULL"
-    list_id = tables.key("subscriptions", "list_id")
+    list_id = tables.dialect.without_index(tables.key("subscriptions", "list_id"))
     return _grouped(tables, "subscriptions", f"{list_id}, count(*), {suppressed}")
 
 

@@ -22,6 +22,9 @@ _SMALL_LIST = 10_000
 MAX_INDEXED = 64
 """Characters of the longest reason in the index, because PostgreSQL limits the rows of an index."""
 
+_REASON_INDEX = "hookrow_subscribers_reason"
+"""The index of hookrow's own table of subscribers by reason."""
+
 MAX_READ_REASON = 1000
 """Characters of a reason that are read; the rest of a longer one is not."""
 
@@ -179,7 +182,7 @@ class SQLSuppressions:
         tables = self._tables()
         where, values = _where(tables, bounds, selected)
         rows = (
-            f"SELECT 1 FROM {tables.table('subscribers')} "
+            f"SELECT 1 FROM {_subscribers(tables, selected)} "
             f"WHERE {where}{tables.visible('subscribers')} "
             f"ORDER BY {_order(tables, bounds)} LIMIT {limit}"  # so that it reads the index
         )
@@ -278,10 +281,18 @@ def _select(
         f"SELECT {tables.column('subscribers', 'suppressed_at')}, "
         f"{tables.text('subscribers', 'email')}, "
         f"substr({tables.reason()}, 1, {MAX_READ_REASON}), {_position(tables)} "
-        f"FROM {tables.table('subscribers')} WHERE {where}{tables.visible('subscribers')} "
+        f"FROM {_subscribers(tables, selected)} WHERE {where}{tables.visible('subscribers')} "
         f"ORDER BY {_order(tables, bounds)} LIMIT {limit}"
     )
     return sql, values
+
+
+def _subscribers(tables: RoleTables, selected: Filter) -> str:
+    """Return the table, and the index of a filter by reason if it is direct."""
+    table = tables.table("subscribers")
+    if selected.direct and selected.list is None:
+        table += tables.dialect.by_index(_REASON_INDEX)
+    return table
 
 
 def _where(

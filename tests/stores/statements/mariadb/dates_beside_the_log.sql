@@ -259,13 +259,13 @@ SELECT NULL, count(d.`provider_message_id`), count(d.`delivered_at`), count(d.`o
 SELECT NULLIF(CAST('' AS CHAR), ''), count(*) FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL GROUP BY 1;
 
 -- count undelivered dispatches
-SELECT count(*) FROM `mails` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL;
+SELECT count(*) FROM `mails` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL;
 
 -- list undelivered dispatches
-SELECT CAST(d.`provider_message_id` AS CHAR), NULL, NULL, d.`id` FROM `mails` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL ORDER BY d.`id` LIMIT 10;
+SELECT CAST(d.`provider_message_id` AS CHAR), NULL, NULL, d.`id` FROM `mails` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL ORDER BY d.`id` LIMIT 10;
 
 -- list more of them
-SELECT CAST(d.`provider_message_id` AS CHAR), NULL, NULL, d.`id` FROM `mails` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL AND d.`id` > %s ORDER BY d.`id` LIMIT 10;
+SELECT CAST(d.`provider_message_id` AS CHAR), NULL, NULL, d.`id` FROM `mails` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL AND d.`id` > %s ORDER BY d.`id` LIMIT 10;
 
 -- step through suppressions
 SELECT CAST(s.`suppressed_at` AS CHAR), CAST(s.`id` AS CHAR) FROM (SELECT s.`suppressed_at`, s.`id` FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL AND (s.`suppressed_at` > %s OR s.`suppressed_at` = %s AND s.`id` > %s) AND (s.`suppressed_at` < %s OR s.`suppressed_at` = %s AND s.`id` <= %s) AND s.`suppressed_at` >= %s ORDER BY s.`suppressed_at` ASC, s.`id` ASC LIMIT 1 OFFSET 99) AS s;

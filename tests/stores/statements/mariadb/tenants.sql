@@ -304,22 +304,22 @@ last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(la
 COMMIT;
 
 -- count rows by list
-SELECT m.`list_id`, count(d.`postmark_id`), count(d.`got`), count(d.`saw`) FROM `mail`.`sends` AS d LEFT JOIN `campaigns` AS m ON m.`id` = d.`campaign` AND m.`tenant` = 7 WHERE true AND d.`state` IS NULL GROUP BY 1;
+SELECT coalesce(m.`list_id`), count(d.`postmark_id`), count(d.`got`), count(d.`saw`) FROM `mail`.`sends` AS d LEFT JOIN `campaigns` AS m ON m.`id` = d.`campaign` AND m.`tenant` = 7 WHERE true AND d.`state` IS NULL GROUP BY 1;
 
 -- count rows by list
-SELECT b.`list_id`, count(*), count(b.`left_at`) FROM `members` AS b WHERE true GROUP BY 1;
+SELECT coalesce(b.`list_id`), count(*), count(b.`left_at`) FROM `members` AS b WHERE true GROUP BY 1;
 
 -- count the suppressed by reason
 SELECT NULLIF(coalesce(CAST(s.`why` AS CHAR), ''), ''), count(*) FROM `peo"ple` AS s WHERE s.`left_at` IS NOT NULL AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL GROUP BY 1;
 
 -- count undelivered dispatches
-SELECT count(*) FROM `mail`.`sends` AS d WHERE d.`postmark_id` IS NOT NULL AND d.`got` IS NULL AND d.`state` IS NULL;
+SELECT count(*) FROM `mail`.`sends` AS d WHERE coalesce(d.`postmark_id`) IS NOT NULL AND d.`got` IS NULL AND d.`state` IS NULL;
 
 -- list undelivered dispatches
-SELECT CAST(d.`postmark_id` AS CHAR), NULL, NULL, CAST(d.`key` AS CHAR) FROM `mail`.`sends` AS d WHERE d.`postmark_id` IS NOT NULL AND d.`got` IS NULL AND d.`state` IS NULL ORDER BY d.`key` LIMIT 10;
+SELECT CAST(d.`postmark_id` AS CHAR), NULL, NULL, CAST(d.`key` AS CHAR) FROM `mail`.`sends` AS d WHERE coalesce(d.`postmark_id`) IS NOT NULL AND d.`got` IS NULL AND d.`state` IS NULL ORDER BY d.`key` LIMIT 10;
 
 -- list more of them
-SELECT CAST(d.`postmark_id` AS CHAR), NULL, NULL, CAST(d.`key` AS CHAR) FROM `mail`.`sends` AS d WHERE d.`postmark_id` IS NOT NULL AND d.`got` IS NULL AND d.`state` IS NULL AND d.`key` > %s ORDER BY d.`key` LIMIT 10;
+SELECT CAST(d.`postmark_id` AS CHAR), NULL, NULL, CAST(d.`key` AS CHAR) FROM `mail`.`sends` AS d WHERE coalesce(d.`postmark_id`) IS NOT NULL AND d.`got` IS NULL AND d.`state` IS NULL AND d.`key` > %s ORDER BY d.`key` LIMIT 10;
 
 -- step through suppressions
 SELECT CAST(s.`left_at` AS CHAR), CAST(s.`id` AS CHAR) FROM (SELECT s.`left_at`, s.`id` FROM `peo"ple` AS s WHERE s.`left_at` IS NOT NULL AND (s.`left_at` > %s OR s.`left_at` = %s AND s.`id` > %s) AND (s.`left_at` < %s OR s.`left_at` = %s AND s.`id` <= %s) AND s.`left_at` >= %s ORDER BY s.`left_at` ASC, s.`id` ASC LIMIT 1 OFFSET 99) AS s;

@@ -189,10 +189,10 @@ WHERE s.`id` IN (%s) AND (s.`suppression_changed_at` IS NULL OR s.`suppression_c
 COMMIT;
 
 -- count rows by list
-SELECT d.`list_id`, count(d.`provider_message_id`), count(d.`delivered_at`), count(d.`opened_at`) FROM `hookrow_dispatches` AS d WHERE true GROUP BY 1;
+SELECT coalesce(d.`list_id`), count(d.`provider_message_id`), count(d.`delivered_at`), count(d.`opened_at`) FROM `hookrow_dispatches` AS d WHERE true GROUP BY 1;
 
 -- count rows by list
-SELECT b.`list_id`, count(*), count(b.`suppressed_at`) FROM `hookrow_subscriptions` AS b WHERE true GROUP BY 1;
+SELECT coalesce(b.`list_id`), count(*), count(b.`suppressed_at`) FROM `hookrow_subscriptions` AS b WHERE true GROUP BY 1;
 
 -- count rows by list
 SELECT id, name FROM hookrow_lists;
@@ -204,19 +204,19 @@ SELECT NULLIF(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), ''), count(*) 
 SELECT CAST(d.`provider_message_id` AS CHAR), d.`created_at` FROM `hookrow_dispatches` AS d WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND d.`created_at` IS NOT NULL;
 
 -- count undelivered dispatches
-SELECT count(*) FROM `hookrow_dispatches` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL;
+SELECT count(*) FROM `hookrow_dispatches` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL;
 
 -- count undelivered dispatches of a period
-SELECT count(*) FROM `hookrow_dispatches` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL AND d.`created_at` >= %s AND d.`created_at` < %s;
+SELECT count(*) FROM `hookrow_dispatches` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL AND d.`created_at` >= %s AND d.`created_at` < %s;
 
 -- list undelivered dispatches
-SELECT CAST(d.`provider_message_id` AS CHAR), d.`created_at`, CAST(d.`created_at` AS CHAR), d.`id` FROM `hookrow_dispatches` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL AND (d.`created_at` IS NULL OR d.`created_at` >= %s) ORDER BY d.`created_at` IS NOT NULL, d.`created_at`, d.`id` LIMIT 10;
+SELECT CAST(d.`provider_message_id` AS CHAR), d.`created_at`, CAST(d.`created_at` AS CHAR), d.`id` FROM `hookrow_dispatches` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL AND (d.`created_at` IS NULL OR d.`created_at` >= %s) ORDER BY d.`created_at` IS NOT NULL, d.`created_at`, d.`id` LIMIT 10;
 
 -- list more of them
-SELECT CAST(d.`provider_message_id` AS CHAR), d.`created_at`, CAST(d.`created_at` AS CHAR), d.`id` FROM `hookrow_dispatches` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL AND d.`created_at` >= %s AND (d.`created_at` > %s OR d.`created_at` = %s AND d.`id` > %s) ORDER BY d.`created_at` IS NOT NULL, d.`created_at`, d.`id` LIMIT 10;
+SELECT CAST(d.`provider_message_id` AS CHAR), d.`created_at`, CAST(d.`created_at` AS CHAR), d.`id` FROM `hookrow_dispatches` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL AND d.`created_at` >= %s AND (d.`created_at` > %s OR d.`created_at` = %s AND d.`id` > %s) ORDER BY d.`created_at` IS NOT NULL, d.`created_at`, d.`id` LIMIT 10;
 
 -- list more of them without a time
-SELECT CAST(d.`provider_message_id` AS CHAR), d.`created_at`, CAST(d.`created_at` AS CHAR), d.`id` FROM `hookrow_dispatches` AS d WHERE d.`provider_message_id` IS NOT NULL AND d.`delivered_at` IS NULL AND (d.`created_at` >= %s OR d.`created_at` IS NULL AND d.`id` > %s) ORDER BY d.`created_at` IS NOT NULL, d.`created_at`, d.`id` LIMIT 10;
+SELECT CAST(d.`provider_message_id` AS CHAR), d.`created_at`, CAST(d.`created_at` AS CHAR), d.`id` FROM `hookrow_dispatches` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL AND (d.`created_at` >= %s OR d.`created_at` IS NULL AND d.`id` > %s) ORDER BY d.`created_at` IS NOT NULL, d.`created_at`, d.`id` LIMIT 10;
 
 -- step through suppressions
 SELECT CAST(s.`suppressed_at` AS CHAR), s.`id` FROM (SELECT s.`suppressed_at`, s.`id` FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL AND (s.`suppressed_at` > %s OR s.`suppressed_at` = %s AND s.`id` > %s) AND (s.`suppressed_at` < %s OR s.`suppressed_at` = %s AND s.`id` <= %s) AND s.`suppressed_at` >= %s ORDER BY s.`suppressed_at` ASC, s.`id` ASC LIMIT 1 OFFSET 99) AS s;
@@ -226,6 +226,9 @@ SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppr
 
 -- read suppressions of a reason
 SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL AND (s.`suppressed_at` > %s OR s.`suppressed_at` = %s AND s.`id` > %s) AND (s.`suppressed_at` < %s OR s.`suppressed_at` = %s AND s.`id` <= %s) AND s.`suppressed_at` >= %s AND s.`suppression_reason` = %s AND char_length(s.`suppression_reason`) <= 64 ORDER BY s.`suppressed_at` ASC, s.`id` ASC LIMIT 10;
+
+-- read them by an index
+SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `hookrow_subscribers` AS s FORCE INDEX (`hookrow_subscribers_reason`) WHERE s.`suppressed_at` IS NOT NULL AND (s.`suppressed_at` > %s OR s.`suppressed_at` = %s AND s.`id` > %s) AND (s.`suppressed_at` < %s OR s.`suppressed_at` = %s AND s.`id` <= %s) AND s.`suppressed_at` >= %s AND s.`suppression_reason` = %s AND char_length(s.`suppression_reason`) <= 64 ORDER BY s.`suppressed_at` ASC, s.`id` ASC LIMIT 10;
 
 -- count suppressions
 SELECT count(*) FROM (SELECT 1 FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10) AS found;

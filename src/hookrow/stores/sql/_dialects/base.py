@@ -151,6 +151,14 @@ class Dialect(ABC):
         """
         return f"({', '.join(columns)}) {operator} ({', '.join(marks)})", values
 
+    def without_index(self, column: str) -> str:
+        """Return a column as an expression for which a planner that chooses badly has no index."""
+        return column
+
+    def by_index(self, name: str) -> str:  # noqa: ARG002 - for planners that choose it themselves
+        """Return what follows a table in FROM, so that an index of the table is used."""
+        return ""
+
     def last(self, column: str, table: str) -> str:
         """Return the greatest value of a column, for a condition of a change of the same table."""
         return f"(SELECT max({column}) FROM {table})"

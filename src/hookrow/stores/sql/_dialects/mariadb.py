@@ -115,6 +115,23 @@ class MariaDB(TimesAsText):
         )
         return condition, [value, value, other]
 
+    def without_index(self, column: str) -> str:
+        """Wrap the column.
+
+        Otherwise, the server would read a whole table in the order of an index of the column, to
+        sort or group the rows, although another index finds the few rows that are selected, or a
+        scan takes a quarter of the time.
+        """
+        return f"coalesce({column})"
+
+    def by_index(self, name: str) -> str:
+        """Force the index.
+
+        Otherwise, the server would read all rows that have the value of its first column, and not
+        start at the position in the next columns: it estimates that both take the same time.
+        """
+        return f" FORCE INDEX ({self.quote(name)})"
+
     def last(self, column: str, table: str) -> str:
         """Read from a derived table: a subquery may not read the table that is changed."""
         return f"(SELECT last FROM (SELECT max({column}) AS last FROM {table}) AS found)"
