@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import psycopg
 import pytest
-from sqlalchemy import URL, Connection, Engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, Row, event, inspect, make_url, text
 
 import mariadb
 from hookrow.stores.sql._sqlite import set_pragmas
@@ -85,6 +85,12 @@ class Kind(ABC):
 
     analyze: ClassVar[str] = "ANALYZE"
     """The statement that updates the statistics of hookrow's tables."""
+
+    most_statements: ClassVar[int]
+    """The statements of a group that changes rows of every kind, at most."""
+
+    most_in_django: ClassVar[tuple[int, int]] = (4, 7)
+    """The statements of a notification that changes one row, and of one that changes three."""
 
     requires_default: ClassVar[bool]
     """Whether a column that is added with NOT NULL must have a default, even in an empty table."""
@@ -174,6 +180,10 @@ class Kind(ABC):
     def avoid_scans(self, connection: Connection) -> None:
         """Let the plans of a transaction use indexes if possible, even in small tables."""
 
+    def step(self, row: Row[Any]) -> str:
+        """Return the text of a row of a plan."""
+        return str(row[-1])
+
 
 class _SQLite(Kind):
     name = dialect = "sqlite"
@@ -185,6 +195,7 @@ class _SQLite(Kind):
     folded_email = "lower(email)"
     fail = "SELECT RAISE(ABORT, 'no')"
     has_uuids = keeps_offsets = keeps_lengths = False
+    most_statements = 8
     requires_default = True
 
     def schema(self, database: str | Engine) -> str:
@@ -258,6 +269,7 @@ class _PostgreSQL(Kind):
     folded_email = '(lower(email COLLATE "C"))'
     fail = "RAISE EXCEPTION USING MESSAGE = NEW.email"
     has_uuids = keeps_offsets = keeps_lengths = True
+    most_statements = 2
     requires_default = False
 
     def schema(self, database: str | Engine) -> str:
@@ -365,6 +377,9 @@ class _MariaDB(Kind):
     fail = "SET @email = NEW.email; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = @email"
     has_partial_indexes = has_uuids = keeps_offsets = False
     keeps_lengths = True
+    # Each table is locked by a statement, and the session's settings are changed and restored.
+    most_statements = 13
+    most_in_django = 7, 11
     requires_default = False
 
     def schema(self, database: str | Engine) -> str:
@@ -449,6 +464,13 @@ class _MariaDB(Kind):
     def avoid_scans(self, connection: Connection) -> None:
         """Let an index seem to need one seek, as long as the connection is open."""
         connection.exec_driver_sql("SET max_seeks_for_key = 1")
+
+    def step(self, row: Row[Any]) -> str:
+        """Return the words of SQLite's plans."""
+        if row.type in {"ALL", "index"}:
+            return f"SCAN {row.table}"
+        indexes = str(row.key).replace("|", " and ")
+        return f"SEARCH {row.table} USING INDEX {indexes} ({row.type})"
 
     def _server(self, request: pytest.FixtureRequest) -> mariadb.Databases:
         server: mariadb.Databases = request.getfixturevalue("mariadb")

@@ -128,6 +128,11 @@ def test_statements_on_the_log_of_postgresql(
     compare(FOLDER / "postgresql" / "log.sql", on_the_log(postgres_url), request)
 
 
+def test_statements_on_the_log_of_mariadb(mariadb_url: str, request: pytest.FixtureRequest) -> None:
+    """The same on MariaDB."""
+    compare(FOLDER / "mariadb" / "log.sql", on_the_log(mariadb_url), request)
+
+
 def compare(path: Path, titled: Iterable[tuple[str, str]], request: pytest.FixtureRequest) -> None:
     """Compare statements, each after its title, with those of a file."""
     text = "\n".join(f"-- {title}\n{sql};\n" for title, sql in titled)
