@@ -27,7 +27,8 @@ TESTS ?= tests/unit tests/stores tests/hosts tests/django tests/cli
 # They prove SQL and rules, which do not depend on the versions of the dependencies. The stores'
 # contract and the other files open and verify each kind of database with these versions.
 SAME := $(addprefix --ignore tests/stores/,test_hours.py test_partitions.py test_upgrades.py \
-	test_law.py test_cases.py test_concurrency.py test_host_tables.py)
+	test_law.py test_cases.py test_concurrency.py test_host_tables.py test_host_columns.py \
+	test_reason_columns.py test_verification.py test_unchanged.py test_keys.py test_statements.py)
 
 # The newest working Python on PATH or in pyenv, whose root may depend on HOME. The newest Django
 # requires 3.12 or later.
