@@ -146,7 +146,7 @@ class Vendor(ABC):
 
 
 class _ServerVendor(Vendor):
-    """A vendor whose databases are on a server, which may stop to respond."""
+    """A vendor whose databases are on a server, which may stop responding."""
 
     @abstractmethod
     def is_closed(self, opened: Any) -> bool:
