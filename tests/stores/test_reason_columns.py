@@ -520,7 +520,7 @@ GENERATED = "AS (CASE suppression_reason WHEN 'HardBounce' THEN nullif(state, 0)
         (f"text {SHORT}", "AS (lower(suppression_reason)) STORED", REJECTED),
         ("text", "AS (lower(email)) STORED", ""),
         ("text", "AS (lower(email)) STORED CHECK (shown IS NULL OR shown <> '')", ""),
-        ("text CHECK (suppression_reason <> shown)", "AS (lower(email)) STORED", ""),
+        ("text", "AS (lower(email)) STORED, CHECK (suppression_reason <> shown)", ""),
     ],
 )
 def test_generated_columns(engine: Engine, column: str, generated: str, error: str) -> None:
