@@ -25,6 +25,7 @@ from hookrow.stores._errors import (
     Unavailable,
 )
 from hookrow.stores._timeouts import limited_to
+from hookrow.stores.sql._catalogues.mariadb import MariaDBCatalogue
 from hookrow.stores.sql._connections import CONNECT_TIMEOUT, IDLE, Connection, Database
 from hookrow.stores.sql._mariadb import MariaDBDatabase, MariaDBSession
 from hookrow.stores.sql._mariadb_drivers import _tls_options
@@ -49,7 +50,8 @@ UNUSUAL = """
     sql_safe_updates = 1, sql_select_limit = 1, innodb_lock_wait_timeout = 7,
     lock_wait_timeout = 7, collation_connection = 'utf8mb4_general_ci'
     /*M! , max_statement_time = 7.5, tx_isolation = 'SERIALIZABLE' */
-    /*!80000 , max_execution_time = 7500, transaction_isolation = 'SERIALIZABLE' */
+    /*!80000 , max_execution_time = 7500, transaction_isolation = 'SERIALIZABLE',
+    information_schema_stats_expiry = 7 */
 """
 """The settings of a host whose sessions differ from hookrow's in every respect."""
 
@@ -57,11 +59,16 @@ SETTINGS = """
     SELECT @@time_zone, @@sql_mode, @@sql_safe_updates, @@sql_select_limit,
     @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@collation_connection
     /*M! , @@max_statement_time, @@tx_isolation */
-    /*!80000 , @@max_execution_time, @@transaction_isolation */
+    /*!80000 , @@max_execution_time, @@transaction_isolation, @@information_schema_stats_expiry */
 """
 
 STATEMENT_LIMIT = "/*M! @@max_statement_time */ /*!80000 @@max_execution_time / 1000 */"
 """In seconds."""
+
+READ_LAST_ID = """
+    SELECT auto_increment FROM information_schema.tables
+    WHERE table_schema = database() AND table_name = 'hosts'
+"""
 
 ISOLATION = "/*M! @@tx_isolation */ /*!80000 @@transaction_isolation */"
 
@@ -265,6 +272,16 @@ def test_counts(own: MariaDBDatabase) -> None:
         assert connection.execute_many("INSERT INTO people VALUES (%s, %s)", rows) == 1000
         assert connection.execute("UPDATE people SET id = id WHERE id < %s", [7]) == 7
         assert connection.fetch("SELECT * FROM people ORDER BY id") == rows
+
+
+def test_last_id(own: MariaDBDatabase, empty_mariadb_url: str) -> None:
+    """The last id is that of now, although MySQL keeps for other clients what they have read."""
+    run(empty_mariadb_url, "CREATE TABLE hosts (id int AUTO_INCREMENT PRIMARY KEY) ENGINE = InnoDB")
+    for last in (1, 2):
+        run(empty_mariadb_url, "INSERT INTO hosts VALUES ()")
+        with own.reading() as connection:
+            assert MariaDBCatalogue(connection, own.dialect).last_id("hosts") == last
+        run(empty_mariadb_url, READ_LAST_ID)
 
 
 def test_long_statement(own: MariaDBDatabase) -> None:

@@ -202,6 +202,8 @@ class MariaDBLimits(Limits):
         "collation_connection": "'utf8mb4_bin'",
         "sql_safe_updates": "0",
         "sql_select_limit": "18446744073709551615",
+        # MySQL would otherwise return the AUTO_INCREMENT that a client has read, for a day.
+        "information_schema_stats_expiry": "0",
     }
     """The settings that hookrow's SQL needs, besides the limits and the isolation level."""
     LOWERED: ClassVar[dict[str, str]] = {
@@ -218,6 +220,7 @@ class MariaDBLimits(Limits):
         "tx_isolation": "/*M! {} */",
         "max_execution_time": "/*!80000 {} */",
         "transaction_isolation": "/*!80000 {} */",
+        "information_schema_stats_expiry": "/*!80000 {} */",
     }
     """The comments whose text only MariaDB, or only MySQL, executes, by setting.
 

@@ -436,7 +436,7 @@ class MariaDBCatalogue(Catalogue):
         return Writers("-", [name for name in WRITER_LOCKS if name not in free])
 
     def last_id(self, table: str) -> int | None:
-        """Return the last value of AUTO_INCREMENT, which MySQL may know from a day ago."""
+        """Return the last value of AUTO_INCREMENT."""
         sql = f"SELECT auto_increment - 1 FROM information_schema.tables WHERE {_IS_TABLE}"
         ((last,),) = self.connection.fetch(sql, self.named(table))
         return None if last is None else int(last)
