@@ -151,6 +151,7 @@ def test_random_secrets(random_secret: Callable[[], object]) -> None:
         (f"sqlite:///{__file__}/x.db", "x.db cannot be used: Not a directory. Name another file"),
         (f"sqlite:///{__file__}", "file is not a database. Name another file, or restore this"),
         ("postgresql://ada@127.0.0.1:1/mail?password=hunter2", "Start the database, or correct i"),
+        ("mysql://ada:hunter2@127.0.0.1:1/mail", "Start the database, or correct i"),
         ("oracle://ada:hunter2@db/mail", "SQLite, MariaDB and MySQL, not on oracle"),
     ],
 )
