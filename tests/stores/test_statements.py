@@ -169,6 +169,25 @@ def test_parked(home: Home, read: Callable[[SQLLog], object], index: str) -> Non
     assert index in plan(home, executed)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log: log.take([100, 200], NOON),
+        lambda log: log.count_retries([100, 200]),
+        lambda log: log.expire(NOON, providers=PROVIDERS),
+    ],
+    ids=["take", "count", "expire"],
+)
+def test_changes_of_the_log(home: Home, change: Callable[[SQLLog], object]) -> None:
+    """The changed entries are found by an index: a scan would lock all others, too."""
+    with statements(home) as executed:
+        change(reader(home))
+    of_log = [each for each in executed if "hookrow_notifications" in each[0]]
+    found = plan(home, of_log, scans=False)
+    assert "Seq Scan on hookrow" not in found
+    assert "SCAN hookrow" not in found
+
+
 def test_search_of_the_log(home: Home) -> None:
     """The rows of parked entries are found by their indexes, and no table is scanned."""
     with statements(home) as executed:

@@ -265,10 +265,12 @@ class HourlyCounts:
             f"ORDER BY {self._id_of_few} LIMIT {IDS_PER_TRANSACTION} {self._dialect.skip_locked}"
         )
         if rows:
-            is_any = self._dialect.any_of("id", self._dialect.id_type)
+            id_type = self._dialect.id_type
+            is_any = self._dialect.any_of("id", id_type)
             ids = [self._dialect.encode([id_ for (id_,) in rows])]
             connection.execute(self._add("0", "count(*)", is_any), ids)
-            mark = f"UPDATE {self._log_table} SET recovery_counted = true WHERE {is_any}"
+            counted = "recovery_counted = true"
+            mark = self._dialect.update_any(self._log_table, counted, "id", id_type)
             connection.execute(mark, ids)
         return len(rows) == IDS_PER_TRANSACTION
 

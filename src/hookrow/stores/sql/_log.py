@@ -68,6 +68,9 @@ TRIES_PER_BATCH = 5
 _OVER = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
 """The condition of the entries that can be pruned, whose retries have ended."""
 
+_ERASED = ", ".join(f"{each} = NULL" for each in ("recipient", "body", "reason", "retry_at"))
+"""The assignments that erase a person from an entry."""
+
 _LIKE = str.maketrans({each: f"!{each}" for each in "!%_"})
 """Escapes the special characters of a pattern; a backslash would need escaping in some texts."""
 
@@ -93,12 +96,6 @@ class SQLLog:
         self._table = self._dialect.table(self._name)
         self._record = schema.side_table(META_TABLE)
         self._hours = HourlyCounts(self._dialect, schema)
-
-    @property
-    def _erase(self) -> str:
-        """The statement that erases a person from entries, without its condition."""
-        columns = ("recipient", "body", "reason", "retry_at")
-        return f"UPDATE {self._table} SET {', '.join(f'{each} = NULL' for each in columns)}"
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
@@ -213,8 +210,7 @@ class SQLLog:
 
     def count_retries(self, ids: Collection[int]) -> None:
         """Count a retry of each entry that is recorded again without being taken."""
-        is_any = self._dialect.any_of("id", self._dialect.id_type)
-        change = f"UPDATE {self._table} SET retries = retries + 1 WHERE {is_any}"
+        change = self._update_any("retries = retries + 1")
 
         def count() -> None:
             with self._transaction() as connection:
@@ -232,10 +228,7 @@ class SQLLog:
             f"SELECT n.id FROM {self._table} AS n WHERE {due} AND n.received_at < %s "
             f"AND {has_outcome('n', MISSING)} LIMIT {IDS_PER_BATCH} {self._dialect.skip_locked}"
         )
-        change = (
-            f"UPDATE {self._table} SET retry_at = NULL WHERE "
-            f"{self._dialect.selected_by('id', ended)}"
-        )
+        change = self._dialect.update_selected(self._table, "retry_at = NULL", "id", ended)
         with self._transaction() as connection:
             return connection.execute(change, [*values, self._dialect.write(ended_before(now))])
 
@@ -332,7 +325,9 @@ class SQLLog:
         unread: list[int] = []
         doubtful: list[int] = []
         for low, high in self._ranges():
-            own = partial(self._change_batch, f"{self._erase} WHERE recipient = %s")
+            own = partial(
+                self._change_batch, f"UPDATE {self._table} SET {_ERASED} WHERE recipient = %s"
+            )
             entries += _retried(partial(own, [address, low, high]))
             for group in self._candidates(address, low, high):
                 by_id = {each.id: each.body or "" for each in group}
@@ -369,14 +364,11 @@ class SQLLog:
             self._dialect.any_of("id", self._dialect.id_type),
             [self._dialect.encode(ids)],
         )
-        body = f"UPDATE {self._table} SET body = NULL"
+        erase = self._update_any(_ERASED, "recipient IS NULL AND body IS NOT NULL")
+        erase_body = self._update_any("body = NULL", "body IS NOT NULL AND retry_at IS NULL")
         with self._database.transaction() as connection:
-            entries = connection.execute(
-                f"{self._erase} WHERE {are_any} AND recipient IS NULL AND body IS NOT NULL", values
-            )
-            bodies = connection.execute(
-                f"{body} WHERE {are_any} AND body IS NOT NULL AND retry_at IS NULL", values
-            )
+            entries = connection.execute(erase, values)
+            bodies = connection.execute(erase_body, values)
             left = f"SELECT id FROM {self._table} WHERE {are_any} AND body IS NOT NULL ORDER BY id"
             return entries, bodies, [id_ for (id_,) in connection.fetch(left, values)]
 
@@ -520,6 +512,11 @@ class SQLLog:
                 return None
             count = connection.execute(f"{change} AND {ID_IS_WITHIN}", [*values, low, high])
             return count, utc(connection.fetch(oldest, [low, high])[0][0])
+
+    def _update_any(self, assignments: str, condition: str = "") -> str:
+        """Return the UPDATE of the entries whose ids are in one parameter."""
+        id_type = self._dialect.id_type
+        return self._dialect.update_any(self._table, assignments, "id", id_type, condition)
 
     def _change_batch(self, change: str, values: Sequence[Any]) -> int:
         with self._database.transaction() as connection:

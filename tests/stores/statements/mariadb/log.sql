@@ -52,10 +52,10 @@ SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id IN (SELECT v
 UPDATE `hookrow_notifications` SET retry_at = %s, retries = retries + 1 WHERE id = %s;
 
 -- count retries
-UPDATE `hookrow_notifications` SET retries = retries + 1 WHERE id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given);
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given STRAIGHT_JOIN `hookrow_notifications` SET retries = retries + 1 WHERE `hookrow_notifications`.id = given.value;
 
 -- expire
-UPDATE `hookrow_notifications` SET retry_at = NULL WHERE id IN (SELECT * FROM (SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 FOR UPDATE SKIP LOCKED) AS selected);
+UPDATE (SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 FOR UPDATE SKIP LOCKED) AS selected STRAIGHT_JOIN `hookrow_notifications` SET retry_at = NULL WHERE `hookrow_notifications`.id = selected.id;
 
 -- the backlog
 SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM `hookrow_notifications` WHERE retry_at IS NOT NULL;

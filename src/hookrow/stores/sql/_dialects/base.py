@@ -235,6 +235,20 @@ class Dialect(ABC):
     def selected_by(self, expression: str, select: str) -> str:
         """Compare with the values of a SELECT, which is run first."""
 
+    def update_any(
+        self, table: str, assignments: str, column: str, type_: str, condition: str = ""
+    ) -> str:
+        """Return the UPDATE of the rows whose column has one of the values of one parameter.
+
+        `condition` is another one that they meet.
+        """
+        also = f" AND {condition}" if condition else ""
+        return f"UPDATE {table} SET {assignments} WHERE {self.any_of(column, type_)}{also}"
+
+    def update_selected(self, table: str, assignments: str, column: str, select: str) -> str:
+        """Return the UPDATE of the rows whose column has a value that a SELECT of it returns."""
+        return f"UPDATE {table} SET {assignments} WHERE {self.selected_by(column, select)}"
+
     @abstractmethod
     def epoch(self, time: str) -> str:
         """Return the whole seconds from 1970 to a time, as an integer."""

@@ -217,6 +217,23 @@ class MariaDB(TimesAsText):
         """Read from a derived table: a subquery has no LIMIT, nor the table that is changed."""
         return f"{expression} IN (SELECT * FROM ({select}) AS selected)"
 
+    def update_any(
+        self, table: str, assignments: str, column: str, type_: str, condition: str = ""
+    ) -> str:
+        """Join the values: for a subquery, MariaDB before 11.1 reads and locks the whole table."""
+        also = f" AND {condition}" if condition else ""
+        return (
+            f"UPDATE {self._values(type_)} STRAIGHT_JOIN {table} SET {assignments} "
+            f"WHERE {table}.{column} = given.value{also}"
+        )
+
+    def update_selected(self, table: str, assignments: str, column: str, select: str) -> str:
+        """Join the rows of the SELECT, for the same reason."""
+        return (
+            f"UPDATE ({select}) AS selected STRAIGHT_JOIN {table} SET {assignments} "
+            f"WHERE {table}.{column} = selected.{column}"
+        )
+
     def epoch(self, time: str) -> str:
         """Count the seconds, whatever the session's zone: the function drops the fraction."""
         return f"TIMESTAMPDIFF(SECOND, '1970-01-01', {time})"
