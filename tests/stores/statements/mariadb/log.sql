@@ -73,9 +73,6 @@ FROM information_schema.columns WHERE table_name = %s AND table_schema = coalesc
 ;
 
 -- count a chunk by hour
-SELECT 1 FROM information_schema.views WHERE table_name = %s AND table_schema = coalesce(nullif(%s, ''), database());
-
--- count a chunk by hour
 SELECT version();
 
 -- count a chunk by hour
