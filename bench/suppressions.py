@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 
 from dashboards import CONNECTIONS, LOGIN, count_hours, serving
 from data import ROWS
-from environment import POSTGRESQL, SQLITE, Database, databases, peak_memory
+from environment import MARIADB, POSTGRESQL, SQLITE, Database, databases, peak_memory
 from load import post
 
 RATE = 400
@@ -38,7 +38,7 @@ _LISTS = {"big": 101, "small": 102, "active": 103}
 _FILL = (
     "INSERT INTO hookrow_lists (id, name) VALUES (101, 'big'), (102, 'small'), (103, 'active')",
     """INSERT INTO hookrow_subscribers (id, email, suppressed_at, suppression_reason)
-       SELECT {first} + n, 'suppressed-' || n || '@example.com', {at},
+       {numbers} SELECT {first} + n, 'suppressed-' || n || '@example.com', {at},
            CASE WHEN n < 10 THEN 'ManualSuppression' WHEN n % 10 = 0 THEN 'SpamComplaint'
                ELSE 'HardBounce' END
        FROM numbers""",
@@ -61,10 +61,15 @@ _FILL = (
 _NUMBERS = """WITH RECURSIVE numbers (n) AS (
     SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count} - 1
 )"""
-_FINGERPRINT = {POSTGRESQL: "decode(md5(email), 'hex')", SQLITE: "randomblob(16)"}
+_FINGERPRINT = {
+    POSTGRESQL: "decode(md5(email), 'hex')",
+    SQLITE: "randomblob(16)",
+    MARIADB: "unhex(md5(email))",
+}
 _TIMES = {
     POSTGRESQL: "timestamptz '2026-01-01' + n * interval '10 s'",
     SQLITE: "strftime('%Y-%m-%d %H:%M:%f000', '2026-01-01', (n * 10) || ' seconds')",
+    MARIADB: "timestampadd(SECOND, n * 10, '2026-01-01')",
 }
 
 FILTERS: Mapping[str, Mapping[str, str | int]] = {
@@ -87,11 +92,11 @@ def main() -> None:
     """Print the durations and the costs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--suppressions", type=int, default=1_000_000)
-    parser.add_argument("--database", choices=(POSTGRESQL, SQLITE))
+    parser.add_argument("--database", choices=tuple(_TIMES))
     parser.add_argument("--seconds", type=int, default=20, help="duration of a load")
     parser.add_argument("--only", choices=("pages", "load", "download"))
     options = parser.parse_args()
-    names = [options.database] if options.database else [POSTGRESQL, SQLITE]
+    names = [options.database] if options.database else list(_TIMES)
     with databases(ROWS, names) as created:
         for database in created.values():
             fill(database, options.suppressions)
@@ -107,10 +112,10 @@ def main() -> None:
 def fill(database: Database, count: int) -> None:
     """Insert the suppressed subscribers, their subscriptions and notifications."""
     fingerprint, at = _FINGERPRINT[database.name], _TIMES[database.name]
-    values = {"first": _FIRST, "at": at, "count": count, "fingerprint": fingerprint}
+    numbers = _NUMBERS.format(count=count)
+    values = {"first": _FIRST, "at": at, "numbers": numbers, "fingerprint": fingerprint}
     for statement in _FILL:
-        text = statement.format_map(values)
-        database.execute(f"{_NUMBERS.format_map(values)} {text}" if "numbers" in text else text)
+        database.execute(statement.format_map(values))
     database.settle()
     count_hours(database)
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
 
 from data import BASE, ROWS
-from environment import SQLITE, Database, databases
+from environment import MARIADB, POSTGRESQL, SQLITE, Database, databases
 from load import Load, post
 from subjects import SERVE
 
@@ -37,6 +37,18 @@ OUTCOMES = {
     "mismatch": "recipient_mismatch",
 }
 
+_DIGESTS = {
+    POSTGRESQL: "decode(md5(random()::text || n), 'hex')",
+    SQLITE: "randomblob(16)",
+    MARIADB: "unhex(md5(rand() || '-' || n))",
+}
+_TIMES = {
+    POSTGRESQL: "timestamptz '{0}+00' - n * interval '0.1 s'",
+    SQLITE: "strftime('%Y-%m-%d %H:%M:%S', '{0}', '-' || (n / 10) || ' seconds') || "
+    "'.' || printf('%06d', n % 10 * 100000)",
+    MARIADB: "timestampadd(MICROSECOND, n * -100000, '{0}')",
+}
+
 EVERY = 5.0
 """In seconds; the interval between two entries whose rows exist."""
 
@@ -48,26 +60,20 @@ def fill(database: Database, kind: tuple[str, str, str], first: int, last: int) 
     """Add numbered entries that arrived within the last day and are due."""
     recipient, message_id, fault = kind
     now = datetime.now(UTC)
-    is_sqlite = database.name == SQLITE
-    digest = "randomblob(16)" if is_sqlite else "decode(md5(random()::text || n), 'hex')"
+    digest = _DIGESTS[database.name]
 
     def time(offset: timedelta) -> str:
         text = f"{now - offset:%Y-%m-%d %H:%M:%S}.000000"
-        if not is_sqlite:
-            return f"timestamptz '{text}+00' - n * interval '0.1 s'"
-        return (
-            f"strftime('%Y-%m-%d %H:%M:%S', '{text}', '-' || (n / 10) || ' seconds') || "
-            "'.' || printf('%06d', n % 10 * 100000)"
-        )
+        return _TIMES[database.name].format(text)
 
     arrived = time(timedelta(minutes=2))
     database.execute(
-        f"""WITH RECURSIVE numbers (n) AS (
-            SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last}
-        ) INSERT INTO hookrow_notifications (fingerprint, record_type, message_id, recipient,
+        f"""INSERT INTO hookrow_notifications (fingerprint, record_type, message_id, recipient,
             occurred_at, outcome, first_outcome, status, attempts, received_at, last_received_at,
             ended_at, retry_at, body, provider, source)
-        SELECT {digest}, 'Open', {message_id}, {recipient}, {arrived}, '{OUTCOMES[fault]}',
+        WITH RECURSIVE numbers (n) AS (
+            SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last}
+        ) SELECT {digest}, 'Open', {message_id}, {recipient}, {arrived}, '{OUTCOMES[fault]}',
             '{OUTCOMES[fault]}', 404, 1, {arrived}, {arrived}, {arrived},
             {time(timedelta(minutes=1))},
             '{{"RecordType": "Open", "ReceivedAt": "2026-03-04T05:06:07Z", "FirstOpen": true, '
