@@ -40,8 +40,8 @@ PACKAGES = [
 ]
 """Modules that need a package: the module, the package, the message, and what to install."""
 
-ELSEWHERE = {"postgres"}
-"""Extras that no module needs when it is imported; `test_databases.py` tests this one."""
+ELSEWHERE = {"mariadb", "postgres"}
+"""Extras that no module needs when it is imported."""
 
 NOT_FOR_HOSTS = {"all", "bench", "dev", "docs", "mutants"}
 

@@ -360,10 +360,8 @@ class SQLLog:
 
         Return their numbers, and the ids of the entries that still have a body.
         """
-        are_any, values = (
-            self._dialect.any_of("id", self._dialect.id_type),
-            [self._dialect.encode(ids)],
-        )
+        are_any = self._dialect.any_of("id", self._dialect.id_type)
+        values = [self._dialect.encode(ids)]
         erase = self._update_any(_ERASED, "recipient IS NULL AND body IS NOT NULL")
         erase_body = self._update_any("body = NULL", "body IS NOT NULL AND retry_at IS NULL")
         with self._database.transaction() as connection:
@@ -550,11 +548,8 @@ class SQLLog:
         self, connection: Connection, where: str, values: Sequence[Any]
     ) -> Sequence[StoredEntry]:
         """Return the leading entries whose bodies make one group."""
-        size, is_any = (
-            f"{self._dialect.size}(body)",
-            self._dialect.any_of("id", self._dialect.id_type),
-        )
-        sizes = f"SELECT id, {size} FROM {self._table} WHERE {where}"
+        is_any = self._dialect.any_of("id", self._dialect.id_type)
+        sizes = f"SELECT id, {self._dialect.size}(body) FROM {self._table} WHERE {where}"
         rows = f"SELECT {ALL_COLUMNS} FROM {self._table} WHERE {is_any}"
         # If all of them have been deleted since, this is not the end of the log.
         while ids := within_size(map(tuple, connection.fetch(sizes, values))):

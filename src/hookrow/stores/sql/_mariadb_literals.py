@@ -1,12 +1,13 @@
 """Values as literals in the SQL text of MariaDB and MySQL.
 
-The drivers do the same, but most in Python, value by value: that took half of the time of a group.
+Most drivers escape values one by one in Python, which took half of a group's time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -35,7 +36,10 @@ def with_literals(sql: str, parameters: Sequence[Any]) -> str:
 def literal(value: Any) -> str:  # noqa: ANN401 - any type of a parameter
     """Return a value as SQL text, which is valid in every `sql_mode` without ANSI_QUOTES."""
     write = _WRITERS.get(type(value))
-    return write(value) if write else literal(MARIADB.write(value))
+    if write is not None:
+        return write(value)
+    written = MARIADB.write(value)
+    return _text(str(written)) if type(written) is type(value) else literal(written)
 
 
 def row_literal(row: Sequence[Any]) -> str:
@@ -87,11 +91,16 @@ def _digits(value: str | bytes) -> str:
     return f"_utf8mb4 x'{value.encode().hex()}'"
 
 
+def _as_json(value: int | None) -> str:
+    return _encode(value).decode()
+
+
 _WRITERS: Mapping[type[object], Callable[[Any], str]] = {
     Fragment: str,
     str: _text,
     bytes: _digits,
     datetime: lambda value: f"'{time_as_text(value)}'",
-    **dict.fromkeys((int, float, bool, type(None)), lambda value: _encode(value).decode()),
+    **dict.fromkeys((int, bool, type(None)), _as_json),
+    Decimal: str,
 }
 """By the type of a value; values of other types are converted first."""

@@ -119,6 +119,7 @@ FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
+SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -227,6 +228,9 @@ ON DUPLICATE KEY UPDATE
 changed_at = greatest(`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
 UPDATE `mails` AS d SET d.`opened_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
+SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SELECT count(*) INTO @hookrow_counted FROM `people` AS s WHERE s.`id` IN (%s);
+SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `people` AS s SET s.`suppressed_at` = CASE s.`id` %s END
 WHERE s.`id` IN (%s)
 AND EXISTS (SELECT 1 FROM `hookrow_suppression_changes` AS dated WHERE dated.role = 'subscribers'

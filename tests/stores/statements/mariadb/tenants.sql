@@ -158,6 +158,7 @@ FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mail`.`sends` AS d SET d.`got` = CASE d.`key` %s END
 WHERE d.`key` IN (%s) AND d.`state` IS NULL;
+SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -230,6 +231,8 @@ UPDATE `members` AS b SET b.`left_at` = CASE %s END
 WHERE (%s)
 AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE dated.role = 'subscriptions'
     AND dated.row_key = CASE %s END AND dated.changed_at <= CAST(CASE %s END AS datetime(6)));
+SELECT count(*) INTO @hookrow_counted FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
+SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `peo"ple` AS s SET s.`left_at` = CASE s.`id` %s END, s.`why` = CASE s.`id` %s END, s.`100%%` = CASE s.`id` %s END
 WHERE s.`id` IN (%s) AND (s.`100%%` IS NULL OR s.`100%%` <= CAST(CASE s.`id` %s END AS datetime(6))) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
@@ -280,6 +283,9 @@ AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE da
     AND dated.row_key = CASE %s END AND dated.changed_at <= CAST(CASE %s END AS datetime(6)));
 UPDATE `mail`.`sends` AS d SET d.`saw` = CASE d.`key` %s END
 WHERE d.`key` IN (%s) AND d.`state` IS NULL;
+SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SELECT count(*) INTO @hookrow_counted FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
+SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `peo"ple` AS s SET s.`left_at` = CASE s.`id` %s END, s.`why` = CASE s.`id` %s END, s.`100%%` = CASE s.`id` %s END
 WHERE s.`id` IN (%s) AND (s.`100%%` IS NULL OR s.`100%%` <= CAST(CASE s.`id` %s END AS datetime(6))) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`

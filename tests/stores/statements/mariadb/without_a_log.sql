@@ -127,6 +127,7 @@ FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_dispatches` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
+SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 COMMIT;
 
 -- a group of late deliveries
@@ -157,8 +158,12 @@ FOR UPDATE;
 SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_subscriptions` AS b SET b.`suppressed_at` = CASE %s END, b.`suppression_reason` = concat(CASE %s END), b.`suppression_changed_at` = CASE %s END
 WHERE (%s) AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= CAST(CASE %s END AS datetime(6)));
+SELECT count(*) INTO @hookrow_counted FROM `hookrow_dispatches` AS d WHERE d.`id` IN (%s);
+SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_dispatches` AS d SET d.`suppressed_at` = CASE d.`id` %s END, d.`suppression_reason` = concat(CASE d.`id` %s END), d.`suppression_changed_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s) AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= CAST(CASE d.`id` %s END AS datetime(6)));
+SELECT count(*) INTO @hookrow_counted FROM `hookrow_subscribers` AS s WHERE s.`id` IN (%s);
+SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_subscribers` AS s SET s.`suppressed_at` = CASE s.`id` %s END, s.`suppression_reason` = concat(CASE s.`id` %s END), s.`suppression_changed_at` = CASE s.`id` %s END
 WHERE s.`id` IN (%s) AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= CAST(CASE s.`id` %s END AS datetime(6)));
 COMMIT;
@@ -182,8 +187,13 @@ UPDATE `hookrow_subscriptions` AS b SET b.`suppressed_at` = CASE %s END, b.`supp
 WHERE (%s) AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= CAST(CASE %s END AS datetime(6)));
 UPDATE `hookrow_dispatches` AS d SET d.`opened_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
+SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SELECT count(*) INTO @hookrow_counted FROM `hookrow_dispatches` AS d WHERE d.`id` IN (%s);
+SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_dispatches` AS d SET d.`suppressed_at` = CASE d.`id` %s END, d.`suppression_reason` = concat(CASE d.`id` %s END), d.`suppression_changed_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s) AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= CAST(CASE d.`id` %s END AS datetime(6)));
+SELECT count(*) INTO @hookrow_counted FROM `hookrow_subscribers` AS s WHERE s.`id` IN (%s);
+SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_subscribers` AS s SET s.`suppressed_at` = CASE s.`id` %s END, s.`suppression_reason` = concat(CASE s.`id` %s END), s.`suppression_changed_at` = CASE s.`id` %s END
 WHERE s.`id` IN (%s) AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= CAST(CASE s.`id` %s END AS datetime(6)));
 COMMIT;

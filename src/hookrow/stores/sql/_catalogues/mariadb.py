@@ -431,8 +431,8 @@ class MariaDBCatalogue(Catalogue):
 
         Until the end of this transaction, writers that need one of the others wait.
         """
-        self._create_locks(record, WRITER_LOCKS)
-        free = self._lock_free(record, WRITER_LOCKS)
+        created = self._create_locks(record, WRITER_LOCKS)
+        free = () if created else self._lock_free(record, WRITER_LOCKS)
         return Writers("-", [name for name in WRITER_LOCKS if name not in free])
 
     def last_id(self, table: str) -> int | None:
@@ -441,15 +441,19 @@ class MariaDBCatalogue(Catalogue):
         ((last,),) = self.connection.fetch(sql, self.named(table))
         return None if last is None else int(last)
 
-    def _create_locks(self, record: str, names: Sequence[str]) -> None:
-        """Add the rows that are locked, if the host has created the table without them."""
+    def _create_locks(self, record: str, names: Sequence[str]) -> bool:
+        """Add the rows that are locked if the table lacks them; return whether it did.
+
+        A transaction may have added entries without a lock then.
+        """
         table, is_any = self.dialect.table(record), ", ".join(["%s"] * len(names))
         sql = f"SELECT name FROM {table} WHERE name IN ({is_any})"
         present = {name for (name,) in self.connection.fetch(sql, names)}
         insert = self.dialect.insert(table, ["name", "value"], "VALUES (%s, '')", ["name"], {})
-        for name in names:
-            if name not in present:
-                self.connection.execute(insert, [name])
+        missing = [name for name in names if name not in present]
+        for name in missing:
+            self.connection.execute(insert, [name])
+        return bool(missing)
 
     def _lock_free(self, record: str, names: Sequence[str]) -> Collection[str]:
         """Lock the rows that no other transaction has locked; return their names."""
@@ -644,6 +648,10 @@ def _names_in(expression: str) -> set[str]:
     return {name.replace("``", "`") for name in _QUOTED_NAME.findall(expression)}
 
 
+_IS_LARGE_INTEGER = re.compile(r"\w*int(\(\d+\))? unsigned.*|decimal\(\d+,0\).*")
+"""The integers that do not fit into a signed number of the same size."""
+
+
 def _mariadb_column(row: Sequence[Any]) -> Column:
     name, data_type, declared, nullable, extra, default, length, size, *rest = row
     charset, collation, fraction, privileges, _ = rest
@@ -668,6 +676,8 @@ def _mariadb_column(row: Sequence[Any]) -> Column:
         charset=charset or "",
         collation=collation or "",
         is_timestamp=data_type == "timestamp",
+        # With null in a UNION, the server returns these as decimal numbers.
+        read=int if _IS_LARGE_INTEGER.fullmatch(declared) else None,
         fraction=fraction,
         changes_itself="on update" in extra.lower(),
     )

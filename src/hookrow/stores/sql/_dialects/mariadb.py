@@ -23,7 +23,8 @@ time, however many transactions there are.
 """
 
 WRITERS_ALTERNATE = 40
-"""In seconds. Entries are counted once a minute, and thus in each of the two periods in turn."""
+"""Seconds after which writers use the other row. Entries are counted once a minute, and thus while
+either row is in use, in turn."""
 
 
 CHECK = "SET @hookrow_check = IF({}, 1, (SELECT 1 UNION ALL SELECT 2))"

@@ -36,7 +36,7 @@ SELECT $columns
 FROM $given STRAIGHT_JOIN $table
 WHERE $is_key$visible""")
 
-# MySQL would lock the rows of a function, which it cannot, but not those of a derived table.
+# MySQL cannot lock the rows of JSON_TABLE, but those of a derived table are not locked.
 _MARIADB_LOCK = Template("""\
 SELECT $columns
 FROM (SELECT * FROM $given) AS given STRAIGHT_JOIN $table
@@ -77,8 +77,15 @@ _TIME = "datetime(6)"
 _FOR_STATEMENTS = 64 * 1024
 """Bytes of a packet that are left for its statements."""
 
-_IS_ANY = "is_any"
-"""The name of the parameter with the keys of an UPDATE in a packet."""
+_IS_ANY, _ROWS = "is_any", "rows"
+"""The names of the parameters of an UPDATE in a packet with the keys, and the number of rows."""
+
+_COUNTED = f"@hookrow_counted = %({_ROWS})s"
+
+_MARIADB_RECOUNT = Template("""\
+SELECT count(*) INTO @hookrow_counted FROM $table WHERE $is_any$visible;
+$check;
+""")
 
 
 class MariaDBStatements(Statements):
@@ -106,9 +113,11 @@ class MariaDBStatements(Statements):
         """Return the keys, their numbers, and the fragments and parameters of the statements."""
         keys = (each for parameters, _ in locks for each in parameters)
         given: list[Any] = []
+        updated = False
         for step in steps:
             if isinstance(step.statement, _Update):
-                given += step.statement.fragments(step.rows)
+                given += step.statement.fragments(step.rows, is_first=not updated)
+                updated = True
             elif step.statement.many:
                 rows = map(row_literal, self.parameters(step))
                 given.append(Fragment(", ".join(rows)))
@@ -162,9 +171,7 @@ class MariaDBStatements(Statements):
     ) -> Combined:
         """Return statements for one packet, which lock rows, count them, and write.
 
-        An UPDATE finds the rows that were locked by the same condition, because no policy or
-        trigger can exclude a row here, so that only the locks are counted. If one is missing, the
-        server does not reach the COMMIT.
+        If a row is missing, the server does not reach the COMMIT.
         """
         changed = {each.kind for each in statements}
         kinds = [kind for kind in Suppressible if kind in changed]
@@ -178,10 +185,15 @@ class MariaDBStatements(Statements):
         if counts:
             checks = " AND ".join(f"{count} = %s" for count in counts.values())
             parts.append(CHECK.format(checks))
+        updated = False
         for each in statements:
             if each is self.add_entries and self.register_writer:
                 parts.append(self.register_writer)
-            parts.append(self._in_packet(each))
+            if isinstance(each, _Update):
+                parts.append(each.in_packet(is_first=not updated))
+                updated = True
+            else:
+                parts.append(self._in_packet(each))
         if commits:
             parts = [self.dialect.begin, *parts, "COMMIT"]
         return Combined(kinds, ";\n".join(parts))
@@ -226,10 +238,14 @@ class MariaDBStatements(Statements):
             is_key=self._is_key(kind),
             **parts(_of_given, _of_given),
         )
-        packet = _MARIADB_UPDATE_CASES.substitute(
-            common, is_any=cases.is_any, **parts(cases.value, cases.time)
-        )
-        return _Update(text, [*types], kind, packet=packet, cases=cases)
+        common["is_any"] = cases.is_any
+        packet = _MARIADB_UPDATE_CASES.substitute(common, **parts(cases.value, cases.time))
+        before = ""
+        if guarded or dated:  # the count would not show whether the guard has refused a row
+            before = _MARIADB_RECOUNT.substitute(common, check=CHECK.format(_COUNTED))
+        else:
+            packet += f";\n{CHECK.format(f'ROW_COUNT() = %({_ROWS})s')}"
+        return _Update(text, [*types], kind, packet=packet, recount=before, cases=cases)
 
     def _set_date(self, kind: Suppressible) -> Statement:
         types = {name: column.type for name, column in self._key_columns(kind).items()}
@@ -252,9 +268,7 @@ class MariaDBStatements(Statements):
         return Statement(self._insert_entries(log, f"VALUES ({marks})"), many=True)
 
     def _in_packet(self, statement: Statement) -> str:
-        """Return the text of a statement in a packet."""
-        if isinstance(statement, _Update):
-            return statement.packet
+        """Return the text of a statement in a packet that is no UPDATE."""
         if statement is self.add_entries:
             log = self.dialect.table(self.tables.schema.log or "")
             return self._insert_entries(log, "VALUES %s")
@@ -346,6 +360,8 @@ class _Cases:
         for name in names:
             if name == _IS_ANY:
                 yield Fragment((", " if self._is_single else " OR ").join(conditions))
+            elif name == _ROWS:
+                yield Fragment(len(rows))
             else:
                 branches = zip(conditions, rows, strict=True)
                 yield Fragment(" ".join(f"WHEN {key} THEN {row[name]}" for key, row in branches))
@@ -361,18 +377,34 @@ class _Update(Statement):
 
     There, each column has a CASE with a branch for each row. MariaDB would write the new values of
     a join to a temporary table first, which is on the disk if one of them is a long text.
+
+    If it is not the first UPDATE, an earlier one may have hidden a row that was locked, through a
+    view or a trigger. Therefore, the rows are counted again before an UPDATE with a guard; others
+    count the rows that they find.
     """
 
-    __slots__ = ("_cases", "_names", "_names_in_packet", "packet")
+    __slots__ = ("_cases", "_first", "_names", "_other")
 
     def __init__(
-        self, text: str, names: Sequence[str], kind: Suppressible, *, packet: str, cases: _Cases
+        self,
+        text: str,
+        names: Sequence[str],
+        kind: Suppressible,
+        *,
+        packet: str,
+        recount: str,
+        cases: _Cases,
     ) -> None:
         super().__init__(text, names, kind)
         self._names, self._cases = names, cases
-        self.packet, self._names_in_packet = positional(packet)
+        self._first, self._other = positional(packet), positional(recount + packet)
 
-    def fragments(self, rows: Sequence[Sequence[Any]]) -> Iterator[Fragment]:
+    def in_packet(self, *, is_first: bool) -> str:
+        """Return the text in a packet."""
+        return (self._first if is_first else self._other)[0]
+
+    def fragments(self, rows: Sequence[Sequence[Any]], *, is_first: bool) -> Iterator[Fragment]:
         """Return the parameters of the text in a packet."""
         literals = [dict(zip(self._names, map(literal, row), strict=True)) for row in rows]
-        return self._cases.fragments(self._names_in_packet, literals)
+        names = (self._first if is_first else self._other)[1]
+        return self._cases.fragments(names, literals)
