@@ -233,8 +233,10 @@ class TestModelsOfAHost:
             [(code, at)] = cursor.fetchall()
         assert (code, str(at)[:10]) == (100 + Reason.BOUNCE, str(NOON - later)[:10])
 
-    def test_fields_of_limited_size(self, crm: str) -> None:
+    def test_fields_of_limited_size(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """A field that cannot hold a reason is rejected, unless its database ignores the limit."""
+        # Django keeps the validators of the default database that was the first to need them.
+        monkeypatch.delitem(vars(Person.mute_code.field), "validators", raising=False)
         long = muting("mute_word")
         mute = Suppressed(ADA, None, NOON, "ManualSuppression")
         with limit(crm, "'mute_word' of 'crm.Person' is of the type CharField, which cannot hold"):
