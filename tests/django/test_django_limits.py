@@ -119,7 +119,7 @@ def test_reading_while_autocommit_is_off(alias: str) -> None:
     state = "SELECT txid_current(), current_setting('statement_timeout')"
     before = row(alias, state)
     with limited_to(PATIENCE), store().reading() as reading:
-        reading.find(LookupKeys((), {"m-ada"}, ()))
+        reading.find(LookupKeys({"m-ada"}))
     assert row(alias, state) == before
     connections[alias].rollback()
     connections[alias].set_autocommit(True)

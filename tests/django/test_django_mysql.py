@@ -85,7 +85,7 @@ def test_settings_of_the_session(url: str, level: str | None) -> None:
             assert post(DELIVERY).status_code == 200
             assert session(alias) == before_block
             with store().reading() as reading:
-                assert reading.find(LookupKeys((), {ADAS}, ())).dispatches
+                assert reading.find(LookupKeys({ADAS})).dispatches
             assert session(alias) == before_block
             with pytest.raises(ZeroDivisionError), store().transaction():
                 raise ZeroDivisionError

@@ -212,7 +212,7 @@ class FindContract:
         assert (found.id, found.owner, found.owner_email) == (home.key(2), *owner)
         assert found.list == home.key(2) or "list_id" not in columns_of(home.schema, "dispatches")
         with home.store.transaction() as transaction:
-            assert [*transaction.find(LookupKeys((), {"m-ada"}, ())).dispatches] == ["m-ada"]
+            assert [*transaction.find(LookupKeys({"m-ada"})).dispatches] == ["m-ada"]
 
     def test_subscriptions(self, home: Home) -> None:
         """The recipient's subscription to the dispatch's list is found, whoever owns the dispatch.
@@ -229,7 +229,7 @@ class FindContract:
     def test_empty_group(self, home: Home) -> None:
         fill(home)
         with home.store.transaction() as transaction:
-            found = transaction.find(LookupKeys((), (), ()))
+            found = transaction.find(LookupKeys(()))
             assert not transaction.lock([])
             transaction.write([])
         assert not found.subscribers

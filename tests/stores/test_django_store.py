@@ -79,9 +79,9 @@ class TestTransactions:
         with psycopg.connect(pg.url) as other:
             other.execute("LOCK TABLE hookrow_dispatches IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(Locked), limited_to(0.5), pg.store.reading() as reading:
-                reading.find(LookupKeys((), {"m-ada"}, ()))
+                reading.find(LookupKeys({"m-ada"}))
         with pg.store.reading() as reading:
-            assert reading.find(LookupKeys((), {"m-ada"}, ())).dispatches
+            assert reading.find(LookupKeys({"m-ada"})).dispatches
 
 
 HOST = Schema(

@@ -145,7 +145,8 @@ def compare(path: Path, titled: Iterable[tuple[str, str]], request: pytest.Fixtu
 def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
     """Yield each statement on rows with a title."""
     tables = statements.tables
-    yield "find", statements.find
+    yield "find dispatches", statements.find_sent
+    yield "find subscribers and dispatches", statements.find
     if tables.has("subscriptions"):
         yield "find pairs of subscriptions", statements.select(Suppressible.SUBSCRIPTION)
     for kind in tables.written:

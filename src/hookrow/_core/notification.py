@@ -154,15 +154,15 @@ class Arrival(msgspec.Struct, frozen=True):
 class LookupKeys(msgspec.Struct, frozen=True):
     """All keys by which a store finds the rows of a group of arrivals.
 
-    `emails` are ASCII-lowered, and `recipients` are the same emails in their original spelling.
-    `changed` pairs a message id with the email of the subscriber whose subscription to that
-    dispatch's list may change.
+    `message_ids` are those of dispatches. `addressed` has the recipient of each notification: the
+    message id, or None, the ASCII-lowered email, and the email in its original spelling. `changed`
+    pairs a message id with the email of the subscriber whose subscription to that dispatch's list
+    may change.
     """
 
-    emails: Collection[str]
     message_ids: Collection[str]
-    changed: Collection[tuple[str, str]]
-    recipients: Collection[str] = ()
+    addressed: Collection[tuple[str | None, str, str]] = ()
+    changed: Collection[tuple[str, str]] = ()
 
 
 class FoundSubscriber(msgspec.Struct, frozen=True, gc=False):
@@ -173,7 +173,10 @@ class FoundSubscriber(msgspec.Struct, frozen=True, gc=False):
 
 
 class FoundDispatch(msgspec.Struct, frozen=True, gc=False):
-    """A dispatch that was found, with the subscriber it belongs to and its list."""
+    """A dispatch that was found, with the subscriber it belongs to and its list.
+
+    `owner` is None if there is no such subscriber, or the rows of others hide it.
+    """
 
     id: Key
     owner: Key | None

@@ -138,22 +138,23 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
 
     Emails and message ids that no row can contain are omitted, so that no database receives them.
     """
-    emails: set[str] = set()
     message_ids: set[str] = set()
+    addressed: set[tuple[str | None, str, str]] = set()
     changed: set[tuple[str, str]] = set()
-    recipients: set[str] = set()
     for arrival in arrivals:
         notification = arrival.notification
         if notification is None or not is_email(notification.recipient):
             continue
-        email, message_id = fold(notification.recipient), notification.message_id
-        emails.add(email)
-        recipients.add(notification.recipient)
+        recipient, message_id = notification.recipient, notification.message_id
+        email = fold(recipient)
         if is_message_id(message_id):
             message_ids.add(message_id)
+            addressed.add((message_id, email, recipient))
             if isinstance(notification, Suppressed | Reactivated):
                 changed.add((message_id, email))
-    return LookupKeys(emails, message_ids, changed, recipients)
+        else:
+            addressed.add((None, email, recipient))
+    return LookupKeys(message_ids, addressed, changed)
 
 
 def subscription_keys(

@@ -193,9 +193,8 @@ def find_dispatches(context: Context, message_id: str) -> Sequence[RowHistory]:
     """
     if not is_message_id(message_id):
         return []
-    keys = LookupKeys(emails=(), message_ids={message_id}, changed=())
     with context.store.reading() as reading:
-        dispatches = reading.find(keys).dispatches.get(message_id, ())
+        dispatches = reading.find(LookupKeys({message_id})).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
     return [RowHistory(id_, states.get(id_, {}), {}, dispatch) for id_, dispatch in rows.items()]

@@ -157,7 +157,7 @@ class StoreContract:
         The suppression is dated an hour before NOON, and the reactivation at NOON.
         """
         with self.store.reading() as reading:
-            unguarded = reading.find(LookupKeys((), (), ())).unguarded
+            unguarded = reading.find(LookupKeys(())).unguarded
         rows = [row for row in saved.rows if row[0] in unguarded]
         return self._suppressed(rows, NOON - HOUR, "HardBounce")
 

@@ -82,9 +82,9 @@ class RoleTables:
         """Return a column of a role, by hookrow's name for it."""
         return f"{alias or ALIASES[role]}.{self.dialect.quote(self._columns[role][name].name)}"
 
-    def key(self, role: str, name: str) -> str:
+    def key(self, role: str, name: str, alias: str | None = None) -> str:
         """Return a column that holds a key, for SELECT."""
-        return self.dialect.select(self.column(role, name), self._columns[role][name])
+        return self.dialect.select(self.column(role, name, alias), self._columns[role][name])
 
     def text(self, role: str, name: str, alias: str | None = None) -> str:
         """Return a column that holds text or UUIDs, as text for SELECT."""

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from operator import itemgetter
 from typing import Any
 
 from hookrow._core.changes import State, is_ignored, new_values
@@ -15,7 +14,6 @@ from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import (
     Change,
     FoundDispatch,
-    FoundSubscriber,
     Key,
     LookupKeys,
     RowId,
@@ -24,14 +22,15 @@ from hookrow._core.notification import (
     SetTime,
     Suppressible,
 )
-from hookrow._core.rules import fold, subscription_keys
+from hookrow._core.rules import subscription_keys
 from hookrow._core.schema import KEYS, TIMES
 from hookrow.stores._change_dates import key_text
 from hookrow.stores._driver_errors import failed_check, refuses_one_statement
 from hookrow.stores._errors import Conflict, Rejected, Unchanged
-from hookrow.stores.sql._connections import Connection
-from hookrow.stores.sql._conversions import by_message_id, converted, message_ids_as_stored
+from hookrow.stores.sql._connections import Connection, Row
+from hookrow.stores.sql._conversions import converted, message_ids_as_stored
 from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
+from hookrow.stores.sql._found import FoundRows
 from hookrow.stores.sql._statements.base import Statement, Statements, Step
 
 
@@ -46,30 +45,27 @@ class SQLReading:
     _statements: Statements
 
     def find(self, lookup: LookupKeys) -> Rows:
-        """Find every row whose key `lookup` contains."""
-        tables = self._statements.tables
-        subscribers: defaultdict[str, list[FoundSubscriber]] = defaultdict(list)
-        sent: defaultdict[str, list[FoundDispatch]] = defaultdict(list)
-        subscriptions: set[tuple[Key, Key]] = set()
-        for person, email, message_id, id_, list_ in self._found(lookup):
-            if message_id is not None:
-                sent[message_id].append(FoundDispatch(id_, person, email or "", list_))
-            elif email is not None:
-                folded = email if email in lookup.emails else fold(email)
-                subscribers[folded].append(FoundSubscriber(person, email))
-            else:
-                subscriptions.add((list_, person))
-        dispatches: Mapping[str, Sequence[FoundDispatch]] = sent
-        if tables.has_uuids:
-            dispatches = by_message_id(lookup.message_ids, sent)
-        elif not tables.dialect.compares_exactly:
-            dispatches = {id_: sent[id_] for id_ in lookup.message_ids if id_ in sent}
+        """Find every row that `decide` needs.
+
+        Most notifications concern the owner of their dispatch, so the owners are found first, with
+        the dispatches. For the other notifications, all rows are found together: those of each one
+        are from one snapshot.
+        """
+        statements, tables = self._statements, self._statements.tables
+        found = FoundRows(tables)
+        if lookup.message_ids:
+            rows = self._found(statements.find_sent, self._sent(lookup))
+            found.add(rows, lookup.message_ids)
+        others = found.add_owners(lookup)
+        if others.addressed:
+            rows = self._found(statements.find, [self._emails(others), *self._sent(others)])
+            found.add(rows, others.message_ids)
         if lookup.changed:
-            subscriptions |= self._find_pairs(lookup, subscribers, dispatches)
+            found.subscriptions |= self._find_pairs(lookup, found)
         return Rows(
-            subscribers,
-            dispatches,
-            subscriptions,
+            found.subscribers,
+            found.dispatches,
+            found.subscriptions,
             tables.unguarded,
             exact=tables.schema.subscribers.fold == "exact",
             first_opens=tables.first_opens,
@@ -97,37 +93,36 @@ class SQLReading:
                 states[kind, _row_key(row[:width])] = state
         return {row: states[row] for row in rows if row in states}
 
-    def _found(self, lookup: LookupKeys) -> Sequence[Any]:
-        if not lookup.emails and not lookup.message_ids:
-            return ()
-        statements, tables = self._statements, self._statements.tables
-        emails = lookup.emails
-        if tables.schema.subscribers.fold != "ascii":
-            emails = {*emails, *lookup.recipients}
-        message_ids = [lookup.message_ids]
-        if statements.finds_subscriptions:
-            message_ids.append(set(map(itemgetter(0), lookup.changed)))
-        if tables.has_uuids:
-            message_ids = [message_ids_as_stored(each) for each in message_ids]
-        encode = statements.dialect.encode
-        rows = self._connection.fetch(statements.find, [encode(emails), *map(encode, message_ids)])
-        if tables.conversions.are_needed:
-            return converted(rows, tables.conversions.found)
-        return rows
+    def _emails(self, lookup: LookupKeys) -> Collection[str]:
+        """Return the emails to search: in ASCII-lowered form, and if it matters, in their own."""
+        emails = {email for _, email, _ in lookup.addressed}
+        if self._statements.tables.schema.subscribers.fold != "ascii":
+            emails |= {recipient for *_, recipient in lookup.addressed}
+        return emails
 
-    def _find_pairs(
-        self,
-        lookup: LookupKeys,
-        subscribers: Mapping[str, Sequence[FoundSubscriber]],
-        dispatches: Mapping[str, Sequence[FoundDispatch]],
-    ) -> set[tuple[Key, Key]]:
-        """Find the subscriptions that `Statements.find` does not return, as pairs of keys."""
+    def _sent(self, lookup: LookupKeys) -> Sequence[Collection[str]]:
+        """Return the message ids to search, and those whose subscriptions may change."""
+        message_ids = [lookup.message_ids]
+        if self._statements.finds_subscriptions:
+            message_ids.append({message_id for message_id, _ in lookup.changed})
+        if self._statements.tables.has_uuids:
+            return [message_ids_as_stored(each) for each in message_ids]
+        return message_ids
+
+    def _found(self, sql: str, keys: Sequence[Collection[str]]) -> Sequence[Row]:
+        """Return the rows of `Statements.find_sent` or `Statements.find`."""
+        tables = self._statements.tables
+        rows = self._connection.fetch(sql, list(map(tables.dialect.encode, keys)))
+        return converted(rows, tables.conversions.found)
+
+    def _find_pairs(self, lookup: LookupKeys, found: FoundRows) -> set[tuple[Key, Key]]:
+        """Find the subscriptions that `Statements.find_sent` does not return, as pairs of keys."""
         statements, kind = self._statements, Suppressible.SUBSCRIPTION
         if not statements.tables.has(kind.value):
             return set()
-        keys = set(subscription_keys(lookup, subscribers, dispatches))
+        keys = set(subscription_keys(lookup, found.subscribers, found.dispatches))
         if statements.finds_subscriptions:
-            keys -= _of_owners(lookup, dispatches)
+            keys -= _of_owners(lookup, found.dispatches)
         if not keys:
             return set()
         rows = self._fetch_keyed(statements.select(kind), kind, keys)
@@ -390,7 +385,7 @@ def begun(connection: Connection, dialect: Dialect) -> Iterator[None]:
 
 
 def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[FoundDispatch]]) -> set[Any]:
-    """Return the pairs whose subscriptions `Statements.find` returns with the dispatches."""
+    """Return the pairs whose subscriptions `find_sent` returns with the dispatches."""
     return {
         (dispatch.list, dispatch.owner)
         for message_id, _ in lookup.changed

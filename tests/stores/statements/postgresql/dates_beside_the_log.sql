@@ -1,9 +1,15 @@
--- find
+-- find dispatches
+SELECT o."id", o."email"::text, d."provider_message_id", d."id", NULL
+FROM "mails" AS d
+LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
+WHERE d."provider_message_id" = ANY(%s::text[]);
+
+-- find subscribers and dispatches
 SELECT s."id", s."email"::text, NULL, NULL, NULL
 FROM "people" AS s
 WHERE s."email" = ANY(%s::citext[])
 UNION ALL
-SELECT d."subscriber_id", o."email"::text, d."provider_message_id", d."id", NULL
+SELECT o."id", o."email"::text, d."provider_message_id", d."id", NULL
 FROM "mails" AS d
 LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
 WHERE d."provider_message_id" = ANY(%s::text[]);

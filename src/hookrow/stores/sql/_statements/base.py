@@ -99,6 +99,7 @@ $refers AND ($is_visible
 _FIND_SUBSCRIPTIONS = Template("""\
 SELECT $subscriber_id, NULL, NULL, NULL, $list_id
 FROM $dispatches$messages
+JOIN $owners ON $is_owner
 JOIN $subscriptions ON $in_list AND $of_owner
 WHERE $is_any$visible""")
 
@@ -129,8 +130,10 @@ class Statements(ABC):
     combines_packets: ClassVar[bool] = False
     """Whether a combined text consists of statements, which only hookrow's own connections run."""
 
+    find_sent: str
+    """Selects rows by message ids, and by the message ids of suppression changes."""
     find: str
-    """Selects rows by emails, by message ids, and by the message ids of suppression changes."""
+    """Selects rows by these and by emails, which are its first parameter."""
     hopeful: str
     """The condition that the rows of an entry `n` of the log exist now."""
     add_entries: Statement | None = None
@@ -155,7 +158,8 @@ class Statements(ABC):
     def __init__(self, tables: RoleTables) -> None:
         self.tables, self.dialect = tables, tables.dialect
         self.finds_subscriptions = tables.has("subscriptions") and tables.list_id() is not None
-        self.find = self._find()
+        self.find_sent = self._find_sent()
+        self.find = f"{self._find_subscribers()}\nUNION ALL\n{self.find_sent}"
         self.hopeful = self._hopeful()
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
@@ -221,18 +225,20 @@ class Statements(ABC):
         The parameters are those of `Dialect.encode_entries`.
         """
 
-    def _find(self) -> str:
-        """Select rows by emails, by message ids, and by the message ids of suppression changes.
+    def _find_sent(self) -> str:
+        """Select rows by message ids, and by the message ids of suppression changes.
 
-        The result has subscribers (id, email), dispatches (owner, the owner's email, message id,
-        id, list), and subscriptions of owners (subscriber, list), all in the columns of dispatches.
+        The result has dispatches (owner, the owner's email, message id, id, list), and the
+        subscriptions of owners (owner, list) in the same columns. Keys of owners and lists are in
+        the spelling of one row, although the database may compare them without regard to case.
         """
-        selects = [self._find_subscribers(), self._find_dispatches()]
+        selects = [self._find_dispatches()]
         if self.finds_subscriptions:
             selects.append(self._find_subscriptions())
         return "\nUNION ALL\n".join(selects)
 
     def _find_subscribers(self) -> str:
+        """Select subscribers (id, email) by emails, in the columns of dispatches."""
         tables = self.tables
         return _FIND_SUBSCRIBERS.substitute(
             id=tables.key("subscribers", "id"),
@@ -245,7 +251,7 @@ class Statements(ABC):
     def _find_dispatches(self) -> str:
         tables = self.tables
         return _FIND_DISPATCHES.substitute(
-            subscriber_id=tables.key("dispatches", "subscriber_id"),
+            subscriber_id=self._visible_owner(),
             email=tables.text("subscribers", "email", OWNER),
             message_id=tables.text("dispatches", "provider_message_id"),
             id=tables.key("dispatches", "id"),
@@ -257,6 +263,12 @@ class Statements(ABC):
             is_any=tables.any_of("dispatches", "provider_message_id"),
             visible=tables.visible("dispatches"),
         )
+
+    def _visible_owner(self) -> str:
+        """Return the key of a dispatch's owner, or null if it is hidden."""
+        key = self.tables.key("subscribers", "id", OWNER)
+        visible = self.tables.not_hidden("subscribers", OWNER).removeprefix(" AND ")
+        return f"CASE WHEN {visible} THEN {key} END" if visible else key
 
     def _is_owner(self) -> str:
         """Compare a dispatch with its owner, which may be hidden.
@@ -280,10 +292,13 @@ class Statements(ABC):
         tables = self.tables
         lists = "messages" if tables.has("messages") else "dispatches"
         return _FIND_SUBSCRIPTIONS.substitute(
-            subscriber_id=tables.key("subscriptions", "subscriber_id"),
-            list_id=tables.key("subscriptions", "list_id"),
+            subscriber_id=tables.key("subscribers", "id", OWNER),
+            list_id=tables.list_id(),
             dispatches=tables.table("dispatches"),
             messages=tables.joined_messages(),
+            owners=tables.table("subscribers", OWNER),
+            is_owner=tables.refers("dispatches", "subscriber_id", "subscribers", "id", OWNER)
+            + tables.not_hidden("subscribers", OWNER),
             subscriptions=tables.table("subscriptions"),
             in_list=tables.refers(lists, "list_id", "subscriptions", "list_id"),
             of_owner=tables.refers("dispatches", "subscriber_id", "subscriptions", "subscriber_id"),

@@ -1,0 +1,82 @@
+"""Collects the rows that `Statements.find_sent` and `Statements.find` return for a group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from hookrow._core.notification import (
+    FoundDispatch,
+    FoundSubscriber,
+    Key,
+    LookupKeys,
+)
+from hookrow._core.rules import fold
+from hookrow.stores.sql._connections import Row
+from hookrow.stores.sql._conversions import by_message_id
+from hookrow.stores.sql._role_tables import RoleTables
+
+
+class FoundRows:
+    """The subscribers, dispatches and subscriptions that were found so far, as in `Rows`."""
+
+    def __init__(self, tables: RoleTables) -> None:
+        self._tables = tables
+        self._is_exact = tables.schema.subscribers.fold == "exact"
+        self.subscribers: dict[str, list[FoundSubscriber]] = {}
+        self.dispatches: dict[str, Sequence[FoundDispatch]] = {}
+        self.subscriptions: set[tuple[Key, Key]] = set()
+
+    def add(self, rows: Iterable[Row], message_ids: Collection[str]) -> None:
+        """Add rows, in place of those that were found by the same keys before."""
+        subscribers: defaultdict[str, list[FoundSubscriber]] = defaultdict(list)
+        sent: defaultdict[str, list[FoundDispatch]] = defaultdict(list)
+        for person, email, message_id, id_, list_ in rows:
+            if message_id is not None:
+                sent[message_id].append(FoundDispatch(id_, person, email or "", list_))
+            elif email is not None:
+                subscribers[fold(email)].append(FoundSubscriber(person, email))
+            else:
+                self.subscriptions.add((list_, person))
+        self.subscribers |= subscribers
+        self.dispatches |= self._as_given(sent, message_ids)
+
+    def add_owners(self, lookup: LookupKeys) -> LookupKeys:
+        """Add the owners who are the recipients; return the keys of the other notifications.
+
+        An owner of a message's dispatch comes before all others with the same email, so that these
+        need not be found.
+        """
+        others = set()
+        for addressed in lookup.addressed:
+            message_id, email, recipient = addressed
+            owners = {
+                FoundSubscriber(dispatch.owner, dispatch.owner_email)
+                for dispatch in self.dispatches.get(message_id or "", ())
+                if dispatch.owner is not None
+                and self._is_recipient(dispatch.owner_email, email, recipient)
+            }
+            if owners:
+                known = self.subscribers.setdefault(email, [])
+                known += owners.difference(known)
+            else:
+                others.add(addressed)
+        message_ids = {message_id for message_id, *_ in others if message_id is not None}
+        changed = {each for each in lookup.changed if each[0] in message_ids}
+        return LookupKeys(message_ids, others, changed)
+
+    def _is_recipient(self, stored: str, email: str, recipient: str) -> bool:
+        """Return whether a stored email is that of a recipient, as in `rules.decide`."""
+        if stored in {email, recipient}:
+            return True
+        return not self._is_exact and fold(stored) == email
+
+    def _as_given(
+        self, sent: Mapping[str, Sequence[FoundDispatch]], message_ids: Collection[str]
+    ) -> Mapping[str, Sequence[FoundDispatch]]:
+        """Return the dispatches by message id as it is given, not as it is stored."""
+        if self._tables.has_uuids:
+            return by_message_id(message_ids, sent)
+        if self._tables.dialect.compares_exactly:
+            return sent
+        return {id_: sent[id_] for id_ in message_ids if id_ in sent}
