@@ -145,8 +145,9 @@ def compare(path: Path, titled: Iterable[tuple[str, str]], request: pytest.Fixtu
 def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
     """Yield each statement on rows with a title."""
     tables = statements.tables
-    yield "find dispatches", statements.find_sent
-    yield "find subscribers and dispatches", statements.find
+    subscriptions = statements.finds_subscriptions
+    yield "find owners", statements.find(subscribers=False, subscriptions=False)
+    yield "find", statements.find(subscribers=True, subscriptions=subscriptions)
     if tables.has("subscriptions"):
         yield "find pairs of subscriptions", statements.select(Suppressible.SUBSCRIPTION)
     for kind in tables.written:

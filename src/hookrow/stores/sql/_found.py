@@ -1,4 +1,4 @@
-"""Collects the rows that `Statements.find_sent` and `Statements.find` return for a group."""
+"""Collects the rows that `Statements.find` returns for a group."""
 
 from __future__ import annotations
 

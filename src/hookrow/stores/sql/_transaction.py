@@ -51,15 +51,13 @@ class SQLReading:
         the dispatches. For the other notifications, all rows are found together: those of each one
         are from one snapshot.
         """
-        statements, tables = self._statements, self._statements.tables
+        tables = self._statements.tables
         found = FoundRows(tables)
         if lookup.message_ids:
-            rows = self._found(statements.find_sent, self._sent(lookup))
-            found.add(rows, lookup.message_ids)
+            found.add(self._found(lookup, subscribers=False), lookup.message_ids)
         others = found.add_owners(lookup)
         if others.addressed:
-            rows = self._found(statements.find, [self._emails(others), *self._sent(others)])
-            found.add(rows, others.message_ids)
+            found.add(self._found(others, subscribers=True), others.message_ids)
         if lookup.changed:
             found.subscriptions |= self._find_pairs(lookup, found)
         return Rows(
@@ -93,6 +91,20 @@ class SQLReading:
                 states[kind, _row_key(row[:width])] = state
         return {row: states[row] for row in rows if row in states}
 
+    def _found(self, lookup: LookupKeys, *, subscribers: bool) -> Sequence[Row]:
+        """Return the rows of `Statements.find`, with all `subscribers` or only owners."""
+        statements, tables = self._statements, self._statements.tables
+        subscriptions = bool(lookup.changed) and statements.finds_subscriptions
+        message_ids = [lookup.message_ids]
+        if subscriptions:
+            message_ids.append({message_id for message_id, _ in lookup.changed})
+        if tables.has_uuids:
+            message_ids = [message_ids_as_stored(each) for each in message_ids]
+        keys = [self._emails(lookup), *message_ids] if subscribers else message_ids
+        sql = statements.find(subscribers=subscribers, subscriptions=subscriptions)
+        rows = self._connection.fetch(sql, list(map(tables.dialect.encode, keys)))
+        return converted(rows, tables.conversions.found)
+
     def _emails(self, lookup: LookupKeys) -> Collection[str]:
         """Return the emails to search: in ASCII-lowered form, and if it matters, in their own."""
         emails = {email for _, email, _ in lookup.addressed}
@@ -100,23 +112,8 @@ class SQLReading:
             emails |= {recipient for *_, recipient in lookup.addressed}
         return emails
 
-    def _sent(self, lookup: LookupKeys) -> Sequence[Collection[str]]:
-        """Return the message ids to search, and those whose subscriptions may change."""
-        message_ids = [lookup.message_ids]
-        if self._statements.finds_subscriptions:
-            message_ids.append({message_id for message_id, _ in lookup.changed})
-        if self._statements.tables.has_uuids:
-            return [message_ids_as_stored(each) for each in message_ids]
-        return message_ids
-
-    def _found(self, sql: str, keys: Sequence[Collection[str]]) -> Sequence[Row]:
-        """Return the rows of `Statements.find_sent` or `Statements.find`."""
-        tables = self._statements.tables
-        rows = self._connection.fetch(sql, list(map(tables.dialect.encode, keys)))
-        return converted(rows, tables.conversions.found)
-
     def _find_pairs(self, lookup: LookupKeys, found: FoundRows) -> set[tuple[Key, Key]]:
-        """Find the subscriptions that `Statements.find_sent` does not return, as pairs of keys."""
+        """Find the subscriptions that `Statements.find` does not return, as pairs of keys."""
         statements, kind = self._statements, Suppressible.SUBSCRIPTION
         if not statements.tables.has(kind.value):
             return set()
@@ -385,7 +382,7 @@ def begun(connection: Connection, dialect: Dialect) -> Iterator[None]:
 
 
 def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[FoundDispatch]]) -> set[Any]:
-    """Return the pairs whose subscriptions `find_sent` returns with the dispatches."""
+    """Return the pairs whose subscriptions `Statements.find` returns with the dispatches."""
     return {
         (dispatch.list, dispatch.owner)
         for message_id, _ in lookup.changed

@@ -1,10 +1,10 @@
--- find dispatches
+-- find owners
 SELECT CAST(o.`id` AS CHAR), CAST(o.`email` AS CHAR), CAST(d.`provider_message_id` AS CHAR), d.`id`, NULL
 FROM `mails` AS d
 LEFT JOIN `people` AS o ON o.`id` = d.`subscriber_id`
 WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given);
 
--- find subscribers and dispatches
+-- find
 SELECT CAST(s.`id` AS CHAR), CAST(s.`email` AS CHAR), NULL, NULL, NULL
 FROM `people` AS s
 WHERE s.`email` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PATH '$')) AS given)

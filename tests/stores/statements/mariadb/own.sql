@@ -1,16 +1,10 @@
--- find dispatches
+-- find owners
 SELECT o.`id`, CAST(o.`email` AS CHAR), CAST(d.`provider_message_id` AS CHAR), d.`id`, d.`list_id`
 FROM `hookrow_dispatches` AS d
 LEFT JOIN `hookrow_subscribers` AS o ON o.`id` = d.`subscriber_id`
-WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)
-UNION ALL
-SELECT o.`id`, NULL, NULL, NULL, d.`list_id`
-FROM `hookrow_dispatches` AS d
-JOIN `hookrow_subscribers` AS o ON o.`id` = d.`subscriber_id`
-JOIN `hookrow_subscriptions` AS b ON b.`list_id` = d.`list_id` AND b.`subscriber_id` = d.`subscriber_id`
 WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given);
 
--- find subscribers and dispatches
+-- find
 SELECT s.`id`, CAST(s.`email` AS CHAR), NULL, NULL, NULL
 FROM `hookrow_subscribers` AS s
 WHERE s.`email_folded` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)

@@ -1,17 +1,11 @@
--- find dispatches
+-- find owners
 SELECT CASE WHEN o.`tenant` = 7 AND o.`active` = true AND o.`deleted_at` IS NULL THEN CAST(o.`id` AS CHAR) END, CAST(o.`address` AS CHAR), CAST(d.`postmark_id` AS CHAR), CAST(d.`key` AS CHAR), m.`list_id`
 FROM `mail`.`sends` AS d
 LEFT JOIN `peo"ple` AS o ON o.`id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci AND (o.`tenant` = 7 AND o.`active` = true AND o.`deleted_at` IS NULL
     OR NOT EXISTS (SELECT 1 FROM `peo"ple` AS s WHERE s.`id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL)) LEFT JOIN `campaigns` AS m ON m.`id` = d.`campaign` AND m.`tenant` = 7
-WHERE d.`postmark_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS given) AND d.`state` IS NULL
-UNION ALL
-SELECT CAST(o.`id` AS CHAR), NULL, NULL, NULL, m.`list_id`
-FROM `mail`.`sends` AS d LEFT JOIN `campaigns` AS m ON m.`id` = d.`campaign` AND m.`tenant` = 7
-JOIN `peo"ple` AS o ON o.`id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci AND o.`tenant` = 7 AND o.`active` = true AND o.`deleted_at` IS NULL
-JOIN `members` AS b ON b.`list_id` = m.`list_id` AND b.`subscriber_id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci
 WHERE d.`postmark_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS given) AND d.`state` IS NULL;
 
--- find subscribers and dispatches
+-- find
 SELECT CAST(s.`id` AS CHAR), CAST(s.`address` AS CHAR), NULL, NULL, NULL
 FROM `peo"ple` AS s
 WHERE lower(s.`address`) IN (SELECT lower(value) FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL

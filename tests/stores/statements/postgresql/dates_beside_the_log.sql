@@ -1,10 +1,10 @@
--- find dispatches
+-- find owners
 SELECT o."id", o."email"::text, d."provider_message_id", d."id", NULL
 FROM "mails" AS d
 LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
 WHERE d."provider_message_id" = ANY(%s::text[]);
 
--- find subscribers and dispatches
+-- find
 SELECT s."id", s."email"::text, NULL, NULL, NULL
 FROM "people" AS s
 WHERE s."email" = ANY(%s::citext[])

@@ -1,17 +1,11 @@
--- find dispatches
+-- find owners
 SELECT CASE WHEN o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL THEN o."id"::text END, o."address", d."postmark_id"::text, d."key", m."list_id"
 FROM "mail"."sends" AS d
 LEFT JOIN "peo""ple" AS o ON o."id" = d."person"::bpchar AND (o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
     OR NOT EXISTS (SELECT 1 FROM "peo""ple" AS s WHERE s."id" = d."person"::bpchar AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL)) LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7
-WHERE d."postmark_id" = ANY(%s::uuid[]) AND d."state" IS NULL
-UNION ALL
-SELECT o."id"::text, NULL, NULL, NULL, m."list_id"
-FROM "mail"."sends" AS d LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7
-JOIN "peo""ple" AS o ON o."id" = d."person"::bpchar AND o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
-JOIN "members" AS b ON b."list_id" = m."list_id" AND b."subscriber_id" = d."person"::bpchar
 WHERE d."postmark_id" = ANY(%s::uuid[]) AND d."state" IS NULL;
 
--- find subscribers and dispatches
+-- find
 SELECT s."id"::text, s."address", NULL, NULL, NULL
 FROM "peo""ple" AS s
 WHERE lower(s."address") = ANY(ARRAY(SELECT lower(unnest(%s::text[])))) AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL

@@ -1,10 +1,10 @@
--- find dispatches
+-- find owners
 SELECT o."id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", NULL
 FROM "mails" AS d
 LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
 WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
 
--- find subscribers and dispatches
+-- find
 SELECT s."id", CAST(s."email" AS TEXT), NULL, NULL, NULL
 FROM "people" AS s
 WHERE s."email" IN (SELECT value FROM json_each(%s))

@@ -1,16 +1,10 @@
--- find dispatches
+-- find owners
 SELECT o."id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", d."list_id"
 FROM "hookrow_dispatches" AS d
 LEFT JOIN "hookrow_subscribers" AS o ON o."id" = d."subscriber_id"
-WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s))
-UNION ALL
-SELECT o."id", NULL, NULL, NULL, d."list_id"
-FROM "hookrow_dispatches" AS d
-JOIN "hookrow_subscribers" AS o ON o."id" = d."subscriber_id"
-JOIN "hookrow_subscriptions" AS b ON b."list_id" = d."list_id" AND b."subscriber_id" = d."subscriber_id"
 WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
 
--- find subscribers and dispatches
+-- find
 SELECT s."id", CAST(s."email" AS TEXT), NULL, NULL, NULL
 FROM "hookrow_subscribers" AS s
 WHERE lower(s."email") IN (SELECT value FROM json_each(%s))

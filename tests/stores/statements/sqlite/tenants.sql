@@ -1,17 +1,11 @@
--- find dispatches
+-- find owners
 SELECT CASE WHEN o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL THEN o."id" END, CAST(o."address" AS TEXT), CAST(d."postmark_id" AS TEXT), d."key", m."list_id"
 FROM "mail"."sends" AS d
 LEFT JOIN "peo""ple" AS o ON o."id" = d."person" AND (o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
     OR NOT EXISTS (SELECT 1 FROM "peo""ple" AS s WHERE s."id" = d."person" AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL)) LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7
-WHERE d."postmark_id" IN (SELECT value FROM json_each(%s)) AND d."state" IS NULL
-UNION ALL
-SELECT o."id", NULL, NULL, NULL, m."list_id"
-FROM "mail"."sends" AS d LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7
-JOIN "peo""ple" AS o ON o."id" = d."person" AND o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
-JOIN "members" AS b ON b."list_id" = m."list_id" AND b."subscriber_id" = d."person"
 WHERE d."postmark_id" IN (SELECT value FROM json_each(%s)) AND d."state" IS NULL;
 
--- find subscribers and dispatches
+-- find
 SELECT s."id", CAST(s."address" AS TEXT), NULL, NULL, NULL
 FROM "peo""ple" AS s
 WHERE lower(s."address") IN (SELECT value FROM json_each(%s)) AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL

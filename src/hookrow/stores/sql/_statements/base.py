@@ -130,10 +130,11 @@ class Statements(ABC):
     combines_packets: ClassVar[bool] = False
     """Whether a combined text consists of statements, which only hookrow's own connections run."""
 
-    find_sent: str
-    """Selects rows by message ids, and by the message ids of suppression changes."""
-    find: str
-    """Selects rows by these and by emails, which are its first parameter."""
+    find: Callable[..., str]
+    """Selects dispatches by message ids, and other rows only if they are needed.
+
+    With `subscribers`, also subscribers by emails, the first parameter; with `subscriptions`, also
+    those of the dispatches with other message ids, the last parameter."""
     hopeful: str
     """The condition that the rows of an entry `n` of the log exist now."""
     add_entries: Statement | None = None
@@ -158,8 +159,7 @@ class Statements(ABC):
     def __init__(self, tables: RoleTables) -> None:
         self.tables, self.dialect = tables, tables.dialect
         self.finds_subscriptions = tables.has("subscriptions") and tables.list_id() is not None
-        self.find_sent = self._find_sent()
-        self.find = f"{self._find_subscribers()}\nUNION ALL\n{self.find_sent}"
+        self.find = cache(self._find)
         self.hopeful = self._hopeful()
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
@@ -225,20 +225,21 @@ class Statements(ABC):
         The parameters are those of `Dialect.encode_entries`.
         """
 
-    def _find_sent(self) -> str:
-        """Select rows by message ids, and by the message ids of suppression changes.
+    def _find(self, *, subscribers: bool, subscriptions: bool) -> str:
+        """Select subscribers (id, email), dispatches, and subscriptions of owners (owner, list).
 
-        The result has dispatches (owner, the owner's email, message id, id, list), and the
-        subscriptions of owners (owner, list) in the same columns. Keys of owners and lists are in
-        the spelling of one row, although the database may compare them without regard to case.
+        All are in the columns of dispatches: the owner, its email, the message id, the id and the
+        list. The database may compare keys without regard to case, so a subscription has the key of
+        the owner's row and the list of the dispatch.
         """
         selects = [self._find_dispatches()]
-        if self.finds_subscriptions:
+        if subscribers:
+            selects.insert(0, self._find_subscribers())
+        if subscriptions:
             selects.append(self._find_subscriptions())
         return "\nUNION ALL\n".join(selects)
 
     def _find_subscribers(self) -> str:
-        """Select subscribers (id, email) by emails, in the columns of dispatches."""
         tables = self.tables
         return _FIND_SUBSCRIBERS.substitute(
             id=tables.key("subscribers", "id"),
