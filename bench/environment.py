@@ -139,11 +139,14 @@ _SETTINGS = """SET time_zone = '+00:00', max_recursive_iterations = 4294967295,
 
 @contextmanager
 def _mariadb(folder: Path) -> Iterator[Database]:
-    """Run the MariaDB server of the tests, but with fsync."""
+    """Run the MariaDB server of the tests, but with fsync, and with memory for all rows.
+
+    PostgreSQL finds its rows in the cache of the operating system, which InnoDB does not use.
+    """
     del folder
     binaries = mariadb.find_binaries()
     assert binaries is not None, mariadb.MISSING
-    server = mariadb.Server(binaries, fsync=True)
+    server = mariadb.Server(binaries, fsync=True, buffer_pool="512M")
     try:
         url = server.create()
         tables = "hookrow_subscribers, hookrow_subscriptions, hookrow_dispatches"

@@ -32,7 +32,7 @@ WITHOUT_TLS: Mapping[str, Any] = {"ssl_disabled": True}
 
 _OPTIONS = (
     *("--skip-networking", "--skip-name-resolve", "--skip-log-bin", "--max-connections=300"),
-    *("--performance-schema=OFF", "--innodb-buffer-pool-size=64M", "--innodb-fast-shutdown=2"),
+    *("--performance-schema=OFF", "--innodb-fast-shutdown=2"),
     "--max-allowed-packet=64M",
     "--loose-mysqlx=OFF",  # MySQL's second port
 )
@@ -144,8 +144,11 @@ class Databases:
 class Server(Databases):
     """A server that runs until it is removed, and faults that a test can cause."""
 
-    def __init__(self, binaries: Binaries, *, fsync: bool = False) -> None:
-        self._binaries, self._durability = binaries, () if fsync else _WITHOUT_FSYNC
+    def __init__(
+        self, binaries: Binaries, *, fsync: bool = False, buffer_pool: str = "64M"
+    ) -> None:
+        self._binaries, self._buffer_pool = binaries, buffer_pool
+        self._durability = () if fsync else _WITHOUT_FSYNC
         self._server = ServerProcess("hookrow-mariadb-", "pid", signal.SIGKILL)
         super().__init__(self._server.folder)
         self._data = self.folder / "data"
@@ -180,7 +183,7 @@ class Server(Databases):
         self._server.start(
             *(self._binaries.server, *self._files),
             *(f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid"),
-            *(*_OPTIONS, *self._durability),
+            *(*_OPTIONS, *self._durability, f"--innodb-buffer-pool-size={self._buffer_pool}"),
         )
         eventually(self._answers)
 

@@ -24,7 +24,7 @@ from hookrow._core.schema import SUPPRESSION, Fold
 from hookrow._diagnostics import indexes
 from hookrow._diagnostics.advice import repeated_emails
 from hookrow._diagnostics.indexes import missing_indexes
-from hookrow._receiver.recorder import record
+from hookrow._receiver.recorder import record, record_unlocked
 from hookrow.migrations import upgrade
 from hookrow.stores._log import START, Query
 from hookrow.stores.sql import SQLStore
@@ -172,6 +172,40 @@ class TestColumnTypes:
     ) -> None:
         """Blanks that pad a CHAR are ignored; all other values are compared exactly."""
         self.check(engine, keys, key, reference, "char(20)")
+
+    @pytest.mark.parametrize("supplied", [False, True], ids=["own", "supplied"])
+    @pytest.mark.parametrize("empty_database_url", ["sqlite", "mariadb"], indirect=True)
+    def test_spellings_of_a_key(
+        self, engine: Engine, empty_database_url: str, *, supplied: bool
+    ) -> None:
+        """A reference may differ from the key in case only, if the database ignores case."""
+        type_ = kind_of(engine).text_without_case(engine).replace("320", "60")
+        keys = ("people.id", "sends.subscriber_id", "sends.list_id")
+        pair = ("members.subscriber_id", "members.list_id")
+        make(engine, dict.fromkeys((*keys, *pair), type_))
+        for insertion in (
+            "people (id, email) VALUES ('ada', 'ada@example.com')",
+            "sends (id, provider_message_id, subscriber_id) VALUES (1, 'm-ada', 'Ada')",
+            "members (list_id, subscriber_id) VALUES ('NEWS', 'ADA')",
+        ):
+            run(engine, f"INSERT INTO {insertion}")
+        run(engine, "UPDATE sends SET list_id = 'News'")
+
+        def suppressed() -> list[int]:
+            tables = ("people", "sends", "members")
+            return [
+                run(engine, f"SELECT count(suppressed_at) FROM {each}")[0][0] for each in tables
+            ]
+
+        with closing(SQLStore(engine if supplied else empty_database_url, self.SCHEMA)) as store:
+            sent = [arrival(opens(ADA, "m-ada")), SUPPRESSED]
+            assert statuses(record(store, sent)) == [200, 200]
+            assert suppressed() == [1, 1, 1]
+            reactivated = arrival(Reactivated(ADA, "m-ada", NOON))
+            assert statuses(record(store, [reactivated], checked=True)) == [200]
+            assert suppressed() == [0, 0, 0]
+            assert None not in record_unlocked(store, [SUPPRESSED])
+            assert suppressed() == [1, 1, 1]
 
 
 def test_sent_at(engine: Engine) -> None:

@@ -23,23 +23,23 @@ JOIN `members` AS b ON b.`list_id` = m.`list_id` AND b.`subscriber_id` = CONVERT
 WHERE d.`postmark_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS given) AND d.`state` IS NULL;
 
 -- find pairs of subscriptions
-SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR)
+SELECT b.`list_id`, given.key_1
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given STRAIGHT_JOIN `members` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
 
 -- read subscribers
-SELECT CAST(s.`id` AS CHAR), s.`left_at`, s.`why`, s.`100%%`
+SELECT given.key_0, s.`left_at`, s.`why`, s.`100%%`
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given STRAIGHT_JOIN `peo"ple` AS s
 WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 
 -- lock subscribers
-SELECT CAST(s.`id` AS CHAR)
+SELECT given.key_0
 FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
 WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
 FOR UPDATE;
 
 -- lock subscribers, skipping locked rows
-SELECT CAST(s.`id` AS CHAR)
+SELECT given.key_0
 FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
 WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
 FOR UPDATE SKIP LOCKED;
@@ -62,18 +62,18 @@ WHERE d.`key` = given.key_0 AND d.`state` IS NULL
 FOR UPDATE SKIP LOCKED;
 
 -- read subscriptions
-SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR), b.`left_at`
+SELECT b.`list_id`, given.key_1, b.`left_at`
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given STRAIGHT_JOIN `members` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
 
 -- lock subscriptions
-SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR)
+SELECT b.`list_id`, given.key_1
 FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 FOR UPDATE;
 
 -- lock subscriptions, skipping locked rows
-SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR)
+SELECT b.`list_id`, given.key_1
 FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 FOR UPDATE SKIP LOCKED;

@@ -23,24 +23,24 @@ JOIN "members" AS b ON b."list_id" = m."list_id" AND b."subscriber_id" = d."pers
 WHERE d."postmark_id" IN (SELECT value FROM json_each(%s)) AND d."state" IS NULL;
 
 -- find pairs of subscriptions
-SELECT b."list_id", b."subscriber_id"
-FROM "members" AS b
-WHERE b."list_id" = %s AND b."subscriber_id" = %s;
+SELECT given.key_0, given.key_1
+FROM (SELECT %s AS key_0, %s AS key_1) AS given CROSS JOIN "members" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 
 -- read subscribers
-SELECT s."id", s."left_at", s."why", s."100%%"
-FROM "peo""ple" AS s
-WHERE s."id" = %s AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL;
+SELECT given.key_0, s."left_at", s."why", s."100%%"
+FROM (SELECT %s AS key_0) AS given CROSS JOIN "peo""ple" AS s
+WHERE s."id" = given.key_0 AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL;
 
 -- read dispatches
-SELECT d."key", d."got", d."saw"
-FROM "mail"."sends" AS d
-WHERE d."key" = %s AND d."state" IS NULL;
+SELECT given.key_0, d."got", d."saw"
+FROM (SELECT %s AS key_0) AS given CROSS JOIN "mail"."sends" AS d
+WHERE d."key" = given.key_0 AND d."state" IS NULL;
 
 -- read subscriptions
-SELECT b."list_id", b."subscriber_id", b."left_at"
-FROM "members" AS b
-WHERE b."list_id" = %s AND b."subscriber_id" = %s;
+SELECT given.key_0, given.key_1, b."left_at"
+FROM (SELECT %s AS key_0, %s AS key_1) AS given CROSS JOIN "members" AS b
+WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 
 -- set delivered_at
 UPDATE "mail"."sends" SET "got" = %s

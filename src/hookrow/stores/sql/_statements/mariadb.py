@@ -284,7 +284,12 @@ class MariaDBStatements(Statements):
         return {key: columns[name] for key, name in key_parameters(kind).items()}
 
     def _selected_keys(self, kind: Suppressible) -> Sequence[str]:
-        return [self.tables.key(kind.value, name) for name in key_parameters(kind).values()]
+        """Return the columns of a key, for SELECT; texts as given, although the case may differ."""
+        columns = self.tables.columns(kind.value)
+        return [
+            f"given.{key}" if columns[name].collation else self.tables.key(kind.value, name)
+            for key, name in key_parameters(kind).items()
+        ]
 
     def _is_key(self, kind: Suppressible) -> str:
         """Compare the key of a row with the given one."""

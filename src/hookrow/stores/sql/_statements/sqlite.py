@@ -7,7 +7,6 @@ from string import Template
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
-from hookrow._core.schema import KEYS
 from hookrow.stores.sql._role_tables import ALIASES
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
@@ -20,7 +19,7 @@ from hookrow.stores.sql._statements.base import (
 
 _SQLITE_SELECT = Template("""\
 SELECT $columns
-FROM $table
+FROM (SELECT $given) AS given CROSS JOIN $table
 WHERE $is_key$visible""")
 
 _SQLITE_UPDATE = Template("""\
@@ -45,15 +44,20 @@ class SQLiteStatements(Statements):
     selects_one = True
 
     def _select(self, kind: Suppressible, *columns: str) -> str:
-        """Compare with one key, because JSON cannot hold bytes."""
-        keys, tables = KEYS[kind], self.tables
-        template = _SQLITE_SELECT.substitute(
-            columns=", ".join([*(tables.key(kind.value, name) for name in keys), *columns]),
+        """Compare with one key, because JSON cannot hold bytes.
+
+        It is returned as given: a column may ignore case.
+        """
+        keys, tables = key_parameters(kind), self.tables
+        return _SQLITE_SELECT.substitute(
+            columns=", ".join([*(f"given.{key}" for key in keys), *columns]),
+            given=", ".join(f"%s AS {key}" for key in keys),
             table=tables.table(kind.value),
-            is_key=self._is_key(kind, ALIASES[kind.value]),
+            is_key=" AND ".join(
+                f"{tables.column(kind.value, name)} = given.{key}" for key, name in keys.items()
+            ),
             visible=tables.visible(kind.value),
         )
-        return positional(template)[0]
 
     def probes(self) -> Iterable[str]:
         """Update no row: SQLite's triggers run for each row only."""
