@@ -212,6 +212,8 @@ class TestTables:
         assert done.stdout.startswith("\\set ON_ERROR_STOP on\nBEGIN;")
         assert "CREATE TABLE hookrow_subscribers" in done.stdout
         assert command.call("db", "sql").stdout.startswith(".bail on\nBEGIN;")
+        done = command.call("db", "sql", "--database-url", "mariadb://ada@127.0.0.1:1/mail")
+        assert done.stdout.startswith("CREATE TABLE IF NOT EXISTS hookrow_migrations")
 
 
 def test_demo(tmp_path: Path) -> None:

@@ -62,5 +62,6 @@ def sql(app: App, database_url: str) -> None:
     with app.open_database(database_url) as database:
         dialect = database.dialect
     # By default, psql and sqlite3 continue after an error, and sqlite3 then commits.
-    click.echo(dialect.stop_at_errors)
+    if dialect.stop_at_errors:
+        click.echo(dialect.stop_at_errors)
     click.echo(_migrations.sql(dialect.name, app.schema), nl=False)

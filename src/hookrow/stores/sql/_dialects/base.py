@@ -61,7 +61,8 @@ class Dialect(ABC):
     read_only: ClassVar[str]
     """The setting by which a server accepts no changes; empty if there is no server."""
     stop_at_errors: ClassVar[str]
-    """The command that lets the database's shell stop at the first error."""
+    """The command that lets the database's shell stop at the first error; empty if it does so by
+    itself."""
     is_server: ClassVar[bool]
     """Whether a server runs the database; otherwise it is a file of the process."""
     clock: ClassVar[str | None]
