@@ -26,7 +26,7 @@ from hookrow.stores._errors import (
 )
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql._catalogues.mariadb import MariaDBCatalogue
-from hookrow.stores.sql._connections import CONNECT_TIMEOUT, IDLE, Connection, Database
+from hookrow.stores.sql._connections import CONNECT_TIMEOUT, IDLE, Connection, Database, Insert
 from hookrow.stores.sql._mariadb import MariaDBDatabase, MariaDBSession
 from hookrow.stores.sql._mariadb_drivers import _tls_options
 from hookrow.stores.sql._mariadb_url import TLS, TLSLevel
@@ -266,12 +266,15 @@ def test_session(own: MariaDBDatabase) -> None:
 
 
 def test_counts(own: MariaDBDatabase) -> None:
-    """An UPDATE counts the rows that it finds; rows of an INSERT are sent together."""
+    """An UPDATE counts the rows that it finds; the rows of an INSERT are sent together."""
+    insert = Insert("INSERT INTO people VALUES (%s, %s)", "INSERT INTO people VALUES %s -- 100 %%")
     with own.recording() as connection:
         rows = [(number, f"'{number}' %s \\ \U0001f600") for number in range(1000)]
-        assert connection.execute_many("INSERT INTO people VALUES (%s, %s)", rows) == 1000
+        assert connection.insert(insert, rows) == 1000
+        assert connection.fetch("SHOW STATUS LIKE 'com_insert'") == [("Com_insert", "1")]
+        assert connection.execute_many(insert.one, [[1000, ""], [1001, ""]]) == 2
         assert connection.execute("UPDATE people SET id = id WHERE id < %s", [7]) == 7
-        assert connection.fetch("SELECT * FROM people ORDER BY id") == rows
+        assert connection.fetch("SELECT * FROM people WHERE id < 1000 ORDER BY id") == rows
 
 
 def test_last_id(own: MariaDBDatabase, empty_mariadb_url: str) -> None:

@@ -163,8 +163,8 @@ class DjangoDatabase:
         return f"DATABASES[{self._using!r}]"
 
 
-class CursorConnection:
-    """A `Connection` that uses the project's connection.
+class CursorConnection(Connection):
+    """A connection that uses the project's connection.
 
     It always passes a list of parameters: without one, Django does not replace `%%` with `%`.
     """

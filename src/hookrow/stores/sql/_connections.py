@@ -11,7 +11,7 @@ from datetime import datetime
 from math import inf
 from threading import Semaphore
 from time import monotonic
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from weakref import finalize
 
 from hookrow._concurrency import reset_after_fork
@@ -43,6 +43,17 @@ _SAVEPOINT = "SAVEPOINT hookrow_rehearsal"
 Row = Sequence[Any]
 
 
+class Insert(NamedTuple):
+    """An INSERT of values as SQL text, for one row and for many.
+
+    The text for one row has a parameter for each value. The text for many has a single one, in
+    whose place are the rows as in VALUES: the literals of each in parentheses.
+    """
+
+    one: str
+    many: str
+
+
 class Connection(Protocol):
     """Runs SQL text, with `%s` for each parameter. Raises the driver's own errors."""
 
@@ -57,6 +68,10 @@ class Connection(Protocol):
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         """Run a statement once for each row of parameters; return how many rows it changed."""
+
+    def insert(self, insert: Insert, rows: Sequence[Sequence[Any]]) -> int:
+        """Insert rows of values, together if the connection writes literals; return the count."""
+        return self.execute_many(insert.one, rows)
 
 
 @runtime_checkable

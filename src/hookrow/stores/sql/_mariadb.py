@@ -6,7 +6,6 @@ time limits until a transaction needs others.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from math import isinf
@@ -21,6 +20,7 @@ from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql._connections import (
     Connection,
     ConnectionPool,
+    Insert,
     Row,
     SessionLiveness,
     close_all,
@@ -79,16 +79,18 @@ class MariaDBSession(Connection):
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Return the number of rows that the first statement found or changed."""
-        return self._execute(with_literals(sql, parameters))
+        with self._run(with_literals(sql, parameters)) as cursor:
+            count: int = cursor.rowcount
+            return count
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
-        """Run an INSERT of values with as few packets as possible, and others row by row."""
-        values = _INSERT_VALUES.fullmatch(sql)
-        if values is None:
-            return sum(self.execute(sql, row) for row in rows)
-        begin, end = (each.replace("%%", "%") for each in values.groups())
-        most = (self.largest_packet - len(sql)) // WIDEST_CHARACTER
-        return sum(self._execute(f"{begin}{each}{end}") for each in joined_rows(rows, most))
+        """Run the statement row by row."""
+        return sum(self.execute(sql, row) for row in rows)
+
+    def insert(self, insert: Insert, rows: Sequence[Sequence[Any]]) -> int:
+        """Insert the rows with as few packets as possible."""
+        most = (self.largest_packet - len(insert.many)) // WIDEST_CHARACTER
+        return sum(self.execute(insert.many, [each]) for each in joined_rows(rows, most))
 
     def command(self, sql: str) -> None:
         """Run one or more statements without parameters."""
@@ -131,11 +133,6 @@ class MariaDBSession(Connection):
         with self.connection.cursor() as cursor:
             cursor.execute(sql)
             yield cursor
-
-    def _execute(self, sql: str) -> int:
-        with self._run(sql) as cursor:
-            count: int = cursor.rowcount
-            return count
 
 
 class MariaDBDatabase(ConnectionPool[MariaDBSession]):
@@ -295,6 +292,3 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
 
 _COMMAND = 1
 """Bytes of a packet that precede its statement."""
-
-_INSERT_VALUES = re.compile(r"(INSERT .*?VALUES )\((?:%s, )*%s\)(.*)", re.DOTALL)
-"""An INSERT of a row whose values are all parameters: before the row, and after it."""

@@ -59,8 +59,8 @@ def row_literal(row: Sequence[Any]) -> str:
     return f"({encoded[1:-1]})"
 
 
-def joined_rows(rows: Iterable[Sequence[Any]], most: int) -> Iterator[str]:
-    """Yield the literals of rows, as many together as have at most so many characters.
+def joined_rows(rows: Iterable[Sequence[Any]], most: int) -> Iterator[Fragment]:
+    """Yield rows as in VALUES, as many together as have at most so many characters.
 
     A single row may have more.
     """
@@ -68,12 +68,12 @@ def joined_rows(rows: Iterable[Sequence[Any]], most: int) -> Iterator[str]:
     size = 0
     for row in map(row_literal, rows):
         if literals and size + len(row) > most:
-            yield ", ".join(literals)
+            yield Fragment(", ".join(literals))
             literals, size = [], 0
         literals.append(row)
         size += len(row) + len(", ")
     if literals:
-        yield ", ".join(literals)
+        yield Fragment(", ".join(literals))
 
 
 def _text(value: str) -> str:

@@ -310,9 +310,8 @@ class SQLTransaction(_Writing):
 
     def _run(self, step: Step) -> bool:
         """Run a step; return whether it changed as many rows as it should."""
-        connection, statement = self._connection, step.statement
-        run = connection.execute_many if statement.many else connection.execute
-        count, size = run(statement.text, self._statements.parameters(step)), len(step.rows)
+        statement, size = step.statement, len(step.rows)
+        count = statement.run(self._connection, self._statements.parameters(step))
         if count > size and statement.kind is not None:
             raise Rejected(_NOT_UNIQUE.format(statement.kind.value))
         complete = self._statements.is_complete(statement, count, size)

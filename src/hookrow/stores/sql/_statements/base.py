@@ -21,6 +21,7 @@ from hookrow._core.notification import EventTime, Suppressible
 from hookrow._core.result import PARKED, Result
 from hookrow._core.schema import KEYS
 from hookrow.stores._change_dates import CHANGE_DATE_COLUMNS
+from hookrow.stores.sql._connections import Connection, Insert
 from hookrow.stores.sql._log_rows import has_outcome
 from hookrow.stores.sql._role_tables import ALIASES, OWNER, RoleTables
 from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE
@@ -32,23 +33,45 @@ class Statement:
     """SQL text, and how to get the values of a row for it.
 
     `values` returns those with the given names, in order, from the values of a row by name. `kind`
-    is that of the rows that it locks or changes; None for rows of hookrow's own. If it is `many`,
-    it is run once for each row of values; otherwise, the dialect encodes all rows as its
-    parameters.
+    is that of the rows that it locks or changes; None for rows of hookrow's own.
     """
 
-    __slots__ = ("kind", "many", "text", "values")
+    __slots__ = ("kind", "text", "values")
 
     def __init__(
-        self,
-        text: str,
-        names: Sequence[str] = (),
-        kind: Suppressible | None = None,
-        *,
-        many: bool = False,
+        self, text: str, names: Sequence[str] = (), kind: Suppressible | None = None
     ) -> None:
-        self.text, self.kind, self.many = text, kind, many
+        self.text, self.kind = text, kind
         self.values: Callable[[Mapping[str, Any]], Sequence[Any]] = _getter(names)
+
+    def run(self, connection: Connection, parameters: Sequence[Any]) -> int:
+        """Run it with the parameters of `Statements.parameters`; return how many rows it changed.
+
+        The dialect has encoded all rows as these parameters.
+        """
+        return connection.execute(self.text, parameters)
+
+
+class RowStatement(Statement):
+    """A statement on one row, which is run once for each row of parameters."""
+
+    __slots__ = ()
+
+    def run(self, connection: Connection, parameters: Sequence[Any]) -> int:
+        return connection.execute_many(self.text, parameters)
+
+
+class InsertStatement(Statement):
+    """An INSERT of values, of which some connections send many rows together."""
+
+    __slots__ = ("insert",)
+
+    def __init__(self, insert: Insert) -> None:
+        super().__init__(insert.one)
+        self.insert = insert
+
+    def run(self, connection: Connection, parameters: Sequence[Any]) -> int:
+        return connection.insert(self.insert, parameters)
 
 
 def _getter(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
 from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._connections import Insert
 from hookrow.stores.sql._dialects.mariadb import (
     CHECK,
     SMALLEST_PACKET,
@@ -23,6 +24,7 @@ from hookrow.stores.sql._scripts import META_TABLE
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
     Combined,
+    InsertStatement,
     Statement,
     Statements,
     Step,
@@ -118,7 +120,7 @@ class MariaDBStatements(Statements):
             if isinstance(step.statement, _Update):
                 given += step.statement.fragments(step.rows, is_first=not updated)
                 updated = True
-            elif step.statement.many:
+            elif isinstance(step.statement, InsertStatement):
                 rows = map(row_literal, self.parameters(step))
                 given.append(Fragment(", ".join(rows)))
             else:
@@ -260,19 +262,16 @@ class MariaDBStatements(Statements):
         return Statement(self._insert_dates(rows), [*types])
 
     def _add_entries(self, log: str) -> Statement:
-        """Return an INSERT of one row, which the driver repeats for the others.
-
-        From JSON_TABLE, it would take the server twice as long.
-        """
+        """Return an INSERT of values: from JSON_TABLE, it would take the server twice as long."""
         marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
-        return Statement(self._insert_entries(log, f"VALUES ({marks})"), many=True)
+        one, many = (
+            self._insert_entries(log, f"VALUES {values}") for values in (f"({marks})", "%s")
+        )
+        return InsertStatement(Insert(one, many))
 
     def _in_packet(self, statement: Statement) -> str:
         """Return the text of a statement in a packet that is no UPDATE."""
-        if statement is self.add_entries:
-            log = self.dialect.table(self.tables.schema.log or "")
-            return self._insert_entries(log, "VALUES %s")
-        return statement.text
+        return statement.insert.many if isinstance(statement, InsertStatement) else statement.text
 
     def _date_types(self) -> dict[str, str]:
         """Return the types of the values that date a change in the side table."""

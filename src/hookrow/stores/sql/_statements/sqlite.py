@@ -10,6 +10,7 @@ from hookrow._core.notification import Suppressible
 from hookrow.stores.sql._role_tables import ALIASES
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
+    RowStatement,
     Statement,
     Statements,
     guard_holds,
@@ -89,7 +90,7 @@ class SQLiteStatements(Statements):
             visible=tables.not_hidden(role, alias),
             dated=is_dated,
         )
-        return Statement(*positional(template), kind, many=True)
+        return RowStatement(*positional(template), kind)
 
     def _set_date(self, kind: Suppressible) -> Statement:
         rows = _SQLITE_NEW_DATE.substitute(
@@ -98,11 +99,11 @@ class SQLiteStatements(Statements):
             is_key=self._is_key(kind, ALIASES[kind.value]),
             visible=self.tables.visible(kind.value),
         )
-        return Statement(*positional(self._insert_dates(rows)), many=True)
+        return RowStatement(*positional(self._insert_dates(rows)))
 
     def _add_entries(self, log: str) -> Statement:
         marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
-        return Statement(self._insert_entries(log, f"VALUES ({marks})"), many=True)
+        return RowStatement(self._insert_entries(log, f"VALUES ({marks})"))
 
     def _is_key(self, kind: Suppressible, alias: str) -> str:
         """Compare the key of a row with the given one."""
