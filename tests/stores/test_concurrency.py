@@ -333,7 +333,7 @@ def test_waiting_for_a_row(
     PostgreSQL locks rows, in one statement or in several, and SQLite the whole file.
     """
     if not single:
-        monkeypatch.setattr(home.store._verified(), "combined", None)
+        monkeypatch.setattr(home.store._verified(), "combining", None)
     begun = threading.Event()
 
     def record_next() -> list[int]:

@@ -165,7 +165,7 @@ def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
         yield "the condition of entries `n` that can be recorded", statements.hopeful
     for number, sql in enumerate(statements.probes(), 1):
         yield f"probe {number}", sql
-    if statements.combined is not None:
+    if statements.combining is not None:
         yield from combined(statements, changes)
 
 
@@ -188,7 +188,7 @@ def on_changes(statements: Statements) -> Iterator[tuple[str, Statement]]:
 
 def combined(statements: Statements, changes: dict[str, Statement]) -> Iterator[tuple[str, str]]:
     """Yield the statements that write whole groups, with a title."""
-    assert statements.combined is not None
+    assert statements.combining is not None
     _suppressions = [each for title, each in changes.items() if "suppression" in title]
     newest = {each.kind: each for each in _suppressions if each.kind is not None}
     dates = [each for each in _suppressions if each.kind is None]
@@ -201,7 +201,7 @@ def combined(statements: Statements, changes: dict[str, Statement]) -> Iterator[
     entries = [statements.add_entries] if statements.add_entries else []
     for title, group in groups.items():
         parts = (*sorted(group, key=lambda each: each.text), *entries)
-        combined = statements.combined(parts, skip_locked=False, commits=True)
+        combined = statements.combining.combined(parts, skip_locked=False, commits=True)
         yield f"a group of {title}", combined.text
 
 

@@ -89,7 +89,7 @@ class DjangoStore(SQLStore):
         dialect = self.database.dialect
         statements = STATEMENTS[dialect.name](RoleTables(self.schema, columns, dialect))
         if not self.mapping.has_separate_rows:
-            statements.combined = None  # one statement cannot change a row through two models
+            statements.combining = None  # one statement cannot change a row through two models
         return statements
 
 

@@ -115,7 +115,7 @@ class _PostgreSQLErrors(_Family):
         "42846",  # cannot_coerce
         "42883",  # undefined_function
     )
-    FAILED_CHECK = "22012"  # division_by_zero, at the end of `PostgresStatements.combined`
+    FAILED_CHECK = "22012"  # division_by_zero, at the end of a `CombinedStatement`
     DENIED = re.compile(
         r"\w+ authentication failed[^\n]*|fe_sendauth: no password supplied|"
         r'(role|database) "[^\n]*" (does not exist|is not permitted to log in)|'
@@ -260,7 +260,7 @@ class _MariaDBErrors(_Family):
     any other number concerns one statement and its data: `Rejected`.
     """
 
-    FAILED_CHECK = 1242  # subquery_returns_more_than_1_row, in `MariaDBStatements.combined`
+    FAILED_CHECK = 1242  # subquery_returns_more_than_1_row, in a `Packet`
 
     DRIVERS = frozenset({"pymysql", "MySQLdb", "mariadb", "mysql", "asyncmy", "aiomysql"})
     KINDS: Mapping[int, type[StoreError]] = {

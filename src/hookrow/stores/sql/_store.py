@@ -116,7 +116,7 @@ class SQLStore:
         with self._session() as (connection, statements):
             if not connection.autocommits:
                 yield SQLTransaction(connection, statements, checked=checked)
-            elif statements.combined is not None and not checked:
+            elif statements.combining is not None and not checked:
                 yield SingleStatement(connection, statements)
             else:
                 with begun(connection, statements.dialect):

@@ -31,7 +31,7 @@ from hookrow.stores.sql._connections import Connection, Row
 from hookrow.stores.sql._conversions import converted, message_ids_as_stored
 from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
 from hookrow.stores.sql._found import FoundRows
-from hookrow.stores.sql._statements.base import Statement, Statements, Step
+from hookrow.stores.sql._statements.base import KeysToLock, Statement, Statements, Step
 
 
 @dataclass(eq=False)
@@ -198,22 +198,22 @@ class _Writing(SQLReading):
         commits: bool = False,
     ) -> bool:
         """Lock the rows and write at once if possible; return whether it was."""
-        statements, rows = self._statements, {change.row for change in changes}
-        combine = statements.combined
-        if combine is None or (
-            not self._connection.autocommits
-            if statements.combines_packets
-            else len(rows) < len(changes)  # one statement cannot change a row twice
+        combining, rows = self._statements.combining, {change.row for change in changes}
+        if combining is None or not combining.accepts(
+            autocommits=self._connection.autocommits, repeats_rows=len(rows) < len(changes)
         ):
             return False
         steps = self._steps(changes, entries)
         if not steps:
             return True
         parts = tuple(step.statement for step in steps)
-        combined = combine(parts, skip_locked=skip_locked, commits=commits)
+        combined = combining.combined(parts, skip_locked=skip_locked, commits=commits)
         by_kind = _by_kind(rows)
-        locks = [(self._keys(kind, by_kind[kind]), len(by_kind[kind])) for kind in combined.kinds]
-        parameters = statements.combined_parameters(locks, steps)
+        keys = [
+            KeysToLock(self._keys(kind, by_kind[kind]), len(by_kind[kind]))
+            for kind in combined.kinds
+        ]
+        parameters = combined.parameters(keys, steps)
         if parameters is None:
             return False
         try:
@@ -223,7 +223,7 @@ class _Writing(SQLReading):
                 raise Unchanged("A row was not locked or changed.") from error
             if not refuses_one_statement(error):
                 raise
-            self._statements.combined = None
+            self._statements.combining = None
             raise Conflict("From now on, the tables are changed in several statements.") from error
         return True
 

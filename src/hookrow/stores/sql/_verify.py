@@ -62,7 +62,7 @@ def verify(database: Database, schema: Schema) -> Statements:
             statements.register_writer = None  # nothing is counted without this table
         changed = [schema.roles[kind.value].table for kind in statements.tables.written]
         if not catalogue.can_combine(changed):
-            statements.combined = None
+            statements.combining = None
         _check_columns(connection, statements.tables, columns, own_tables)
         for mistake in key_mistakes(catalogue, statements.tables):
             raise SchemaMismatch(mistake)

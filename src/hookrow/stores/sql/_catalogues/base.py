@@ -150,7 +150,7 @@ class Catalogue(ABC):
 
     @abstractmethod
     def can_combine(self, tables: Sequence[str]) -> bool:
-        """Return whether a text that `Statements.combined` returns can write to these tables."""
+        """Return whether a text of `Statements.combining` can write to these tables."""
 
     @abstractmethod
     def is_updatable(self, table: str, names: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from operator import itemgetter
 from string import Template
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from hookrow._core.changes import WRITES, Write
 from hookrow._core.log_entry import LogEntry
@@ -97,11 +97,58 @@ class Step(NamedTuple):
     rows: Sequence[Any]
 
 
-class Combined(NamedTuple):
-    """The text that locks the rows of each of the `kinds`, and then runs several statements."""
+class KeysToLock(NamedTuple):
+    """The rows of a kind that a group changes: the parameters of their keys, and their number."""
 
-    kinds: Sequence[Suppressible]
-    text: str
+    parameters: Sequence[Any]
+    number: int
+
+
+class Combined(ABC):
+    """One text that locks the rows of each of the `kinds`, and then runs several statements.
+
+    If it has not locked or changed each row, except those that a guard refuses, it raises an error
+    for which `failed_check` returns True, before the commit.
+    """
+
+    def __init__(self, kinds: Sequence[Suppressible], text: str) -> None:
+        self.kinds, self.text = kinds, text
+
+    @abstractmethod
+    def parameters(self, keys: Sequence[KeysToLock], steps: Sequence[Step]) -> Sequence[Any] | None:
+        """Return the parameters for the keys of each kind, and for the rows of each statement.
+
+        None if they are too large for one text.
+        """
+
+
+S = TypeVar("S", bound=Statement)
+
+
+class Combining(ABC, Generic[S]):
+    """Combines statements, so that a group is locked and written in one round trip."""
+
+    combined: Callable[..., Combined]
+    """Combines a tuple of statements; the other arguments are those of `_combined`."""
+
+    def __init__(self) -> None:
+        self.combined = cache(self._combined)
+
+    @abstractmethod
+    def accepts(self, *, autocommits: bool, repeats_rows: bool) -> bool:
+        """Return whether one text can write a group.
+
+        `autocommits` is that of the connection, and `repeats_rows` whether several of the changes
+        concern the same row.
+        """
+
+    @abstractmethod
+    def _combined(self, statements: tuple[S, ...], *, skip_locked: bool, commits: bool) -> Combined:
+        """Combine statements that run in this order.
+
+        The text skips locked rows, which then count as missing, or waits for them. If it `commits`,
+        it is a whole transaction.
+        """
 
 
 _FIND_SUBSCRIBERS = Template("""\
@@ -144,14 +191,8 @@ class Statements(ABC):
 
     selects_one: ClassVar[bool]
     """Whether a SELECT by keys has the key of one row; otherwise those of all rows."""
-    combined: Callable[..., Combined] | None = None
-    """Combines statements that write a group; None if one statement cannot change several tables.
-
-    The arguments are a tuple of statements, and whether locked rows are skipped (`skip_locked`) and
-    the text begins and commits a transaction (`commits`), unless it does so by itself.
-    """
-    combines_packets: ClassVar[bool] = False
-    """Whether a combined text consists of statements, which only hookrow's own connections run."""
+    combining: Combining[Any] | None = None
+    """Combines the statements that write a group; None if each is sent separately."""
 
     find: Callable[..., str]
     """Selects dispatches by message ids, and other rows only if they are needed.
@@ -202,15 +243,6 @@ class Statements(ABC):
         if step.statement is self.add_entries:
             return self.dialect.encode_entries(step.rows)
         return self.dialect.encode_rows(step.rows)
-
-    def combined_parameters(
-        self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]
-    ) -> Sequence[Any] | None:
-        """Return the parameters of a combined text; None if they are too large for it.
-
-        `locks` are the parameters of the rows of each kind, and their number.
-        """
-        raise NotImplementedError
 
     def is_complete(self, statement: Statement, count: int, size: int) -> bool:  # noqa: ARG002 - most databases count rows
         """Return whether a statement has changed all rows, given their number and the count.
@@ -443,6 +475,12 @@ _FILLED = ("recipient", "body", "reason", "provider", "trace_id")
 def key_parameters(kind: Suppressible) -> dict[str, str]:
     """Return the names of the parameters with a key, each with its column by hookrow's name."""
     return {f"key_{number}": name for number, name in enumerate(KEYS[kind])}
+
+
+def kinds_of(statements: Iterable[Statement]) -> Sequence[Suppressible]:
+    """Return the kinds of rows that statements change, in the order of locking."""
+    changed = {each.kind for each in statements}
+    return [kind for kind in Suppressible if kind in changed]
 
 
 def guard_holds(old: str, write: Write, new: str) -> str:

@@ -14,11 +14,14 @@ from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
     Combined,
+    Combining,
+    KeysToLock,
     Statement,
     Statements,
     Step,
     guard_holds,
     key_parameters,
+    kinds_of,
     positional,
 )
 
@@ -110,7 +113,7 @@ class PostgresStatements(Statements):
     def __init__(self, tables: RoleTables) -> None:
         super().__init__(tables)
         self.lock = cache(self._lock)
-        self.combined = cache(self._combined)
+        self.combining = PostgresCombining(self)
 
     def _select(self, kind: Suppressible, *columns: str) -> str:
         """Join the given keys."""
@@ -136,10 +139,10 @@ class PostgresStatements(Statements):
 
         A sorted UPDATE alone could deadlock, because the planner may reorder it.
         """
-        text = self._lock_text(kind, skip_locked=skip_locked)
+        text = self.lock_text(kind, skip_locked=skip_locked)
         return Statement(*positional(text), kind)
 
-    def _lock_text(
+    def lock_text(
         self,
         kind: Suppressible,
         *,
@@ -263,13 +266,53 @@ class PostgresStatements(Statements):
 
         return _Part(text("", ""), text)
 
-    def combined_parameters(
-        self, locks: Sequence[tuple[Sequence[Any], int]], steps: Sequence[Step]
-    ) -> Sequence[Any]:
+    def _types(self, kind: Suppressible, names: Mapping[str, str]) -> dict[str, str]:
+        """Return the types of given values by name, from their columns by name."""
+        columns = self.tables.columns(kind.value)
+        return {name: columns[field].type for name, field in names.items()}
+
+    def _is_key(self, kind: Suppressible) -> str:
+        """Compare the key of a row with the given one."""
+        return " AND ".join(
+            f"{self.tables.column(kind.value, name)} = given.{key}"
+            for key, name in key_parameters(kind).items()
+        )
+
+
+class CombinedStatement(Combined):
+    """One statement that locks rows and then runs its parts, each after the other.
+
+    No part sees what another one changes, so no two may change the same row (PostgreSQL's manual,
+    section 7.8.4). A part that locks or changes a row sees its newest version. At the end, the
+    numbers of rows that the parts have locked and changed are compared with those that are given,
+    or with what the guards admit. If they differ, the division by zero rolls everything back,
+    before the commit.
+    """
+
+    def __init__(
+        self, statements: PostgresStatements, kinds: Sequence[Suppressible], text: str
+    ) -> None:
+        super().__init__(kinds, text)
+        self._statements = statements
+
+    def parameters(self, keys: Sequence[KeysToLock], steps: Sequence[Step]) -> Sequence[Any]:
         """Return the keys, the parameters of the statements, and the numbers of rows of both."""
-        keys = (each for parameters, _ in locks for each in parameters)
-        given = (each for step in steps for each in self.parameters(step))
-        return [*keys, *given, *(size for _, size in locks), *(len(step.rows) for step in steps)]
+        locked = (each for of_kind in keys for each in of_kind.parameters)
+        given = (each for step in steps for each in self._statements.parameters(step))
+        numbers = (of_kind.number for of_kind in keys)
+        return [*locked, *given, *numbers, *(len(step.rows) for step in steps)]
+
+
+class PostgresCombining(Combining[_Part]):
+    """Combines the parts of a group into one statement."""
+
+    def __init__(self, statements: PostgresStatements) -> None:
+        super().__init__()
+        self._statements = statements
+
+    def accepts(self, *, autocommits: bool, repeats_rows: bool) -> bool:  # noqa: ARG002 - any connection runs one statement
+        """Refuse to change a row twice in one statement."""
+        return not repeats_rows
 
     def _combined(
         self,
@@ -277,23 +320,14 @@ class PostgresStatements(Statements):
         *,
         skip_locked: bool,
         commits: bool,  # noqa: ARG002 - one statement commits by itself
-    ) -> Combined:
-        """Return one statement that locks rows and then runs statements, each after the other.
-
-        No part sees what another one changes, so no two may change the same row (PostgreSQL's
-        manual, section 7.8.4). A part that locks or changes a row sees its newest version. At its
-        end, the numbers of rows that the parts have locked and changed are compared with those that
-        are given, or with what the guards admit. If they differ, the division by zero rolls
-        everything back, before the commit.
-        """
-        changed = {each.kind for each in statements}
-        kinds = [kind for kind in Suppressible if kind in changed]
+    ) -> CombinedStatement:
+        kinds = kinds_of(statements)
         parts: list[str] = []
         checks: list[str] = []
         after = ""
         for kind in kinds:
             guards = {each.guard for each in statements if each.kind is kind} - {""}
-            lock = self._lock_text(
+            lock = self._statements.lock_text(
                 kind, skip_locked=skip_locked, guards=sorted(guards), after=after
             )
             parts.append(f"{_locked_part(kind)} AS MATERIALIZED (\n{lock})")
@@ -315,19 +349,7 @@ class PostgresStatements(Statements):
         template = _POSTGRES_COMBINED.substitute(
             parts=",\n".join(parts), checks="\nAND ".join(checks)
         )
-        return Combined(kinds, positional(template)[0])
-
-    def _types(self, kind: Suppressible, names: Mapping[str, str]) -> dict[str, str]:
-        """Return the types of given values by name, from their columns by name."""
-        columns = self.tables.columns(kind.value)
-        return {name: columns[field].type for name, field in names.items()}
-
-    def _is_key(self, kind: Suppressible) -> str:
-        """Compare the key of a row with the given one."""
-        return " AND ".join(
-            f"{self.tables.column(kind.value, name)} = given.{key}"
-            for key, name in key_parameters(kind).items()
-        )
+        return CombinedStatement(self._statements, kinds, positional(template)[0])
 
 
 _POSTGRES_COMBINED = Template("""\
