@@ -2,6 +2,7 @@
 
 import pytest
 
+from hookrow.stores.sql import _scripts
 from hookrow.stores.sql._scripts import Script, scripts
 
 LATER = ["9001", "9002", "9003"]
@@ -40,10 +41,13 @@ CREATE TABLE hookrow_later_table (
 
 def add_later_scripts(patch: pytest.MonkeyPatch) -> None:
     """Let hookrow know the scripts of `LATER`."""
+    earlier = {backend: scripts(backend) for backend in _INDEXES}
+    later = dict(zip(LATER, ("tables", "log", "log"), strict=True))
 
     def with_later(backend: str) -> list[Script]:
-        texts = (("tables", _COLUMN), ("log", _INDEXES[backend]), ("log", _TABLE))
-        later = [Script(revision, *each) for revision, each in zip(LATER, texts, strict=True)]
-        return [*scripts(backend), *later]
+        texts = (_COLUMN, _INDEXES[backend], _TABLE)
+        added = zip(later.items(), texts, strict=True)
+        return [*earlier[backend], *(Script(*revision, text) for revision, text in added)]
 
-    patch.setattr("hookrow.stores.sql._scripts.scripts", with_later)
+    patch.setattr(_scripts, "scripts", with_later)
+    patch.setattr(_scripts, "REVISIONS", {**_scripts.REVISIONS, **later})

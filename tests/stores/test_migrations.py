@@ -20,6 +20,7 @@ from engines import database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow._migrations import MIGRATIONS_TABLE, current, needed, sql, upgrade
 from hookrow.stores._errors import Unavailable
+from hookrow.stores.sql import _scripts
 from hookrow.stores.sql._connections import ConnectionPool
 from hookrow.stores.sql._dialects import DIALECTS
 from hookrow.stores.sql._scripts import UPGRADES_TABLE
@@ -48,6 +49,14 @@ engine = pytest.fixture(empty_engine)
 
 def _names(engine: Engine) -> set[str]:
     return set(inspect(engine).get_table_names()) - TABLES_OF_UPGRADES
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_scripts(dialect: str) -> None:
+    """Each file of a database belongs to one of the revisions, which it has a script for."""
+    numbered = {f"{revision}_{branch}" for revision, branch in _scripts.REVISIONS.items()}
+    files = {path.stem for path in Path(_scripts.__file__).with_name(dialect).iterdir()}
+    assert numbered == files - TABLES_OF_UPGRADES
 
 
 class TestUpgrade:

@@ -28,14 +28,15 @@ UPGRADES_TABLE = "hookrow_upgrades"
 It has the number of the last statement that has begun, by the revision of its script.
 """
 
+REVISIONS: Mapping[str, str] = {"0001": "tables", "0002": "log"}
+"""All revisions in order, each with its branch. Every database has a script `REVISION_BRANCH.sql`
+for each."""
+
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
     "tables": lambda schema: schema.is_own,
     "log": lambda schema: schema.log == LOG_TABLE,
 }
 """By branch: whether a schema needs its tables."""
-
-_ANY = "sqlite"
-"""A dialect: the scripts of all have the same revisions."""
 
 _CHANGED_TABLE = re.compile(
     r"(?:CREATE (?:TABLE|(?:UNIQUE )?INDEX \w+\s+ON)|INSERT IGNORE INTO) (\w+)"
@@ -157,12 +158,11 @@ class Script:
 @cache
 def scripts(backend: str) -> Sequence[Script]:
     """Return all scripts for a dialect, by its name, in order."""
-    result = []
-    for name, text in _files(backend).items():
-        revision, _, branch = name.removesuffix(".sql").partition("_")
-        if revision.isdigit():
-            result.append(Script(revision, branch, text))
-    return sorted(result, key=lambda script: script.revision)
+    texts = _files(backend)
+    return [
+        Script(revision, branch, texts[f"{revision}_{branch}.sql"])
+        for revision, branch in REVISIONS.items()
+    ]
 
 
 def table_of_revisions(backend: str) -> str:
@@ -204,13 +204,13 @@ def scripts_of(backend: str, schema: Schema) -> Sequence[Script]:
 
 
 def needed(schema: Schema) -> Sequence[str]:
-    """Return the revisions that this version of hookrow needs for a schema, on any database."""
-    return [each.revision for each in scripts_of(_ANY, schema)]
+    """Return the revisions that this version of hookrow needs for a schema."""
+    return [revision for revision, branch in REVISIONS.items() if _BRANCHES[branch](schema)]
 
 
 def is_known(revision: str) -> bool:
     """Return whether this version of hookrow has the revision."""
-    return any(each.revision == revision for each in scripts(_ANY))
+    return revision in REVISIONS
 
 
 def _build(connection: Connection, name: str, qualified: str, table: str, definition: str) -> None:
