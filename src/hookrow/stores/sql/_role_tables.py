@@ -6,7 +6,7 @@ whose email a response may contain. `_statements` builds whole statements from t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hookrow._core.notification import EventTime, Suppressible
@@ -25,13 +25,19 @@ OWNER = "o"
 class RoleTables:
     """The tables of a schema's roles in a database.
 
-    `columns` are those of each role's table, by the table's own names.
+    `columns` are those of each role's table, by the table's own names; `views` are the roles whose
+    tables are views.
     """
 
     def __init__(
-        self, schema: Schema, columns: Mapping[str, Mapping[str, Column]], dialect: Dialect
+        self,
+        schema: Schema,
+        columns: Mapping[str, Mapping[str, Column]],
+        dialect: Dialect,
+        *,
+        views: Collection[str] = (),
     ) -> None:
-        self.schema, self.dialect = schema, dialect
+        self.schema, self.dialect, self._views = schema, dialect, views
         self.hiding = {
             name: [(columns[name][column], value) for column, value in role.where.items()]
             for name, role in schema.roles.items()
@@ -113,6 +119,10 @@ class RoleTables:
             f" AND {alias}.{self.dialect.quote(column.name)} {self.equals(column, value)}"
             for column, value in self.hiding[role]
         )
+
+    def may_hide(self, role: str) -> bool:
+        """Return whether a change, also one by a trigger, may hide a row from a later statement."""
+        return bool(self.hiding[role]) or role in self._views
 
     def equals(self, column: Column, value: Scalar) -> str:
         """Return the rest of a condition of `where`, to follow the column."""

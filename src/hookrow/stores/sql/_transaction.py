@@ -31,7 +31,7 @@ from hookrow.stores.sql._connections import Connection, Row
 from hookrow.stores.sql._conversions import converted, message_ids_as_stored
 from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
 from hookrow.stores.sql._found import FoundRows
-from hookrow.stores.sql._statements.base import KeysToLock, Statement, Statements, Step
+from hookrow.stores.sql._statements.base import Statement, Statements, Step
 
 
 @dataclass(eq=False)
@@ -209,10 +209,8 @@ class _Writing(SQLReading):
         parts = tuple(step.statement for step in steps)
         combined = combining.combined(parts, skip_locked=skip_locked, commits=commits)
         by_kind = _by_kind(rows)
-        keys = [
-            KeysToLock(self._keys(kind, by_kind[kind]), len(by_kind[kind]))
-            for kind in combined.kinds
-        ]
+        stored_keys = self._statements.tables.conversions.keys
+        keys = [stored_keys(kind, by_kind[kind]) for kind in combined.kinds]
         parameters = combined.parameters(keys, steps)
         if parameters is None:
             return False

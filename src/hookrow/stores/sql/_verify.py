@@ -18,7 +18,7 @@ from hookrow.stores._driver_errors import message, store_error
 from hookrow.stores._errors import OWN_TABLES, UPGRADE, Rejected, SchemaChanged, StoreError
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
-from hookrow.stores.sql._catalogues.base import Catalogue
+from hookrow.stores.sql._catalogues.base import Catalogue, Relation
 from hookrow.stores.sql._column_rules import first_of_each, mistakes, mistakes_of_log
 from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
 from hookrow.stores.sql._keys import key_mistakes
@@ -57,7 +57,13 @@ def verify(database: Database, schema: Schema) -> Statements:
             for name, role in schema.roles.items()
         }
         own_tables = [*verification.own_tables()]
-        statements = STATEMENTS[dialect.name](RoleTables(schema, columns, dialect))
+        views = [
+            name
+            for name, role in schema.roles.items()
+            if catalogue.relation(role.table) is Relation.VIEW
+        ]
+        tables = RoleTables(schema, columns, dialect, views=views)
+        statements = STATEMENTS[dialect.name](tables)
         if not catalogue.columns(schema.side_table(META_TABLE)):
             statements.register_writer = None  # nothing is counted without this table
         changed = [schema.roles[kind.value].table for kind in statements.tables.written]

@@ -118,14 +118,9 @@ UPDATE `hookrow_notifications` SET `attempts` = `attempts` WHERE 1 = 0;
 
 -- a group of deliveries
 BEGIN;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
-WHERE d.`id` = given.key_0
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
-SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
@@ -149,11 +144,7 @@ COMMIT;
 
 -- a group of late deliveries
 BEGIN;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
-WHERE d.`id` = given.key_0
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s) AND (d.`delivered_at` IS NULL OR d.`delivered_at` < CAST(CASE d.`id` %s END AS datetime(6)));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
@@ -179,11 +170,7 @@ COMMIT;
 
 -- a group of suppressions
 BEGIN;
-SELECT count(*) INTO @hookrow_subscribers
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `people` AS s
-WHERE s.`id` = given.key_0
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_subscribers = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `people` AS s WHERE s.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 INSERT INTO `hookrow_suppression_changes` (role, row_key, changed_at)
 SELECT 'subscribers' AS role, given.row_key, given.suppression_changed_at
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]', suppression_changed_at datetime(6) PATH '$[2]')) AS given
@@ -217,15 +204,8 @@ COMMIT;
 
 -- a group of opens and suppressions
 BEGIN;
-SELECT count(*) INTO @hookrow_subscribers
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `people` AS s
-WHERE s.`id` = given.key_0
-FOR UPDATE;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
-WHERE d.`id` = given.key_0
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `people` AS s WHERE s.`id` IN (%s) FOR UPDATE) = %s
+AND (SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 INSERT INTO `hookrow_suppression_changes` (role, row_key, changed_at)
 SELECT 'subscribers' AS role, given.row_key, given.suppression_changed_at
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]', suppression_changed_at datetime(6) PATH '$[2]')) AS given
@@ -234,9 +214,6 @@ ON DUPLICATE KEY UPDATE
 changed_at = greatest(`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
 UPDATE `mails` AS d SET d.`opened_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
-SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-SELECT count(*) INTO @hookrow_counted FROM `people` AS s WHERE s.`id` IN (%s);
-SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `people` AS s SET s.`suppressed_at` = CASE s.`id` %s END
 WHERE s.`id` IN (%s)
 AND EXISTS (SELECT 1 FROM `hookrow_suppression_changes` AS dated WHERE dated.role = 'subscribers'

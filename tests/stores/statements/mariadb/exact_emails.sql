@@ -121,80 +121,42 @@ UPDATE `hookrow_subscriptions` SET `suppressed_at` = `suppressed_at` WHERE 1 = 0
 
 -- a group of deliveries
 BEGIN;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
-WHERE d.`id` = given.key_0
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
-SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 COMMIT;
 
 -- a group of late deliveries
 BEGIN;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
-WHERE d.`id` = given.key_0
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s) AND (d.`delivered_at` IS NULL OR d.`delivered_at` < CAST(CASE d.`id` %s END AS datetime(6)));
 COMMIT;
 
 -- a group of suppressions
 BEGIN;
-SELECT count(*) INTO @hookrow_subscribers
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `people` AS s
-WHERE s.`id` = given.key_0
-FOR UPDATE;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
-WHERE d.`id` = given.key_0
-FOR UPDATE;
-SELECT count(*) INTO @hookrow_subscriptions
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
-WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `people` AS s WHERE s.`id` IN (%s) FOR UPDATE) = %s
+AND (SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s
+AND (SELECT count(*) FROM `hookrow_subscriptions` AS b WHERE (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_subscriptions` AS b SET b.`suppressed_at` = CASE %s END, b.`suppression_reason` = concat(CASE %s END), b.`suppression_changed_at` = CASE %s END
 WHERE (%s) AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= CAST(CASE %s END AS datetime(6)));
-SELECT count(*) INTO @hookrow_counted FROM `mails` AS d WHERE d.`id` IN (%s);
-SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`suppressed_at` = CASE d.`id` %s END, d.`suppression_reason` = concat(CASE d.`id` %s END), d.`suppression_changed_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s) AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= CAST(CASE d.`id` %s END AS datetime(6)));
-SELECT count(*) INTO @hookrow_counted FROM `people` AS s WHERE s.`id` IN (%s);
-SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `people` AS s SET s.`suppressed_at` = CASE s.`id` %s END, s.`suppression_reason` = concat(CASE s.`id` %s END), s.`suppression_changed_at` = CASE s.`id` %s END
 WHERE s.`id` IN (%s) AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= CAST(CASE s.`id` %s END AS datetime(6)));
 COMMIT;
 
 -- a group of opens and suppressions
 BEGIN;
-SELECT count(*) INTO @hookrow_subscribers
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `people` AS s
-WHERE s.`id` = given.key_0
-FOR UPDATE;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
-WHERE d.`id` = given.key_0
-FOR UPDATE;
-SELECT count(*) INTO @hookrow_subscriptions
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
-WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `people` AS s WHERE s.`id` IN (%s) FOR UPDATE) = %s
+AND (SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s
+AND (SELECT count(*) FROM `hookrow_subscriptions` AS b WHERE (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_subscriptions` AS b SET b.`suppressed_at` = CASE %s END, b.`suppression_reason` = concat(CASE %s END), b.`suppression_changed_at` = CASE %s END
 WHERE (%s) AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= CAST(CASE %s END AS datetime(6)));
 UPDATE `mails` AS d SET d.`opened_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
-SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-SELECT count(*) INTO @hookrow_counted FROM `mails` AS d WHERE d.`id` IN (%s);
-SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`suppressed_at` = CASE d.`id` %s END, d.`suppression_reason` = concat(CASE d.`id` %s END), d.`suppression_changed_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s) AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= CAST(CASE d.`id` %s END AS datetime(6)));
-SELECT count(*) INTO @hookrow_counted FROM `people` AS s WHERE s.`id` IN (%s);
-SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `people` AS s SET s.`suppressed_at` = CASE s.`id` %s END, s.`suppression_reason` = concat(CASE s.`id` %s END), s.`suppression_changed_at` = CASE s.`id` %s END
 WHERE s.`id` IN (%s) AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= CAST(CASE s.`id` %s END AS datetime(6)));
 COMMIT;

@@ -159,11 +159,7 @@ UPDATE `mail`.`notifications` SET `attempts` = `attempts` WHERE 1 = 0;
 
 -- a group of deliveries
 BEGIN;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
-WHERE d.`key` = given.key_0 AND d.`state` IS NULL
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `mail`.`sends` AS d WHERE d.`key` IN (%s) AND d.`state` IS NULL FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mail`.`sends` AS d SET d.`got` = CASE d.`key` %s END
 WHERE d.`key` IN (%s) AND d.`state` IS NULL;
 SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
@@ -190,11 +186,7 @@ COMMIT;
 
 -- a group of late deliveries
 BEGIN;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
-WHERE d.`key` = given.key_0 AND d.`state` IS NULL
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_dispatches = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `mail`.`sends` AS d WHERE d.`key` IN (%s) AND d.`state` IS NULL FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mail`.`sends` AS d SET d.`got` = CASE d.`key` %s END
 WHERE d.`key` IN (%s) AND (d.`got` IS NULL OR d.`got` < CAST(CASE d.`key` %s END AS datetime(6))) AND d.`state` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
@@ -220,15 +212,8 @@ COMMIT;
 
 -- a group of suppressions
 BEGIN;
-SELECT count(*) INTO @hookrow_subscribers
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
-WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
-FOR UPDATE;
-SELECT count(*) INTO @hookrow_subscriptions
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
-WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL FOR UPDATE) = %s
+AND (SELECT count(*) FROM `members` AS b WHERE (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 INSERT INTO `mail`.`hookrow_suppression_changes` (role, row_key, changed_at)
 SELECT 'subscriptions' AS role, given.row_key, given.suppression_changed_at
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given
@@ -266,19 +251,9 @@ COMMIT;
 
 -- a group of opens and suppressions
 BEGIN;
-SELECT count(*) INTO @hookrow_subscribers
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
-WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
-FOR UPDATE;
-SELECT count(*) INTO @hookrow_dispatches
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
-WHERE d.`key` = given.key_0 AND d.`state` IS NULL
-FOR UPDATE;
-SELECT count(*) INTO @hookrow_subscriptions
-FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
-WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
-FOR UPDATE;
-SET @hookrow_check = IF(@hookrow_subscribers = %s AND @hookrow_dispatches = %s AND @hookrow_subscriptions = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL FOR UPDATE) = %s
+AND (SELECT count(*) FROM `mail`.`sends` AS d WHERE d.`key` IN (%s) AND d.`state` IS NULL FOR UPDATE) = %s
+AND (SELECT count(*) FROM `members` AS b WHERE (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 INSERT INTO `mail`.`hookrow_suppression_changes` (role, row_key, changed_at)
 SELECT 'subscriptions' AS role, given.row_key, given.suppression_changed_at
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given

@@ -97,13 +97,6 @@ class Step(NamedTuple):
     rows: Sequence[Any]
 
 
-class KeysToLock(NamedTuple):
-    """The rows of a kind that a group changes: the parameters of their keys, and their number."""
-
-    parameters: Sequence[Any]
-    number: int
-
-
 class Combined(ABC):
     """One text that locks the rows of each of the `kinds`, and then runs several statements.
 
@@ -115,10 +108,13 @@ class Combined(ABC):
         self.kinds, self.text = kinds, text
 
     @abstractmethod
-    def parameters(self, keys: Sequence[KeysToLock], steps: Sequence[Step]) -> Sequence[Any] | None:
-        """Return the parameters for the keys of each kind, and for the rows of each statement.
+    def parameters(
+        self, keys: Sequence[Sequence[Sequence[Any]]], steps: Sequence[Step]
+    ) -> Sequence[Any] | None:
+        """Return the parameters for the rows of each kind, and for those of each statement.
 
-        None if they are too large for one text.
+        The rows of a kind are their keys, each as the values of its columns. Returns None if the
+        parameters are too large for one text.
         """
 
 

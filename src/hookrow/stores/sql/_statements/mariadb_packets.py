@@ -4,21 +4,20 @@ A packet is a text of several statements. The server runs one after the other, a
 first error:
 
     BEGIN;
-    SELECT count(*) INTO @hookrow_dispatches FROM ... FOR UPDATE;
-    SET @hookrow_check = IF(@hookrow_dispatches = 2, 1, ...);
+    SET @hookrow_check = IF((SELECT count(*) FROM ... FOR UPDATE) = 2, 1, ...);
     UPDATE ...;
-    SET @hookrow_check = IF(ROW_COUNT() = 2, 1, ...);
     SELECT ... LOCK IN SHARE MODE;
     INSERT INTO hookrow_notifications ...;
     COMMIT
 
-Each SET is a check, which raises an error if a row was not locked or changed, so that the server
-does not reach the COMMIT. The packet contains all values as literals (`_mariadb_literals`).
+A SET is a check, which raises an error if a row was not locked or changed, so that the server does
+not reach the COMMIT. The packet contains all values as literals (`_mariadb_literals`). It has as
+few statements as possible, because each one costs the server and the driver a response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import Template
 from typing import Any, NamedTuple
 
@@ -29,14 +28,19 @@ from hookrow.stores.sql._statements.base import (
     Combined,
     Combining,
     InsertStatement,
-    KeysToLock,
     Statement,
     Statements,
     Step,
     kinds_of,
     positional,
 )
-from hookrow.stores.sql._statements.mariadb_rows import KeyedRows, RowUpdate
+from hookrow.stores.sql._statements.mariadb_rows import Cases, KeyedRows, RowUpdate
+
+# In the order of the keys, because their index finds them.
+_COUNT_LOCKED = Template("""\
+(SELECT count(*) FROM $table WHERE $is_any$visible $lock) = $number""")
+
+_LOCK_PARAMETERS = ("keys", "number")
 
 _RECOUNT = Template("""\
 SELECT count(*) INTO @hookrow_counted FROM $table WHERE $is_any$visible""")
@@ -59,16 +63,22 @@ class Packet(Combined):
     """A text that locks the rows of each kind, checks their numbers, and then runs its parts."""
 
     def __init__(
-        self, kinds: Sequence[Suppressible], text: str, parts: Sequence[_PacketPart]
+        self, locks: Mapping[Suppressible, Cases], text: str, parts: Sequence[_PacketPart]
     ) -> None:
-        super().__init__(kinds, text)
-        self._parts = parts
+        super().__init__([*locks], text)
+        self._locks, self._parts = locks.values(), parts
 
-    def parameters(self, keys: Sequence[KeysToLock], steps: Sequence[Step]) -> Sequence[Any] | None:
-        locked = (each for of_kind in keys for each in of_kind.parameters)
+    def parameters(
+        self, keys: Sequence[Sequence[Sequence[Any]]], steps: Sequence[Step]
+    ) -> Sequence[Any] | None:
+        locked = (
+            each
+            for cases, of_kind in zip(self._locks, keys, strict=True)
+            for each in cases.parameters(_LOCK_PARAMETERS, of_kind)
+        )
         pairs = zip(self._parts, steps, strict=True)
         given = (each for part, step in pairs for each in part.parameters(step))
-        parameters = [*locked, *(of_kind.number for of_kind in keys), *given]
+        parameters = [*locked, *given]
         size = sum(map(_largest_size, parameters))
         return parameters if size < SMALLEST_PACKET - _FOR_STATEMENTS else None
 
@@ -87,27 +97,36 @@ class Packets(Combining[Statement]):
     def _combined(
         self, statements: tuple[Statement, ...], *, skip_locked: bool, commits: bool
     ) -> Packet:
-        kinds, parts = kinds_of(statements), [*self._parts(statements)]
-        texts = [*self._locks(kinds, skip_locked=skip_locked), *(part.text for part in parts)]
+        tables, dialect = self._statements.tables, self._statements.dialect
+        parts = [*self._parts(statements)]
+        texts = [part.text for part in parts]
+        rows = {kind: KeyedRows(tables, kind) for kind in kinds_of(statements)}
+        locks = {kind: Cases(each.columns) for kind, each in rows.items()}
+        if locks:
+            counts = (
+                _COUNT_LOCKED.substitute(
+                    table=rows[kind].table,
+                    is_any=cases.is_any,
+                    visible=rows[kind].visible,
+                    lock=dialect.skip_locked if skip_locked else dialect.for_update,
+                    number=cases.number,
+                )
+                for kind, cases in locks.items()
+            )
+            texts.insert(0, positional(CHECK.format("\nAND ".join(counts)))[0])
         if commits:
-            texts = [self._statements.dialect.begin, *texts, "COMMIT"]
-        return Packet(kinds, ";\n".join(texts), parts)
-
-    def _locks(self, kinds: Sequence[Suppressible], *, skip_locked: bool) -> Iterator[str]:
-        """Yield the statements that lock the rows of each kind, and the check of their numbers."""
-        counts = {kind: f"@hookrow_{kind.value}" for kind in kinds}
-        for kind, count in counts.items():
-            rows = KeyedRows(self._statements.tables, kind)
-            yield rows.lock(f"count(*) INTO {count}", skip_locked=skip_locked)
-        if counts:
-            yield CHECK.format(" AND ".join(f"{count} = %s" for count in counts.values()))
+            texts = [dialect.begin, *texts, "COMMIT"]
+        return Packet(locks, ";\n".join(texts), parts)
 
     def _parts(self, statements: Iterable[Statement]) -> Iterator[_PacketPart]:
         is_first = True
         for each in statements:
             match each:
+                case RowUpdate() if not each.rows.may_hide:
+                    yield _updating(each)
+                    is_first = False
                 case RowUpdate():
-                    yield _updating(each, is_first=is_first)
+                    yield _updating_visible(each, is_first=is_first)
                     is_first = False
                 case InsertStatement():
                     yield self._inserting(each)
@@ -124,7 +143,13 @@ class Packets(Combining[Statement]):
         return [Fragment(", ".join(map(row_literal, self._statements.parameters(step))))]
 
 
-def _updating(update: RowUpdate, *, is_first: bool) -> _PacketPart:
+def _updating(update: RowUpdate) -> _PacketPart:
+    """Return an UPDATE of rows that are locked."""
+    text, names = positional(update.by_cases)
+    return _PacketPart(text, lambda step: update.cases.parameters(names, step.rows))
+
+
+def _updating_visible(update: RowUpdate, *, is_first: bool) -> _PacketPart:
     """Return an UPDATE that fails unless it finds each row.
 
     All rows are locked, but an earlier UPDATE may have hidden one of them, through a view or a

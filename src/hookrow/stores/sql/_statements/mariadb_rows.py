@@ -59,6 +59,7 @@ class KeyedRows:
         role, names = kind.value, key_parameters(kind)
         self._dialect = tables.dialect
         self.table, self.visible = tables.table(role), tables.visible(role)
+        self.may_hide = tables.may_hide(role)
         self.selected = [
             f"given.{key}" if tables.columns(role)[name].collation else tables.key(role, name)
             for key, name in names.items()
@@ -148,13 +149,14 @@ class Cases(_Values):
     MariaDB would write the new values of a join to a temporary table first, which is on the disk if
     one of them is a long text.
 
-    `key` are the columns of the key, and `names` those of a row's values, which begin with the key.
+    `key` are the columns of the key. The `names` are those of a row's values, which begin with it;
+    without them, the rows are only counted.
     """
 
     number = "%(number)s"
     """The number of rows."""
 
-    def __init__(self, key: Sequence[str], names: Sequence[str]) -> None:
+    def __init__(self, key: Sequence[str], names: Sequence[str] = ()) -> None:
         self._key = [column.replace("%%", "%") for column in key]  # in a parameter
         self._places = {name: place for place, name in enumerate(names)}
         self._is_single = len(key) == 1

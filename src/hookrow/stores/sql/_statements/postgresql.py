@@ -15,7 +15,6 @@ from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
     Combined,
     Combining,
-    KeysToLock,
     Statement,
     Statements,
     Step,
@@ -295,11 +294,14 @@ class CombinedStatement(Combined):
         super().__init__(kinds, text)
         self._statements = statements
 
-    def parameters(self, keys: Sequence[KeysToLock], steps: Sequence[Step]) -> Sequence[Any]:
+    def parameters(
+        self, keys: Sequence[Sequence[Sequence[Any]]], steps: Sequence[Step]
+    ) -> Sequence[Any]:
         """Return the keys, the parameters of the statements, and the numbers of rows of both."""
-        locked = (each for of_kind in keys for each in of_kind.parameters)
+        encode = self._statements.dialect.encode_rows
+        locked = (each for of_kind in keys for each in encode(of_kind))
         given = (each for step in steps for each in self._statements.parameters(step))
-        numbers = (of_kind.number for of_kind in keys)
+        numbers = (len(of_kind) for of_kind in keys)
         return [*locked, *given, *numbers, *(len(step.rows) for step in steps)]
 
 
