@@ -139,7 +139,7 @@ class Dialect(ABC):
         return f"length({text})"
 
     def quotient(self, dividend: str, divisor: int) -> str:
-        """Divide integers, and drop the remainder."""
+        """Return the quotient of two integers, without the remainder."""
         return f"{dividend} / {divisor}"
 
     def compare(
@@ -202,21 +202,21 @@ class Dialect(ABC):
         """Return the condition that a text has a character that is not ASCII."""
 
     def email_is_any(self, kind: Fold, alias: str, column: Column) -> str:
-        """Compare folded emails of a table with the values of one parameter."""
+        """Return the condition that a table's email is one of a parameter's, after the fold."""
         is_text = kind in {"ascii", "lower"}
         email = self.fold(kind, f"{alias}.{self.quote(column.name)}")
         return self.any_of(email, self.text_type if is_text else column.type)
 
     @abstractmethod
     def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
-        """Compare a table's column of emails with an address of the log by the column's index.
+        """Return the condition that an email is an address of the log, by the column's index.
 
         An address in the log is in lower case.
         """
 
     @abstractmethod
     def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
-        """Compare a table's column with a message id of the log by the column's index.
+        """Return the condition that a column is a message id of the log, by the column's index.
 
         Without a GUID, no row of a column of UUIDs is equal.
         """
@@ -230,11 +230,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def any_of(self, expression: str, type_: str) -> str:
-        """Compare with the values of one parameter, which `encode` returns."""
+        """Return the condition that an expression is one of a parameter's values (`encode`)."""
 
     @abstractmethod
     def selected_by(self, expression: str, select: str) -> str:
-        """Compare with the values of a SELECT, which is run first."""
+        """Return the condition that an expression is a value of a SELECT, which is run first."""
 
     def update_any(
         self, table: str, assignments: str, column: str, type_: str, condition: str = ""

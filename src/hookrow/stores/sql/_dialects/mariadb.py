@@ -36,7 +36,7 @@ SMALLEST_PACKET = 4 * 1024 * 1024
 
 
 class MariaDB(TimesAsText):
-    """MariaDB and MySQL."""
+    """MariaDB, and MySQL, which understands the same SQL."""
 
     name = "mariadb"
     oldest: ClassVar[Mapping[str, tuple[int, ...]]] = {"MariaDB": (10, 6), "MySQL": (8, 0, 19)}
@@ -82,33 +82,27 @@ class MariaDB(TimesAsText):
         return super().literal(value)
 
     def cast(self, expression: str, type_: str) -> str:  # noqa: ARG002 - the server converts values
-        """Return the expression as it is."""
         return expression
 
     def instant(self, type_: str) -> str:  # noqa: ARG002 - the server converts texts
-        """Return the parameter without a cast: a time is text."""
         return "%s"
 
     def as_text(self, expression: str) -> str:
-        """Cast the expression."""
         return f"CAST({expression} AS CHAR)"
 
     def as_integer(self, expression: str) -> str:
-        """Cast the expression."""
         return f"CAST({expression} AS SIGNED)"
 
     def characters(self, text: str) -> str:
-        """Count characters: length() would count bytes."""
-        return f"char_length({text})"
+        return f"char_length({text})"  # length() would return the bytes
 
     def quotient(self, dividend: str, divisor: int) -> str:
-        """Use DIV: the operator `/` returns a fraction."""
-        return f"{dividend} DIV {divisor}"
+        return f"{dividend} DIV {divisor}"  # the operator / returns a fraction
 
     def compare(
         self, columns: Sequence[str], operator: str, marks: Sequence[str], values: Sequence[Any]
     ) -> tuple[str, Sequence[Any]]:
-        """Compare column by column, because an index does not serve a comparison of rows."""
+        # No index serves a comparison of rows.
         (first, second), (mark, other_mark), (value, other) = columns, marks, values
         strict = operator[0]
         condition = (
@@ -117,33 +111,25 @@ class MariaDB(TimesAsText):
         return condition, [value, value, other]
 
     def without_index(self, column: str) -> str:
-        """Wrap the column.
-
-        Otherwise, the server would read a whole table in the order of an index of the column, to
-        sort or group the rows, although another index finds the few rows that are selected, or a
-        scan takes a quarter of the time.
-        """
+        # With an index of the column, the server would read a whole table in its order, to sort or
+        # group the rows, although another index finds the few rows that are selected, or a scan
+        # takes a quarter of the time.
         return f"coalesce({column})"
 
     def by_index(self, name: str) -> str:
-        """Force the index.
-
-        Otherwise, the server would read all rows that have the value of its first column, and not
-        start at the position in the next columns: it estimates that both take the same time.
-        """
+        # Otherwise, the server would read all rows that have the value of its first column, and not
+        # start at the position in the next columns: it estimates that both take the same time.
         return f" FORCE INDEX ({self.quote(name)})"
 
     def last(self, column: str, table: str) -> str:
-        """Read from a derived table: a subquery may not read the table that is changed."""
+        # A subquery may not read the table that is changed, but a derived table may.
         return f"(SELECT last FROM (SELECT max({column}) AS last FROM {table}) AS found)"
 
     def old(self, table: str, column: str) -> str:
-        """Name the column with its table."""
         return f"{table}.{column}"
 
     def new(self, column: str) -> str:
-        """Use the function VALUES, because only MySQL has an alias for the new row."""
-        return f"VALUES({column})"
+        return f"VALUES({column})"  # only MySQL has an alias for the new row
 
     def insert(
         self,
@@ -153,7 +139,8 @@ class MariaDB(TimesAsText):
         key: Sequence[str],
         assignments: Mapping[str, str],
     ) -> str:
-        """Compare all keys of the table, and assign from left to right."""
+        """Return the statement, which changes a row that has any unique key of the new one."""
+        # INSERT IGNORE would ignore errors, too.
         unchanged = {key[0]: self.old(table, key[0])}
         sets = ",\n".join(f"{name} = {value}" for name, value in (assignments or unchanged).items())
         return (
@@ -161,21 +148,21 @@ class MariaDB(TimesAsText):
         )
 
     def fold(self, kind: Fold, email: str) -> str:
-        """Fold other letters, too. What is compared is in `searched`."""
+        """Return the expression, which folds letters that are not ASCII, too; see `searched`."""
         return f"lower({email})" if kind in {"ascii", "lower"} else email
 
     def is_not_ascii(self, text: str) -> str:
-        """Compare lengths: in UTF-8, only ASCII characters have one byte."""
+        # In UTF-8, only ASCII characters have one byte.
         return f"octet_length({text}) <> char_length({text})"
 
     def email_is_any(self, kind: Fold, alias: str, column: Column) -> str:
-        """Search a generated column with folded emails if there is one."""
+        """Compare with the generated column of folded emails instead, if there is one."""
         searched, fold = self.searched(kind, alias, column)
         values = self._values(_found_by(kind, column).type)
         return f"{searched} IN (SELECT {fold('value')} FROM {values})"
 
     def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
-        """Convert the address to the column's collation, because columns must have the same one."""
+        # Columns with different collations cannot be compared.
         searched, fold = self.searched(kind, alias, column)
         return f"{searched} = {fold(_collated(address, _found_by(kind, column)))}"
 
@@ -194,7 +181,7 @@ class MariaDB(TimesAsText):
         return expression, _unchanged
 
     def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
-        """Compare with a GUID in both of the forms in which it may be stored."""
+        """Compare a column of UUIDs with both forms of a GUID, with hyphens and without."""
         name, given = f"{alias}.{self.quote(column.name)}", _collated(message_id, column)
         if not column.holds_uuids:
             return f"{name} = {given}"
@@ -202,26 +189,25 @@ class MariaDB(TimesAsText):
         return f"{name} IN ({given}, {digits})"
 
     def as_key(self, reference: str, column: Column, key: Column) -> str:
-        """Convert a text to the key's collation, because columns must have the same one."""
+        # Columns with different collations cannot be compared.
         if column.collation and key.collation and column.collation != key.collation:
             return _collated(reference, key)
         return reference
 
     def any_of(self, expression: str, type_: str) -> str:
-        """Compare with the elements of a JSON array."""
         return f"{expression} IN (SELECT value FROM {self._values(type_)})"
 
     def _values(self, type_: str) -> str:
         return f"JSON_TABLE(%s, '$[*]' COLUMNS (value {type_} PATH '$')) AS given"
 
     def selected_by(self, expression: str, select: str) -> str:
-        """Read from a derived table: a subquery has no LIMIT, nor the table that is changed."""
+        # A subquery may have no LIMIT, and may not read the table that is changed.
         return f"{expression} IN (SELECT * FROM ({select}) AS selected)"
 
     def update_any(
         self, table: str, assignments: str, column: str, type_: str, condition: str = ""
     ) -> str:
-        """Join the values: for a subquery, MariaDB before 11.1 reads and locks the whole table."""
+        # For a subquery, MariaDB before 11.1 reads and locks the whole table.
         also = f" AND {condition}" if condition else ""
         return (
             f"UPDATE {self._values(type_)} STRAIGHT_JOIN {table} SET {assignments} "
@@ -229,30 +215,27 @@ class MariaDB(TimesAsText):
         )
 
     def update_selected(self, table: str, assignments: str, column: str, select: str) -> str:
-        """Join the rows of the SELECT, for the same reason."""
+        # For a subquery, MariaDB before 11.1 reads and locks the whole table.
         return (
             f"UPDATE ({select}) AS selected STRAIGHT_JOIN {table} SET {assignments} "
             f"WHERE {table}.{column} = selected.{column}"
         )
 
     def epoch(self, time: str) -> str:
-        """Count the seconds, whatever the session's zone: the function drops the fraction."""
+        # Unlike unix_timestamp(), it does not depend on the session's zone.
         return f"TIMESTAMPDIFF(SECOND, '1970-01-01', {time})"
 
     def hour(self, time: str) -> str:
-        """Format the time."""
         return f"date_format({time}, '%%Y-%%m-%%d %%H:00:00')"
 
     def hour_as_time(self, hour: str) -> str:
-        """Return the hour as it is: a text becomes a time."""
-        return hour
+        return hour  # the server converts the text
 
     def select(self, expression: str, column: Column) -> str:
-        """Return a text in the connection's collation: a UNION needs one for all its texts."""
+        # A UNION needs one collation for all its texts: the cast returns the connection's.
         return self.as_text(expression) if column.kind in {"text", "uuid"} else expression
 
     def text(self, expression: str, column: Column) -> str:  # noqa: ARG002 - of any column
-        """Return text in the connection's collation."""
         return self.as_text(expression)
 
     def encode(self, values: Iterable[Any]) -> str:

@@ -46,27 +46,22 @@ class PostgreSQL(Dialect):
     locks_rows = True
 
     def cast(self, expression: str, type_: str) -> str:
-        """Cast a parameter, too, so that the column's index is used."""
-        return f"{expression}::{type_}"
+        return f"{expression}::{type_}"  # a parameter, too, so that the column's index is used
 
     def instant(self, type_: str) -> str:
-        """Convert the time to UTC for a column without time zone, which would ignore its offset."""
-        if type_ == NAIVE:
+        if type_ == NAIVE:  # which would ignore the offset of the time
             return f"%s::{AWARE} AT TIME ZONE 'UTC'"
         return self.cast("%s", type_)
 
     def as_text(self, expression: str) -> str:
-        """Cast the expression."""
         return f"CAST({expression} AS text)"
 
     def as_integer(self, expression: str) -> str:
-        """Cast the expression."""
         return f"CAST({expression} AS bigint)"
 
     def fold(self, kind: Fold, email: str) -> str:
-        """Fold only ASCII letters for `ascii`: plain lower() follows the database's locale."""
         match kind:
-            case "ascii":
+            case "ascii":  # lower() alone would follow the database's locale
                 return f'lower({email} COLLATE "C")'
             case "lower":
                 return f"lower({email})"
@@ -74,18 +69,16 @@ class PostgreSQL(Dialect):
                 return email
 
     def is_not_ascii(self, text: str) -> str:
-        """Use a regular expression, which works in every encoding of the database."""
+        # This works in every encoding of the database.
         return rf"{text} ~ '[^\x01-\x7F]'"
 
     def email_is_any(self, kind: Fold, alias: str, column: Column) -> str:
-        """Leave lower-casing to the database, whose locale may fold more than Python does."""
-        if kind == "lower":
+        if kind == "lower":  # the database's locale may fold more than Python does
             email = self.fold(kind, f"{alias}.{self.quote(column.name)}")
             return f"{email} = ANY(ARRAY(SELECT lower(unnest(%s::text[]))))"
         return super().email_is_any(kind, alias, column)
 
     def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
-        """Convert the address to the column's type, or fold it as the database does."""
         email = f"{alias}.{self.quote(column.name)}"
         match kind:
             case "ascii":
@@ -96,42 +89,37 @@ class PostgreSQL(Dialect):
                 return f"{email} = {address}::{column.type}"
 
     def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
-        """Convert the id to the column's type; the conversion of another text would fail."""
-        if column.holds_uuids:
+        if column.holds_uuids:  # the conversion of another text would fail
             message_id = f"CASE WHEN {message_id} ~* '{GUID_PATTERN}' THEN {message_id} END"
         return f"{alias}.{self.quote(column.name)} = ({message_id})::{column.type}"
 
     def as_key(self, reference: str, column: Column, key: Column) -> str:
-        """Cast between CHAR, whose blanks at the end do not count, and the other types of text."""
+        # Blanks at the end of a CHAR do not count, unlike those of the other types of text.
         types = {column.type, key.type}
         return f"{reference}::{key.type}" if "bpchar" in types <= _TEXT_TYPES else reference
 
     def any_of(self, expression: str, type_: str) -> str:
-        """Compare with the elements of an array."""
         return f"{expression} = ANY(%s::{type_}[])"
 
     def selected_by(self, expression: str, select: str) -> str:
-        """Compare with the elements of an array: the planner could reverse a join."""
+        # The planner could reverse a join.
         return f"{expression} = ANY(ARRAY({select}))"
 
     def epoch(self, time: str) -> str:
-        """Round down: a cast alone would round to the nearest second."""
+        # A cast alone would round to the nearest second.
         return f"CAST(floor(date_part('epoch', {time})) AS bigint)"
 
     def hour(self, time: str) -> str:
-        """Truncate the time in UTC, whatever the session's zone."""
         return f"date_trunc('hour', timezone('UTC', {time}))"
 
     def hour_as_time(self, hour: str) -> str:
-        """Add the zone."""
         return f"timezone('UTC', {hour})"
 
     def select(self, expression: str, column: Column) -> str:
-        """Return a number, a text or a UUID; the cast removes the blanks that pad a CHAR."""
+        # The cast removes the blanks that pad a CHAR.
         return expression if column.type in _KEY_TYPES else f"{expression}::text"
 
     def text(self, expression: str, column: Column) -> str:
-        """Return text, also of a UUID."""
         return f"{expression}::text" if column.type == "uuid" else self.select(expression, column)
 
     def encode(self, values: Iterable[Any]) -> str:

@@ -40,23 +40,19 @@ class SQLite(TimesAsText):
     locks_rows = False
 
     def cast(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
-        """Return the expression as it is."""
         return expression
 
     def instant(self, type_: str) -> str:  # noqa: ARG002 - columns have no types
-        """Return the parameter without a cast: a time is text."""
         return "%s"
 
     def as_text(self, expression: str) -> str:
-        """Cast the expression."""
         return f"CAST({expression} AS text)"
 
     def as_integer(self, expression: str) -> str:
-        """Cast the expression."""
         return f"CAST({expression} AS bigint)"
 
     def fold(self, kind: Fold, email: str) -> str:
-        """Fold ASCII letters; SQLite folds no others."""
+        """Return the expression, which folds only ASCII letters."""
         match kind:
             case "ascii" | "lower":
                 return f"lower({email})"
@@ -66,53 +62,45 @@ class SQLite(TimesAsText):
                 return email
 
     def is_not_ascii(self, text: str) -> str:
-        """Use the only pattern with ranges that SQLite has built in."""
+        # GLOB is the only pattern with ranges that SQLite has built in.
         return f"{text} GLOB '*[^' || char(1) || '-' || char(127) || ']*'"
 
     def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
-        """Drop the affinity of the address with `+`: with it, the index of lower() is not used.
-
-        SQLite's documentation, "Datatypes In SQLite", section 4.2, has the rules.
-        """
+        # With the affinity of the address, which `+` drops, the index of lower() would not be used
+        # (SQLite's documentation, "Datatypes In SQLite", section 4.2).
         return f"{self.fold(kind, f'{alias}.{self.quote(column.name)}')} = +{address}"
 
     def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
-        """Compare with a GUID in both of the forms in which it may be stored."""
+        """Compare a column of UUIDs with both forms of a GUID, with hyphens and without."""
         name = f"{alias}.{self.quote(column.name)}"
         if not column.holds_uuids:
             return f"{name} = +{message_id}"
         return f"{name} IN (+{message_id}, replace(lower({message_id}), '-', ''))"
 
     def as_key(self, reference: str, column: Column, key: Column) -> str:  # noqa: ARG002 - columns have no types
-        """Return the reference as it is."""
         return reference
 
     def any_of(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
-        """Compare with the elements of a JSON array."""
         return f"{expression} IN (SELECT value FROM json_each(%s))"
 
     def selected_by(self, expression: str, select: str) -> str:
-        """Compare with the rows."""
         return f"{expression} IN ({select})"
 
     def epoch(self, time: str) -> str:
-        """Remove the fraction: strftime would round it to milliseconds."""
+        # Without the fraction, which strftime would round to milliseconds.
         return f"CAST(strftime('%%s', substr({time}, 1, 19)) AS integer)"
 
     def hour(self, time: str) -> str:
-        """Truncate the text."""
         return f"substr({time}, 1, 13)"
 
     def hour_as_time(self, hour: str) -> str:
-        """Complete the text."""
         return f"{hour} || ':00:00.000000'"
 
     def select(self, expression: str, column: Column) -> str:  # noqa: ARG002 - columns have no types
-        """Return the value as it is stored."""
         return expression
 
     def text(self, expression: str, column: Column) -> str:  # noqa: ARG002 - columns have no types
-        """Return text, even if the column's declared type made the value a number."""
+        # The column's declared type may have made the value a number.
         return f"CAST({expression} AS TEXT)"
 
     def encode(self, values: Iterable[Any]) -> str:

@@ -58,7 +58,7 @@ class MariaDBRehearsal(Rehearsal):
         connection: Connection,  # noqa: ARG002 - the server compares any values
         compared: Sequence[Comparison],
     ) -> Iterator[Mistake]:
-        """Compare the kinds of columns: the server would convert a text to the number 0."""
+        # To compare a text with a number, it would make the number 0 of the text.
         for each in compared:
             kinds = {_COMPARABLE.get(column.kind, column.kind) for column in each.columns}
             if len(kinds) > 1:
@@ -191,7 +191,7 @@ WHERE value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {other} AS o WHERE o.{key}
 
 
 def _broken_constraints(catalogue: MariaDBCatalogue, need: Need) -> Iterator[Mistake]:
-    """Let the server evaluate the constraints on a column of reasons alone."""
+    """Yield the mistakes of constraints on a column of reasons alone, evaluated by the server."""
     table, column, quote = need.table, need.column, catalogue.dialect.quote
     questions = [
         (

@@ -265,7 +265,7 @@ row moves to another one when a change of its time or reason requires it.
 
 
 def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
-    """Let the server evaluate the constraints on a column of reasons alone."""
+    """Yield the mistakes of constraints on a column of reasons alone, evaluated by the server."""
     column = need.column
     name = dialect.quote(column.name)
     named = [*catalogue_of(connection, dialect).named(need.table), column.name]

@@ -105,7 +105,7 @@ def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -
 
 
 def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
-    """Look up the reasons in the tables to which the column refers."""
+    """Yield the mistake of reasons that are missing in a table to which the column refers."""
     bare, namespace = catalogue_of(connection, dialect).named(need.table)
     ((are_checked,),) = connection.fetch("PRAGMA foreign_keys")
     if not are_checked or _objects(connection, dialect, need.table, "trigger"):
@@ -137,7 +137,7 @@ GROUP BY reference.id HAVING count(*) = 1 AND max("from") = %s COLLATE NOCASE
 def _rejected_in_memory(
     connection: Connection, dialect: Dialect, columns: Columns, needs: Sequence[Need]
 ) -> Iterator[Mistake]:
-    """Write the values to a table of the same definition.
+    """Yield the mistakes of values that a table in memory, of the same definition, rejects.
 
     Of its constraints, only those on reasons are evaluated: the other values are examples. One on
     several columns cannot be evaluated, because their values are unknown. Neither can one on a
@@ -177,7 +177,7 @@ def _is_alone(need: Need, definition: str, columns: Columns) -> bool:
 def _errors(
     memory: sqlite3.Connection, table: str, dialect: Dialect, need: Need, columns: Columns
 ) -> Mapping[Any, str]:
-    """Return SQLite's errors by value."""
+    """Return the errors with which SQLite rejects values of a need, by value."""
     target = question_marks(SQLITE.quote(need.column.name))
     of_generated = tuple(f".{each.name}" for each in columns.values() if each.generated)
     errors: dict[Any, str] = {}

@@ -389,16 +389,16 @@ class Statements(ABC):
         )
 
     def _state(self, kind: Suppressible) -> str:
-        """Select by keys: each key, followed by the columns that notifications set."""
+        """Return the SELECT by keys of each key, and the columns that notifications set."""
         names = self.tables.written.get(kind, ())
         return self._select(kind, *(self.tables.column(kind.value, name) for name in names))
 
     def _set_time(self, time: EventTime, *, guarded: bool) -> Sequence[Statement]:
-        """Set a time of a dispatch, and the type of a bounce if the table has a column for it."""
+        """Return the statement for a time of a dispatch, and the type of a bounce with its time."""
         return (self._update(Suppressible.DISPATCH, WRITES[time], guarded=guarded),)
 
     def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Sequence[Statement]:
-        """Set the suppression columns that the table has; nothing if it has none.
+        """Return the statements for the suppression columns of a table; none if it has none.
 
         If the side table has the dates of changes, the change is dated there first.
         """
@@ -411,7 +411,7 @@ class Statements(ABC):
         return (self._update(kind, write, guarded=guarded),)
 
     def _select_dates(self, kind: Suppressible) -> str:
-        """Select the dates of rows of a kind, by their `row_key`."""
+        """Return the SELECT of the dates of rows of a kind, by their `row_key`."""
         is_any = self.dialect.any_of("row_key", self.dialect.text_type)
         return _SELECT_DATES.substitute(dates=self._dates, role=kind.value, is_any=is_any)
 

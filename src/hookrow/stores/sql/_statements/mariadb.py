@@ -56,15 +56,15 @@ class MariaDBStatements(Statements):
             )
 
     def is_complete(self, statement: Statement, count: int, size: int) -> bool:
-        """Compare the count of an UPDATE. No entry or date is left out without an error.
+        """Return whether an UPDATE has found all rows; an INSERT leaves none out without an error.
 
-        An INSERT counts a row that it changes twice. On a connection that does not count the rows
-        that an UPDATE leaves as they were, the count is too small, and the rows are read.
+        The count of an INSERT is no help: it contains a row that is changed twice. That of an
+        UPDATE is too small on a connection that counts only rows whose values differ afterwards.
         """
         return statement.kind is None or count >= size
 
     def probes(self) -> Iterable[str]:
-        """Update no row: triggers run for each row only."""
+        # Triggers run for each row, and thus not for these statements.
         for table, name in self._changed_tables().items():
             column = self.dialect.quote(name)
             yield f"UPDATE {table} SET {column} = {column} WHERE 1 = 0"
@@ -80,7 +80,6 @@ class MariaDBStatements(Statements):
         )
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement:
-        """Lock rows by keys, in the order of the keys, as every process does."""
         rows = KeyedRows(self.tables, kind)
         text = rows.lock(", ".join(rows.selected), skip_locked=skip_locked)
         return Statement(text, [*rows.types], kind)
@@ -103,7 +102,7 @@ class MariaDBStatements(Statements):
         return Statement(self._insert_dates(dates), [*types])
 
     def _add_entries(self, log: str) -> Statement:
-        """Return an INSERT of values: from JSON_TABLE, it would take the server twice as long."""
+        # From JSON_TABLE, it would take the server twice as long.
         marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
         one, many = (
             self._insert_entries(log, f"VALUES {values}") for values in (f"({marks})", "%s")

@@ -115,7 +115,6 @@ class PostgresStatements(Statements):
         self.combining = PostgresCombining(self)
 
     def _select(self, kind: Suppressible, *columns: str) -> str:
-        """Join the given keys."""
         keys, tables = key_parameters(kind), self.tables
         template = _POSTGRES_SELECT.substitute(
             columns=", ".join(
@@ -129,15 +128,12 @@ class PostgresStatements(Statements):
         return positional(template)[0]
 
     def probes(self) -> Iterable[str]:
-        """Lock: an update would fire the host's triggers, as often as /readyz is requested."""
+        # An UPDATE would fire the host's triggers, as often as /readyz is requested.
         for table in self._changed_tables():
             yield f"SELECT FROM {table} WHERE 1 = 0 FOR NO KEY UPDATE"
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement:
-        """Lock rows by keys, in the order of the keys, as every process does.
-
-        A sorted UPDATE alone could deadlock, because the planner may reorder it.
-        """
+        # A sorted UPDATE alone could deadlock, because the planner may reorder it.
         text = self.lock_text(kind, skip_locked=skip_locked)
         return Statement(*positional(text), kind)
 
@@ -151,7 +147,7 @@ class PostgresStatements(Statements):
     ) -> str:
         """Return the text that locks rows; for `after`, see `_Part`.
 
-        With `guards`, select these columns, too, for the check of a combined statement.
+        It also selects the columns of `guards`, for the check of a combined statement.
         """
         role, tables, keys = kind.value, self.tables, key_parameters(kind)
         columns = [tables.key(role, name) for name in keys.values()]
@@ -271,7 +267,7 @@ class PostgresStatements(Statements):
         return {name: columns[field].type for name, field in names.items()}
 
     def _is_key(self, kind: Suppressible) -> str:
-        """Compare the key of a row with the given one."""
+        """Return the condition that the key of a row is the given one."""
         return " AND ".join(
             f"{self.tables.column(kind.value, name)} = given.{key}"
             for key, name in key_parameters(kind).items()

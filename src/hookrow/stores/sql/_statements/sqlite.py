@@ -45,10 +45,8 @@ class SQLiteStatements(Statements):
     selects_one = True
 
     def _select(self, kind: Suppressible, *columns: str) -> str:
-        """Compare with one key, because JSON cannot hold bytes.
-
-        It is returned as given: a column may ignore case.
-        """
+        """Return the SELECT for one key, which it returns as given: a column may ignore case."""
+        # One, because JSON cannot hold bytes.
         keys, tables = key_parameters(kind), self.tables
         return _SQLITE_SELECT.substitute(
             columns=", ".join([*(f"given.{key}" for key in keys), *columns]),
@@ -61,7 +59,7 @@ class SQLiteStatements(Statements):
         )
 
     def probes(self) -> Iterable[str]:
-        """Update no row: SQLite's triggers run for each row only."""
+        # Triggers run for each row, and thus not for these statements.
         for table, name in self._changed_tables().items():
             column = self.dialect.quote(name)
             yield f"UPDATE {table} SET {column} = {column} WHERE 1 = 0"
@@ -106,7 +104,7 @@ class SQLiteStatements(Statements):
         return RowStatement(self._insert_entries(log, f"VALUES ({marks})"))
 
     def _is_key(self, kind: Suppressible, alias: str) -> str:
-        """Compare the key of a row with the given one."""
+        """Return the condition that the key of a row is the given one."""
         return " AND ".join(
             f"{self.tables.column(kind.value, name, alias)} = %({key})s"
             for key, name in key_parameters(kind).items()
