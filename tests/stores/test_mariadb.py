@@ -7,12 +7,14 @@ import ssl
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, suppress
+from decimal import Decimal
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from contract import NOON
 from sqlalchemy import Engine, create_engine, event, make_url
 
 from engines import connect, run
@@ -265,14 +267,34 @@ def test_session(own: MariaDBDatabase) -> None:
             assert connection.fetch(limits) == [(31_536_000, 31_536_000, 0)]
 
 
+TEXTS = [
+    *("", "null", "%s %% '", 'a "word"', "\\", "\0\n\x1a\x7f", "\u00e9 \U0001f600"),
+    *("'" * 300, '\u00e9"\\' * 300, "\0" * 300),
+]
+"""Texts with every character that could end or change a literal, short and long."""
+
+INSERT = Insert("INSERT INTO people VALUES (%s, %s)", "INSERT INTO people VALUES %s -- 100 %%")
+
+
+def test_literals(own: MariaDBDatabase) -> None:
+    """A value is the same to the server, alone and in a row."""
+    numbers = [-1, 2**64 - 1, Decimal("1.50"), True, None]
+    with own.recording() as connection:
+        for value in [*TEXTS, *numbers, b"", b"'\0\xff", b"\xff" * 300]:
+            assert connection.fetch("SELECT %s", [value]) == [(value,)]
+        assert connection.fetch("SELECT %s", [NOON]) == [("2026-03-04 12:00:00.123456",)]
+        rows = [*enumerate([*TEXTS, None])]
+        assert connection.insert(INSERT, rows) == len(rows)
+        assert connection.fetch("SELECT * FROM people ORDER BY id") == rows
+
+
 def test_counts(own: MariaDBDatabase) -> None:
     """An UPDATE counts the rows that it finds; the rows of an INSERT are sent together."""
-    insert = Insert("INSERT INTO people VALUES (%s, %s)", "INSERT INTO people VALUES %s -- 100 %%")
     with own.recording() as connection:
         rows = [(number, f"'{number}' %s \\ \U0001f600") for number in range(1000)]
-        assert connection.insert(insert, rows) == 1000
+        assert connection.insert(INSERT, rows) == 1000
         assert connection.fetch("SHOW STATUS LIKE 'com_insert'") == [("Com_insert", "1")]
-        assert connection.execute_many(insert.one, [[1000, ""], [1001, ""]]) == 2
+        assert connection.execute_many(INSERT.one, [[1000, ""], [1001, ""]]) == 2
         assert connection.execute("UPDATE people SET id = id WHERE id < %s", [7]) == 7
         assert connection.fetch("SELECT * FROM people WHERE id < 1000 ORDER BY id") == rows
 
