@@ -22,13 +22,6 @@ from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE
 from hookrow.stores.sql._statements.base import Statement, guard_holds, key_parameters
 
-# MySQL cannot lock the rows of JSON_TABLE, but those of a derived table are not locked.
-_LOCK = Template("""\
-SELECT $selected
-FROM (SELECT * FROM $given) AS given STRAIGHT_JOIN $table
-WHERE $is_key$visible
-$lock""")
-
 _UPDATE_JOINED = Template("""\
 UPDATE $given STRAIGHT_JOIN $table SET $assignments
 WHERE $is_key$conditions""")
@@ -57,9 +50,7 @@ class KeyedRows:
 
     def __init__(self, tables: RoleTables, kind: Suppressible) -> None:
         role, names = kind.value, key_parameters(kind)
-        self._dialect = tables.dialect
         self.table, self.visible = tables.table(role), tables.visible(role)
-        self.may_hide = tables.may_hide(role)
         self.selected = [
             f"given.{key}" if tables.columns(role)[name].collation else tables.key(role, name)
             for key, name in names.items()
@@ -74,17 +65,8 @@ class KeyedRows:
             for key, name in names.items()
         )
         """The condition that the key of a row is the given one."""
-
-    def lock(self, selected: str, *, skip_locked: bool) -> str:
-        """Return the SELECT of expressions that locks the rows, in the order of the keys."""
-        return _LOCK.substitute(
-            selected=selected,
-            given=given(self.types),
-            table=self.table,
-            is_key=self.is_key,
-            visible=self.visible,
-            lock=self._dialect.skip_locked if skip_locked else self._dialect.for_update,
-        )
+        self.may_hide = tables.may_hide(role)
+        """Whether an UPDATE may hide one of the rows from a later statement."""
 
 
 class RowUpdate(Statement):
