@@ -54,8 +54,8 @@ class Subject:
     """A server on a database, or without one.
 
     `refusal` is its status for a request without the secret, and `packages` the packages it needs
-    that the extra dev does not install. `tree` contains hookrow's source, and `version` its commit
-    if it is not this one.
+    that the extra dev does not install. `driver` is that of the database's URL, if it is not the
+    usual one. `tree` contains hookrow's source, and `version` its commit if it is not this one.
     """
 
     server: str
@@ -65,13 +65,14 @@ class Subject:
     endpoint: Endpoint = Endpoint()  # noqa: RUF009 - frozen
     refusal: int = 401
     packages: tuple[str, ...] = ()
+    driver: str = ""
     tree: Path = ROOT
     version: str = ""
 
     @property
     def name(self) -> str:
         """The name in tables."""
-        parts = (self.server, self.version, self.database, f"x{self.processes}")
+        parts = (self.server, self.version, self.database, self.driver, f"x{self.processes}")
         return ", ".join(filter(None, parts))
 
     @property
@@ -89,12 +90,16 @@ class Subject:
         """Run the server until the block ends; yield its port and its process id."""
         port = free_port()
         variables = {
-            "HOOKROW_DATABASE_URL": database.url if database else "",
+            "HOOKROW_DATABASE_URL": self._url(database.url) if database else "",
             "HOOKROW_SECRET": SECRET,
             "PYTHONPATH": str(self.tree / "src"),
         }
         with running(self.command(port, self.processes), port, variables) as pid:
             yield port, pid
+
+    def _url(self, url: str) -> str:
+        scheme, separator, rest = url.partition("://")
+        return f"{scheme}+{self.driver}{separator}{rest}" if self.driver else url
 
 
 SERVE = partial(Subject, "hookrow serve", serve)
@@ -119,6 +124,7 @@ SUBJECTS = (
     ),
     FASTAPI(processes=2),
     SERVE(database=MARIADB),
+    SERVE(database=MARIADB, driver="mysqldb", packages=("MySQLdb",)),
     SERVE(database=SQLITE),
     FASTAPI(database=SQLITE),
     Subject("floor", partial(uvicorn, "peers.floor:app"), database=None, refusal=200),
