@@ -384,7 +384,7 @@ def test_first_host_that_responds(mariadb: Databases) -> None:
     socket = mariadb.folder / "socket"
     with relays(socket) as [good], silent_port() as silent:
         ports = closed_port(), silent.getsockname()[1], good.port
-        with closing(hosts(*ports, connect_timeout=0.5)) as database:
+        with closing(hosts(*ports, connect_timeout=1.5)) as database:
             assert fetch(database, "SELECT 1") == 1
             database.close()
             began = monotonic()
