@@ -531,8 +531,6 @@ class SQLLog:
     ) -> Sequence[StoredEntry]:
         # As an expression, so that the index of the parked entries is used, not the primary key.
         id_ = "id + 0" if query.parked else "id"
-        if query.expired and not query.parked:
-            id_ = self._dialect.without_index("id")
         where, values = conditions(self._dialect, f"{id_} BETWEEN %s AND %s", ids, query)
         return self._read(f"{where} ORDER BY {id_} {rest}", values, bodies=bodies)
 

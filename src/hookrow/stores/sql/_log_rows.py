@@ -44,7 +44,7 @@ def has_outcome(table: str, results: Collection[Result]) -> str:
 
 
 _EXPIRED = f"retry_at IS NULL AND body IS NOT NULL AND {has_outcome('', PARKED)}"
-"""The condition of expired entries (`Query.expired`), which is that of an index."""
+"""The condition of expired entries (`Query.expired`), which is that of an index or a column."""
 
 
 def conditions(
@@ -69,16 +69,16 @@ def conditions(
         marks = ", ".join(["%s"] * len(KNOWN_TYPES))
         found.append(f"(record_type IS NULL OR record_type NOT IN ({marks}))")
         values += KNOWN_TYPES
-    found += _without_values(query)
+    found += _without_values(dialect, query)
     return " AND ".join(found), list(map(dialect.write, values))
 
 
-def _without_values(query: Query) -> Iterator[str]:
+def _without_values(dialect: Dialect, query: Query) -> Iterator[str]:
     """Yield the conditions of a query that have no parameters."""
     if query.parked:
         yield "retry_at IS NOT NULL"
     if query.expired:
-        yield _EXPIRED
+        yield f"{dialect.is_expired} = 1" if dialect.is_expired else _EXPIRED
     if query.posted:
         yield "attempts > 0 AND provider IS NOT NULL"
     if query.unaddressed:

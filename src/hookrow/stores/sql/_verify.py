@@ -255,8 +255,9 @@ class _Verification:
         schema = self._schema
         if schema.log is not None:
             dialect = self._catalogue.dialect
-            searched = {dialect.parked_message_id, dialect.changed_recipient}
-            columns = [*_LOG.columns, *searched.difference(_LOG.columns)]
+            searched = (dialect.parked_message_id, dialect.changed_recipient, dialect.is_expired)
+            generated = [each for each in searched if each and each not in _LOG.columns]
+            columns = [*_LOG.columns, *generated]
             yield self._own_table(schema.log, _LOG._replace(columns=columns))
             record = schema.side_table(META_TABLE)
             if self._catalogue.columns(record):  # a host's may lack it

@@ -14,7 +14,7 @@ SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, st
 SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, id, first_outcome, retries FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
-SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
+SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND is_expired = 1 AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
 
 -- oldest
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id LIMIT 10;
@@ -61,7 +61,7 @@ UPDATE (SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NU
 SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM `hookrow_notifications` WHERE retry_at IS NOT NULL;
 
 -- the backlog
-SELECT count(*) FROM (SELECT 1 FROM `hookrow_notifications` WHERE true AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') LIMIT 100000) AS found;
+SELECT count(*) FROM (SELECT 1 FROM `hookrow_notifications` WHERE true AND is_expired = 1 LIMIT 100000) AS found;
 
 -- count a chunk by hour
 

@@ -77,6 +77,9 @@ class Dialect(ABC):
     """The column of the log by whose index the parked entries of a message are found."""
     changed_recipient: ClassVar[str] = "recipient"
     """The column of the log by whose index a person's suppressions are found."""
+    is_expired: ClassVar[str] = ""
+    """The column of the log that is 1 in expired entries, by whose index they are found; empty if
+    an index has the condition itself."""
     join_in_order: ClassVar[str]
     """The operator of a join whose left table is read first."""
     binary: ClassVar[str]

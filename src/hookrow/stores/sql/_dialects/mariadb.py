@@ -47,6 +47,7 @@ class MariaDB(TimesAsText):
     # Generated columns, which are null in all other entries: there are no partial indexes.
     parked_message_id = "parked_message_id"
     changed_recipient = "changed_recipient"
+    is_expired = "is_expired"
     join_in_order = "STRAIGHT_JOIN"
     binary = "utf8mb4_bin"
     greatest = "greatest"

@@ -1,16 +1,16 @@
 -- The log of notifications, and the tables that accompany it.
 --
 -- There are no partial indexes. The first columns of an index have the same values, or are null, in
--- all entries that no query reads by it: these are together, and new ones come last. Two generated
--- columns are null for that reason.
+-- all entries that no query reads by it: these are together, and new ones come last. Three generated
+-- columns are null for that reason. One of them is stored, so that the server need not read a body
+-- again to remove an old version from the index.
 --
 -- hookrow_parked: the parked entries in the order in which a sweep searches them, also if many are
 -- due at one time.
 -- hookrow_notifications_changes: a person's history of suppressions and reactivations.
 -- hookrow_recoveries: entries that were refused at first, are recorded now, and are not yet counted
 -- as recovered.
--- hookrow_expired: entries that are neither recorded nor retried any more, but can be replayed. The
--- first character of a body shows that there is one.
+-- hookrow_expired: entries that are neither recorded nor retried any more, but can be replayed, by id.
 CREATE TABLE hookrow_notifications (
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     fingerprint BINARY(16) NOT NULL,
@@ -40,12 +40,18 @@ CREATE TABLE hookrow_notifications (
     changed_recipient VARCHAR(320) AS (
         CASE WHEN record_type = _utf8mb4'SubscriptionChange' THEN recipient END
     ) VIRTUAL,
+    is_expired BOOLEAN AS (
+        CASE WHEN retry_at IS NULL AND body IS NOT NULL AND outcome IN (
+            _utf8mb4'dispatch_not_found', _utf8mb4'failed', _utf8mb4'recipient_mismatch',
+            _utf8mb4'subscriber_not_found'
+        ) THEN 1 END
+    ) STORED,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint),
     INDEX hookrow_parked (retry_at, id),
     INDEX hookrow_parked_message_id (parked_message_id),
     INDEX hookrow_notifications_changes (changed_recipient),
     INDEX hookrow_recoveries (outcome, recovery_counted, first_outcome),
-    INDEX hookrow_expired (outcome, retry_at, body(1))
+    INDEX hookrow_expired (is_expired, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE TABLE hookrow_hours (
