@@ -24,7 +24,7 @@ from sqlalchemy import make_url
 from test_partitions import partition
 
 from copying import replace
-from databases import NAMES, POSTGRESQL, places
+from databases import KINDS, NAMES, POSTGRESQL, places
 from engines import database_user
 from hookrow import Postmark, Receiver
 from hookrow._core.log_entry import LogEntry
@@ -34,6 +34,7 @@ from hookrow.stores._log import RequestKind
 from hookrow.stores._log_operations import totals
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._dialects import DIALECTS
 from hookrow.stores.sql._log import SQLLog
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import eventually
@@ -43,6 +44,9 @@ TODAY = NOON.replace(hour=0, minute=0, second=0, microsecond=0)
 SHARP = NOON.replace(microsecond=0)
 
 home = pytest.fixture(own_home, params=NAMES)
+ON_SERVERS = pytest.mark.parametrize(
+    "home", [each.name for each in KINDS if DIALECTS[each.dialect].is_server], indirect=True
+)
 IN_EVERY_PLACE = pytest.mark.parametrize("home", PLACES, indirect=True)
 
 
@@ -338,6 +342,17 @@ def test_two_receivers_count_while_others_write(home: Home) -> None:
     entries = sum(each.result() for each in written)
     count_hours(home)
     assert (counted(home), len(home.logged())) == (entries, entries)
+
+
+@ON_SERVERS
+def test_prune_while_entries_are_added(home: Home) -> None:
+    """A transaction that has added an entry, and is still open, delays no other entry's end."""
+    keep(home, entry(1), entry(2))
+    count_hours(home)
+    with closing(SQLStore(home.url)) as other, other.transaction() as transaction:
+        transaction.write((), [entry(3)])
+        transaction.read(())  # writes what is pending
+        assert prune(home) == 1
 
 
 @pytest.mark.usefixtures("_small_chunks")

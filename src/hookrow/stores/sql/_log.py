@@ -266,13 +266,13 @@ class SQLLog:
         with self._database.reading() as connection:
             catalogue_of(connection, self._dialect).check_privileges(self._name, ["DELETE"])
         change = f"DELETE FROM {self._table} WHERE {_OVER}"
+        values = [self._dialect.write(before), self._dialect.write(parked_before)]
         if bodies_only:
             clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
             change = f"{clear} WHERE {_OVER} AND body IS NOT NULL"
         elif self._count_all_hours():
-            counted = f"id <= {self._hours.watermark} AND NOT ({RECOVERED})"
-            change += f" AND {counted} AND {self._is_not_last}"
-        values = [self._dialect.write(before), self._dialect.write(parked_before)]
+            change += f" AND id <= %s AND NOT ({RECOVERED})"
+            values.append(self._last_deletable())
         for low, high in self._ranges():
             pruned = _retried(partial(self._prune_batch, change, values, low, high))
             if pruned is None:
@@ -295,7 +295,8 @@ class SQLLog:
         write, never = self._dialect.write, datetime.min.replace(tzinfo=UTC)
         with self._database.reading() as connection:
             keeps_last = self._hours.find_obstacle(connection) is None
-            entry = f"{_OVER} AND {self._is_not_last}" if keeps_last else _OVER
+            is_not_last = f"id < (SELECT max(id) FROM {self._table})"
+            entry = f"{_OVER} AND {is_not_last}" if keeps_last else _OVER
             ((entries, bodies),) = connection.fetch(
                 f"SELECT count(CASE WHEN {entry} THEN 1 END), count(CASE WHEN {_OVER} "
                 f"AND body IS NOT NULL AND NOT ({entry}) THEN 1 END) FROM {self._table}",
@@ -485,16 +486,23 @@ class SQLLog:
         with self._database.reading() as connection:
             return self._hours.requests(connection, kind, since)
 
-    @property
-    def _is_not_last(self) -> str:
-        return f"id < {self._dialect.last('id', self._table)}"
-
     def _count_all_hours(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
         while self.count_hours():
             sleep(TASK_PAUSE)
         with self._database.transaction() as connection:
             return self._hours.find_obstacle(connection) is None
+
+    def _last_deletable(self) -> int:
+        """Return the highest id that is counted and not the last one.
+
+        It is read beforehand: a DELETE of MariaDB would lock what its subqueries read, and wait for
+        a transaction that has just added an entry.
+        """
+        last = f"SELECT coalesce(max(id), 0) FROM {self._table}"
+        with self._database.reading() as connection:
+            ((counted, newest),) = connection.fetch(f"SELECT {self._hours.watermark}, ({last})")
+        return int(min(counted, newest - 1))
 
     def _prune_batch(
         self, change: str, values: Sequence[Any], low: int, high: int

@@ -150,7 +150,7 @@ recovered = `hookrow_hours`.recovered + VALUES(recovered);
 SELECT CAST(coalesce(sum(entries), 0) AS SIGNED), min(hour), max(hour) FROM `hookrow_hours` WHERE hour >= %s AND first_outcome = 'unauthentic';
 
 -- what can be pruned
-SELECT count(CASE WHEN last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT last FROM (SELECT max(id) AS last FROM `hookrow_notifications`) AS found) THEN 1 END), count(CASE WHEN last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND body IS NOT NULL AND NOT (last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT last FROM (SELECT max(id) AS last FROM `hookrow_notifications`) AS found)) THEN 1 END) FROM `hookrow_notifications`;
+SELECT count(CASE WHEN last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT max(id) FROM `hookrow_notifications`) THEN 1 END), count(CASE WHEN last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND body IS NOT NULL AND NOT (last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT max(id) FROM `hookrow_notifications`)) THEN 1 END) FROM `hookrow_notifications`;
 
 -- prune bodies
 EXPLAIN DELETE FROM `hookrow_notifications` WHERE 1 = 0;
@@ -162,7 +162,10 @@ UPDATE `hookrow_notifications` SET body = NULL, retry_at = NULL WHERE last_recei
 SELECT min(received_at) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s;
 
 -- prune
-DELETE FROM `hookrow_notifications` WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= coalesce((SELECT CAST(value AS SIGNED) FROM `hookrow_meta` WHERE name = 'hours_watermark'), 0) AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id < (SELECT last FROM (SELECT max(id) AS last FROM `hookrow_notifications`) AS found) AND id BETWEEN %s AND %s;
+SELECT coalesce((SELECT CAST(value AS SIGNED) FROM `hookrow_meta` WHERE name = 'hours_watermark'), 0), (SELECT coalesce(max(id), 0) FROM `hookrow_notifications`);
+
+-- prune
+DELETE FROM `hookrow_notifications` WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s;
 
 -- forget
 UPDATE `hookrow_notifications` SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND id BETWEEN %s AND %s;

@@ -138,7 +138,10 @@ UPDATE "hookrow_notifications" SET body = NULL, retry_at = NULL WHERE last_recei
 SELECT min(received_at) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s;
 
 -- prune
-DELETE FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id < (SELECT max(id) FROM "hookrow_notifications") AND id BETWEEN %s AND %s;
+SELECT coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0), (SELECT coalesce(max(id), 0) FROM "hookrow_notifications");
+
+-- prune
+DELETE FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s;
 
 -- forget
 UPDATE "hookrow_notifications" SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND id BETWEEN %s AND %s;

@@ -163,10 +163,6 @@ class Dialect(ABC):
         """Return what follows a table in FROM, so that an index of the table is used."""
         return ""
 
-    def last(self, column: str, table: str) -> str:
-        """Return the greatest value of a column, for a condition of a change of the same table."""
-        return f"(SELECT max({column}) FROM {table})"
-
     def old(self, table: str, column: str) -> str:  # noqa: ARG002 - for databases without the alias
         """Return the value of a row that exists, in the assignments of `insert`."""
         return f"kept.{column}"

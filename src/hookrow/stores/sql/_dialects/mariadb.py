@@ -122,10 +122,6 @@ class MariaDB(TimesAsText):
         # start at the position in the next columns: it estimates that both take the same time.
         return f" FORCE INDEX ({self.quote(name)})"
 
-    def last(self, column: str, table: str) -> str:
-        # A subquery may not read the table that is changed, but a derived table may.
-        return f"(SELECT last FROM (SELECT max({column}) AS last FROM {table}) AS found)"
-
     def old(self, table: str, column: str) -> str:
         return f"{table}.{column}"
 
