@@ -34,7 +34,9 @@ from hookrow.stores._log import RequestKind
 from hookrow.stores._log_operations import totals
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._dialects import DIALECTS
+from hookrow.stores.sql._hours import HourlyCounts
 from hookrow.stores.sql._log import SQLLog
 from times import DAY, HOUR, MINUTE, SECOND
 from wire import eventually
@@ -137,6 +139,7 @@ class TestOpenTransactions:
             other.commit()
             with closing(SQLStore(home.url)) as next_store:
                 assert next_store.log is not None
+                assert next_store.log.count_hours()
                 assert not next_store.log.count_hours()
             assert (total(home), watermark(home)) == (2, "2")
             third.commit()
@@ -342,6 +345,28 @@ def test_two_receivers_count_while_others_write(home: Home) -> None:
     entries = sum(each.result() for each in written)
     count_hours(home)
     assert (counted(home), len(home.logged())) == (entries, entries)
+
+
+@ON_SERVERS
+def test_writers_while_hours_are_counted(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No entry waits for the transaction that counts the others."""
+    count, during = HourlyCounts._count_chunk, list[int]()
+
+    def write_meanwhile(
+        hours: HourlyCounts, connection: Connection, watermark: int, ceiling: int
+    ) -> int:
+        keep(home, entry(9))
+        during.append(count(hours, connection, watermark, ceiling))
+        return during[-1]
+
+    with closing(SQLStore(home.url)) as other, other.transaction() as transaction:
+        transaction.write((), [entry(1)])
+        transaction.read(())  # writes what is pending
+        keep(home, entry(2))
+        count_hours(home)
+    monkeypatch.setattr(HourlyCounts, "_count_chunk", write_meanwhile)
+    count_hours(home)
+    assert during == [2]
 
 
 @ON_SERVERS

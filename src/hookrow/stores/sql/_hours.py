@@ -226,20 +226,20 @@ class HourlyCounts:
         if self._have_restarted(connection, catalogue, values, seen, highest):
             watermark = ceiling = 0
             save(WATERMARK, "0")
-        open_writers = catalogue.open_writers(self._log, self._record)
-        if open_writers is None:
-            end = self._count_chunk(connection, min(watermark, highest), highest)
-            save(WATERMARK, str(end))
-            return bool(end < highest)
-        server, holders = open_writers
-        if ceiling <= watermark or (writers and start != server):
-            save(CEILING, " ".join([str(highest), server, *holders]))
-            return bool(highest > watermark)
-        if writers:
+        if writers or ceiling <= watermark:
+            open_writers = catalogue.open_writers(self._log, self._record)
+            if open_writers is None:
+                end = self._count_chunk(connection, min(watermark, highest), highest)
+                save(WATERMARK, str(end))
+                return bool(end < highest)
+            server, holders = open_writers
+            if ceiling <= watermark or start != server:
+                save(CEILING, " ".join([str(highest), server, *holders]))
+                return bool(highest > watermark)
             waiting = [each for each in writers if each in holders]
             save(CEILING, " ".join([str(ceiling), server, *waiting]))
-            if waiting:
-                return False
+            # The next transaction counts: new writers may have to wait until the end of this one.
+            return not waiting
         end = self._count_chunk(connection, watermark, ceiling)
         save(WATERMARK, str(end))
         return end < ceiling
