@@ -53,7 +53,8 @@ def conditions(
     """Return the first condition and those of the query, and their parameters."""
     found, values = [first], [*given]
     for name, value in query.equal.items():
-        found.append(f"{name} = %s")
+        # Only the index of the expired entries suits them.
+        found.append(f"{dialect.without_index(name) if query.expired else name} = %s")
         values.append(value)
     if isinstance(query.ids, range) and query.ids.step == 1:
         found.append(ID_IS_WITHIN)
