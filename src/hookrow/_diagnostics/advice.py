@@ -92,15 +92,15 @@ def repeated_emails(database: Database, tables: RoleTables) -> Iterator[str]:
     spelling = f"{tables.text('subscribers', 'email')} COLLATE {tables.dialect.binary}"
     # The collation of the column may regard further emails as equal.
     folded = tables.dialect.fold("ascii", spelling)
-    spellings = (
-        f"SELECT {folded} AS email, {spelling} AS spelling, count(*) AS number "
+    repeated = (
+        f"{tables.dialect.select_many_groups} {folded} AS email, "
+        f"count(*) > count(DISTINCT {spelling}) AS equal "
         f"FROM {tables.table('subscribers')} WHERE {email} IS NOT NULL"
-        f"{tables.visible('subscribers')} GROUP BY 1, 2"
+        f"{tables.visible('subscribers')} GROUP BY 1 HAVING count(*) > 1"
     )
     sql = (
-        "SELECT equal, count(*), min(email) FROM ("
-        f"SELECT email, max(number) > 1 AS equal FROM ({spellings}) AS spellings "
-        "GROUP BY email HAVING sum(number) > 1) AS repeated GROUP BY equal ORDER BY equal"
+        f"SELECT equal, count(*), min(email) FROM ({repeated}) AS repeated "
+        "GROUP BY equal ORDER BY equal"
     )
     with database.reading() as connection:
         rows = connection.fetch(sql)

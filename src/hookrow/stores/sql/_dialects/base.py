@@ -102,6 +102,8 @@ class Dialect(ABC):
     plan_for_values: ClassVar[str | None]
     """The statement after which the plans of the transaction suit the values of parameters; None if
     the database has no such plans."""
+    select_many_groups: ClassVar[str] = "SELECT"
+    """The words that begin a SELECT with almost as many groups as rows."""
     create_index: ClassVar[str]
     """The words that begin the creation of an index on a table without blocking writers."""
     explain: ClassVar[str]
