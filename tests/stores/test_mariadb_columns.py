@@ -1,18 +1,20 @@
 """The columns of MariaDB and MySQL, as their catalogue describes them, and advice about times."""
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 
 import pytest
 from contract import ADA, NOON, arrival, statuses
 from host_tables import HOST, ON_MARIADB, make
 from locations import empty_engine
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from engines import run
-from hookrow import Delivered
+from hookrow import Delivered, Suppressed
 from hookrow._diagnostics.advice import WEAKNESSES
+from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._catalogues import catalogue_of
@@ -104,22 +106,78 @@ def test_properties(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("collation", "ignores_case"),
+    ("collation", "ignores_case", "lowers_ascii"),
     [
-        ("utf8mb4_bin", False),
-        ("utf8mb4_general_ci", True),
-        ("utf8mb4_unicode_520_ci", True),
-        ("latin1_general_cs", False),
-        ("latin1_swedish_ci", True),
+        ("utf8mb4_bin", False, True),
+        ("utf8mb4_general_ci", True, True),
+        ("utf8mb4_unicode_520_ci", True, True),
+        ("latin1_general_cs", False, True),
+        ("latin1_swedish_ci", True, True),
+        ("latin1_german2_ci", True, True),
+        # I and i are different letters, also to the binary collation of this character set.
+        ("utf8mb4_turkish_ci", False, False),
+        ("latin5_turkish_ci", False, False),
+        ("latin5_bin", False, False),
+        ("utf8mb4_tr_0900_ai_ci", False, True),
+        ("utf8mb4_uca1400_turkish_ai_ci", False, False),
+        # Two letters are one: to these collations, aa and aA, or ch and cH, are different.
+        ("utf8mb4_danish_ci", False, True),
+        ("utf8mb4_czech_ci", False, True),
+        ("utf8mb4_hu_0900_ai_ci", False, True),
+        # The function lower() leaves the T as it is.
+        ("cp1256_general_ci", True, False),
+        ("cp1256_bin", False, False),
     ],
 )
-def test_collations(engine: Engine, collation: str, *, ignores_case: bool) -> None:
-    """The name of a collation says whether it ignores case."""
-    charset = collation.partition("_")[0]
-    type_ = f"varchar(9) CHARACTER SET {charset} COLLATE {collation}"
-    column = columns(engine, f"it {type_}")["it"]
-    assert column.ignores_case is ignores_case
-    assert (column.charset, column.collation) == (charset, collation)
+class TestCollations:
+    """Collations that differ in what they do with upper and lower case."""
+
+    EMAILS = ("iris@example.com", "mchugh@example.com", "haakon@example.com", "tess@example.com")
+
+    @pytest.fixture(autouse=True)
+    def type_(self, engine: Engine, collation: str) -> str:
+        """Return a type with the collation, which some servers lack."""
+        exists = "SELECT collation({} 'x' COLLATE {})"
+        charset = collation.partition("_")[0]
+        try:
+            run(engine, exists.format(f"_{charset}", collation))
+        except DBAPIError:
+            pytest.skip(f"this server has no collation {collation}")
+        return f"varchar(320) CHARACTER SET {charset} COLLATE {collation}"
+
+    def test_properties(
+        self, engine: Engine, type_: str, collation: str, *, ignores_case: bool, lowers_ascii: bool
+    ) -> None:
+        """The server knows them."""
+        column = columns(engine, f"it {type_}")["it"]
+        assert (column.ignores_case, column.lowers_ascii) == (ignores_case, lowers_ascii)
+        assert column.collation == collation
+
+    @pytest.mark.parametrize("advised", [False, True])
+    @pytest.mark.usefixtures("collation", "ignores_case", "lowers_ascii")
+    def test_emails(
+        self, engine: Engine, empty_database_url: str, type_: str, *, advised: bool
+    ) -> None:
+        """An email is found in any spelling, with the index that `check` advises, or without."""
+        make(engine, {"people.email": type_})
+        for number, email in enumerate(self.EMAILS):
+            stored = email if number % 2 else email.upper()
+            run(engine, f"INSERT INTO people (id, email) VALUES ({number}, '{stored}')")
+        if advised:
+            run(engine, *self.advised(engine))
+            assert not self.advised(engine)
+        mixed = str.maketrans("hait", "HAIT")
+        given = [spelled for email in self.EMAILS for spelled in (email, email.translate(mixed))]
+        arrivals = [arrival(Suppressed(each, None, NOON, "HardBounce")) for each in given]
+        with closing(SQLStore(empty_database_url, HOST)) as store:
+            assert statuses(record(store, arrivals)) == [200] * len(given)
+
+    def advised(self, engine: Engine) -> Sequence[str]:
+        """Return the statements that create an index of the emails, if it is missing."""
+        database = open_database(engine)
+        found = missing_indexes(database, verify(database, HOST).tables)
+        statements = [each.partition("Run: ")[2] for each in found if "people" in each]
+        return [each for advice in statements for each in advice.split("; ")]
 
 
 @pytest.mark.parametrize(

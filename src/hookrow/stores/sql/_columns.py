@@ -31,7 +31,11 @@ class Column:
     Django and SQLAlchemy store their digits."""
     ignores_case: bool = False
     """Whether it can be compared ignoring case without a function: CITEXT, a collation that is not
-    deterministic, MariaDB's collations that ignore case, and any column of SQLite."""
+    deterministic, MariaDB's collations that ignore the case of all ASCII letters, and any column of
+    SQLite."""
+    lowers_ascii: bool = True
+    """On MariaDB, whether lower() makes the small letter of each ASCII capital, with the column's
+    collation: that of a Turkish one makes a dotless letter of I."""
     length: int | None = None
     """The maximum length of a text, in characters."""
     labels: Sequence[str] = ()

@@ -82,6 +82,11 @@ SELECT privileges FROM information_schema.columns WHERE table_name = %s AND tabl
 SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation');
 
 -- count a chunk by hour
+
+SELECT concat(table_schema, '.', table_name) FROM information_schema.tables WHERE table_name = %s AND table_schema = coalesce(nullif(%s, ''), database())
+;
+
+-- count a chunk by hour
 SELECT name FROM `hookrow_meta` WHERE name IN (%s);
 
 -- count a chunk by hour

@@ -26,8 +26,17 @@ from hookrow.stores.sql._catalogues.base import (
     Uniqueness,
     Writers,
 )
+from hookrow.stores.sql._catalogues.mariadb_columns import (
+    BINARY,
+    COLUMN_FIELDS,
+    Collation,
+    ColumnRow,
+    collation_query,
+    column_of,
+)
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._dialects.base import question_marks
+from hookrow.stores.sql._connections import Connection
+from hookrow.stores.sql._dialects.base import Dialect, question_marks
 from hookrow.stores.sql._dialects.mariadb import CHECK, MARIADB, SMALLEST_PACKET, WRITER_LOCKS
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
@@ -51,6 +60,10 @@ class MariaDBCatalogue(Catalogue):
     A schema is a database of the server. The server decides whether the case of a table's name
     counts (`lower_case_table_names`).
     """
+
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+        super().__init__(connection, dialect)
+        self._collations = {dialect.binary: BINARY}  # that of hookrow's own tables
 
     def title(self, version: str) -> str:
         """Recognize MySQL, and others that are compatible with it, by the missing name."""
@@ -78,9 +91,10 @@ class MariaDBCatalogue(Catalogue):
         The server includes privileges on the table, the database and the server, and those of the
         user's roles.
         """
-        rows = self._fetch(_MARIADB_COLUMNS, self.named(table))
-        columns = {row[0]: _mariadb_column(row) for row in rows}
-        generated = {row[0]: self._unescaped(row[-1]) for row in rows if row[-1]}
+        rows = [ColumnRow(*row) for row in self._fetch(_MARIADB_COLUMNS, self.named(table))]
+        collations = self._collations_of(rows)
+        columns = {row.name: column_of(row, collations.get(row.collation or "")) for row in rows}
+        generated = {row.name: self._unescaped(row.expression) for row in rows if row.expression}
         folds = [
             (columns[name], *found)
             for name, expression in generated.items()
@@ -93,6 +107,18 @@ class MariaDBCatalogue(Catalogue):
         for folded, name, folds_ascii in folds:
             columns[name] = replace(columns[name], folded=folded, folds_ascii=folds_ascii)
         return columns
+
+    def _collations_of(self, rows: Sequence[ColumnRow]) -> Mapping[str, Collation]:
+        """Return the properties of the collations of columns, and of others that are known."""
+        asked = {
+            row.collation: row.charset
+            for row in rows
+            if row.collation and row.charset and row.collation not in self._collations
+        }
+        if asked:
+            for name, *properties in self._fetch(*collation_query(asked.items())):
+                self._collations[name] = Collation(*map(bool, properties))
+        return self._collations
 
     def _folded(self, columns: Mapping[str, Column], expression: str) -> tuple[str, bool] | None:
         """Return the text that an expression folds, and whether it folds only ASCII letters.
@@ -421,7 +447,7 @@ class MariaDBCatalogue(Catalogue):
     def try_lock(self, lock: Lock, record: str) -> bool:
         """Lock a row: a cluster does not replicate the locks of the function GET_LOCK."""
         name = f"lock_{lock.name.lower()}"
-        if not self.columns(record):  # a host's log may lack it
+        if self.own_name(record) is None:  # a host's log may lack it
             return True
         self._create_locks(record, [name])
         return bool(self._lock_free(record, [name]))
@@ -514,10 +540,7 @@ SELECT concat(table_schema, '.', table_name) FROM information_schema.tables WHER
 """
 
 _MARIADB_COLUMNS = f"""
-SELECT column_name, data_type, column_type, is_nullable = 'YES', extra,
-    column_default IS NOT NULL AND column_default <> 'NULL',
-    character_maximum_length, character_octet_length, character_set_name, collation_name,
-    datetime_precision, privileges, generation_expression
+SELECT {COLUMN_FIELDS}
 FROM information_schema.columns WHERE {_IS_TABLE} ORDER BY ordinal_position
 """
 
@@ -591,46 +614,8 @@ _MIXED_CASE = "AIZ\N{LATIN CAPITAL LETTER E WITH ACUTE}"
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
-_CASE_SENSITIVE = re.compile(r"_(bin|cs)(_|$)")
-"""Matches the name of a collation that distinguishes upper and lower case."""
-
 _MICROSECONDS = 6
 """The number of digits of the fraction of a second."""
-
-_MARIADB_KINDS = {
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "text"),
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "number"),
-    **dict.fromkeys(("decimal", "float", "double"), "number"),
-    **dict.fromkeys(("datetime", "timestamp"), "datetime"),
-    **dict.fromkeys(("binary", "varbinary"), "binary"),
-}
-"""The kind of a column, by its type; that of other types is their name."""
-
-_SHORT_TEXTS = {"char", "varchar", "tinytext", "text"}
-"""The types whose length matters; that of the others exceeds any value of hookrow's."""
-
-_LONGEST_VARCHAR = 16_383
-"""Bytes of the longest text that is a VARCHAR as a value: those of one row have 65,535 together."""
-
-_HEXADECIMAL = "CHARACTER SET ascii COLLATE ascii_bin"
-"""The character set of digits; that of a host's tables may be one that takes more bytes."""
-
-_TYPES_OF_VALUES = {
-    "boolean": "tinyint",
-    "datetime": "datetime(6)",
-    "uuid": f"varchar(37) {_HEXADECIMAL}",
-}
-"""The types of values that differ from those of their columns, by the kind of column.
-
-A text is converted to a UUID, by whose index it is found; JSON_TABLE has no such type.
-"""
-
-_WIDTH = re.compile(r"INT\((?!1\))\d+\)")
-"""The width of an integer in MariaDB's catalogue, which has no effect; 1 stands for BOOLEAN."""
-
-_BOOLEANS = {"tinyint(1)", "bit(1)"}
-"""The type to which BOOLEAN is an alias, and the one that some libraries use for it."""
-
 
 _INDEXED_CHARACTERS = 255
 """How many characters of a long text an index has: more than those of most emails and ids."""
@@ -646,59 +631,3 @@ def _is_long(column: Column) -> bool:
 def _names_in(expression: str) -> set[str]:
     """Return the names of columns in an expression of the catalogue, which quotes all of them."""
     return {name.replace("``", "`") for name in _QUOTED_NAME.findall(expression)}
-
-
-_IS_LARGE_INTEGER = re.compile(r"\w*int(\(\d+\))? unsigned.*|decimal\(\d+,0\).*")
-"""The integers that do not fit into a signed number of the same size."""
-
-
-def _mariadb_column(row: Sequence[Any]) -> Column:
-    name, data_type, declared, nullable, extra, default, length, size, *rest = row
-    charset, collation, fraction, privileges, _ = rest
-    kind = "boolean" if declared in _BOOLEANS else _MARIADB_KINDS.get(data_type, data_type)
-    labels = _labels(declared) if data_type in {"enum", "set"} else ()
-    declared = declared.replace("%", "%%")
-    collated = f" CHARACTER SET {charset} COLLATE {collation}" if charset else ""
-    return Column(
-        name,
-        _type_of_value(kind, declared, length, size) + collated,
-        data_type.upper() if labels else _WIDTH.sub("INT", declared.upper()),
-        kind,
-        nullable=bool(nullable),
-        generated=" GENERATED" in extra,
-        default=bool(default) or "auto_increment" in extra,
-        holds_uuids=data_type == "uuid" or declared == "char(32)",
-        ignores_case=collation is not None and not _CASE_SENSITIVE.search(collation),
-        length=length if data_type in _SHORT_TEXTS else None,
-        labels=labels,
-        denied=[each for each in ("SELECT", "UPDATE") if each.lower() not in privileges.split(",")],
-        declared=declared + collated,
-        charset=charset or "",
-        collation=collation or "",
-        is_timestamp=data_type == "timestamp",
-        # With null in a UNION, the server returns these as decimal numbers.
-        read=int if _IS_LARGE_INTEGER.fullmatch(declared) else None,
-        fraction=fraction,
-        changes_itself="on update" in extra.lower(),
-    )
-
-
-def _type_of_value(kind: str, declared: str, length: int, size: int) -> str:
-    """Return the type of a value to compare with a column, without the character set of a text.
-
-    JSON_TABLE truncates a text without an error, so the type has room for one more character: a
-    value that is too long must not become equal. `length` is in characters, `size` in bytes.
-    """
-    if kind == "text" and size > _LONGEST_VARCHAR:
-        return "longtext"
-    if kind in {"text", "enum", "set"}:
-        return f"varchar({length + 1})"
-    if kind == "binary":
-        return f"varchar({2 * length + 1}) {_HEXADECIMAL}"
-    return _TYPES_OF_VALUES.get(kind, declared)
-
-
-def _labels(declared: str) -> Sequence[str]:
-    """Return the values of an ENUM or a SET, given its declaration."""
-    quoted = re.findall(r"'((?:[^']|'')*)'", declared)
-    return [each.replace("''", "'").replace("\\\\", "\\") for each in quoted]

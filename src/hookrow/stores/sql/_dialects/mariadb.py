@@ -8,6 +8,7 @@ compare them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from hookrow._core.schema import Fold, Scalar
@@ -174,9 +175,10 @@ class MariaDB(TimesAsText):
         found_by = _found_by(kind, column)
         expression = f"{alias}.{self.quote(found_by.name)}"
         if found_by is column.folded:
-            return expression, _unchanged if column.folds_ascii else _lower
+            return expression, _unchanged if column.folds_ascii else partial(_lowered_for, found_by)
         if kind in {"ascii", "lower"} and not column.ignores_case:
-            return self.fold(kind, expression), _lower
+            lowered = _lowered if column.lowers_ascii else _lowered_in_unicode
+            return lowered(expression), lowered
         return expression, _unchanged
 
     def is_message_id(self, alias: str, column: Column, message_id: str) -> str:
@@ -271,8 +273,20 @@ def _unchanged(value: str) -> str:
     return value
 
 
-def _lower(value: str) -> str:
-    return f"lower({value})"
+def _lowered(text: str) -> str:
+    return f"lower({text})"
+
+
+def _lowered_in_unicode(text: str) -> str:
+    """Return a text in lower case, whatever the rules of its own character set and language are."""
+    return f"lower(CONVERT({text} USING utf8mb4) COLLATE utf8mb4_bin)"
+
+
+def _lowered_for(column: Column, text: str) -> str:
+    """Return a text in lower case that the index of a generated column finds."""
+    if column.lowers_ascii:
+        return _lowered(text)
+    return _collated(_lowered_in_unicode(text), column)
 
 
 def _key(row: list[Any]) -> list[Any]:

@@ -156,7 +156,7 @@ def _is_suitable(need: Need, value: Any) -> bool:  # noqa: ANN401 - of any colum
 def _is_spelled(column: Column, use: Use, text: str) -> bool:
     """Return whether a text is a value of a column of a kind other than text."""
     labels = column.labels
-    if use is Use.CONDITION and column.ignores_case:
+    if use is Use.CONDITION and column.collation.endswith("_ci"):  # some ignore only some cases
         text, labels = text.casefold(), [*map(str.casefold, labels)]
     match column.kind:
         case "boolean" | "number":

@@ -1,0 +1,183 @@
+"""What rows of `information_schema.columns` of MariaDB and MySQL say about columns. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from string import ascii_lowercase
+from typing import NamedTuple
+
+from hookrow.stores.sql._columns import Column
+
+COLUMN_FIELDS = """column_name, data_type, column_type, is_nullable = 'YES', extra,
+    column_default IS NOT NULL AND column_default <> 'NULL',
+    character_maximum_length, character_octet_length, character_set_name, collation_name,
+    datetime_precision, privileges, generation_expression"""
+"""The expressions that select a `ColumnRow`."""
+
+
+class ColumnRow(NamedTuple):
+    """A row of `information_schema.columns`."""
+
+    name: str
+    data_type: str
+    """The name of the type, such as `int`."""
+    declared: str
+    """The type as it is declared, such as `int(11) unsigned`."""
+    nullable: int
+    extra: str
+    has_default: int
+    length: int | None
+    """Characters of the longest text."""
+    size: int | None
+    """Bytes of the longest text."""
+    charset: str | None
+    collation: str | None
+    fraction: int | None
+    """Digits of the fraction of a second."""
+    privileges: str
+    """What the user may do, in lower case, with commas."""
+    expression: str | None
+    """That of a generated column."""
+
+
+class Collation(NamedTuple):
+    """What a collation does with ASCII letters, wherever they are in a text."""
+
+    ignores_case: bool
+    """Whether a capital letter equals its small letter.
+
+    Many collations whose names end with `_ci` distinguish some: to a Turkish one, I is the capital
+    of a dotless letter; to a Danish one, aa is a single letter, as Aa and AA are, but aA is not.
+    """
+    lowers_ascii: bool
+    """Whether the function lower() makes the small letter of each capital letter."""
+
+
+BINARY = Collation(ignores_case=False, lowers_ascii=True)
+"""What the binary collation of Unicode does."""
+
+
+def collation_query(collations: Iterable[tuple[str, str]]) -> tuple[str, Sequence[str]]:
+    """Return a query and its parameters, given the names of collations and their character sets.
+
+    It returns, for each collation, a row with its name and the fields of its `Collation`.
+    """
+    selects = (
+        f"SELECT '{name}', CONVERT(small USING {charset}) COLLATE {name} "
+        f"= CONVERT(mixed USING {charset}), "
+        f"CONVERT(lower(CONVERT(mixed USING {charset}) COLLATE {name}) USING utf8mb4) "
+        "= small COLLATE utf8mb4_bin FROM given"
+        for name, charset in collations
+    )
+    sql = f"WITH given AS (SELECT %s AS small, %s AS mixed) {' UNION ALL '.join(selects)}"
+    return sql, [_SMALL, _MIXED]
+
+
+def column_of(row: ColumnRow, collation: Collation | None) -> Column:
+    """Return the column that a row describes, given the properties of its collation."""
+    name, data_type, charset = row.name, row.data_type, row.charset
+    kind = "boolean" if row.declared in _BOOLEANS else _KINDS.get(data_type, data_type)
+    labels = _labels(row.declared) if data_type in {"enum", "set"} else ()
+    declared = row.declared.replace("%", "%%")
+    collated = f" CHARACTER SET {charset} COLLATE {row.collation}" if charset else ""
+    granted = row.privileges.upper().split(",")
+    return Column(
+        name,
+        _type_of_value(kind, declared, row.length or 0, row.size or 0) + collated,
+        data_type.upper() if labels else _WIDTH.sub("INT", declared.upper()),
+        kind,
+        nullable=bool(row.nullable),
+        generated=" GENERATED" in row.extra,
+        default=bool(row.has_default) or "auto_increment" in row.extra,
+        holds_uuids=data_type == "uuid" or declared == "char(32)",
+        ignores_case=collation is not None and collation.ignores_case,
+        lowers_ascii=collation is None or collation.lowers_ascii,
+        length=row.length if data_type in _SHORT_TEXTS else None,
+        labels=labels,
+        denied=[each for each in ("SELECT", "UPDATE") if each not in granted],
+        declared=declared + collated,
+        charset=charset or "",
+        collation=row.collation or "",
+        is_timestamp=data_type == "timestamp",
+        # With null in a UNION, the server returns these as decimal numbers.
+        read=int if _IS_LARGE_INTEGER.fullmatch(declared) else None,
+        fraction=row.fraction,
+        changes_itself="on update" in row.extra.lower(),
+    )
+
+
+def _type_of_value(kind: str, declared: str, length: int, size: int) -> str:
+    """Return the type of a value to compare with a column, without the character set of a text.
+
+    JSON_TABLE truncates a text without an error, so the type has room for one more character: a
+    value that is too long must not become equal. `length` is in characters, `size` in bytes.
+    """
+    if kind == "text" and size > _LONGEST_VARCHAR:
+        return "longtext"
+    if kind in {"text", "enum", "set"}:
+        return f"varchar({length + 1})"
+    if kind == "binary":
+        return f"varchar({2 * length + 1}) {_HEXADECIMAL}"
+    return _TYPES_OF_VALUES.get(kind, declared)
+
+
+def _labels(declared: str) -> Sequence[str]:
+    """Return the values of an ENUM or a SET, given its declaration."""
+    quoted = re.findall(r"'((?:[^']|'')*)'", declared)
+    return [each.replace("''", "'").replace("\\\\", "\\") for each in quoted]
+
+
+def _pairs(first: Callable[[str], str], second: Callable[[str], str]) -> str:
+    """Return all pairs of ASCII letters, in upper or lower case."""
+    return " ".join(first(a) + second(b) for a, b in product(ascii_lowercase, repeat=2))
+
+
+_SMALL = " ".join([_pairs(str.lower, str.lower)] * 3)
+
+_MIXED = " ".join(
+    [
+        _pairs(str.lower, str.upper),
+        _pairs(str.upper, str.lower),
+        _pairs(str.upper, str.upper),
+    ]
+)
+"""The same letters in all other spellings."""
+
+_KINDS = {
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "text"),
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "number"),
+    **dict.fromkeys(("decimal", "float", "double"), "number"),
+    **dict.fromkeys(("datetime", "timestamp"), "datetime"),
+    **dict.fromkeys(("binary", "varbinary"), "binary"),
+}
+"""The kind of a column, by its type; that of other types is their name."""
+
+_SHORT_TEXTS = {"char", "varchar", "tinytext", "text"}
+"""The types whose length matters; that of the others exceeds any value of hookrow's."""
+
+_LONGEST_VARCHAR = 16_383
+"""Bytes of the longest text that is a VARCHAR as a value: those of one row have 65,535 together."""
+
+_HEXADECIMAL = "CHARACTER SET ascii COLLATE ascii_bin"
+"""The character set of digits; that of a host's tables may be one that takes more bytes."""
+
+_TYPES_OF_VALUES = {
+    "boolean": "tinyint",
+    "datetime": "datetime(6)",
+    "uuid": f"varchar(37) {_HEXADECIMAL}",
+}
+"""The types of values that differ from those of their columns, by the kind of column.
+
+A text is converted to a UUID, by whose index it is found; JSON_TABLE has no such type.
+"""
+
+_WIDTH = re.compile(r"INT\((?!1\))\d+\)")
+"""The width of an integer in MariaDB's catalogue, which has no effect; 1 stands for BOOLEAN."""
+
+_BOOLEANS = {"tinyint(1)", "bit(1)"}
+"""The type to which BOOLEAN is an alias, and the one that some libraries use for it."""
+
+_IS_LARGE_INTEGER = re.compile(r"\w*int(\(\d+\))? unsigned.*|decimal\(\d+,0\).*")
+"""The integers that do not fit into a signed number of the same size."""
