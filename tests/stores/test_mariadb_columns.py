@@ -6,13 +6,13 @@ from contextlib import closing, contextmanager
 
 import pytest
 from contract import ADA, NOON, arrival, statuses
-from host_tables import HOST, ON_MARIADB, make
+from host_tables import HOST, ON_MARIADB, make, people
 from locations import empty_engine
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from engines import run
-from hookrow import Delivered, Suppressed
+from hookrow import Delivered, SchemaMismatch, Suppressed
 from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._receiver.recorder import record
@@ -85,6 +85,82 @@ def test_value_that_is_too_long(engine: Engine) -> None:
     longer = [(ADA, "abcdef"), (f"{ADA}x", "abcde")]
     arrivals = [arrival(Delivered(*each, NOON)) for each in (*longer, (ADA, "abcde"))]
     assert statuses(record(store, arrivals)) == [404, 404, 200]
+
+
+KEYS = {
+    "double": "0.1 + 0.2e0",
+    "decimal(20, 2)": "123456789012345678.25",
+    "date": "'2026-03-04'",
+    "year": "2026",
+    "datetime(6)": "'2026-03-04 05:06:07.123456'",
+    "timestamp(6) NULL": "'2026-03-04 05:06:07.123456'",
+    "enum('a', 'b')": "'b'",
+    "set('a', 'b')": "'a,b'",
+    "varbinary(9)": "'\\0a'",
+    "bigint unsigned": "18446744073709551615",
+    "int(7) zerofill": "7",
+    "boolean": "1",
+}
+"""Types of keys, and values of them as SQL text."""
+
+
+@pytest.mark.parametrize("supplied", [False, True], ids=["own", "supplied"])
+@pytest.mark.parametrize("type_", KEYS)
+def test_keys(engine: Engine, empty_database_url: str, type_: str, *, supplied: bool) -> None:
+    """A row is found and changed by the key that was read from it."""
+    make(engine, dict.fromkeys(("people.id", "sends.id", "sends.subscriber_id"), type_))
+    key = KEYS[type_]
+    run(
+        engine,
+        "ALTER TABLE members MODIFY subscriber_id " + type_,
+        f"INSERT INTO people (id, email) VALUES ({key}, '{ADA}')",
+        "INSERT INTO sends (id, provider_message_id, subscriber_id) "
+        f"VALUES ({key}, 'm-ada', {key})",
+    )
+    sent = [
+        arrival(Delivered(ADA, "m-ada", NOON)),
+        arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce")),
+    ]
+    with closing(SQLStore(engine if supplied else empty_database_url, HOST)) as store:
+        assert statuses(record(store, sent)) == [200, 200]
+    changed = "SELECT suppression_reason FROM people UNION ALL SELECT delivered_at FROM sends"
+    assert [bool(value) for (value,) in run(engine, changed)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "type_", ["bit(8)", "bit(1)", "float", "time(6)", "tinyblob", "inet6", "point NOT NULL"]
+)
+def test_type_that_cannot_be_a_key(engine: Engine, type_: str) -> None:
+    """Its values do not find their rows."""
+    make(engine)
+    length = "(9)" if type_ == "tinyblob" else ""
+    try:
+        run(
+            engine,
+            "ALTER TABLE sends DROP COLUMN id",
+            f"ALTER TABLE sends ADD id {type_}, ADD UNIQUE (id{length})",
+        )
+    except DBAPIError:
+        pytest.skip("this server has no such type, or no unique index on it")
+    name = type_.removesuffix(" NOT NULL").upper()
+    text = f"The column 'id' of 'sends' is of the type {name}, which cannot be a key, because"
+    with pytest.raises(SchemaMismatch, match=re.escape(text)):
+        verify(open_database(engine), HOST)
+
+
+@pytest.mark.parametrize(("type_", "value"), [("bit(8)", 129), ("year", 2026), ("bit(1)", True)])
+def test_condition(engine: Engine, type_: str, *, value: int) -> None:
+    """A condition may be on a column of any type that can be compared with its value."""
+    make(engine, {"people.state": type_})
+    emails = ADA, f"{ADA}x"
+    run(
+        engine,
+        f"INSERT INTO people (id, email, state) VALUES (1, '{emails[0]}', {value})",
+        f"INSERT INTO people (id, email, state) VALUES (2, '{emails[1]}', NULL)",
+    )
+    store = SQLStore(engine, people(where={"state": value}))
+    arrivals = [arrival(Suppressed(each, None, NOON, "HardBounce")) for each in emails]
+    assert statuses(record(store, arrivals)) == [200, 404]
 
 
 def test_properties(engine: Engine) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hookrow._core.schema import NULLED, OTHERWISE, WRITTEN, Scalar, Schema
 from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._keys import changed_keys
 from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
 from hookrow.stores.sql._needs import Columns, Mistake, never_equals
 
@@ -61,6 +62,10 @@ _RULES = (
         "NOT NULL, but not every bounce has a type: drop NOT NULL.",
     ),
 )
+_FINDS_NO_ROWS = (
+    f"{_TYPE}, which cannot be a key, because its values, as a driver returns them, do not always "
+    "find their rows: change its type, or name another key."
+)
 _NOT_NULL = "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}."
 _OR_NO_REASON = (
     ", set empty='' in its role to write an empty string instead of null, or map suppression_reason"
@@ -70,9 +75,12 @@ _OR_NO_REASON = (
 
 def mistakes(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Mistake]:
     """Yield the unsuitable columns, given the columns of each role's table."""
+    changed = changed_keys(schema)
     for name, role in schema.roles.items():
         for field, column_name in schema.columns(name).items():
             column = tables[name][column_name]
+            if field in changed.get(name, ()) and not column.finds_rows:
+                yield _mistake(role.table, column, _FINDS_NO_ROWS)
             for rule in _RULES:
                 if field in rule.names and rule.is_broken(column, schema):
                     yield _mistake(role.table, column, rule.text)

@@ -36,6 +36,9 @@ class Column:
     lowers_ascii: bool = True
     """On MariaDB, whether lower() makes the small letter of each ASCII capital, with the column's
     collation: that of a Turkish one makes a dotless letter of I."""
+    finds_rows: bool = True
+    """Whether a value that was read from it finds its row: on MariaDB, columns of some types are
+    not compared exactly, or with the values that drivers return."""
     length: int | None = None
     """The maximum length of a text, in characters."""
     labels: Sequence[str] = ()

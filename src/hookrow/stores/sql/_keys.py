@@ -16,17 +16,24 @@ from hookrow.stores.sql._role_tables import RoleTables
 def keys(schema: Schema) -> Mapping[str, Sequence[str]]:
     """Return the columns, by hookrow's names, that must be unique together in each role's table.
 
-    The rows that hookrow changes are locked and changed by these columns. A message is only read:
-    if two had the id of a dispatch's message, the dispatch would have two lists. Subscriptions
-    without suppression columns are not changed, so a pair may occur twice. Emails and message ids
-    may occur several times, because `rules` chooses among their rows.
+    They are those of `changed_keys`, and the id of a message, which is only read: if two had the id
+    of a dispatch's message, the dispatch would have two lists. Emails and message ids may occur
+    several times, because `rules` chooses among their rows.
     """
-    changed = {
+    changed = changed_keys(schema)
+    return {**changed, "messages": ("id",)} if "messages" in schema.roles else changed
+
+
+def changed_keys(schema: Schema) -> Mapping[str, Sequence[str]]:
+    """Return the columns by which the rows of each role that hookrow changes are locked and found.
+
+    Subscriptions without suppression columns are not changed, so a pair may occur twice.
+    """
+    return {
         kind.value: KEYS[kind]
         for kind in Suppressible
         if kind.value in schema.roles and {*WRITTEN} & schema.columns(kind.value).keys()
     }
-    return changed | {"messages": ("id",)} if "messages" in schema.roles else changed
 
 
 def key_mistakes(catalogue: Catalogue, tables: RoleTables) -> Iterator[str]:

@@ -94,6 +94,7 @@ def column_of(row: ColumnRow, collation: Collation | None) -> Column:
         holds_uuids=data_type == "uuid" or declared == "char(32)",
         ignores_case=collation is not None and collation.ignores_case,
         lowers_ascii=collation is None or collation.lowers_ascii,
+        finds_rows=data_type in _KEY_TYPES,
         length=row.length if data_type in _SHORT_TEXTS else None,
         labels=labels,
         denied=[each for each in ("SELECT", "UPDATE") if each not in granted],
@@ -145,14 +146,29 @@ _MIXED = " ".join(
 )
 """The same letters in all other spellings."""
 
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+
+_TIMES = ("datetime", "timestamp")
+
+_BYTES = ("binary", "varbinary")
+
 _KINDS = {
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "text"),
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "number"),
-    **dict.fromkeys(("decimal", "float", "double"), "number"),
-    **dict.fromkeys(("datetime", "timestamp"), "datetime"),
-    **dict.fromkeys(("binary", "varbinary"), "binary"),
+    **dict.fromkeys(_TEXTS, "text"),
+    **dict.fromkeys((*_INTEGERS, "decimal", "float", "double"), "number"),
+    **dict.fromkeys(_TIMES, "datetime"),
+    **dict.fromkeys(_BYTES, "binary"),
 }
 """The kind of a column, by its type; that of other types is their name."""
+
+_KEY_TYPES = {
+    *(*_TEXTS, *_INTEGERS, *_TIMES, *_BYTES),
+    *("decimal", "double", "date", "year", "enum", "set", "uuid"),
+}
+"""The types of keys: a value of them that a driver returns finds its row, also through JSON_TABLE.
+
+A FLOAT is rounded when it is read, a driver returns a TIME as a duration, and a BIT as bytes."""
 
 _SHORT_TEXTS = {"char", "varchar", "tinytext", "text"}
 """The types whose length matters; that of the others exceeds any value of hookrow's."""

@@ -145,7 +145,7 @@ def _is_suitable(need: Need, value: Any) -> bool:  # noqa: ANN401 - of any colum
         case int() if use is Use.OWN:  # a driver returns another number as a Decimal
             return _INTEGER.fullmatch(column.type_name) is not None
         case int():
-            return column.kind in {"boolean", "number"}
+            return column.kind in {"bit", "boolean", "number", "year"}
         case str():
             kinds = _KINDS_OF_TEXT.get(use)
             return (kinds is None or column.kind in kinds) and _is_spelled(column, use, value)
