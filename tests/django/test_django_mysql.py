@@ -1,14 +1,14 @@
 """What only MariaDB and MySQL have in Django: settings that outlive a transaction, and drivers."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from threading import Thread
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.core.checks import run_checks
-from django.db import IntegrityError, connections
+from django.db import IntegrityError, close_old_connections, connections
 from django.db.transaction import TransactionManagementError, atomic, set_rollback
 from django.test import override_settings
 
@@ -36,7 +36,7 @@ UNUSUAL = """
 
 STATE = (
     *("timestamp", "statement_id", "last_insert_id", "identity", "in_transaction"),
-    *("gtid", "last_gtid", "rand_seed"),
+    *("gtid", "last_gtid", "rand_seed", "pseudo_thread_id"),
 )
 """What variables whose names begin with one of these hold is not a setting."""
 
@@ -94,6 +94,44 @@ def test_settings_of_the_session(url: str, level: str | None) -> None:
             with pytest.raises(ZeroDivisionError), limited_to(PATIENCE), block:
                 raise ZeroDivisionError
             assert session(alias) == before
+
+
+def test_nested_blocks(alias: str) -> None:
+    """The settings are restored when hookrow is used twice at the same time."""
+    connections[alias].cursor().execute(UNUSUAL)
+    before = session(alias)
+    with store().transaction():
+        within = session(alias)
+        for block in (store().reading(), store().transaction()):
+            with block, store().reading():
+                assert session(alias) != before
+            assert session(alias) == within
+    assert session(alias) == before
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_settings_that_cannot_be_restored(
+    url: str, error: type[Exception] | None, *, is_nested: bool
+) -> None:
+    """The connection is closed; in a transaction of the project, Django does so later."""
+    with django_host.alias(url, OPTIONS={"init_command": UNUSUAL}, CONN_MAX_AGE=None) as alias:
+        before = session(alias)
+        database = DjangoDatabase(alias)
+        for block in (database.transaction, database.recording, database.reading):
+            with atomic(alias) if is_nested else nullcontext():
+                with pytest.raises(error or Rejected), block() as connection:  # noqa: PT012 - fails at its end
+                    connection.execute("SET @hookrow_sql_mode_0 = 'none'")
+                    if error:
+                        raise error
+                if is_nested:
+                    connections[alias].cursor().execute(CHANGE)
+            if is_nested:
+                close_old_connections()
+            assert session(alias) == before
+        with connections[alias].cursor() as cursor:
+            cursor.execute(READ)
+            assert (cursor.fetchall() == (("new@example.com",),)) == is_nested
 
 
 READ = "SELECT email FROM hookrow_subscribers WHERE id = 1"

@@ -131,6 +131,21 @@ def test_settings_of_the_host_are_restored(engine: Engine, block: Block) -> None
     assert settings(engine) == usual
 
 
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("error", [None, ZeroDivisionError])
+def test_settings_that_cannot_be_restored(
+    engine: Engine, block: Block, error: type[Exception] | None
+) -> None:
+    """The host gets another connection; the first error is raised."""
+    unusual(engine)
+    database, usual = EngineDatabase(engine), settings(engine)
+    with pytest.raises(error or StoreError), block(database) as connection:  # noqa: PT012 - fails at its end
+        connection.execute("SET @hookrow_time_zone_0 = 'nowhere'")
+        if error:
+            raise error
+    assert settings(engine) == usual
+
+
 def test_parameters(engine: Engine) -> None:
     """Every driver gets parameters and percent signs as they are meant."""
     database = EngineDatabase(engine)

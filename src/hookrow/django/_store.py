@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +21,7 @@ from django.db.transaction import TransactionManagementError, atomic
 from hookrow._concurrency import AT_THREAD_END
 from hookrow._core.schema import Schema, nearest
 from hookrow.django._mapping import ModelMapping, map_models
-from hookrow.django._vendors import close_if_lost, vendor_of
+from hookrow.django._vendors import close_if_lost, expire, is_expired, vendor_of
 from hookrow.errors import ConfigurationError
 from hookrow.stores._driver_errors import is_of_session, store_error
 from hookrow.stores._errors import Rejected, Unavailable
@@ -270,7 +269,7 @@ def _savepoint(connection: BaseDatabaseWrapper) -> Iterator[None]:
             yield
     except Error as error:
         if _is_useless(error):
-            connection.close_at = monotonic()
+            expire(connection)
         raise
 
 
@@ -320,7 +319,8 @@ def _atomic(connection: BaseDatabaseWrapper) -> Iterator[None]:
             if not connection.get_rollback():
                 _end(connection, "commit")
         except BaseException as error:
-            if _is_useless(error) or not _rolls_back(connection):
+            is_unusable = _is_useless(error) or is_expired(connection)
+            if is_unusable or not _rolls_back(connection):
                 connection.close()
             raise
 

@@ -37,7 +37,7 @@ from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._dialects.mariadb import MariaDB
 from hookrow.stores.sql._dialects.postgresql import PostgreSQL
 from hookrow.stores.sql._dialects.sqlite import SQLITE, SQLite
-from hookrow.stores.sql._limits import POSTGRES_LIMITS, MariaDBLimits
+from hookrow.stores.sql._limits import POSTGRES_LIMITS, HostConnection, MariaDBLimits
 
 
 class _QuotesTables(Dialect):
@@ -199,7 +199,7 @@ class PostgreSQLVendor(_ServerVendor):
         A rollback to the savepoint restores the previous limits, but releasing it does not.
         """
         with (
-            POSTGRES_LIMITS.in_host_transaction(partial(fetch_row, connection)),
+            POSTGRES_LIMITS.in_host_transaction(_host(connection, fetch_row)),
             connection.execute_wrapper(_executing_in_time(POSTGRES_LIMITS.lowered)),
         ):
             yield
@@ -384,7 +384,7 @@ class MySQLVendor(_ServerVendor):
 
     def transaction(self, connection: Any, *, recording: bool) -> AbstractContextManager[None]:
         """Set the limits before the server begins the transaction, with the first table."""
-        return _PROJECT_LIMITS.on_host(partial(_execute, connection), recording=recording)
+        return _PROJECT_LIMITS.on_host(_host(connection, _execute), recording=recording)
 
     @contextmanager
     def savepoint(self, connection: Any) -> Iterator[None]:
@@ -393,14 +393,14 @@ class MySQLVendor(_ServerVendor):
         The isolation level is the project's.
         """
         with (
-            _PROJECT_LIMITS.in_host_transaction(partial(_execute, connection)),
+            _PROJECT_LIMITS.in_host_transaction(_host(connection, _execute)),
             connection.execute_wrapper(_executing_in_time(_PROJECT_LIMITS.lowered)),
         ):
             yield
 
     def reading(self, connection: Any) -> AbstractContextManager[None]:
         """Set what the SQL needs, and limit each statement to the time left, if it is limited."""
-        return _PROJECT_LIMITS.on_host_reading(partial(_execute, connection))
+        return _PROJECT_LIMITS.on_host_reading(_host(connection, _execute))
 
     def nested_reading(self, connection: Any) -> AbstractContextManager[None]:
         """Do the same; the isolation level that is set is not that of the current transaction."""
@@ -501,6 +501,20 @@ def _execute(connection: Any, statement: str) -> None:
     """Execute a statement without parameters and rows through Django."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+def _host(connection: Any, execute: Callable[..., Any]) -> HostConnection:
+    return HostConnection(partial(execute, connection), partial(expire, connection))
+
+
+def expire(connection: Any) -> None:
+    """Let Django close a connection after the request."""
+    connection.close_at = _LONG_AGO
+
+
+def is_expired(connection: Any) -> bool:
+    """Return whether `expire` has been called for the connection."""
+    return bool(connection.close_at == _LONG_AGO)
 
 
 @contextmanager
@@ -615,6 +629,9 @@ _PREDEFINED = re.compile(
 
 _LEAST_TIMEOUT = 2
 """The shortest limit for connecting, in seconds, because libpq and psycopg read 1 as 2."""
+
+_LONG_AGO = 0.0
+"""When Django is to close a connection that has expired, on the clock of `monotonic`."""
 
 _PYMYSQL_TIMEOUT = 10
 """Seconds that PyMySQL tries to connect by default."""

@@ -6,10 +6,11 @@ SQLite limits only the wait for the file, which its connections set.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from math import inf, isinf
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 from hookrow.stores._timeouts import (
     LOCK_TIMEOUT,
@@ -19,8 +20,16 @@ from hookrow.stores._timeouts import (
     milliseconds,
 )
 
-Run: TypeAlias = Callable[..., Any]
-"""Executes a statement, with a list of parameters if it has any; returns its row if it has one."""
+
+class HostConnection(NamedTuple):
+    """A connection of the host, as far as limits need it."""
+
+    run: Callable[..., Any]
+    """Executes a statement, with a list of parameters if it has any; returns its row if it has one.
+    """
+    discard: Callable[[], object]
+    """Closes the connection, if necessary after the host's transaction, so that it is not used with
+    hookrow's settings. It has no effect if the connection is lost."""
 
 
 class Limits(ABC):
@@ -51,18 +60,18 @@ class Limits(ABC):
         """Lift the limits of the transaction."""
 
     @abstractmethod
-    def on_host(self, run: Run, *, recording: bool) -> AbstractContextManager[None]:
+    def on_host(self, host: HostConnection, *, recording: bool) -> AbstractContextManager[None]:
         """Limit a transaction of hookrow's, and set what its SQL needs.
 
         The block begins before the first statement that uses a table, and ends before the commit.
         """
 
     @abstractmethod
-    def on_host_reading(self, run: Run) -> AbstractContextManager[None]:
+    def on_host_reading(self, host: HostConnection) -> AbstractContextManager[None]:
         """Do the same for a reading, whose statements are limited to the time left, if it is."""
 
     @abstractmethod
-    def in_host_transaction(self, run: Run) -> AbstractContextManager[None]:
+    def in_host_transaction(self, host: HostConnection) -> AbstractContextManager[None]:
         """Lower the limits of a transaction of the host, if they are longer than hookrow's.
 
         If the block raises an error, the host's transaction is rolled back to a savepoint.
@@ -116,25 +125,25 @@ class PostgresLimits(Limits):
         return self._set(dict.fromkeys(self.OTHERS, "0"), local=local)
 
     @contextmanager
-    def on_host(self, run: Run, *, recording: bool) -> Iterator[None]:
+    def on_host(self, host: HostConnection, *, recording: bool) -> Iterator[None]:
         """Leave it to the end of the transaction to restore the settings."""
-        run(self.transaction(recording=recording, tuned=True))
+        host.run(self.transaction(recording=recording, tuned=True))
         yield
 
     @contextmanager
-    def on_host_reading(self, run: Run) -> Iterator[None]:
+    def on_host_reading(self, host: HostConnection) -> Iterator[None]:
         """Leave it to the end of the transaction to restore the settings."""
         limits = [] if isinf(left()) else [self.reading()]
-        run("; ".join([self.time_format(), *limits]))
+        host.run("; ".join([self.time_format(), *limits]))
         yield
 
     @contextmanager
-    def in_host_transaction(self, run: Run) -> Iterator[None]:
+    def in_host_transaction(self, host: HostConnection) -> Iterator[None]:
         """Leave it to the rollback to restore the settings after an error."""
-        former = run(self.lowered())
+        former = host.run(self.lowered())
         yield
         restored = ", ".join(f"set_config('{name}', %s, true)" for name in self.OTHERS)
-        run(f"SELECT {restored}", former[: len(self.OTHERS)])
+        host.run(f"SELECT {restored}", former[: len(self.OTHERS)])
 
     def lowered(self) -> str:
         """Lower the limits of the host's transaction to hookrow's, if they are longer.
@@ -215,16 +224,6 @@ class MariaDBLimits(Limits):
     """The lower one of a limit and another value; 0 means that there is no limit of statements."""
     SESSION: ClassVar[dict[str, str]] = {"autocommit": "1", "completion_type": "'NO_CHAIN'"}
     """The settings on which hookrow's own sessions rely, too."""
-    ONLY: ClassVar[dict[str, str]] = {
-        "max_statement_time": "/*M! {} */",
-        "tx_isolation": "/*M! {} */",
-        "max_execution_time": "/*!80000 {} */",
-        "transaction_isolation": "/*!80000 {} */",
-        "information_schema_stats_expiry": "/*!80000 {} */",
-    }
-    """The comments whose text only MariaDB, or only MySQL, executes, by setting.
-
-    https://mariadb.com/kb/en/comment-syntax describes both."""
 
     def session(self) -> str:
         """Set them for the session, and the isolation level of its transactions."""
@@ -250,40 +249,55 @@ class MariaDBLimits(Limits):
         """Set the longest values."""
         return self._set(self._limits(self.NONE))
 
-    def on_host(self, run: Run, *, recording: bool) -> AbstractContextManager[None]:
+    def on_host(self, host: HostConnection, *, recording: bool) -> AbstractContextManager[None]:
         """Restore the settings before the commit, or the rollback, which does not."""
         limits = self._shortened(self.RECORDING if recording else self.OTHERS)
-        return self._set_for_block(run, self._limits(limits) | self.TUNING | self.ISOLATION)
+        return self._set_for_block(host, self._limits(limits) | self.TUNING | self.ISOLATION)
 
-    def on_host_reading(self, run: Run) -> AbstractContextManager[None]:
+    def on_host_reading(self, host: HostConnection) -> AbstractContextManager[None]:
         """Restore the settings in this way."""
         seconds = {} if isinf(left()) else {"max_statement_time": milliseconds(inf) / 1000}
-        return self._set_for_block(run, self._limits(seconds) | self.TUNING | self.ISOLATION)
+        return self._set_for_block(host, self._limits(seconds) | self.TUNING | self.ISOLATION)
 
-    def in_host_transaction(self, run: Run) -> AbstractContextManager[None]:
+    def in_host_transaction(self, host: HostConnection) -> AbstractContextManager[None]:
         """Restore the settings in this way. The isolation level remains the host's."""
-        return self._set_for_block(run, self._lowered() | self.TUNING)
+        return self._set_for_block(host, self._lowered() | self.TUNING)
 
     def lowered(self) -> str:
         """Lower the limits again, within such a block, if less time is left."""
         return self._set(self._lowered())
 
-    def on_host_without_limits(self, run: Run) -> AbstractContextManager[None]:
+    def on_host_without_limits(self, host: HostConnection) -> AbstractContextManager[None]:
         """Lift the limits of a transaction that changes tables, and restore them in this way."""
-        return self._set_for_block(run, self._limits(self.NONE) | self.TUNING | self.ISOLATION)
+        return self._set_for_block(host, self._limits(self.NONE) | self.TUNING | self.ISOLATION)
 
     @contextmanager
-    def _set_for_block(self, run: Run, settings: Mapping[str, str]) -> Iterator[None]:
-        kept = {f"@hookrow_{name}": f"@@{name}" for name in settings}
-        run(self._set({**kept, **settings}))
-        restore = self._set({name: f"@hookrow_{name}" for name in settings})
+    def _set_for_block(self, host: HostConnection, settings: Mapping[str, str]) -> Iterator[None]:
+        """Keep the former values in user variables, which have other names in a block in the block.
+
+        The host gets the connection back with its own settings, or not at all.
+        """
+        depth = _BLOCKS.get()
+        former = {name: f"@hookrow_{name}_{depth}" for name in settings}
+        keep = ((name, f"{former[name]} = @@{name}") for name in settings)
+        host.run(_set_statement([*keep, *_assignments(settings)]))
+        _BLOCKS.set(depth + 1)
         try:
             yield
         except BaseException:
-            with suppress(Exception):  # the connection may be lost: the first error says why
-                run(restore)
+            with suppress(Exception):  # the first error says why
+                self._restore(host, former)
             raise
-        run(restore)
+        finally:
+            _BLOCKS.set(depth)
+        self._restore(host, former)
+
+    def _restore(self, host: HostConnection, former: Mapping[str, str]) -> None:
+        try:
+            host.run(self._set(former))
+        except BaseException:
+            host.discard()
+            raise
 
     def _lowered(self) -> dict[str, str]:
         limits = self._limits(self._shortened(self.OTHERS))
@@ -304,17 +318,7 @@ class MariaDBLimits(Limits):
         return shortened
 
     def _set(self, settings: Mapping[str, str]) -> str:
-        common = [f"{name} = {value}" for name, value in settings.items() if not self._only(name)]
-        special = [
-            self._only(name).format(f", {name} = {value}")
-            for name, value in settings.items()
-            if self._only(name)
-        ]
-        return " ".join(["SET", ", ".join(common), *special])
-
-    def _only(self, name: str) -> str:
-        """Return the comment for a setting, or a user variable for it, that one server has."""
-        return self.ONLY.get(name.removeprefix("@hookrow_"), "")
+        return _set_statement(_assignments(settings))
 
 
 MARIADB_LIMITS = MariaDBLimits()
@@ -322,3 +326,34 @@ MARIADB_LIMITS = MariaDBLimits()
 
 def _texts(limits: Mapping[str, float]) -> dict[str, str]:
     return {name: f"{milliseconds(seconds)}ms" for name, seconds in limits.items()}
+
+
+_BLOCKS: ContextVar[int] = ContextVar("_BLOCKS", default=0)
+"""The number of blocks in which this thread has changed settings of MariaDB on any connection."""
+
+_MARIADB_ONLY = {"max_statement_time", "tx_isolation"}
+"""The settings that MySQL does not have."""
+
+_MYSQL_ONLY = {"max_execution_time", "transaction_isolation", "information_schema_stats_expiry"}
+"""The settings that MariaDB does not have, or not in every version."""
+
+
+def _assignments(settings: Mapping[str, str]) -> Sequence[tuple[str, str]]:
+    """Return the assignments of values to settings, each after the name of its setting."""
+    return [(name, f"{name} = {value}") for name, value in settings.items()]
+
+
+def _set_statement(assignments: Sequence[tuple[str, str]]) -> str:
+    """Return the SET of assignments, each of which follows the name of the setting it concerns.
+
+    Those of a setting that only one of the servers has are in a comment that only this server
+    executes: https://mariadb.com/kb/en/comment-syntax.
+    """
+    special = _MARIADB_ONLY | _MYSQL_ONLY
+    common = ", ".join(text for name, text in assignments if name not in special)
+    statement = f"SET {common}"
+    for server, names in (("M!", _MARIADB_ONLY), ("!80000", _MYSQL_ONLY)):
+        own = "".join(f", {text}" for name, text in assignments if name in names)
+        if own:
+            statement += f" /*{server} {own} */"
+    return statement

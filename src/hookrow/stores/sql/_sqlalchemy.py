@@ -26,7 +26,7 @@ from hookrow.stores.sql._dialects.base import Dialect, question_marks
 from hookrow.stores.sql._dialects.mariadb import MARIADB
 from hookrow.stores.sql._dialects.postgresql import POSTGRESQL
 from hookrow.stores.sql._dialects.sqlite import SQLITE
-from hookrow.stores.sql._limits import MARIADB_LIMITS, POSTGRES_LIMITS
+from hookrow.stores.sql._limits import MARIADB_LIMITS, POSTGRES_LIMITS, HostConnection
 
 _ENGINE_ERRORS = (SQLAlchemyError, *UNWRITABLE)
 _IN_TRANSACTION = 2
@@ -282,10 +282,10 @@ class _PostgreSQLBackend(_Backend):
     def begin(
         self, connection: EngineConnection, *, recording: bool
     ) -> AbstractContextManager[None]:
-        return POSTGRES_LIMITS.on_host(partial(self._begin, connection), recording=recording)
+        return POSTGRES_LIMITS.on_host(self._host(connection), recording=recording)
 
     def begin_reading(self, connection: EngineConnection) -> AbstractContextManager[None]:
-        return POSTGRES_LIMITS.on_host_reading(partial(self._begin, connection))
+        return POSTGRES_LIMITS.on_host_reading(self._host(connection))
 
     @contextmanager
     def begin_upgrade(self, connection: EngineConnection) -> Iterator[None]:
@@ -308,6 +308,9 @@ class _PostgreSQLBackend(_Backend):
 
     def roll_back(self, connection: EngineConnection) -> None:
         connection.connection.rollback()
+
+    def _host(self, connection: EngineConnection) -> HostConnection:
+        return HostConnection(partial(self._begin, connection), connection.invalidate)
 
     def _begin(self, connection: EngineConnection, settings: str) -> None:
         if connection.dialect.driver == "psycopg":
@@ -381,14 +384,14 @@ class _MariaDBBackend(_Backend):
 
     @contextmanager
     def begin(self, connection: EngineConnection, *, recording: bool) -> Iterator[None]:
-        with MARIADB_LIMITS.on_host(connection.exec_driver_sql, recording=recording):
+        with MARIADB_LIMITS.on_host(self._host(connection), recording=recording):
             # Nothing has begun yet if the driver commits each statement.
             connection.exec_driver_sql(MARIADB.begin)
             yield
 
     @contextmanager
     def begin_reading(self, connection: EngineConnection) -> Iterator[None]:
-        with MARIADB_LIMITS.on_host_reading(connection.exec_driver_sql):
+        with MARIADB_LIMITS.on_host_reading(self._host(connection)):
             connection.exec_driver_sql(MARIADB.begin)
             yield
 
@@ -399,13 +402,16 @@ class _MariaDBBackend(_Backend):
             yield
 
     def lift_limits(self, connection: EngineConnection) -> AbstractContextManager[None]:
-        return MARIADB_LIMITS.on_host_without_limits(connection.exec_driver_sql)
+        return MARIADB_LIMITS.on_host_without_limits(self._host(connection))
 
     def commit(self, connection: EngineConnection) -> None:
         connection.commit()
 
     def roll_back(self, connection: EngineConnection) -> None:
         connection.connection.rollback()
+
+    def _host(self, connection: EngineConnection) -> HostConnection:
+        return HostConnection(connection.exec_driver_sql, connection.invalidate)
 
 
 _MARIADB_BACKEND = _MariaDBBackend()

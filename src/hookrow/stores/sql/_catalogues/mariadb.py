@@ -27,8 +27,8 @@ from hookrow.stores.sql._catalogues.base import (
     Writers,
 )
 from hookrow.stores.sql._catalogues.mariadb_columns import (
-    BINARY,
     COLUMN_FIELDS,
+    UNICODE_BINARY,
     Collation,
     ColumnRow,
     collation_query,
@@ -63,7 +63,7 @@ class MariaDBCatalogue(Catalogue):
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         super().__init__(connection, dialect)
-        self._collations = {dialect.binary: BINARY}  # that of hookrow's own tables
+        self._collations = {dialect.binary: UNICODE_BINARY}  # that of hookrow's own tables
 
     def title(self, version: str) -> str:
         """Recognize MySQL, and others that are compatible with it, by the missing name."""

@@ -55,7 +55,7 @@ class Collation(NamedTuple):
     """Whether the function lower() makes the small letter of each capital letter."""
 
 
-BINARY = Collation(ignores_case=False, lowers_ascii=True)
+UNICODE_BINARY = Collation(ignores_case=False, lowers_ascii=True)
 """What the binary collation of Unicode does."""
 
 
@@ -94,7 +94,7 @@ def column_of(row: ColumnRow, collation: Collation | None) -> Column:
         holds_uuids=data_type == "uuid" or declared == "char(32)",
         ignores_case=collation is not None and collation.ignores_case,
         lowers_ascii=collation is None or collation.lowers_ascii,
-        finds_rows=data_type in _KEY_TYPES,
+        finds_rows=data_type in _TYPES_OF_KEYS,
         length=row.length if data_type in _SHORT_TEXTS else None,
         labels=labels,
         denied=[each for each in ("SELECT", "UPDATE") if each not in granted],
@@ -150,20 +150,20 @@ _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
-_TIMES = ("datetime", "timestamp")
+_DATETIMES = ("datetime", "timestamp")
 
 _BYTES = ("binary", "varbinary")
 
 _KINDS = {
     **dict.fromkeys(_TEXTS, "text"),
     **dict.fromkeys((*_INTEGERS, "decimal", "float", "double"), "number"),
-    **dict.fromkeys(_TIMES, "datetime"),
+    **dict.fromkeys(_DATETIMES, "datetime"),
     **dict.fromkeys(_BYTES, "binary"),
 }
 """The kind of a column, by its type; that of other types is their name."""
 
-_KEY_TYPES = {
-    *(*_TEXTS, *_INTEGERS, *_TIMES, *_BYTES),
+_TYPES_OF_KEYS = {
+    *(*_TEXTS, *_INTEGERS, *_DATETIMES, *_BYTES),
     *("decimal", "double", "date", "year", "enum", "set", "uuid"),
 }
 """The types of keys: a value of them that a driver returns finds its row, also through JSON_TABLE.
