@@ -6,11 +6,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import dropwhile, groupby, takewhile
 from math import inf
-from operator import itemgetter
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any, NamedTuple
+from typing import Any
 
 from hookrow._core.schema import Fold
 from hookrow.errors import ConfigurationError, SchemaMismatch
@@ -34,24 +32,19 @@ from hookrow.stores.sql._catalogues.mariadb_columns import (
     collation_query,
     column_of,
 )
+from hookrow.stores.sql._catalogues.mariadb_indexes import (
+    MARIADB_INDEX_FIELDS,
+    MYSQL_INDEX_FIELDS,
+    IndexRow,
+    TableIndex,
+    indexes_of,
+)
+from hookrow.stores.sql._catalogues.mariadb_locks import LockRows
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._dialects.base import Dialect, question_marks
 from hookrow.stores.sql._dialects.mariadb import CHECK, MARIADB, SMALLEST_PACKET, WRITER_LOCKS
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
-
-
-class TableIndex(NamedTuple):
-    """An index: its columns, or the expressions that it is on, as SQL text.
-
-    `is_whole` is whether it has whole texts, not only their beginnings, and `is_usable` whether the
-    planner may search it. One that is invisible or ignored keeps its columns unique all the same.
-    """
-
-    parts: Sequence[str]
-    is_unique: bool
-    is_whole: bool
-    is_usable: bool
 
 
 class MariaDBCatalogue(Catalogue):
@@ -229,30 +222,19 @@ class MariaDBCatalogue(Catalogue):
         searched = [self.dialect.quote(column.name) for column in columns]
         if lookup.fold:
             searched = [self._searched(lookup.fold, *columns)]
-        given = {*searched, *map(self.dialect.quote, role.where)}
-        return any(
-            searched[-1] in takewhile(given.__contains__, index.parts)
-            for index in self._indexes(role.table)
-            if index.is_usable
-        )
+        fixed = {*searched, *map(self.dialect.quote, role.where)}
+        return any(index.finds(searched[-1], fixed) for index in self._indexes(role.table))
 
     def sorts(self, tables: RoleTables, listing: Listing) -> bool:
-        """Look for an index in the order of the columns, after those that hide rows.
-
-        A secondary index is followed by the primary key.
-        """
+        """Look for an index in the order of the columns. Those behind a view are unknown."""
         role = tables.schema.roles[listing.role]
         if self.relation(role.table) is Relation.VIEW:
             return False
         quote = self.dialect.quote
-        hiding = {*map(quote, role.where)}
+        fixed = {*map(quote, role.where)}
         order = [quote(tables.columns(listing.role)[name].name) for name in listing.columns]
         primary = [*map(quote, self.primary_key(role.table))]
-        for index in self._indexes(role.table):
-            rest = [*dropwhile(hiding.__contains__, [*index.parts, *primary])]
-            if index.is_usable and index.is_whole and rest[: len(order)] == order:
-                return False
-        return True
+        return not any(index.sorts(order, fixed, primary) for index in self._indexes(role.table))
 
     def index_advice(
         self,
@@ -446,19 +428,21 @@ class MariaDBCatalogue(Catalogue):
 
     def try_lock(self, lock: Lock, record: str) -> bool:
         """Lock a row: a cluster does not replicate the locks of the function GET_LOCK."""
-        name = f"lock_{lock.name.lower()}"
         if self.own_name(record) is None:  # a host's log may lack it
             return True
-        self._create_locks(record, [name])
-        return bool(self._lock_free(record, [name]))
+        rows = LockRows(self.connection, self.dialect, record)
+        name = f"lock_{lock.name.lower()}"
+        rows.add([name])
+        return bool(rows.lock_free([name]))
 
     def open_writers(self, table: str, record: str) -> Writers:  # noqa: ARG002 - they lock a row of hookrow_meta
         """Return those of the `WRITER_LOCKS` that transactions hold.
 
         Until the end of this transaction, writers that need one of the others wait.
         """
-        created = self._create_locks(record, WRITER_LOCKS)
-        free = () if created else self._lock_free(record, WRITER_LOCKS)
+        rows = LockRows(self.connection, self.dialect, record)
+        # If a row was missing, a transaction may have added entries without a lock.
+        free = () if rows.add(WRITER_LOCKS) else rows.lock_free(WRITER_LOCKS)
         return Writers("-", [name for name in WRITER_LOCKS if name not in free])
 
     def last_id(self, table: str) -> int | None:
@@ -467,45 +451,19 @@ class MariaDBCatalogue(Catalogue):
         ((last,),) = self.connection.fetch(sql, self.named(table))
         return None if last is None else int(last)
 
-    def _create_locks(self, record: str, names: Sequence[str]) -> bool:
-        """Add the rows that are locked if the table lacks them; return whether it did.
-
-        A transaction may have added entries without a lock then.
-        """
-        table, is_any = self.dialect.table(record), ", ".join(["%s"] * len(names))
-        sql = f"SELECT name FROM {table} WHERE name IN ({is_any})"
-        present = {name for (name,) in self.connection.fetch(sql, names)}
-        insert = self.dialect.insert(table, ["name", "value"], "VALUES (%s, '')", ["name"], {})
-        missing = [name for name in names if name not in present]
-        for name in missing:
-            self.connection.execute(insert, [name])
-        return bool(missing)
-
-    def _lock_free(self, record: str, names: Sequence[str]) -> Collection[str]:
-        """Lock the rows that no other transaction has locked; return their names."""
-        table, is_any = self.dialect.table(record), ", ".join(["%s"] * len(names))
-        sql = f"SELECT name FROM {table} WHERE name IN ({is_any}) {self.dialect.skip_locked}"
-        return {name for (name,) in self.connection.fetch(sql, names)}
-
     def named(self, table: str) -> list[str]:
         """Return the bare name, and that of the database, which is empty for the session's."""
         database, _, bare = table.rpartition(".")
         return [bare, database]
 
     def _indexes(self, table: str) -> Sequence[TableIndex]:
-        sql = _MYSQL_INDEXES if self._is_mysql else _MARIADB_INDEXES
-        rows = self._fetch(sql, self.named(table))
-        indexes = []
-        for _, grouped in groupby(rows, itemgetter(0)):
-            of_index = [*grouped]
-            _, is_unique, is_usable, *_ = of_index[0]
-            parts = [
-                self.dialect.quote(column) if column else self._unescaped(expression)
-                for *_, column, expression, _ in of_index
-            ]
-            is_whole = all(whole for *_, whole in of_index)
-            indexes.append(TableIndex(parts, bool(is_unique), is_whole, bool(is_usable)))
-        return indexes
+        fields = MYSQL_INDEX_FIELDS if self._is_mysql else MARIADB_INDEX_FIELDS
+        rows = self._fetch(_SELECT_INDEX_ROWS.format(fields), self.named(table))
+        return indexes_of(map(IndexRow._make, rows), self._part)
+
+    def _part(self, row: IndexRow) -> str:
+        """Return the column or the expression of a part of an index, as SQL text."""
+        return self.dialect.quote(row.column) if row.column else self._unescaped(row.expression)
 
     @cached_property
     def _is_mysql(self) -> bool:
@@ -544,15 +502,10 @@ SELECT {COLUMN_FIELDS}
 FROM information_schema.columns WHERE {_IS_TABLE} ORDER BY ordinal_position
 """
 
-_INDEXES_OF_TABLE = f"""
-SELECT index_name, non_unique = 0, index_type = 'BTREE' AND {{is_visible}}, column_name,
-    {{expression}}, sub_part IS NULL
+_SELECT_INDEX_ROWS = f"""
+SELECT {{}}
 FROM information_schema.statistics WHERE {_IS_TABLE} ORDER BY index_name, seq_in_index
 """
-
-_MARIADB_INDEXES = _INDEXES_OF_TABLE.format(is_visible="ignored = 'NO'", expression="NULL")
-
-_MYSQL_INDEXES = _INDEXES_OF_TABLE.format(is_visible="is_visible = 'YES'", expression="expression")
 
 _GENERATED = f"""
 SELECT column_name, generation_expression FROM information_schema.columns
