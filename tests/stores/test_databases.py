@@ -132,7 +132,10 @@ class TestURL:
             ("mariadb://ada@localhost/mail?charset=latin1", "remove charset from the URL"),
             ("mariadb://ada@localhost/mail?connect_timeout=0", "seconds, such as 3, not '0'"),
             ("mariadb://ada@localhost/mail?connect_timeout=ever", "seconds, such as 3, not 'ever'"),
-            ("mariadb://ada@localhost/mail?ssl_disabled=maybe", "is true or false, not 'maybe'"),
+            (
+                "mariadb://ada@localhost/mail?ssl_disabled=maybe",
+                "must be true or false, not 'maybe'",
+            ),
             ("mariadb://ada@localhost/mail?ssl-mode=on", "one of DISABLED, PREFERRED, REQUIRED"),
             ("mariadb://localhost/mail?ssl-mode=required&ssl_disabled=1", "replaces ssl_disabled"),
             ("mariadb://localhost/mail?ssl-mode=required&ssl_ca=ca.pem", "remove ssl_ca or those"),

@@ -36,8 +36,8 @@ _STATEMENT_ERRORS = {
 
 
 _REFUSED_LOGIN = (
-    "The database refuses the connection: {}. Check {} in its URL: HOOKROW_DATABASE_URL, or your "
-    "application's own."
+    "The database refuses the connection: {}. Check {} in its URL: HOOKROW_DATABASE_URL, or that "
+    "of your application."
 )
 
 
@@ -56,7 +56,7 @@ class _Family(ABC):
         return str(error)
 
     def remedy(self, error: BaseException) -> str | None:  # noqa: ARG002 - most families have no such error
-        """Return what to do about an error, if the database's message does not say it."""
+        """Return the remedy for an error, if the database's message does not contain it."""
         return None
 
     def refuses_one_statement(self, error: BaseException) -> bool:  # noqa: ARG002 - most families have no such error
@@ -104,7 +104,7 @@ class _PostgreSQLErrors(_Family):
         "53100": "the disk of the server is full",
         "57P03": "the server is starting or shutting down",
     }
-    """The meaning of some: the server's own messages may be translated, or quote a row."""
+    """The meaning of some: the server's messages may be translated, or quote a row."""
     NEEDS_SEVERAL_STATEMENTS = (
         "0A000",  # feature_not_supported: a rule turns a part into several statements
         "27000",  # triggered_data_change_violation: a trigger changes a row of another part
@@ -137,19 +137,14 @@ class _PostgreSQLErrors(_Family):
         return kind(" ".join([type(error).__name__, state, *self._names(error)]) + meaning)
 
     def refuses_one_statement(self, error: BaseException) -> bool:
-        """Decide by the SQLSTATE."""
         is_refusal = self._state(error) in self.NEEDS_SEVERAL_STATEMENTS
         return is_refusal and not self._is_stale_plan(error)
 
     def failed_check(self, error: BaseException) -> bool:
-        """Decide by the SQLSTATE.
-
-        A host's trigger may raise the same error; in separate statements, it does so again.
-        """
+        # A host's trigger may raise the same error; in separate statements, it does so again.
         return self._state(error) == self.FAILED_CHECK
 
     def lacks_operator(self, error: BaseException) -> bool:
-        """Decide by the SQLSTATE."""
         return self._state(error) in self.LACKS_OPERATOR
 
     def _refused_login(self, error: BaseException) -> AccessDenied | None:
@@ -232,7 +227,6 @@ class _SQLiteErrors(_Family):
         return kind(_described(error))
 
     def remedy(self, error: BaseException) -> str | None:
-        """Return the remedy for an error that concerns the file."""
         return self.REMEDIES.get(self._code(error))
 
     def _code(self, error: BaseException) -> int:
@@ -255,9 +249,9 @@ class _MariaDBErrors(_Family):
 
     https://mariadb.com/kb/en/mariadb-error-code-reference/ and
     https://dev.mysql.com/doc/mysql-errors/9.0/en/ list them; from 1900 on, the servers use the same
-    numbers for different errors, but no number here has two meanings that hookrow could meet. Those
-    from 2000 to 2999 are the client's own: the connection is lost, or was never made. An error with
-    any other number concerns one statement and its data: `Rejected`.
+    numbers for different errors, but no number here has two meanings that hookrow could meet. The
+    client raises those from 2000 to 2999 if the connection is lost, or was never made. An error
+    with any other number concerns one statement and its data: `Rejected`.
     """
 
     FAILED_CHECK = 1242  # subquery_returns_more_than_1_row, in a `Packet`
@@ -277,7 +271,7 @@ class _MariaDBErrors(_Family):
         3024: Locked,  # ER_QUERY_TIMEOUT: MySQL's max_execution_time
         3572: Locked,  # ER_LOCK_NOWAIT
         1036: ReadOnly,  # ER_OPEN_AS_READONLY
-        1290: ReadOnly,  # ER_OPTION_PREVENTS_STATEMENT: of those that can, hookrow meets read_only
+        1290: ReadOnly,  # ER_OPTION_PREVENTS_STATEMENT: most often read_only
         1792: ReadOnly,  # ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
         1836: ReadOnly,  # ER_READ_ONLY_MODE
         1874: ReadOnly,  # ER_INNODB_READ_ONLY
@@ -286,7 +280,7 @@ class _MariaDBErrors(_Family):
         1024: Unavailable,  # ER_ERROR_ON_READ
         1026: Unavailable,  # ER_ERROR_ON_WRITE
         1030: Unavailable,  # ER_GET_ERRNO: the storage engine fails
-        1034: Unavailable,  # ER_NOT_KEYFILE: a temporary table finds no room
+        1034: Unavailable,  # ER_NOT_KEYFILE: there is no space for a temporary table
         1037: Unavailable,  # ER_OUTOFMEMORY
         1038: Unavailable,  # ER_OUT_OF_SORTMEMORY
         1040: Unavailable,  # ER_CON_COUNT_ERROR
@@ -344,22 +338,22 @@ class _MariaDBErrors(_Family):
         1047: "this node of the cluster is not ready",
         1053: "the server is shutting down",
         1114: "a table, or the disk of the server, is full",
-        1115: "the server lacks the character set utf8mb4",
+        1115: "the server does not have the character set utf8mb4",
         1153: "the statement is longer than the server's max_allowed_packet: increase it",
         1203: "the user has too many connections: increase its MAX_USER_CONNECTIONS",
         1290: "the server is read-only: a replica, for example",
         1665: "set binlog_format to MIXED or ROW on the server",
         1927: "the connection was killed",
     } | dict.fromkeys((1792, 1836, 1874), "the server, or the session, is read-only")
-    """The meaning of some: the server's own messages may be translated, or quote a row."""
+    """The meaning of some: the server's messages may be translated, or quote a row."""
     DENIED: Mapping[int, str] = {
-        1044: "the name of the database, and what the user may do there,",
         1045: "the user and the password",
         1049: "the name of the database",
         1698: "the user and the password",
     }
-    """What to check in the URL after a refused login."""
+    """The parts of the URL that may be wrong after a refused login."""
     REFUSED: Mapping[int, str] = {
+        1044: "Grant the user privileges on the database, or name another one in the URL.",
         1129: "Run mariadb-admin flush-hosts, or mysqladmin flush-hosts.",
         1130: "Create the user for this host.",
         1820: "Set a new password for the user.",
@@ -374,7 +368,7 @@ class _MariaDBErrors(_Family):
         "The driver does not support the authentication plugin of this user: choose another plugin "
         "for the user, or another driver.",
     )
-    """What to do after other refused logins."""
+    """The remedies for other refused logins."""
     TOO_LONG = 2020  # CR_NET_PACKET_TOO_LARGE, noticed by the client
     CLIENT = range(2000, 3000)
     FAILED_COMMIT = 1180
@@ -414,10 +408,7 @@ class _MariaDBErrors(_Family):
         return str(getattr(error, "msg", None) or error.args[-1])
 
     def failed_check(self, error: BaseException) -> bool:
-        """Decide by the number.
-
-        A host's trigger may raise the same error; in separate statements, it does so again.
-        """
+        # A host's trigger may raise the same error; in separate statements, it does so again.
         return self._number(error) == self.FAILED_CHECK
 
     def _number(self, error: BaseException) -> int | None:
@@ -442,7 +433,7 @@ _FAMILIES: tuple[_Family, ...] = (_PostgreSQLErrors(), _SQLiteErrors(), _MariaDB
 def _families(error: BaseException) -> Sequence[_Family]:
     """Return the family of the driver that raised an error, or all of them if it is unknown.
 
-    The attributes alone do not tell: drivers of MariaDB have SQLSTATEs, too.
+    The attributes do not suffice to distinguish them: drivers of MariaDB have SQLSTATEs, too.
     """
     packages = _packages(error)
     return [each for each in _FAMILIES if each.DRIVERS & packages] or _FAMILIES

@@ -146,8 +146,8 @@ def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
         column = columns[name]
         if column.charset not in {"", _EVERY_CHARACTER}:
             text = (
-                f"of the character set {column.charset}, which lacks characters: CONVERT the table "
-                f"TO CHARACTER SET {_EVERY_CHARACTER}."
+                f"of the character set {column.charset}, which cannot represent every character: "
+                f"CONVERT the table TO CHARACTER SET {_EVERY_CHARACTER}."
             )
             yield _mistake(log, column, text)
         if name in _NULLABLE and not column.nullable:

@@ -37,7 +37,7 @@ class Limits(ABC):
 
     They are those of `_timeouts`; for a transaction, they are shorter if less time is left. The
     statements are for hookrow's own sessions. The context managers are for a connection of the
-    host, whose session is afterwards as it was before.
+    host, whose session has its former settings after the block.
     """
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Limits(ABC):
 
     @abstractmethod
     def on_host_reading(self, host: HostConnection) -> AbstractContextManager[None]:
-        """Do the same for a reading, whose statements are limited to the time left, if it is."""
+        """Do the same for a reading. Its statements are limited only within `limited_to`."""
 
     @abstractmethod
     def in_host_transaction(self, host: HostConnection) -> AbstractContextManager[None]:
@@ -102,7 +102,6 @@ class PostgresLimits(Limits):
     """The settings that hookrow's SQL needs, besides the limits."""
 
     def session(self) -> str:
-        """Set them for the session, and the isolation level of its transactions."""
         isolation = {"default_transaction_isolation": "read committed"}
         limits = {name: f"{int(seconds * 1000)}ms" for name, seconds in self.RECORDING.items()}
         return self._set(limits | self.TUNING | isolation, local=False)
@@ -126,20 +125,20 @@ class PostgresLimits(Limits):
 
     @contextmanager
     def on_host(self, host: HostConnection, *, recording: bool) -> Iterator[None]:
-        """Leave it to the end of the transaction to restore the settings."""
+        """Set them for the transaction, whose end restores the settings."""
         host.run(self.transaction(recording=recording, tuned=True))
         yield
 
     @contextmanager
     def on_host_reading(self, host: HostConnection) -> Iterator[None]:
-        """Leave it to the end of the transaction to restore the settings."""
+        """Set them for the transaction, whose end restores the settings."""
         limits = [] if isinf(left()) else [self.reading()]
         host.run("; ".join([self.time_format(), *limits]))
         yield
 
     @contextmanager
     def in_host_transaction(self, host: HostConnection) -> Iterator[None]:
-        """Leave it to the rollback to restore the settings after an error."""
+        """Restore the settings; after an error, the rollback does so."""
         former = host.run(self.lowered())
         yield
         restored = ", ".join(f"set_config('{name}', %s, true)" for name in self.OTHERS)
@@ -223,10 +222,9 @@ class MariaDBLimits(Limits):
     }
     """The lower one of a limit and another value; 0 means that there is no limit of statements."""
     SESSION: ClassVar[dict[str, str]] = {"autocommit": "1", "completion_type": "'NO_CHAIN'"}
-    """The settings on which hookrow's own sessions rely, too."""
+    """Further settings of sessions that belong to hookrow."""
 
     def session(self) -> str:
-        """Set them for the session, and the isolation level of its transactions."""
         limits = self._limits(self.RECORDING)
         return self._set(limits | self.TUNING | self.ISOLATION | self.SESSION)
 
@@ -246,21 +244,19 @@ class MariaDBLimits(Limits):
         return self._set(self._limits(self.OTHERS | seconds))
 
     def none(self) -> str:
-        """Set the longest values."""
         return self._set(self._limits(self.NONE))
 
     def on_host(self, host: HostConnection, *, recording: bool) -> AbstractContextManager[None]:
-        """Restore the settings before the commit, or the rollback, which does not."""
+        """Restore the settings before the commit, or the rollback: neither restores them."""
         limits = self._shortened(self.RECORDING if recording else self.OTHERS)
         return self._set_for_block(host, self._limits(limits) | self.TUNING | self.ISOLATION)
 
     def on_host_reading(self, host: HostConnection) -> AbstractContextManager[None]:
-        """Restore the settings in this way."""
         seconds = {} if isinf(left()) else {"max_statement_time": milliseconds(inf) / 1000}
         return self._set_for_block(host, self._limits(seconds) | self.TUNING | self.ISOLATION)
 
     def in_host_transaction(self, host: HostConnection) -> AbstractContextManager[None]:
-        """Restore the settings in this way. The isolation level remains the host's."""
+        """Lower the limits and set the rest, except the isolation level, which the host chooses."""
         return self._set_for_block(host, self._lowered() | self.TUNING)
 
     def lowered(self) -> str:
@@ -268,7 +264,7 @@ class MariaDBLimits(Limits):
         return self._set(self._lowered())
 
     def on_host_without_limits(self, host: HostConnection) -> AbstractContextManager[None]:
-        """Lift the limits of a transaction that changes tables, and restore them in this way."""
+        """Lift the limits of a transaction that changes tables."""
         return self._set_for_block(host, self._limits(self.NONE) | self.TUNING | self.ISOLATION)
 
     @contextmanager

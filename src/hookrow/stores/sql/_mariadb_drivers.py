@@ -28,27 +28,25 @@ CLIENT_MULTI_STATEMENTS: one packet may contain several statements."""
 
 _LOGIN = {
     "charset": "utf8mb4",
-    # Of parameters and other expressions; a column's own collation precedes it.
+    # Of parameters and other expressions; that of a column takes precedence.
     "collation": "utf8mb4_bin",
     "client_flag": CLIENT_FLAGS,
     "autocommit": None,  # the settings of the session include it
 }
-"""What both drivers call the same."""
-
+"""The options that both drivers know by the same names."""
 
 _PACKAGES = {"cryptography": "rsa", "pynacl": "ed25519"}
 """The extras of PyMySQL for the packages that it needs for some plugins of authentication. Without
 `cryptography`, it can still use the plugin through TLS."""
 
 _MISSING_PACKAGE = (
-    "The database refuses the connection: PyMySQL lacks a package that the authentication plugin "
-    "of this user needs without TLS: pip install 'pymysql[{}]', or add ssl-mode=REQUIRED to the "
-    "URL."
+    "The database refuses the connection. Without TLS, the authentication plugin of this user "
+    "needs another package: pip install 'pymysql[{}]', or add ssl-mode=REQUIRED to the URL."
 )
 
 
 _OTHER_PROTOCOL = (IndexError, ValueError, struct.error)
-"""Errors of PyMySQL about the data of a server of another kind."""
+"""Errors that PyMySQL raises if a server speaks another protocol."""
 
 
 class OpenedConnection(NamedTuple):
@@ -68,7 +66,7 @@ class Driver(ABC):
     """Opens connections as PEP 249 describes them."""
 
     errors: tuple[type[Exception], ...]
-    """The errors of the driver."""
+    """The base classes of the driver's errors."""
 
     @abstractmethod
     def connect(self, options: Options, host: Host, until: float) -> OpenedConnection:
@@ -211,7 +209,7 @@ def share(until: float, number: int) -> float:
 
 
 def _keep_alive(opened: socket.socket) -> None:
-    """Let the system notice that the server's machine is gone, and send each packet at once."""
+    """Let the system detect that the server's machine is gone, and send each packet at once."""
     for level, name, value in _TCP_OPTIONS:
         if hasattr(socket, name):  # not on every system
             opened.setsockopt(level, getattr(socket, name), value)

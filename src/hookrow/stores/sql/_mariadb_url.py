@@ -15,7 +15,7 @@ from hookrow.stores.sql._connections import CONNECT_TIMEOUT, NOT_A_URL
 DEFAULT_PORT = 3306
 
 _HOST_PATTERN = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s\[\]:/?#@]*))(?::(\d{1,5}))?")
-"""A host: an IPv6 address in brackets, or a name or an IPv4 address; and a port."""
+"""Matches an IPv6 address in brackets, an IPv4 address or a name, and a port if there is one."""
 
 _TLS_FLAGS = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity", "ssl_check_hostname")
 """Options that are true or false. The last is SQLAlchemy's name for the one before it."""
@@ -57,7 +57,7 @@ class TLSLevel(IntEnum):
 
 
 class TLS(NamedTuple):
-    """How a connection uses TLS, and the paths of files: certificates, and a private key."""
+    """How a connection uses TLS, and the paths of its certificates and private key."""
 
     level: TLSLevel
     ca: str | None
@@ -74,7 +74,7 @@ class TLS(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a URL says."""
+    """The parts of a URL."""
 
     scheme: str
     """The name and the driver, such as `mysql+pymysql`."""
@@ -90,7 +90,7 @@ class Options:
     tls: TLS
 
     def place(self, host: Host) -> str:
-        """Return what messages call the server of a host."""
+        """Return the address of a host's server, for messages."""
         return self.unix_socket or str(host)
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Options:
 
 
 def parse(url: str) -> Options:
-    """Return what a URL says. Raises `ConfigurationError`, without the password."""
+    """Parse a URL. Raises `ConfigurationError`, whose text does not contain the password."""
     scheme, _, rest = url.partition("://")
     authority, _, path = rest.partition("/")
     login, _, hosts = authority.rpartition("@")
@@ -155,16 +155,17 @@ def _seconds(value: str | None) -> float:
         return CONNECT_TIMEOUT
     if not re.fullmatch(r"\d{1,6}(\.\d+)?", value) or float(value) == 0:
         raise ConfigurationError(
-            f"connect_timeout is a number of seconds, such as {CONNECT_TIMEOUT}, not {value!r}."
+            f"connect_timeout must be a number of seconds, such as {CONNECT_TIMEOUT}, "
+            f"not {value!r}."
         )
     return float(value)
 
 
 def _tls(given: dict[str, str]) -> TLS:
-    """Take the options for TLS from those given, and return what they mean together.
+    """Remove the options for TLS from those given, and return their combined meaning.
 
-    A certificate of an authority is verified, and so is the name of the host, unless an option says
-    otherwise: PyMySQL itself would verify neither.
+    With the certificate of an authority, the server's certificate and the name of the host are
+    verified, unless an option says otherwise: PyMySQL itself would verify neither.
     """
     mode = given.pop("ssl-mode", None) or given.pop("ssl_mode", None)
     flags = {name: _flag(name, given.pop(name)) for name in _TLS_FLAGS if name in given}
@@ -175,13 +176,13 @@ def _tls(given: dict[str, str]) -> TLS:
         level = TLSLevel[mode.upper()]
     else:
         raise ConfigurationError(
-            f"ssl-mode is one of {', '.join(TLSLevel.__members__)}. It replaces "
-            f"{', '.join(_TLS_FLAGS)}."
+            f"ssl-mode must be one of {', '.join(TLSLevel.__members__)}, and replaces "
+            f"{', '.join(_TLS_FLAGS)}: remove those."
         )
     if level < TLSLevel.VERIFY_CA and ca is not None:
         raise ConfigurationError(
-            "The URL has ssl_ca, but its other options say not to verify the server's certificate: "
-            "remove ssl_ca or those."
+            "The URL has ssl_ca, but its other options turn off the verification of the server's "
+            "certificate: remove ssl_ca or those."
         )
     if key is not None and cert is None:
         raise ConfigurationError("The URL has ssl_key without ssl_cert: add ssl_cert.")
@@ -199,5 +200,5 @@ def _level(flags: Mapping[str, bool], *, has_ca: bool, has_cert: bool) -> TLSLev
 
 def _flag(name: str, value: str) -> bool:
     if value.lower() not in _FLAG_VALUES:
-        raise ConfigurationError(f"{name} is true or false, not {value!r}.")
+        raise ConfigurationError(f"{name} must be true or false, not {value!r}.")
     return _FLAG_VALUES[value.lower()]

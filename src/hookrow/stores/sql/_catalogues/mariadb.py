@@ -59,11 +59,11 @@ class MariaDBCatalogue(Catalogue):
         self._collations = {dialect.binary: UNICODE_BINARY}  # that of hookrow's own tables
 
     def title(self, version: str) -> str:
-        """Recognize MySQL, and others that are compatible with it, by the missing name."""
+        """Return "MySQL" for all versions without the name MariaDB: those of compatible servers."""
         return "MariaDB" if "MariaDB" in version else "MySQL"
 
     def tables(self) -> Collection[str]:
-        """Return the names in the session's database: others are probably those of other hosts."""
+        """Return the names in the session's database: others may be those of other hosts."""
         sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
         return [name for (name,) in self._fetch(sql)]
 
@@ -73,7 +73,7 @@ class MariaDBCatalogue(Catalogue):
         return rows[0][0] if rows else None
 
     def relation(self, table: str) -> Relation:
-        """Look for a view of that name. An index of a partitioned table is created like others."""
+        """Look for a view of that name. Partitioned tables get their indexes like others."""
         sql = f"SELECT 1 FROM information_schema.views WHERE {_IS_TABLE}"
         is_view = self.connection.fetch(sql, self.named(table))
         return Relation.VIEW if is_view else Relation.TABLE
@@ -136,7 +136,10 @@ class MariaDBCatalogue(Catalogue):
         return (name, folded == in_ascii) if folded in {in_ascii, mixed.lower()} else None
 
     def is_unique(self, table: str, *names: str) -> bool:
-        """Return whether ON DUPLICATE KEY finds a row by the columns. That of a view is unknown."""
+        """Return whether ON DUPLICATE KEY finds a row by exactly these columns.
+
+        The indexes behind a view are unknown; they are assumed to exist.
+        """
         if self.relation(table) is Relation.VIEW:
             return True
         quoted = {*map(self.dialect.quote, names)}
@@ -163,9 +166,9 @@ class MariaDBCatalogue(Catalogue):
     ) -> tuple[Uniqueness, str | None]:
         """Look for a unique index.
 
-        There are no partial ones, but one on a generated column that is null for hidden rows has
-        the same effect. If it has only the beginnings of texts, or its collation regards different
-        texts as equal, it is only stricter than necessary.
+        There are no partial indexes, but one on a generated column that is null in hidden rows has
+        the same effect. If an index has only the beginnings of texts, or its collation regards
+        different texts as equal, it is only stricter than necessary.
         """
         table = tables.schema.roles[role].table
         partitions = self._fetch(_PARTITION_EXPRESSIONS, self.named(table))
@@ -198,7 +201,7 @@ class MariaDBCatalogue(Catalogue):
         return bool(self.connection.fetch(sql)[0][0])
 
     def unique_advice(self, tables: RoleTables, role: str, key: Sequence[str]) -> str:
-        """Add a column that is null in hidden rows, which an index regards as different."""
+        """Add a column that is null in hidden rows: to a unique index, all nulls are different."""
         visible = self.visible_condition(tables, role)
         if not visible:
             return super().unique_advice(tables, role, key)
@@ -246,7 +249,7 @@ class MariaDBCatalogue(Catalogue):
         fold: Fold | None = None,
         condition: str = "",  # noqa: ARG002 - there are no partial indexes
     ) -> str:
-        """Add a generated column for the index if emails are not compared as they are."""
+        """Add a generated column if the index must contain folded emails."""
         table = tables.schema.roles[role].table
         on, columns = self.statement_name(table), [tables.columns(role)[name] for name in names]
         parts = [self.identifier(column.name) for column in columns]
@@ -277,7 +280,7 @@ class MariaDBCatalogue(Catalogue):
         return searched.replace(f"{alias}.", "", 1)
 
     def time_advice(self, table: str, column: Column) -> str | None:
-        """Consider a missing fraction of a second, and the last time that a TIMESTAMP can hold."""
+        """Report a missing fraction of a second, and the limited range of a TIMESTAMP."""
         if column.kind != "datetime":
             return None
         name = f"{table}.{column.name}"
@@ -321,7 +324,7 @@ class MariaDBCatalogue(Catalogue):
         return False
 
     def is_updatable(self, table: str, names: Collection[str]) -> bool:
-        """Compile the UPDATE of a view, which fails for a column of an expression, for example."""
+        """Compile an UPDATE of the view, which fails if a column is an expression, for example."""
         if self.relation(table) is not Relation.VIEW:
             return True
         nulls = ", ".join(f"{self.dialect.quote(name)} = NULL" for name in names)
@@ -334,7 +337,7 @@ class MariaDBCatalogue(Catalogue):
         return True
 
     def lacking(self, table: str, privileges: Collection[str]) -> Sequence[str]:
-        """Return those that the user lacks on a column; all of them if there is no such table."""
+        """Return those that the user lacks on any column; all of them if there is no such table."""
         sql = f"SELECT privileges FROM information_schema.columns WHERE {_IS_TABLE}"
         columns = [{*each.upper().split(",")} for (each,) in self._fetch(sql, self.named(table))]
         granted = set.intersection(*columns) if columns else set()
@@ -353,10 +356,11 @@ class MariaDBCatalogue(Catalogue):
         return True
 
     def checks(self, table: str, column: str) -> Iterator[tuple[str, str, str]]:
-        """Yield the constraints on a column alone: the name, the alias of the table, the condition.
+        """Yield the CHECK constraints that concern only this column.
 
-        There are none if a trigger may replace the value before they are evaluated; a user needs
-        the privilege TRIGGER to know.
+        Each is a name, the alias of the table in the condition, and the condition. There are none
+        if a trigger may replace the value before they are evaluated; only a user with the privilege
+        TRIGGER sees whether there is one.
         """
         bare, _ = self.named(table)
         if self._fetch(_TRIGGERS, self.named(table)):
@@ -368,22 +372,22 @@ class MariaDBCatalogue(Catalogue):
                 yield name, self.dialect.quote(bare), text.replace("%", "%%")
 
     def references(self, table: str, column: str) -> Iterator[tuple[str, str]]:
-        """Yield the foreign keys of a column alone: the other table, and its column.
+        """Yield the foreign keys that consist of this column: the other table, and its column.
 
-        There are none if the connection does not check them.
+        There are none if the connection does not enforce them.
         """
         for database, other, key in self._fetch(_FOREIGN_KEYS, [*self.named(table), column]):
             yield f"{database}.{other}" if database else other, key
 
     def check_server(self) -> None:
-        """Check that the connection can send any notification, and names tables by themselves."""
+        """Check that the connection has a database, and can send text of any size and language."""
         ((database, charset, packet),) = self._fetch(_SERVER_SETTINGS)
         if database is None:
             raise ConfigurationError("The connection has no database: name one in its URL.")
         if charset != "utf8mb4":
             raise ConfigurationError(
-                f"The connection has the character set {charset}, which lacks characters: connect "
-                "with charset=utf8mb4."
+                f"The connection has the character set {charset}, which cannot represent every "
+                "character: connect with charset=utf8mb4."
             )
         if packet < SMALLEST_PACKET:
             raise ConfigurationError(
@@ -393,11 +397,11 @@ class MariaDBCatalogue(Catalogue):
             )
 
     def check_storage(self, table: str) -> None:
-        """Check that the table's engine has transactions. That behind a view is unknown."""
+        """Check that the table's engine has transactions. The engine behind a view is unknown."""
         for (engine,) in self._fetch(_ENGINE, self.named(table)):
             if engine and not self._fetch(_HAS_TRANSACTIONS, [engine]):
                 raise SchemaMismatch(
-                    f"The table {table!r} is on the engine {engine}, which has no transactions: "
+                    f"The table {table!r} uses the engine {engine}, which has no transactions: "
                     f"run ALTER TABLE {self.statement_name(table)} ENGINE=InnoDB"
                 )
 
@@ -409,7 +413,7 @@ class MariaDBCatalogue(Catalogue):
             if not isinstance(store_error(error), SchemaChanged):
                 raise
             ((database,),) = self._fetch("SELECT database()")
-            named = self.identifier(database.replace("_", r"\_"))  # else a wildcard
+            named = self.identifier(database.replace("_", r"\_"))  # otherwise, it is a wildcard
             raise SchemaMismatch(
                 f"permission denied for database {database}: GRANT CREATE ON {named}.* "
                 f"TO {self._user()}"
@@ -422,12 +426,12 @@ class MariaDBCatalogue(Catalogue):
         self.connection.execute("DEALLOCATE PREPARE hookrow_compiled")
 
     def isolation_obstacle(self) -> str | None:
-        """Compare the isolation level: in others, the snapshot would be older than the locks."""
+        """Require READ COMMITTED: at other levels, a snapshot may be older than the locks."""
         (_, level), *_ = self._fetch(_ISOLATION)
         return None if level == "READ-COMMITTED" else TOO_ISOLATED.format(level.replace("-", " "))
 
     def try_lock(self, lock: Lock, record: str) -> bool:
-        """Lock a row: a cluster does not replicate the locks of the function GET_LOCK."""
+        """Lock a row of hookrow_meta."""
         if self.own_name(record) is None:  # a host's log may lack it
             return True
         rows = LockRows(self.connection, self.dialect, record)
@@ -452,7 +456,7 @@ class MariaDBCatalogue(Catalogue):
         return None if last is None else int(last)
 
     def named(self, table: str) -> list[str]:
-        """Return the bare name, and that of the database, which is empty for the session's."""
+        """Return the name without its database, and the database, empty for the session's."""
         database, _, bare = table.rpartition(".")
         return [bare, database]
 
@@ -562,8 +566,8 @@ _QUOTED_NAME = re.compile(r"`((?:[^`]|``)+)`")
 
 _ESCAPED = re.compile(r"\\(.)")
 
-_MIXED_CASE = "AIZ\N{LATIN CAPITAL LETTER E WITH ACUTE}"
-"""A sample of an email. A Turkish collation would fold the I differently."""
+_MIXED_CASE = f"{ascii_uppercase}\N{LATIN CAPITAL LETTER E WITH ACUTE}"
+"""A sample of an email. With some collations, lower() does not fold all of these letters."""
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
@@ -571,7 +575,7 @@ _MICROSECONDS = 6
 """The number of digits of the fraction of a second."""
 
 _INDEXED_CHARACTERS = 255
-"""How many characters of a long text an index has: more than those of most emails and ids."""
+"""Characters of a long text that an index contains. Most emails and ids are shorter."""
 
 _LONGEST_INDEXED = 768
 """Characters of the longest text that an index can have, which is limited to 3,072 bytes."""
@@ -582,5 +586,5 @@ def _is_long(column: Column) -> bool:
 
 
 def _names_in(expression: str) -> set[str]:
-    """Return the names of columns in an expression of the catalogue, which quotes all of them."""
+    """Return the names of columns in an expression; the catalogue quotes all of them."""
     return {name.replace("``", "`") for name in _QUOTED_NAME.findall(expression)}
