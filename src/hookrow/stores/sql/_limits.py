@@ -269,9 +269,10 @@ class MariaDBLimits(Limits):
 
     @contextmanager
     def _set_for_block(self, host: HostConnection, settings: Mapping[str, str]) -> Iterator[None]:
-        """Keep the former values in user variables, which have other names in a block in the block.
+        """Change settings for the block, and keep their former values in user variables.
 
-        The host gets the connection back with its own settings, or not at all.
+        A nested block uses other variables. The host gets the connection back with the former
+        settings, or not at all.
         """
         depth = _BLOCKS.get()
         former = {name: f"@hookrow_{name}_{depth}" for name in settings}
