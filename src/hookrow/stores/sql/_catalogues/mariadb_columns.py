@@ -136,6 +136,7 @@ def _pairs(first: Callable[[str], str], second: Callable[[str], str]) -> str:
 
 
 _SMALL = " ".join([_pairs(str.lower, str.lower)] * 3)
+"""Every pair of small letters, because a collation may regard two letters as one."""
 
 _MIXED = " ".join(
     [
@@ -144,7 +145,7 @@ _MIXED = " ".join(
         _pairs(str.upper, str.upper),
     ]
 )
-"""The same letters in all other spellings."""
+"""The same pairs in all other spellings, in the same order."""
 
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 
