@@ -8,6 +8,7 @@ NEWEST := .venv-newest/ready
 DOCS := .venv-docs/ready
 PEERS := .venv/bench
 MUTANTS := .venv/mutants
+COMPILED := .venv/compiled
 PYTEST := $(BIN)/pytest
 ALL := .[dev,bench]
 
@@ -53,7 +54,7 @@ define install
 endef
 
 .PHONY: help setup demo test test-all measured acceptance environments erase report \
-	test-oldest test-newest check format mutants bench docs clean
+	test-oldest test-newest check format mutants bench compiled docs clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -129,8 +130,11 @@ bench: $(PEERS) ## Compare hookrow with common alternatives, in three minutes
 mutants: $(MUTANTS) ## Measure how many faults in the core the tests detect, in at most 40 minutes
 	$(BIN)/python tests/mutants.py
 
+# Needs a compiler, pkg-config and the header files of MariaDB's or MySQL's client library.
+compiled: $(COMPILED) ## Install the drivers that are compiled, without which some tests are skipped
+
 # Each of these files is named after its extra.
-$(PEERS) $(MUTANTS): $(READY)
+$(PEERS) $(MUTANTS) $(COMPILED): $(READY)
 	@echo "Installing the packages of the extra $(@F) ..."
 	@if test -x $(BIN)/pip; then pip="$(BIN)/python -m pip"; else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi \
 	&& $$pip install --quiet --disable-pip-version-check --editable '.[$(@F)]'

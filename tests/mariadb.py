@@ -178,12 +178,13 @@ class Server(Databases):
         """The process id."""
         return self._server.pid
 
-    def start(self) -> None:
-        """Start the server, and wait until it responds."""
+    def start(self, *options: str) -> None:
+        """Start the server, with further options, and wait until it responds."""
         self._server.start(
             *(self._binaries.server, *self._files),
             *(f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid"),
             *(*_OPTIONS, *self._durability, f"--innodb-buffer-pool-size={self._buffer_pool}"),
+            *options,
         )
         eventually(self._answers)
 

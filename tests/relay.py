@@ -15,10 +15,10 @@ class Relay:
     connections: int
     """How many connections there have been."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, address: str = "127.0.0.1") -> None:
         self._path = path
         self._opened: list[socket.socket] = []
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server((address, 0))
         self.port, self.connections = self._listening.getsockname()[1], 0
         self._accepting = _start(self._accept)
 

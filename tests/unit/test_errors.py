@@ -43,7 +43,7 @@ PACKAGES = [
 ELSEWHERE = {"mariadb", "postgres"}
 """Extras that no module needs when it is imported."""
 
-NOT_FOR_HOSTS = {"all", "bench", "dev", "docs", "mutants"}
+NOT_FOR_HOSTS = {"all", "bench", "compiled", "dev", "docs", "mutants"}
 
 
 def test_every_extra_is_in_the_table() -> None:

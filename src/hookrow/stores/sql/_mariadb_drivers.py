@@ -124,8 +124,8 @@ class PyMySQL(Driver):
 class MySQLClient(Driver):
     """mysqlclient, which is written in C. Raises `ConfigurationError` if it is not installed.
 
-    With MariaDB's client library, `VERIFY_CA` verifies the name of the host, too, and `PREFERRED`
-    does not use TLS.
+    With MariaDB's client library, `VERIFY_CA` verifies the name of the host, too, `PREFERRED` does
+    not use TLS, and `REQUIRED` does not require it, so that the driver's connections are verified.
     """
 
     def __init__(self) -> None:
@@ -140,14 +140,19 @@ class MySQLClient(Driver):
         self.errors = (MySQLdb.Error,)
 
     def connect(self, options: Options, host: Host, until: float) -> OpenedConnection:
-        """Let the driver limit the login, in whole seconds."""
+        """Let the driver limit the login, in whole seconds.
+
+        Without `unix_socket`, it would choose one itself for the name `localhost`.
+        """
+        is_remote = options.unix_socket is None
+        name = "127.0.0.1" if is_remote and host.name == "localhost" else host.name
         given = {
             "user": options.user,
             "unix_socket": options.unix_socket,
             "password": options.password,
         }
         connection = self._driver.connect(
-            host=host.name,
+            host=name,
             port=host.port,
             database=options.database,
             connect_timeout=max(ceil(until - monotonic()), 1),
@@ -157,10 +162,22 @@ class MySQLClient(Driver):
             **{name: value for name, value in given.items() if value is not None},
             **_LOGIN,
         )
-        duplicate = duplicate_socket(connection.fileno())
-        if options.unix_socket is None:
-            _keep_alive(duplicate)
-        return OpenedConnection(connection, duplicate)
+        opened = OpenedConnection(connection, duplicate_socket(connection.fileno()))
+        if is_remote:
+            _keep_alive(opened.socket)
+        if options.tls.level >= TLSLevel.REQUIRED and not _is_encrypted(connection):
+            opened.close()
+            raise Unavailable(
+                f"The server {options.place(host)} does not support TLS, which the URL requires."
+            )
+        return opened
+
+
+def _is_encrypted(connection: Any) -> bool:  # noqa: ANN401 - the driver has no types
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'ssl_cipher'")
+        ((_, cipher),) = cursor.fetchall()
+    return bool(cipher)
 
 
 def driver_of(scheme: str) -> Driver:
