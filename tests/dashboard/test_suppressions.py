@@ -19,6 +19,7 @@ from hookrow.dashboard import Dashboard, _suppressions
 from hookrow.dashboard._app import SECURITY_HEADERS
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._row_counts import MAX_COUNTED_REASON
 from hookrow.stores.sql._suppressions import SQLSuppressions
 from hookrow.testing import Tables
 from hookrow.wsgi import WSGI
@@ -107,6 +108,19 @@ def test_pages(visitor: Visitor) -> None:
     back = follow(visitor, follow(visitor, third, "prev"), "prev")
     assert emails(back) == emails(first)
     assert 'rel="prev"' not in first + back
+
+
+def test_long_reasons(hookrow_store: SQLStore, hookrow_tables: Tables) -> None:
+    """A reason that may have been counted with others is not offered as a filter."""
+    for n, reason in enumerate(("x" * MAX_COUNTED_REASON, "y" * (MAX_COUNTED_REASON - 1))):
+        hookrow_tables.add_subscriber(
+            f"p{n}@example.com", suppressed_at=AT, suppression_reason=reason
+        )
+    visitor = Visitor(hookrow_store)
+    eventually(lambda: '<option value="yyy' in visitor.shows(PATH))
+    page = visitor.shows(PATH)
+    assert '<option value="xxx' not in page
+    visitor.dashboard.close(PATIENCE)
 
 
 def test_rows_that_change_between_pages(visitor: Visitor, hookrow_tables: Tables) -> None:

@@ -7,6 +7,7 @@ from locations import own_home
 
 from databases import NAMES
 from hookrow.stores.sql import _suppressions
+from hookrow.stores.sql._row_counts import MAX_COUNTED_REASON
 from hookrow.stores.sql._suppressions import Filter, SuppressionRange
 from times import SECOND
 
@@ -71,6 +72,18 @@ def test_reasons(large: Home) -> None:
         assert [each.email for each in oldest[-3:][::-1]] == [
             f"{each}@example.com" for each in rows
         ]
+
+
+def test_counts(large: Home) -> None:
+    """Reasons are counted by their text, of which only the beginning needs to be exact."""
+    counts = large.store.row_counts.suppressed()
+    assert {(reason or "")[:MAX_COUNTED_REASON]: number for reason, number in counts.items()} == {
+        "HardBounce": MANY - len(RARE),
+        "SpamComplaint": 2,
+        LONG: 1,
+        RARE[4]: 1,
+        RARE[5][:MAX_COUNTED_REASON]: 1,
+    }
 
 
 def test_lists(large: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,12 @@ from hookrow._core.notification import Key
 from hookrow._http import Response
 from hookrow._statistics import ResultCount
 from hookrow._statistics.overview import OTHERS
-from hookrow.dashboard._forms import MAX_FIELD_LENGTH, BadRequest, Fields, parse
+from hookrow.dashboard._forms import BadRequest, Fields, parse
 from hookrow.dashboard._queries import PAGE_SIZE, Context
 from hookrow.dashboard._templating import View, format_text
 from hookrow.stores._errors import Rejected, StoreError
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
+from hookrow.stores.sql._row_counts import MAX_COUNTED_REASON
 from hookrow.stores.sql._suppressions import (
     Filter,
     LoggedChange,
@@ -179,7 +180,7 @@ def _reasons(context: Context) -> Mapping[str, str]:
     return {
         reason or NO_REASON: f"{format_text(name(reason), 64) if reason else 'no reason'} ({n:,})"
         for reason, n in (counts.suppressed.items() if counts else ())
-        if reason != OTHERS and len(reason or "") <= MAX_FIELD_LENGTH
+        if reason != OTHERS and len(reason or "") < MAX_COUNTED_REASON
     }
 
 

@@ -22,6 +22,9 @@ from hookrow.stores.sql._conversions import (
 from hookrow.stores.sql._dialects.base import utc
 from hookrow.stores.sql._role_tables import RoleTables
 
+MAX_COUNTED_REASON = 512
+"""Characters of a reason that distinguish it in counts: MariaDB groups by more only on disk."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListCount:
@@ -84,10 +87,13 @@ class SQLRowCounts:
         return _by_list(sent, members, dict(map(tuple, names)))
 
     def suppressed(self) -> Mapping[str | None, int]:
-        """Count the suppressed subscribers by reason: the text of the value in the table."""
+        """Count the suppressed subscribers by reason: the text of the value in the table.
+
+        Reasons may count as one if they begin with the same `MAX_COUNTED_REASON` characters.
+        """
         tables = self._tables()
         where = f"{tables.column('subscribers', 'suppressed_at')} IS NOT NULL"
-        reason = f"NULLIF({tables.reason()}, '')"
+        reason = tables.dialect.grouped(f"NULLIF({tables.reason()}, '')", MAX_COUNTED_REASON)
         sql = _grouped(tables, "subscribers", f"{reason}, count(*)", where)
         with self._database.reading() as connection:
             return dict(map(tuple, connection.fetch(sql)))

@@ -243,7 +243,7 @@ COMMIT;
 SELECT NULL, count(d.`provider_message_id`), count(d.`delivered_at`), count(d.`opened_at`) FROM `mails` AS d WHERE true GROUP BY 1;
 
 -- count the suppressed by reason
-SELECT NULLIF(CAST('' AS CHAR), ''), count(*) FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL GROUP BY 1;
+SELECT left(NULLIF(CAST('' AS CHAR), ''), 512), count(*) FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL GROUP BY 1;
 
 -- count undelivered dispatches
 SELECT count(*) FROM `mails` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL;

@@ -168,7 +168,7 @@ SELECT NULL, count(d.`provider_message_id`), count(d.`delivered_at`), count(d.`o
 SELECT coalesce(b.`list_id`), count(*), count(b.`suppressed_at`) FROM `hookrow_subscriptions` AS b WHERE true GROUP BY 1;
 
 -- count the suppressed by reason
-SELECT NULLIF(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), ''), count(*) FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL GROUP BY 1;
+SELECT left(NULLIF(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), ''), 512), count(*) FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL GROUP BY 1;
 
 -- count undelivered dispatches
 SELECT count(*) FROM `mails` AS d WHERE coalesce(d.`provider_message_id`) IS NOT NULL AND d.`delivered_at` IS NULL;

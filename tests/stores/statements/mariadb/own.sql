@@ -314,7 +314,7 @@ SELECT coalesce(b.`list_id`), count(*), count(b.`suppressed_at`) FROM `hookrow_s
 SELECT id, name FROM hookrow_lists;
 
 -- count the suppressed by reason
-SELECT NULLIF(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), ''), count(*) FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL GROUP BY 1;
+SELECT left(NULLIF(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), ''), 512), count(*) FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL GROUP BY 1;
 
 -- when messages were sent
 SELECT CAST(d.`provider_message_id` AS CHAR), d.`created_at` FROM `hookrow_dispatches` AS d WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND d.`created_at` IS NOT NULL;

@@ -299,7 +299,7 @@ SELECT coalesce(m.`list_id`), count(d.`postmark_id`), count(d.`got`), count(d.`s
 SELECT coalesce(b.`list_id`), count(*), count(b.`left_at`) FROM `members` AS b WHERE true GROUP BY 1;
 
 -- count the suppressed by reason
-SELECT NULLIF(coalesce(CAST(s.`why` AS CHAR), ''), ''), count(*) FROM `peo"ple` AS s WHERE s.`left_at` IS NOT NULL AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL GROUP BY 1;
+SELECT left(NULLIF(coalesce(CAST(s.`why` AS CHAR), ''), ''), 512), count(*) FROM `peo"ple` AS s WHERE s.`left_at` IS NOT NULL AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL GROUP BY 1;
 
 -- count undelivered dispatches
 SELECT count(*) FROM `mail`.`sends` AS d WHERE coalesce(d.`postmark_id`) IS NOT NULL AND d.`got` IS NULL AND d.`state` IS NULL;

@@ -143,6 +143,10 @@ class Dialect(ABC):
         """Return the number of characters of a text."""
         return f"length({text})"
 
+    def grouped(self, text: str, characters: int) -> str:  # noqa: ARG002 - for databases that need it
+        """Return a text by which to group rows; characters after the first ones may not count."""
+        return text
+
     def quotient(self, dividend: str, divisor: int) -> str:
         """Return the quotient of two integers, without the remainder."""
         return f"{dividend} / {divisor}"
