@@ -18,6 +18,7 @@ from copying import replace
 from databases import NAMES, kind_of, places
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
 from hookrow._core.notification import Notification
+from hookrow._core.result import Result
 from hookrow._receiver.recorder import record
 from hookrow.stores._log import START, DueKind, Query
 from hookrow.stores.sql._log import SQLLog
@@ -148,6 +149,10 @@ def test_notification_in_django(home: Home, sent: Notification, *, changes_many:
         (lambda log: log.count(Query(expired=True), limit=64), "hookrow_expired"),
         (lambda log: log.newest(Query(expired=True), limit=64), "hookrow_expired"),
         (
+            lambda log: log.oldest(Query(expired=True, outcome=Result.FAILED), limit=64),
+            "hookrow_expired",
+        ),
+        (
             lambda log: log.newest(Query(parked=True), before=9000, limit=64),
             "hookrow_parked ",
         ),
@@ -158,7 +163,7 @@ def test_notification_in_django(home: Home, sent: Notification, *, changes_many:
         (lambda log: log.parked(["m-1", "m-2"]), "hookrow_parked_message_id"),
     ],
     ids=[
-        *("hopeful", "failing", "missing", "ended", "expired", "newest expired"),
+        *("hopeful", "failing", "missing", "ended", "expired", "newest expired", "oldest failed"),
         *("newest", "oldest", "messages"),
     ],
 )

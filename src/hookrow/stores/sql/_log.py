@@ -539,7 +539,8 @@ class SQLLog:
     ) -> Sequence[StoredEntry]:
         # As an expression, so that the index of the parked entries is used, not the primary key.
         id_ = "id + 0" if query.parked else "id"
-        where, values = conditions(self._dialect, f"{id_} BETWEEN %s AND %s", ids, query)
+        within = f"{id_} BETWEEN %s AND %s"
+        where, values = conditions(self._dialect, within, ids, query, ordered=True)
         return self._read(f"{where} ORDER BY {id_} {rest}", values, bodies=bodies)
 
     def _read(

@@ -48,13 +48,17 @@ _EXPIRED = f"retry_at IS NULL AND body IS NOT NULL AND {has_outcome('', PARKED)}
 
 
 def conditions(
-    dialect: Dialect, first: str, given: Sequence[Any], query: Query
+    dialect: Dialect, first: str, given: Sequence[Any], query: Query, *, ordered: bool = False
 ) -> tuple[str, Sequence[Any]]:
-    """Return the first condition and those of the query, and their parameters."""
+    """Return the first condition and those of the query, and their parameters.
+
+    `ordered` states that they select the first rows in the order of the ids.
+    """
     found, values = [first], [*given]
     for name, value in query.equal.items():
-        # Only the index of the expired entries suits them.
-        found.append(f"{dialect.without_index(name) if query.expired else name} = %s")
+        # Of the expired entries, only their own index has the first ones.
+        column = dialect.without_index(name) if query.expired and ordered else name
+        found.append(f"{column} = %s")
         values.append(value)
     if isinstance(query.ids, range) and query.ids.step == 1:
         found.append(ID_IS_WITHIN)
