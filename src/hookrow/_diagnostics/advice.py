@@ -92,19 +92,23 @@ def repeated_emails(database: Database, tables: RoleTables) -> Iterator[str]:
     spelling = f"{tables.text('subscribers', 'email')} COLLATE {tables.dialect.binary}"
     # The collation of the column may regard further emails as equal.
     folded = tables.dialect.fold("ascii", spelling)
+    rows = (
+        f"FROM {tables.table('subscribers')} WHERE {email} IS NOT NULL"
+        f"{tables.visible('subscribers')}"
+    )
+    large = "GROUP BY 1 HAVING count(*) > 1"
+    selected = tables.dialect.preselected(folded, f"SELECT {folded} {rows} {large}")
     repeated = (
         f"{tables.dialect.select_many_groups} {folded} AS email, "
-        f"count(*) > count(DISTINCT {spelling}) AS equal "
-        f"FROM {tables.table('subscribers')} WHERE {email} IS NOT NULL"
-        f"{tables.visible('subscribers')} GROUP BY 1 HAVING count(*) > 1"
+        f"count(*) > count(DISTINCT {spelling}) AS equal {rows}{selected} {large}"
     )
     sql = (
         f"SELECT equal, count(*), min(email) FROM ({repeated}) AS repeated "
         "GROUP BY equal ORDER BY equal"
     )
     with database.reading() as connection:
-        rows = connection.fetch(sql)
-    for equal, count, example in rows:
+        found = connection.fetch(sql)
+    for equal, count, example in found:
         emails = pluralize(count, "email is", "emails are")
         differ = "with the same spelling" if equal else "that differ only by case"
         yield f"{emails} in several rows {differ}, such as {mask_email(example)}: {_CHOICE}"

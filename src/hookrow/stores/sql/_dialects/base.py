@@ -237,6 +237,13 @@ class Dialect(ABC):
     def any_of(self, expression: str, type_: str) -> str:
         """Return the condition that an expression is one of a parameter's values (`encode`)."""
 
+    def preselected(self, expression: str, select: str) -> str:
+        """Return the condition, to follow another one, that an expression has a value of a SELECT.
+
+        It only excludes rows early that are not in the result. It is empty if that saves no time.
+        """
+        return f" AND {expression} IN ({select})"
+
     @abstractmethod
     def selected_by(self, expression: str, select: str) -> str:
         """Return the condition that an expression is a value of a SELECT, which is run first."""
