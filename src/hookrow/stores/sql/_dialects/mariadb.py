@@ -101,8 +101,7 @@ class MariaDB(TimesAsText):
         return f"char_length({text})"  # length() would return the bytes
 
     def grouped(self, text: str, characters: int) -> str:
-        """Shorten the text: the server keeps groups by texts of any length on disk."""
-        return f"left({text}, {characters})"
+        return f"left({text}, {characters})"  # groups by texts of any length are kept on disk
 
     def quotient(self, dividend: str, divisor: int) -> str:
         return f"{dividend} DIV {divisor}"  # the operator / returns a fraction
@@ -206,8 +205,7 @@ class MariaDB(TimesAsText):
         return f"JSON_TABLE(%s, '$[*]' COLUMNS (value {type_} PATH '$')) AS given"
 
     def preselected(self, expression: str, select: str) -> str:  # noqa: ARG002 - for others
-        """Return no condition: the server would sort all rows twice."""
-        return ""
+        return ""  # the server would sort all rows twice
 
     def selected_by(self, expression: str, select: str) -> str:
         # A subquery may have no LIMIT, and may not read the table that is changed.
