@@ -280,9 +280,14 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         if len(self.options.hosts) == 1:
             return
         if session.is_read_only:
-            raise ReadOnly(f"The server {session.host} is read-only: a replica, for example.")
+            raise ReadOnly(
+                f"The server {session.host} is read-only: a replica, or read_only is on."
+            )
         if not session.is_ready():
-            raise Unavailable(f"The server {session.host} is not ready: it has lost its cluster.")
+            raise Unavailable(
+                f"The server {session.host} is not ready: it is not connected to its Galera "
+                "cluster."
+            )
 
     def _failed_at(self, host: Host) -> float:
         """Return when a host failed; 0 if it never did, or if that was long ago."""

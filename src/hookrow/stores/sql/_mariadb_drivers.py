@@ -35,15 +35,19 @@ _LOGIN = {
 }
 """The options that both drivers know by the same names."""
 
-_PACKAGES = {"cryptography": "rsa", "pynacl": "ed25519"}
-"""The extras of PyMySQL for the packages that it needs for some plugins of authentication. Without
-`cryptography`, it can still use the plugin through TLS."""
+_PACKAGES = {
+    "cryptography": "pip install 'pymysql[rsa]', or add ssl-mode=REQUIRED to the URL",
+    "pynacl": "pip install 'pymysql[ed25519]'",
+}
+"""The packages that PyMySQL needs for some authentication plugins, and what to do without them.
+
+`cryptography` is needed only without TLS.
+"""
 
 _MISSING_PACKAGE = (
-    "The database refuses the connection. Without TLS, the authentication plugin of this user "
-    "needs another package: pip install 'pymysql[{}]', or add ssl-mode=REQUIRED to the URL."
+    "The database refuses the connection: the authentication plugin of this user needs another "
+    "package. Run {}."
 )
-
 
 _OTHER_PROTOCOL = (IndexError, ValueError, struct.error)
 """Errors that PyMySQL raises if a server speaks another protocol."""
@@ -110,9 +114,9 @@ class PyMySQL(Driver):
         except BaseException as error:
             opened.close()
             duplicate.close()
-            for package, extra in _PACKAGES.items():
+            for package, remedy in _PACKAGES.items():
                 if isinstance(error, RuntimeError) and package in str(error):
-                    raise AccessDenied(_MISSING_PACKAGE.format(extra)) from error
+                    raise AccessDenied(_MISSING_PACKAGE.format(remedy)) from error
             if isinstance(error, _OTHER_PROTOCOL):
                 raise Unavailable(
                     f"The server {options.place(host)} is neither MariaDB nor MySQL."
@@ -206,7 +210,7 @@ def _open_socket(options: Options, host: Host, until: float) -> socket.socket:
                 break
     except OSError as error:
         raise Unavailable(
-            f"The server {options.place(host)} cannot be reached: {error.strerror or error}."
+            f"Connecting to {options.place(host)} failed: {error.strerror or error}."
         ) from error
     if family != socket.AF_UNIX:
         _keep_alive(opened)

@@ -124,6 +124,11 @@ def parse(url: str) -> Options:
             "hookrow uses the character set utf8mb4: remove charset from the URL."
         )
     unix_socket = given.pop("unix_socket", None)
+    if unix_socket == "":
+        raise ConfigurationError(
+            "unix_socket is empty: write the path of the server's socket, or remove unix_socket "
+            "from the URL."
+        )
     options = Options(
         scheme=scheme.lower(),
         hosts=tuple(map(_host, hosts.split(",")))[: 1 if unix_socket else None],
@@ -144,9 +149,11 @@ def parse(url: str) -> Options:
 
 def _host(text: str) -> Host:
     match = _HOST_PATTERN.fullmatch(text)
-    port = int(match[3] or DEFAULT_PORT) if match else 0
-    if match is None or not 0 < port < 1 << 16:
+    if match is None:
         raise ConfigurationError(NOT_A_URL)
+    port = int(match[3] or DEFAULT_PORT)
+    if not 0 < port < 1 << 16:
+        raise ConfigurationError("The URL has a port that is not between 1 and 65535: correct it.")
     return Host(match[1] or match[2] or "localhost", port)
 
 
