@@ -360,7 +360,10 @@ def test_privileges_on_mariadb(engine: Engine, grants: list[str], error: str) ->
             ("shop", "latin1", 2**22),
             "the character set latin1, which cannot represent every character",
         ),
-        (("shop", "utf8mb4", 2**20), "max_allowed_packet is 1048576, but the notifications of a"),
+        (
+            ("shop", "utf8mb4", 2**20),
+            "max_allowed_packet is 1048576 bytes, but must be at least 4194304: run SET GLOBAL",
+        ),
     ],
 )
 def test_settings_of_mariadb(row: tuple[object, ...], error: str) -> None:

@@ -287,14 +287,15 @@ class MariaDBCatalogue(Catalogue):
         if column.is_timestamp:
             # A change of the type converts times to the session's zone.
             text = (
-                f"{name} is a TIMESTAMP, which holds no time before 1970 and ends in 2038, so a "
-                "notification with such a time fails. To hold any time, run: "
+                f"{name} is a TIMESTAMP, which holds no time before 1970 or after 2038 (after 2106 "
+                "on MariaDB 11.5 and later), so a notification with such a time fails. To hold any "
+                "time, run: "
                 "SET time_zone = '+00:00'; "
             )
         elif column.fraction != _MICROSECONDS:
             text = (
-                f"{name} has no microseconds: MariaDB truncates them, and MySQL rounds, so two "
-                "events in the same second may be applied in the wrong order. To add them, run: "
+                f"{name} has no microseconds: MariaDB truncates them, and MySQL rounds them, so "
+                "two events in the same second may be applied in the wrong order. To add them, run: "
             )
         else:
             return None
@@ -302,7 +303,7 @@ class MariaDBCatalogue(Catalogue):
         return (
             f"{text}ALTER TABLE {self.statement_name(table)} MODIFY "
             f"{self.identifier(column.name)} DATETIME(6) {null}. Repeat the column's DEFAULT and "
-            "COMMENT in it, if there are any."
+            "COMMENT in the statement, if it has any."
         )
 
     def can_combine(self, tables: Sequence[str]) -> bool:  # noqa: ARG002 - of any tables
@@ -391,9 +392,9 @@ class MariaDBCatalogue(Catalogue):
             )
         if packet < SMALLEST_PACKET:
             raise ConfigurationError(
-                f"The server's max_allowed_packet is {packet}, but the notifications of a group "
-                f"may need {SMALLEST_PACKET}: SET GLOBAL max_allowed_packet = {SMALLEST_PACKET}, "
-                "set it in the server's configuration, too, and connect again."
+                f"The server's max_allowed_packet is {packet} bytes, but must be at least "
+                f"{SMALLEST_PACKET}: run SET GLOBAL max_allowed_packet = {SMALLEST_PACKET}, set it "
+                "in the server's configuration, too, and connect again."
             )
 
     def check_storage(self, table: str) -> None:
@@ -415,8 +416,8 @@ class MariaDBCatalogue(Catalogue):
             ((database,),) = self._fetch("SELECT database()")
             named = self.identifier(database.replace("_", r"\_"))  # otherwise, it is a wildcard
             raise SchemaMismatch(
-                f"permission denied for database {database}: GRANT CREATE ON {named}.* "
-                f"TO {self._user()}"
+                f"permission denied for database {database}: GRANT {_OWNER_PRIVILEGES} "
+                f"ON {named}.* TO {self._user()}"
             ) from error
 
     def compile(self, sql: str) -> None:
@@ -558,6 +559,9 @@ _SERVER_SETTINGS = "SELECT database(), @@character_set_client, @@max_allowed_pac
 
 _ISOLATION = "SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation')"
 """MySQL has the latter, MariaDB the former, and from version 11.1 on both, with the same value."""
+
+_OWNER_PRIVILEGES = "CREATE, REFERENCES, SELECT, INSERT, UPDATE, DELETE"
+"""The privileges that an upgrade needs: CREATE does not include those on rows."""
 
 _ABSENT = "hookrow_absent"
 """The name of a table that is never created."""
