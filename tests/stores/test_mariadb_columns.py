@@ -291,7 +291,7 @@ def test_names(engine: Engine) -> None:
     ("type_", "text", "kept"),
     [
         ("datetime(3)", "has no microseconds: MariaDB truncates them, and MySQL rounds them", 12),
-        ("timestamp(6) NULL", "a TIMESTAMP, which holds no time before 1970 or after 2038", 7),
+        ("timestamp(6) NULL", "is a TIMESTAMP, which holds no time before 1970 or after 2038", 7),
     ],
 )
 def test_times(engine: Engine, type_: str, text: str, kept: int) -> None:

@@ -295,7 +295,8 @@ class MariaDBCatalogue(Catalogue):
         elif column.fraction != _MICROSECONDS:
             text = (
                 f"{name} has no microseconds: MariaDB truncates them, and MySQL rounds them, so "
-                "two events in the same second may be applied in the wrong order. To add them, run: "
+                "two events in the same second may be applied in the wrong order. To add them, "
+                "run: "
             )
         else:
             return None
