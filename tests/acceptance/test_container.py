@@ -96,7 +96,7 @@ class Podman:
     def _fetch_wheels(self) -> Path:
         wheels = self._folder / "wheels"
         pip = (sys.executable, "-m", "pip", "--python", "/usr/bin/python3", "wheel", "--quiet")
-        extras = f"{ROOT}[postgres,serve,dashboard,metrics]"
+        extras = f"{ROOT}[postgres,mariadb,serve,dashboard,metrics]"
         _output(*pip, "--wheel-dir", wheels, extras, "hatchling")
         return wheels
 
