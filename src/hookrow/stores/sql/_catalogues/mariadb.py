@@ -465,7 +465,7 @@ class MariaDBCatalogue(Catalogue):
     def _indexes(self, table: str) -> Sequence[TableIndex]:
         fields = MYSQL_INDEX_FIELDS if self._is_mysql else MARIADB_INDEX_FIELDS
         rows = self._fetch(_SELECT_INDEX_ROWS.format(fields), self.named(table))
-        return indexes_of(map(IndexRow._make, rows), self._part)
+        return indexes_of((IndexRow(*row) for row in rows), self._part)
 
     def _part(self, row: IndexRow) -> str:
         """Return the column or the expression of a part of an index, as SQL text."""
