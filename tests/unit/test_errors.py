@@ -177,6 +177,13 @@ def test_remedies_of_errors_of_a_file(code: str, remedy: str) -> None:
     assert message(error) == str(error)
 
 
+def test_message_that_is_not_the_driver_s() -> None:
+    """The text that names a file or a server is shown, not that of the cause, which does not."""
+    error = Unavailable("The certificates ca.pem cannot be used: No such file or directory.")
+    error.__cause__ = FileNotFoundError(2, "No such file or directory")
+    assert message(error) == str(error)
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [

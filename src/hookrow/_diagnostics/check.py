@@ -147,9 +147,10 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         yield CheckResult(Level.ERROR, "access", str(error))
         return
     except Unavailable as error:
-        is_server = database.dialect.is_server
-        remedy = ". Start the database, or correct its URL." if is_server else ""
-        yield CheckResult(Level.ERROR, "database", f"{error}{remedy}")
+        text = str(error)
+        if database.dialect.is_server:
+            text = f"{text.rstrip('.')}. Start the database, or correct its URL."
+        yield CheckResult(Level.ERROR, "database", text)
         return
     except SchemaMismatch as error:
         yield CheckResult(Level.ERROR, "migrations", str(error))

@@ -341,7 +341,7 @@ class _MariaDBErrors(_Family):
         1115: "the server does not have the character set utf8mb4",
         1153: "the statement is longer than the server's max_allowed_packet: increase it",
         1203: "the user has too many connections: increase its MAX_USER_CONNECTIONS",
-        1290: "the server is read-only: a replica, for example",
+        1290: "the server is read-only: a replica, or read_only is on",
         1665: "set binlog_format to MIXED or ROW on the server",
         1927: "the connection was killed",
     } | dict.fromkeys((1792, 1836, 1874), "the server, or the session, is read-only")
@@ -465,10 +465,14 @@ def is_of_session(error: BaseException) -> bool:
 
 
 def message(error: StoreError) -> str:
-    """Return the first line of the database's own message, for a terminal but never for a log."""
-    if error.__cause__ is None:
+    """Return the first line of the driver's message, for a terminal but never for a log.
+
+    Returns the error's own text if it is not the translation of a driver's error.
+    """
+    cause = error.__cause__
+    if cause is None or str(error) != str(store_error(cause)):
         return str(error)
-    return _described(_driver_error(error.__cause__))
+    return _described(_driver_error(cause))
 
 
 def refuses_one_statement(error: BaseException) -> bool:
