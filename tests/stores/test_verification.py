@@ -223,7 +223,7 @@ IGNORING_CASE = "COLLATE utf8mb4_general_ci"
         (
             {"sends.opened_at": "timestamp NULL ON UPDATE CURRENT_TIMESTAMP"},
             HOST,
-            "'opened_at' of 'sends' is set to the current time with each change of its row (ON UP",
+            "'opened_at' of 'sends' is set to the current time by each change of its row (ON UP",
         ),
         # An ENUM returns its own spelling; a text is truncated, and a number clipped.
         ({WHY: ENUM}, keeping("bounced", "Other"), ""),
@@ -758,7 +758,11 @@ def test_log(engine: Engine, old: str, new: str, error: str) -> None:
             "recipient VARCHAR(319)",
             "(319), which is too short: its values have up to 320 characters. Create it",
         ),
-        ("body TEXT", "body VARCHAR(65535)", "(65535), which is too short: a body has any length"),
+        (
+            "body TEXT",
+            "body VARCHAR(65535)",
+            "(65535), which is too short: a body may have any length",
+        ),
         ("received_at TIMESTAMP WITH TIME ZONE", "received_at timestamptz(3)", ""),
         ("received_at TIMESTAMP WITH TIME ZONE", "received_at timestamptz(0)", ""),
         ("received_at TIMESTAMP WITH TIME ZONE", "received_at date", "of the type DATE, which"),

@@ -21,7 +21,7 @@ class CreateTable(migrations.CreateModel):
     Django's own statements would differ: in the conditions of indexes, which queries repeat, and
     in options of the tables. For the state of the migrations, it is a `CreateModel`.
 
-    Where each statement is committed, a migration that was interrupted leaves tables behind. The
+    If each statement is committed, a migration that was interrupted leaves tables behind. The
     next one keeps those that have all columns, because a statement creates a table completely or
     not at all.
     """
@@ -86,9 +86,9 @@ def _exists(schema_editor: BaseDatabaseSchemaEditor, model: type[Model]) -> bool
 
 
 def _may_be_interrupted(schema_editor: BaseDatabaseSchemaEditor) -> bool:
-    """Return whether each statement is committed, so that a migration may be half done.
+    """Return whether each statement is committed, so that an interrupted migration leaves tables.
 
-    Statements that are only printed depend on nothing.
+    This does not matter to statements that are only printed.
     """
     return not (schema_editor.connection.features.can_rollback_ddl or schema_editor.collect_sql)
 

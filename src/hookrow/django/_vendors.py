@@ -68,8 +68,8 @@ class Vendor(ABC):
     dialect: ClassVar[type[_QuotesTables]]
     """The SQL of the store."""
     fields_suffice: ClassVar[bool]
-    """Whether models say all about their columns that the SQL depends on; otherwise, the store
-    reads the database's catalogue, too."""
+    """Whether models determine all properties of columns that the SQL depends on; otherwise, the
+    store reads the database's catalogue, too."""
     enforces_lengths: ClassVar[bool]
     """Whether a column cannot hold more than the `max_length` of its field."""
     writes_times_as_text: ClassVar[bool]
@@ -180,7 +180,7 @@ class PostgreSQLVendor(_ServerVendor):
     dot_names_database = False
 
     def is_closed(self, opened: Any) -> bool:
-        """Ask the driver, which notices it with the next statement."""
+        """Return the driver's state, which changes only with the next statement."""
         return bool(opened.closed)
 
     @contextmanager
@@ -379,7 +379,6 @@ class MySQLVendor(_ServerVendor):
     dot_names_database = True
 
     def is_closed(self, opened: Any) -> bool:
-        """Ask the driver."""
         return not opened.open
 
     def transaction(self, connection: Any, *, recording: bool) -> AbstractContextManager[None]:

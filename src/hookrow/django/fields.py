@@ -95,7 +95,7 @@ class Folded(_Text):
     def as_mysql(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
     ) -> _AsSqlType:
-        """Use the generated column of hookrow's own table, because only that has an index.
+        """Use the generated column of hookrow's table, because only that has an index.
 
         Otherwise, convert ASCII letters only: lower() converts others, too, except in the character
         set ascii, in which their bytes stay as they are.

@@ -71,8 +71,8 @@ class folded(GenericFunction[str]):  # noqa: N801 - named like an SQL function
     """`folded(email)` converts ASCII letters to lower case.
 
     hookrow does the same when it compares emails. A query must use the same expression as
-    the index, or the index is not used. In MariaDB and MySQL, it stands for the generated column if
-    `email` is the column of hookrow's own subscribers.
+    the index, or the index is not used. On MariaDB and MySQL, it selects the generated column if
+    `email` is the column of hookrow_subscribers.
     """
 
     name, package = "lower", "hookrow"
@@ -387,8 +387,8 @@ def attach(
     apply: on PostgreSQL, constraints and indexes have the same names as those of `hookrow db
     upgrade`. A table that the metadata already has is left unchanged.
 
-    With `mariadb`, they are those of MariaDB and MySQL, which have no indexes on expressions or on
-    a part of the rows, but generated columns.
+    With `mariadb`, they are those for MariaDB and MySQL, with generated columns instead of partial
+    indexes and indexes on expressions.
 
     Raises `ConfigurationError` if the metadata would move them to another schema, or if an argument
     has another type.

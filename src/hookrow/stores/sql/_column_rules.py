@@ -36,7 +36,7 @@ _RULES = (
     _Rule(
         WRITTEN,
         lambda column, _: column.changes_itself,
-        "set to the current time with each change of its row (ON UPDATE), and would lose the time "
+        "set to the current time by each change of its row (ON UPDATE), and would lose the time "
         "of the event: MODIFY it without ON UPDATE.",
     ),
     _Rule(
@@ -63,8 +63,8 @@ _RULES = (
     ),
 )
 _FINDS_NO_ROWS = (
-    f"{_TYPE}, which cannot be a key, because its values, as a driver returns them, do not always "
-    "find their rows: change its type, or name another key."
+    f"{_TYPE}, which cannot be a key, because a value that a driver returns does not always find "
+    "its row: change its type, or name another key."
 )
 _NOT_NULL = "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}."
 _OR_NO_REASON = (
@@ -153,7 +153,7 @@ def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
         if name in _NULLABLE and not column.nullable:
             yield _mistake(log, column, "NOT NULL, but not every entry has such a value.")
         if name == "body" and column.length is not None:
-            yield _mistake(log, column, f"{_TYPE}, which is too short: a body has any length.")
+            yield _mistake(log, column, f"{_TYPE}, which is too short: a body may have any length.")
         if name == "id" and not column.default:
             text = "without a default, but the database must number the entries."
             yield _mistake(log, column, text)

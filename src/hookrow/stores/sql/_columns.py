@@ -34,8 +34,8 @@ class Column:
     deterministic, MariaDB's collations that ignore the case of all ASCII letters, and any column of
     SQLite."""
     lowers_ascii: bool = True
-    """On MariaDB, whether lower() makes the small letter of each ASCII capital, with the column's
-    collation: that of a Turkish one makes a dotless letter of I."""
+    """On MariaDB, whether lower() folds every ASCII letter, with the column's collation: with a
+    Turkish one, it converts I to a dotless letter."""
     finds_rows: bool = True
     """Whether a value that was read from it finds its row: on MariaDB, columns of some types are
     not compared exactly, or with the values that drivers return."""

@@ -46,8 +46,8 @@ Row = Sequence[Any]
 class Insert(NamedTuple):
     """An INSERT of values as SQL text, for one row and for many.
 
-    The text for one row has a parameter for each value. The text for many has a single one, in
-    whose place are the rows as in VALUES: the literals of each in parentheses.
+    The text for one row has a parameter for each value. The text for many has a single one,
+    which is replaced with the rows as in VALUES: the literals of each in parentheses.
     """
 
     one: str

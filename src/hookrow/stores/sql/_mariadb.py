@@ -63,9 +63,9 @@ class MariaDBSession(Connection):
         self.liveness.renew()
 
     def is_ready(self) -> bool:
-        """Return False for a node of a Galera cluster that does not belong to its main part.
+        """Return False for a node of a Galera cluster that is outside of its primary component.
 
-        Such a node still executes what uses no table of a host.
+        Such a node still executes statements that use no tables of a host.
         """
         with watchdog.watch_socket(self.socket):
             status = {name.lower(): value for name, value in self.fetch(_GALERA_STATUS)}
@@ -236,7 +236,7 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
     def _connect(self) -> MariaDBSession:
         """Connect to the first host that responds, in a share of the time that is left.
 
-        Raises the error that says most if none does.
+        If none does, raises the most informative error.
         """
         hosts = sorted(self.options.hosts, key=self._failed_at)
         until = monotonic() + min(self.options.connect_timeout, left())

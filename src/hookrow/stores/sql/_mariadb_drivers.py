@@ -225,7 +225,7 @@ def _addresses(options: Options, host: Host) -> list[tuple[socket.AddressFamily,
 
 
 def share(until: float, number: int) -> float:
-    """Return the seconds for the first of a number of attempts that end at a time."""
+    """Return the seconds for the next one of several attempts that must end at a time."""
     return max((until - monotonic()) / number, SHORTEST_ATTEMPT)
 
 

@@ -72,9 +72,9 @@ def row_literal(row: Sequence[Any]) -> str:
 
 
 def joined_rows(rows: Iterable[Sequence[Any]], most: int) -> Iterator[Fragment]:
-    """Yield rows as in VALUES, as many together as have at most so many characters.
+    """Yield texts with rows as in VALUES, each of at most `most` characters.
 
-    A single row may have more.
+    A text with a single row may have more.
     """
     literals: list[str] = []
     size = 0

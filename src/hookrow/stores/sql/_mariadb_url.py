@@ -40,7 +40,7 @@ class Host(NamedTuple):
 
 
 class TLSLevel(IntEnum):
-    """How far a connection is secured by TLS: the values of `ssl-mode`.
+    """The levels of security of a connection: the values of `ssl-mode`.
 
     https://dev.mysql.com/doc/refman/8.4/en/connection-options.html#option_general_ssl-mode
     """
@@ -51,7 +51,7 @@ class TLSLevel(IntEnum):
     REQUIRED = 2
     """With any certificate."""
     VERIFY_CA = 3
-    """With a certificate of a known authority, for any name."""
+    """With a certificate of a trusted authority, for any name."""
     VERIFY_IDENTITY = 4
     """With a certificate for the name of the host."""
 

@@ -1,4 +1,4 @@
-"""What a database says about itself: tables, keys, privileges, plans, other transactions, locks."""
+"""Reads what a database knows: tables, keys, privileges, plans, other transactions, locks."""
 
 from __future__ import annotations
 

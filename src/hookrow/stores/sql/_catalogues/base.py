@@ -1,4 +1,4 @@
-"""What a database says about itself: tables, keys, privileges, plans, other transactions, locks.
+"""Reads what a database knows: tables, keys, privileges, plans, other transactions, locks.
 
 A catalogue answers for one connection. On PostgreSQL, the connection must be in a transaction,
 which may be the host's.

@@ -68,7 +68,7 @@ class MariaDBCatalogue(Catalogue):
         return [name for (name,) in self._fetch(sql)]
 
     def own_name(self, table: str) -> str | None:
-        """Return the name with its database, both in the server's own spelling."""
+        """Return the name with its database, both in the server's spelling."""
         rows = self._fetch(_MARIADB_NAME, self.named(table))
         return rows[0][0] if rows else None
 

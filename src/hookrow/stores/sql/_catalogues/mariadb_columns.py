@@ -1,4 +1,4 @@
-"""What rows of `information_schema.columns` of MariaDB and MySQL say about columns. No I/O."""
+"""Interprets the rows of `information_schema.columns` of MariaDB and MySQL. No I/O."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ class ColumnRow(NamedTuple):
     fraction: int | None
     """Digits of the fraction of a second."""
     privileges: str
-    """What the user may do, in lower case, with commas."""
+    """The privileges of the user, in lower case, separated by commas."""
     expression: str | None
-    """That of a generated column."""
+    """The expression of a generated column."""
 
 
 class Collation(NamedTuple):
-    """What a collation does with ASCII letters, wherever they are in a text."""
+    """How a collation treats ASCII letters, wherever they are in a text."""
 
     ignores_case: bool
-    """Whether a capital letter equals its small letter.
+    """Whether a capital letter equals its lower-case form.
 
     Many collations whose names end with `_ci` distinguish some: to a Turkish one, I is the capital
     of a dotless letter; to a Danish one, aa is a single letter, as Aa and AA are, but aA is not.
     """
     lowers_ascii: bool
-    """Whether the function lower() makes the small letter of each capital letter."""
+    """Whether the function lower() converts every capital letter to its lower-case form."""
 
 
 UNICODE_BINARY = Collation(ignores_case=False, lowers_ascii=True)
-"""What the binary collation of Unicode does."""
+"""The properties of the binary collation of Unicode."""
 
 
 def collation_query(collations: Iterable[tuple[str, str]]) -> tuple[str, Sequence[str]]:

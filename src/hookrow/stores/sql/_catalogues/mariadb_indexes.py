@@ -1,4 +1,4 @@
-"""What rows of `information_schema.statistics` of MariaDB and MySQL say about indexes. No I/O."""
+"""Interprets the rows of `information_schema.statistics` of MariaDB and MySQL. No I/O."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class IndexRow(NamedTuple):
     """A row of `information_schema.statistics`: a part of an index."""
 
     name: str
-    """The index's."""
+    """The name of the index."""
     is_unique: int
     is_usable: int
     column: str | None
     expression: str
-    """What the part is on if it is not a column."""
+    """The expression of the part, if it is not a column."""
     is_whole: int
 
 

@@ -1,4 +1,4 @@
-"""The SQL of MariaDB and MySQL, and JSON arrays as its parameters: JSON_TABLE makes rows of them.
+"""The SQL of MariaDB and MySQL. Parameters are JSON arrays, which JSON_TABLE converts to rows.
 
 A value from JSON_TABLE has the type, the character set and the collation of the column with which
 it is compared: otherwise, the column's index would not be used, or the server would refuse to
@@ -17,15 +17,17 @@ from hookrow.stores.sql._dialects.base import json_text
 from hookrow.stores.sql._dialects.times_as_text import TimesAsText
 
 WRITER_LOCKS = ("lock_writers_0", "lock_writers_1")
-"""The rows of hookrow_meta of which a transaction that adds entries to the log locks one, shared.
+"""The rows of hookrow_meta for writers: a transaction that adds entries to the log takes a shared
+lock on one of them.
 
-Which one it is changes every `WRITERS_ALTERNATE` seconds, so that each of them is free from time to
+It is the other one every `WRITERS_ALTERNATE` seconds, so that each of them is free from time to
 time, however many transactions there are.
 """
 
 WRITERS_ALTERNATE = 40
-"""Seconds after which writers use the other row. Entries are counted once a minute, and thus while
-either row is in use, in turn."""
+"""Seconds after which writers use the other row.
+
+Entries are counted once a minute, so successive counts find different rows free."""
 
 
 CHECK = "SET @hookrow_check = IF({}, 1, (SELECT 1 UNION ALL SELECT 2))"
@@ -284,7 +286,7 @@ def _lowered(text: str) -> str:
 
 
 def _lowered_in_unicode(text: str) -> str:
-    """Return a text in lower case, whatever the rules of its own character set and language are."""
+    """Return a text in lower case, whatever the rules of its character set and language are."""
     return f"lower(CONVERT({text} USING utf8mb4) COLLATE utf8mb4_bin)"
 
 

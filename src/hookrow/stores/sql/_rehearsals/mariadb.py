@@ -29,7 +29,7 @@ class MariaDBRehearsal(Rehearsal):
     """Lets JSON_TABLE convert values to the type of a column, and compares the results with them.
 
     JSON_TABLE has only some types, and converts what does not suit them: MariaDB truncates a text,
-    and makes the number 0 of a word. It reports no errors, so that one statement answers all
+    and converts a word to the number 0. It reports no errors, so that one statement answers all
     questions.
     """
 
@@ -58,7 +58,7 @@ class MariaDBRehearsal(Rehearsal):
         connection: Connection,  # noqa: ARG002 - the server compares any values
         compared: Sequence[Comparison],
     ) -> Iterator[Mistake]:
-        # To compare a text with a number, it would make the number 0 of the text.
+        # To compare a text with a number, it would convert the text to the number 0.
         for each in compared:
             kinds = {_COMPARABLE.get(column.kind, column.kind) for column in each.columns}
             if len(kinds) > 1:
@@ -100,7 +100,7 @@ def _changed(connection: Connection, needs: Sequence[Need]) -> Sequence[Collecti
             questions.append(
                 _CHANGED.format(
                     number=number,
-                    # MariaDB makes a BIT of the digit's code, so a boolean has its value's type.
+                    # In MariaDB, a BIT would hold the digit's code, so a boolean has another type.
                     type_=need.column.type if kind == "boolean" else need.column.declared,
                     wide=_WIDE,
                     is_unchanged=is_unchanged,
