@@ -85,7 +85,7 @@ class Model:
         return Found(
             subscribers,
             dispatches,
-            self._tables.get("subscriptions", ()),
+            {pair: pair for pair in self._tables.get("subscriptions", ())},
             self._schema.unguarded,
             first_opens="first_opened_at" in columns_of(self._schema, "dispatches"),
         )

@@ -19,7 +19,7 @@ from log_contract import PROVIDERS, entry, parked
 
 from engines import MEMORY
 from hookrow import Schema
-from hookrow._core.notification import EventTime, Suppressible
+from hookrow._core.notification import EventTime
 from hookrow._core.result import Result
 from hookrow.stores._log import OTHER, START, DueKind, Query, RequestKind
 from hookrow.stores._log import RetryCursor as LogPlace
@@ -149,7 +149,7 @@ def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
     yield "find owners", statements.find(subscribers=False, subscriptions=False)
     yield "find", statements.find(subscribers=True, subscriptions=subscriptions)
     if tables.has("subscriptions"):
-        yield "find pairs of subscriptions", statements.select(Suppressible.SUBSCRIPTION)
+        yield "find pairs of subscriptions", statements.select_pairs()
     for kind in tables.written:
         yield f"read {kind.value}", statements.state(kind)
         for title, skip in (("", False), (", skipping locked rows", True)):

@@ -186,10 +186,11 @@ class TestColumnTypes:
         for insertion in (
             "people (id, email) VALUES ('ada', 'ada@example.com')",
             "sends (id, provider_message_id, subscriber_id) VALUES (1, 'm-ada', 'Ada')",
+            "sends (id, provider_message_id, subscriber_id) VALUES (2, 'm-2', 'ada')",
             "members (list_id, subscriber_id) VALUES ('NEWS', 'ADA')",
         ):
             run(engine, f"INSERT INTO {insertion}")
-        run(engine, "UPDATE sends SET list_id = 'News'")
+        run(engine, "UPDATE sends SET list_id = CASE id WHEN 1 THEN 'News' ELSE 'news' END")
 
         def suppressed() -> list[int]:
             tables = ("people", "sends", "members")
@@ -206,6 +207,12 @@ class TestColumnTypes:
             assert suppressed() == [0, 0, 0]
             assert None not in record_unlocked(store, [SUPPRESSED])
             assert suppressed() == [1, 1, 1]
+            both = [reactivated, arrival(Suppressed(ADA, "m-2", NOON, "HardBounce"))]
+            assert statuses(insistent(store)(both)) == [200, 200]  # one row, the later change
+            assert suppressed() == [1, 1, 1]
+            both = [both[1], reactivated]
+            assert statuses(insistent(store)(both)) == [200, 200]
+            assert suppressed() == [0, 1, 0]
 
 
 def test_sent_at(engine: Engine) -> None:
@@ -324,6 +331,22 @@ def test_fold(engine: Engine, fold: Fold) -> None:
     assert found == [
         f"Engine::{'Dispatch' if found else 'Subscriber'} not found" for found in expected.values()
     ]
+
+
+def test_exact_emails_in_a_group(engine: Engine) -> None:
+    """Two people whose emails differ in case get a change each, although one owns no dispatch."""
+    run(
+        make(engine),
+        "INSERT INTO people (id, email) VALUES (1, 'Ada@example.com'), (2, 'ada@example.com')",
+        "INSERT INTO sends (id, provider_message_id, subscriber_id) VALUES (1, 'm-1', 1)",
+    )
+    sent: list[Notification] = [
+        Suppressed("Ada@example.com", "m-1", NOON, "HardBounce"),
+        Reactivated("ada@example.com", "m-2", NOON),
+        opens("Ada@example.com", "m-1"),
+    ]
+    assert respond(engine, people(fold="exact"), *sent) == ["", "", ""]
+    assert run(engine, "SELECT id FROM people WHERE suppressed_at IS NOT NULL") == [(1,)]
 
 
 @pytest.mark.parametrize("fold", get_args(Fold))

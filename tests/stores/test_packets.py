@@ -1,9 +1,12 @@
-"""Groups that are written to MariaDB or MySQL in one packet: types of keys, and hidden rows."""
+"""Groups that are written to MariaDB or MySQL in one packet."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
+from typing import Any
 
+import pymysql
 import pytest
 from contract import ADA, NOON, arrival, opens
 
@@ -14,6 +17,7 @@ from hookrow._core.schema import SUPPRESSION
 from hookrow._receiver.recorder import record
 from hookrow.stores._errors import Unchanged
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._mariadb import MariaDBSession
 
 GROUP = [arrival(Delivered(ADA, "m-ada", NOON)), arrival(opens(ADA, "m-ada"))]
 
@@ -68,3 +72,31 @@ def test_row_that_an_update_hides(empty_mariadb_url: str, hidden: str) -> None:
     ):
         record(store, GROUP)
     assert run(empty_mariadb_url, STATE) == [(0, 0)]
+
+
+def test_proxy_that_runs_statements_after_an_error(
+    empty_mariadb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packets are not used if something in between splits them and goes on after an error."""
+    create(empty_mariadb_url, "INT", "CREATE VIEW sends AS SELECT * FROM all_sends")
+    execute = MariaDBSession.execute
+
+    def go_on(session: MariaDBSession, sql: str, parameters: Sequence[Any] = ()) -> int:
+        failures = []
+        for statement in sql.split("; "):
+            try:
+                execute(session, statement, parameters)
+            except pymysql.Error as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return 0
+
+    monkeypatch.setattr(MariaDBSession, "execute", go_on)
+    schema = Schema(subscribers=Role("people"), dispatches=SENDS, subscriptions=None, log=None)
+    combining = []
+    for _ in range(2):
+        with closing(SQLStore(empty_mariadb_url, schema)) as store, store.recording() as recording:
+            combining.append(recording._statements.combining is not None)
+        monkeypatch.undo()
+    assert combining == [False, True]

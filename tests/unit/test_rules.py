@@ -51,7 +51,7 @@ ROWS = Rows(
         "m-2": [FoundDispatch(12, 2, BEA, 7)],
         "no-list": [FoundDispatch(13, 1, ADA, None)],
     },
-    subscriptions={(7, 1)},
+    subscriptions={(7, 1): (7, 1)},
 )
 
 PAIRS: list[tuple[Key, Key]] = [(1, 2), (2, 1)]
@@ -250,7 +250,7 @@ def _two_tenants(*, hidden: bool = False) -> Rows:
     return Rows(
         {ADA: people},
         {"t1": [FoundDispatch(11, 1, ADA, 7)], "t2": [FoundDispatch(12, 2, ADA, 7)]},
-        {(7, 1), (7, 2)},
+        {(7, 1): (7, 1), (7, 2): (7, 2)},
     )
 
 

@@ -202,7 +202,8 @@ class Rows(msgspec.Struct, frozen=True):
     """The rows that were found for a group: identities, never the state that a decision writes.
 
     `subscribers` maps ASCII-lowered emails, and `dispatches` message ids, to all matching rows;
-    `subscriptions` contains the existing (list, subscriber) pairs. `unguarded` are the kinds of row
+    `subscriptions` maps (list, subscriber) pairs to the keys of existing subscriptions, which may
+    differ from the pairs in case, if the database ignores it. `unguarded` are the kinds of row
     for which no date of the last change is stored. With `exact`, an email matches only rows with
     the same spelling or with the lower-case one. `first_opens` is whether first opens are
     recorded.
@@ -210,7 +211,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     subscribers: Mapping[str, Sequence[FoundSubscriber]]
     dispatches: Mapping[str, Sequence[FoundDispatch]]
-    subscriptions: Collection[tuple[Key, Key]] = ()
+    subscriptions: Mapping[tuple[Key, Key], tuple[Key, Key]] = MappingProxyType({})
     unguarded: Collection[Suppressible] = ()
     exact: bool = False
     first_opens: bool = False

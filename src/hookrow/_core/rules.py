@@ -147,13 +147,13 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
             continue
         recipient, message_id = notification.recipient, notification.message_id
         email = fold(recipient)
-        if is_message_id(message_id):
-            message_ids.add(message_id)
-            addressed.add((message_id, email, recipient))
-            if isinstance(notification, Suppressed | Reactivated):
-                changed.add((message_id, email))
-        else:
+        if not is_message_id(message_id):
             addressed.add((None, email, recipient))
+            continue
+        message_ids.add(message_id)
+        addressed.add((message_id, email, recipient))
+        if isinstance(notification, Suppressed | Reactivated):
+            changed.add((message_id, email))
     return LookupKeys(message_ids, addressed, changed)
 
 
@@ -357,8 +357,10 @@ def _suppressible(
     if dispatch is None:
         return
     yield Suppressible.DISPATCH, dispatch.id
-    if dispatch.list is not None and (dispatch.list, subscriber.id) in rows.subscriptions:
-        yield Suppressible.SUBSCRIPTION, (dispatch.list, subscriber.id)
+    if dispatch.list is not None:
+        subscription = rows.subscriptions.get((dispatch.list, subscriber.id))
+        if subscription is not None:
+            yield Suppressible.SUBSCRIPTION, subscription
 
 
 def _combined(earlier: Change, later: Change) -> Change:

@@ -49,13 +49,15 @@ class Conversions:
         )
         """The conversions of the rows of `Statements.find`."""
         self.state: dict[Suppressible, Converters] = {}
-        """The conversions of the rows of `Statements.state`, `select` and `lock`, keys first."""
+        """The conversions of the rows of `Statements.state` and `lock`, keys first."""
         self._writes: dict[Suppressible, Mapping[str, Convert]] = {}
         for kind, names in written.items():
             named = {f"key_{n}": columns[kind.value][field] for n, field in enumerate(KEYS[kind])}
             named |= {field: columns[kind.value][field] for field in names}
             self.state[kind] = _present(enumerate(column.read for column in named.values()))
             self._writes[kind] = _present((name, column.write) for name, column in named.items())
+        self.pairs = _pairs_of(columns)
+        """The conversions of the rows of `Statements.select_pairs`."""
         self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
         """Whether any column has a conversion."""
 
@@ -94,6 +96,14 @@ def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:
         ]
         for row in rows
     ]
+
+
+def _pairs_of(columns: Mapping[str, Mapping[str, Column]]) -> Converters:
+    kind = Suppressible.SUBSCRIPTION
+    if kind.value not in columns:
+        return {}
+    key = [columns[kind.value][name].read for name in KEYS[kind]]
+    return _present(enumerate(key * 2))
 
 
 def _present(converters: Iterable[tuple[K, Convert | None]]) -> dict[K, Convert]:

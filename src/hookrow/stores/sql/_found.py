@@ -1,16 +1,11 @@
-"""Collects the rows that `Statements.find` returns for a group."""
+"""Collects the rows that `Statements.find` returns for a group, first of owners, then of others."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from hookrow._core.notification import (
-    FoundDispatch,
-    FoundSubscriber,
-    Key,
-    LookupKeys,
-)
+from hookrow._core.notification import FoundDispatch, FoundSubscriber, Key, LookupKeys
 from hookrow._core.rules import fold
 from hookrow.stores.sql._connections import Row
 from hookrow.stores.sql._conversions import by_message_id
@@ -23,9 +18,9 @@ class FoundRows:
     def __init__(self, tables: RoleTables) -> None:
         self._tables = tables
         self._is_exact = tables.schema.subscribers.fold == "exact"
-        self.subscribers: dict[str, list[FoundSubscriber]] = {}
+        self.subscribers: dict[str, Sequence[FoundSubscriber]] = {}
         self.dispatches: dict[str, Sequence[FoundDispatch]] = {}
-        self.subscriptions: set[tuple[Key, Key]] = set()
+        self.subscriptions: dict[tuple[Key, Key], tuple[Key, Key]] = {}
 
     def add(self, rows: Iterable[Row], message_ids: Collection[str]) -> None:
         """Add rows, in place of those that were found by the same keys before."""
@@ -37,7 +32,7 @@ class FoundRows:
             elif email is not None:
                 subscribers[fold(email)].append(FoundSubscriber(person, email))
             else:
-                self.subscriptions.add((list_, person))
+                self.subscriptions[list_, person] = (list_, person)
         self.subscribers |= subscribers
         self.dispatches |= self._as_given(sent, message_ids)
 
@@ -45,25 +40,29 @@ class FoundRows:
         """Add the owners who are the recipients; return the keys of the other notifications.
 
         An owner of a message's dispatch comes before all others with the same email, so that these
-        need not be found.
+        need not be found. If they must be, for another notification with this email, all rows with
+        it are found together.
         """
-        others = set()
-        for addressed in lookup.addressed:
-            message_id, email, recipient = addressed
-            owners = {
-                FoundSubscriber(dispatch.owner, dispatch.owner_email)
-                for dispatch in self.dispatches.get(message_id or "", ())
-                if dispatch.owner is not None
-                and self._is_recipient(dispatch.owner_email, email, recipient)
-            }
-            if owners:
-                known = self.subscribers.setdefault(email, [])
-                known += owners.difference(known)
-            else:
-                others.add(addressed)
+        owners = {each: {*self._owners(*each)} for each in lookup.addressed}
+        searched = {email for (_, email, _), found in owners.items() if not found}
+        others = {each for each in owners if each[1] in searched}
+        subscribers: defaultdict[str, set[FoundSubscriber]] = defaultdict(set)
+        for (_, email, _), found in owners.items():
+            if email not in searched:
+                subscribers[email] |= found
+        self.subscribers |= {email: [*found] for email, found in subscribers.items()}
         message_ids = {message_id for message_id, *_ in others if message_id is not None}
         changed = {each for each in lookup.changed if each[0] in message_ids}
         return LookupKeys(message_ids, others, changed)
+
+    def _owners(
+        self, message_id: str | None, email: str, recipient: str
+    ) -> Iterator[FoundSubscriber]:
+        """Yield the owners of a message's dispatches whose email is that of the recipient."""
+        for dispatch in self.dispatches.get(message_id or "", ()):
+            owner, stored = dispatch.owner, dispatch.owner_email
+            if owner is not None and self._is_recipient(stored, email, recipient):
+                yield FoundSubscriber(owner, stored)
 
     def _is_recipient(self, stored: str, email: str, recipient: str) -> bool:
         """Return whether a stored email is that of a recipient, as in `rules.decide`."""

@@ -78,7 +78,8 @@ class SQLReading:
         states: dict[RowId, State] = {}
         for kind, keys in _by_kind(rows).items():
             width, names = len(KEYS[kind]), tables.written.get(kind, ())
-            found = self._fetch_keyed(self._statements.state(kind), kind, keys)
+            rows_of_kind = self._fetch_keyed(self._statements.state(kind), self._keys(kind, keys))
+            found = converted(rows_of_kind, tables.conversions.state.get(kind, {}))
             if len(found) > len(keys):
                 raise Rejected(_NOT_UNIQUE.format(kind.value))
             for row in found:
@@ -112,28 +113,28 @@ class SQLReading:
             emails |= {recipient for *_, recipient in lookup.addressed}
         return emails
 
-    def _find_pairs(self, lookup: LookupKeys, found: FoundRows) -> set[tuple[Key, Key]]:
-        """Find the subscriptions that `Statements.find` does not return, as pairs of keys."""
+    def _find_pairs(
+        self, lookup: LookupKeys, found: FoundRows
+    ) -> Mapping[tuple[Key, Key], tuple[Key, Key]]:
+        """Find the subscriptions that `Statements.find` does not return: their keys by pair."""
         statements, kind = self._statements, Suppressible.SUBSCRIPTION
         if not statements.tables.has(kind.value):
-            return set()
+            return {}
         keys = set(subscription_keys(lookup, found.subscribers, found.dispatches))
         if statements.finds_subscriptions:
             keys -= _of_owners(lookup, found.dispatches)
         if not keys:
-            return set()
-        rows = self._fetch_keyed(statements.select(kind), kind, keys)
-        return {(list_, person) for list_, person in rows}
+            return {}
+        rows = self._fetch_keyed(statements.select_pairs(), self._keys(kind, keys))
+        found_pairs = converted(rows, statements.tables.conversions.pairs)
+        return {(each[2], each[3]): (each[0], each[1]) for each in found_pairs}
 
-    def _fetch_keyed(self, sql: str, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
-        """Return the rows with these keys."""
-        parameters, fetch = self._keys(kind, keys), self._connection.fetch
-        rows: Sequence[Any]
+    def _fetch_keyed(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
+        """Return the rows with these keys, as `_keys` returns them."""
+        fetch = self._connection.fetch
         if self._statements.selects_one:
-            rows = [each for row in parameters for each in fetch(sql, row)]
-        else:
-            rows = fetch(sql, parameters)
-        return converted(rows, self._statements.tables.conversions.state.get(kind, {}))
+            return [each for row in parameters for each in fetch(sql, row)]
+        return fetch(sql, parameters)
 
     def _keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
         """Return the parameters of a statement that selects rows by these keys."""

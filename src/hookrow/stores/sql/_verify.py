@@ -150,6 +150,7 @@ def _compile_one(catalogue: Catalogue, sql: str, purpose: str, *mistakes: type[S
 
 def _lookups(statements: Statements) -> Iterator[str]:
     """Yield the statements that find rows."""
+    yield statements.find(subscribers=False, subscriptions=False)
     yield statements.find(subscribers=True, subscriptions=statements.finds_subscriptions)
     if statements.tables.schema.log:
         log = statements.dialect.table(statements.tables.schema.log)

@@ -118,7 +118,10 @@ UPDATE `hookrow_notifications` SET `attempts` = `attempts` WHERE 1 = 0;
 
 -- a group of deliveries
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
@@ -144,7 +147,10 @@ COMMIT;
 
 -- a group of late deliveries
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mails` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s) AND (d.`delivered_at` IS NULL OR d.`delivered_at` < CAST(CASE d.`id` %s END AS datetime(6)));
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
@@ -170,7 +176,10 @@ COMMIT;
 
 -- a group of suppressions
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `people` AS s WHERE s.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `people` AS s
+WHERE s.`id` = given.key_0
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 INSERT INTO `hookrow_suppression_changes` (role, row_key, changed_at)
 SELECT 'subscribers' AS role, given.row_key, given.suppression_changed_at
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]', suppression_changed_at datetime(6) PATH '$[2]')) AS given
@@ -204,8 +213,14 @@ COMMIT;
 
 -- a group of opens and suppressions
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `people` AS s WHERE s.`id` IN (%s) FOR UPDATE) = %s
-AND (SELECT count(*) FROM `mails` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `people` AS s
+WHERE s.`id` = given.key_0
+FOR UPDATE) = %s
+AND (SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mails` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 INSERT INTO `hookrow_suppression_changes` (role, row_key, changed_at)
 SELECT 'subscribers' AS role, given.row_key, given.suppression_changed_at
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]', suppression_changed_at datetime(6) PATH '$[2]')) AS given

@@ -14,32 +14,26 @@ SELECT CASE WHEN o.`tenant` = 7 AND o.`active` = true AND o.`deleted_at` IS NULL
 FROM `mail`.`sends` AS d
 LEFT JOIN `peo"ple` AS o ON o.`id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci AND (o.`tenant` = 7 AND o.`active` = true AND o.`deleted_at` IS NULL
     OR NOT EXISTS (SELECT 1 FROM `peo"ple` AS s WHERE s.`id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL)) LEFT JOIN `campaigns` AS m ON m.`id` = d.`campaign` AND m.`tenant` = 7
-WHERE d.`postmark_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS given) AND d.`state` IS NULL
-UNION ALL
-SELECT CAST(o.`id` AS CHAR), NULL, NULL, NULL, m.`list_id`
-FROM `mail`.`sends` AS d LEFT JOIN `campaigns` AS m ON m.`id` = d.`campaign` AND m.`tenant` = 7
-JOIN `peo"ple` AS o ON o.`id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci AND o.`tenant` = 7 AND o.`active` = true AND o.`deleted_at` IS NULL
-JOIN `members` AS b ON b.`list_id` = m.`list_id` AND b.`subscriber_id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci
 WHERE d.`postmark_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS given) AND d.`state` IS NULL;
 
 -- find pairs of subscriptions
-SELECT b.`list_id`, given.key_1
+SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR), given.key_0, CAST(given.key_1 AS CHAR)
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given STRAIGHT_JOIN `members` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
 
 -- read subscribers
-SELECT given.key_0, s.`left_at`, s.`why`, s.`100%%`
+SELECT CAST(s.`id` AS CHAR), s.`left_at`, s.`why`, s.`100%%`
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given STRAIGHT_JOIN `peo"ple` AS s
 WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 
 -- lock subscribers
-SELECT given.key_0
+SELECT CAST(s.`id` AS CHAR)
 FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
 WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
 FOR UPDATE;
 
 -- lock subscribers, skipping locked rows
-SELECT given.key_0
+SELECT CAST(s.`id` AS CHAR)
 FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
 WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
 FOR UPDATE SKIP LOCKED;
@@ -62,18 +56,18 @@ WHERE d.`key` = given.key_0 AND d.`state` IS NULL
 FOR UPDATE SKIP LOCKED;
 
 -- read subscriptions
-SELECT b.`list_id`, given.key_1, b.`left_at`
+SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR), b.`left_at`
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given STRAIGHT_JOIN `members` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
 
 -- lock subscriptions
-SELECT b.`list_id`, given.key_1
+SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR)
 FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 FOR UPDATE;
 
 -- lock subscriptions, skipping locked rows
-SELECT b.`list_id`, given.key_1
+SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR)
 FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 FOR UPDATE SKIP LOCKED;
@@ -159,7 +153,10 @@ UPDATE `mail`.`notifications` SET `attempts` = `attempts` WHERE 1 = 0;
 
 -- a group of deliveries
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `mail`.`sends` AS d WHERE d.`key` IN (%s) AND d.`state` IS NULL FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
+WHERE d.`key` = given.key_0 AND d.`state` IS NULL
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mail`.`sends` AS d SET d.`got` = CASE d.`key` %s END
 WHERE d.`key` IN (%s) AND d.`state` IS NULL;
 SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
@@ -186,7 +183,10 @@ COMMIT;
 
 -- a group of late deliveries
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `mail`.`sends` AS d WHERE d.`key` IN (%s) AND d.`state` IS NULL FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
+WHERE d.`key` = given.key_0 AND d.`state` IS NULL
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `mail`.`sends` AS d SET d.`got` = CASE d.`key` %s END
 WHERE d.`key` IN (%s) AND (d.`got` IS NULL OR d.`got` < CAST(CASE d.`key` %s END AS datetime(6))) AND d.`state` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
@@ -212,8 +212,14 @@ COMMIT;
 
 -- a group of suppressions
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL FOR UPDATE) = %s
-AND (SELECT count(*) FROM `members` AS b WHERE (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
+WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
+FOR UPDATE) = %s
+AND (SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 INSERT INTO `mail`.`hookrow_suppression_changes` (role, row_key, changed_at)
 SELECT 'subscriptions' AS role, given.row_key, given.suppression_changed_at
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given
@@ -224,8 +230,7 @@ UPDATE `members` AS b SET b.`left_at` = CASE %s END
 WHERE (%s)
 AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE dated.role = 'subscriptions'
     AND dated.row_key = CASE %s END AND dated.changed_at <= CAST(CASE %s END AS datetime(6)));
-SELECT count(*) INTO @hookrow_counted FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
-SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `peo"ple` AS s SET s.`left_at` = CASE s.`id` %s END, s.`why` = CASE s.`id` %s END, s.`100%%` = CASE s.`id` %s END
 WHERE s.`id` IN (%s) AND (s.`100%%` IS NULL OR s.`100%%` <= CAST(CASE s.`id` %s END AS datetime(6))) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
@@ -251,9 +256,18 @@ COMMIT;
 
 -- a group of opens and suppressions
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL FOR UPDATE) = %s
-AND (SELECT count(*) FROM `mail`.`sends` AS d WHERE d.`key` IN (%s) AND d.`state` IS NULL FOR UPDATE) = %s
-AND (SELECT count(*) FROM `members` AS b WHERE (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `peo"ple` AS s
+WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL
+FOR UPDATE) = %s
+AND (SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `mail`.`sends` AS d
+WHERE d.`key` = given.key_0 AND d.`state` IS NULL
+FOR UPDATE) = %s
+AND (SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `members` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 INSERT INTO `mail`.`hookrow_suppression_changes` (role, row_key, changed_at)
 SELECT 'subscriptions' AS role, given.row_key, given.suppression_changed_at
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given
@@ -267,8 +281,7 @@ AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE da
 UPDATE `mail`.`sends` AS d SET d.`saw` = CASE d.`key` %s END
 WHERE d.`key` IN (%s) AND d.`state` IS NULL;
 SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
-SELECT count(*) INTO @hookrow_counted FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
-SET @hookrow_check = IF(@hookrow_counted = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*) FROM `peo"ple` AS s WHERE s.`id` IN (%s) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `peo"ple` AS s SET s.`left_at` = CASE s.`id` %s END, s.`why` = CASE s.`id` %s END, s.`100%%` = CASE s.`id` %s END
 WHERE s.`id` IN (%s) AND (s.`100%%` IS NULL OR s.`100%%` <= CAST(CASE s.`id` %s END AS datetime(6))) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`

@@ -14,14 +14,13 @@ FROM `hookrow_dispatches` AS d
 LEFT JOIN `hookrow_subscribers` AS o ON o.`id` = d.`subscriber_id`
 WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)
 UNION ALL
-SELECT o.`id`, NULL, NULL, NULL, d.`list_id`
+SELECT b.`subscriber_id`, NULL, NULL, NULL, b.`list_id`
 FROM `hookrow_dispatches` AS d
-JOIN `hookrow_subscribers` AS o ON o.`id` = d.`subscriber_id`
 JOIN `hookrow_subscriptions` AS b ON b.`list_id` = d.`list_id` AND b.`subscriber_id` = d.`subscriber_id`
 WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given);
 
 -- find pairs of subscriptions
-SELECT b.`list_id`, b.`subscriber_id`
+SELECT b.`list_id`, b.`subscriber_id`, given.key_0, given.key_1
 FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
 
@@ -127,23 +126,38 @@ UPDATE `hookrow_subscriptions` SET `suppressed_at` = `suppressed_at` WHERE 1 = 0
 
 -- a group of deliveries
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `hookrow_dispatches` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_dispatches` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s);
 COMMIT;
 
 -- a group of late deliveries
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `hookrow_dispatches` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_dispatches` AS d SET d.`delivered_at` = CASE d.`id` %s END
 WHERE d.`id` IN (%s) AND (d.`delivered_at` IS NULL OR d.`delivered_at` < CAST(CASE d.`id` %s END AS datetime(6)));
 COMMIT;
 
 -- a group of suppressions
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `hookrow_subscribers` AS s WHERE s.`id` IN (%s) FOR UPDATE) = %s
-AND (SELECT count(*) FROM `hookrow_dispatches` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s
-AND (SELECT count(*) FROM `hookrow_subscriptions` AS b WHERE (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s
+WHERE s.`id` = given.key_0
+FOR UPDATE) = %s
+AND (SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE) = %s
+AND (SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_subscriptions` AS b SET b.`suppressed_at` = CASE %s END, b.`suppression_reason` = concat(CASE %s END), b.`suppression_changed_at` = CASE %s END
 WHERE (%s) AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= CAST(CASE %s END AS datetime(6)));
 UPDATE `hookrow_dispatches` AS d SET d.`suppressed_at` = CASE d.`id` %s END, d.`suppression_reason` = concat(CASE d.`id` %s END), d.`suppression_changed_at` = CASE d.`id` %s END
@@ -154,9 +168,18 @@ COMMIT;
 
 -- a group of opens and suppressions
 BEGIN;
-SET @hookrow_check = IF((SELECT count(*) FROM `hookrow_subscribers` AS s WHERE s.`id` IN (%s) FOR UPDATE) = %s
-AND (SELECT count(*) FROM `hookrow_dispatches` AS d WHERE d.`id` IN (%s) FOR UPDATE) = %s
-AND (SELECT count(*) FROM `hookrow_subscriptions` AS b WHERE (%s) FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
+SET @hookrow_check = IF((SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s
+WHERE s.`id` = given.key_0
+FOR UPDATE) = %s
+AND (SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]')) AS given) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d
+WHERE d.`id` = given.key_0
+FOR UPDATE) = %s
+AND (SELECT count(*)
+FROM (SELECT * FROM JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]')) AS given) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b
+WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
+FOR UPDATE) = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 UPDATE `hookrow_subscriptions` AS b SET b.`suppressed_at` = CASE %s END, b.`suppression_reason` = concat(CASE %s END), b.`suppression_changed_at` = CASE %s END
 WHERE (%s) AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= CAST(CASE %s END AS datetime(6)));
 UPDATE `hookrow_dispatches` AS d SET d.`opened_at` = CASE d.`id` %s END

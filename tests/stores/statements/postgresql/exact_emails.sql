@@ -15,7 +15,7 @@ LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
 WHERE d."provider_message_id" = ANY(%s::text[]);
 
 -- find pairs of subscriptions
-SELECT b."list_id", b."subscriber_id"
+SELECT b."list_id", b."subscriber_id", given.key_0, given.key_1
 FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 

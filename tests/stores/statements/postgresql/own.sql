@@ -14,14 +14,13 @@ FROM "hookrow_dispatches" AS d
 LEFT JOIN "hookrow_subscribers" AS o ON o."id" = d."subscriber_id"
 WHERE d."provider_message_id" = ANY(%s::text[])
 UNION ALL
-SELECT o."id", NULL, NULL, NULL, d."list_id"
+SELECT b."subscriber_id", NULL, NULL, NULL, b."list_id"
 FROM "hookrow_dispatches" AS d
-JOIN "hookrow_subscribers" AS o ON o."id" = d."subscriber_id"
 JOIN "hookrow_subscriptions" AS b ON b."list_id" = d."list_id" AND b."subscriber_id" = d."subscriber_id"
 WHERE d."provider_message_id" = ANY(%s::text[]);
 
 -- find pairs of subscriptions
-SELECT b."list_id", b."subscriber_id"
+SELECT b."list_id", b."subscriber_id", given.key_0, given.key_1
 FROM unnest(%s::bigint[], %s::bigint[]) AS given(key_0, key_1), "hookrow_subscriptions" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 

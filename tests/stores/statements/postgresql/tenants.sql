@@ -14,16 +14,10 @@ SELECT CASE WHEN o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
 FROM "mail"."sends" AS d
 LEFT JOIN "peo""ple" AS o ON o."id" = d."person"::bpchar AND (o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
     OR NOT EXISTS (SELECT 1 FROM "peo""ple" AS s WHERE s."id" = d."person"::bpchar AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL)) LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7
-WHERE d."postmark_id" = ANY(%s::uuid[]) AND d."state" IS NULL
-UNION ALL
-SELECT o."id"::text, NULL, NULL, NULL, m."list_id"
-FROM "mail"."sends" AS d LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7
-JOIN "peo""ple" AS o ON o."id" = d."person"::bpchar AND o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
-JOIN "members" AS b ON b."list_id" = m."list_id" AND b."subscriber_id" = d."person"::bpchar
 WHERE d."postmark_id" = ANY(%s::uuid[]) AND d."state" IS NULL;
 
 -- find pairs of subscriptions
-SELECT b."list_id", b."subscriber_id"::text
+SELECT b."list_id", b."subscriber_id"::text, given.key_0, given.key_1::text
 FROM unnest(%s::bigint[], %s::bpchar[]) AS given(key_0, key_1), "members" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 

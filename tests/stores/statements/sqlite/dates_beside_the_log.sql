@@ -15,12 +15,12 @@ LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
 WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
 
 -- read subscribers
-SELECT given.key_0, s."suppressed_at"
+SELECT s."id", s."suppressed_at"
 FROM (SELECT %s AS key_0) AS given CROSS JOIN "people" AS s
 WHERE s."id" = given.key_0;
 
 -- read dispatches
-SELECT given.key_0, d."delivered_at", d."opened_at"
+SELECT d."id", d."delivered_at", d."opened_at"
 FROM (SELECT %s AS key_0) AS given CROSS JOIN "mails" AS d
 WHERE d."id" = given.key_0;
 

@@ -15,22 +15,22 @@ LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
 WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
 
 -- find pairs of subscriptions
-SELECT given.key_0, given.key_1
+SELECT b."list_id", b."subscriber_id", given.key_0, given.key_1
 FROM (SELECT %s AS key_0, %s AS key_1) AS given CROSS JOIN "hookrow_subscriptions" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 
 -- read subscribers
-SELECT given.key_0, s."suppressed_at", s."suppression_reason", s."suppression_changed_at"
+SELECT s."id", s."suppressed_at", s."suppression_reason", s."suppression_changed_at"
 FROM (SELECT %s AS key_0) AS given CROSS JOIN "people" AS s
 WHERE s."id" = given.key_0;
 
 -- read dispatches
-SELECT given.key_0, d."delivered_at", d."opened_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at"
+SELECT d."id", d."delivered_at", d."opened_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at"
 FROM (SELECT %s AS key_0) AS given CROSS JOIN "mails" AS d
 WHERE d."id" = given.key_0;
 
 -- read subscriptions
-SELECT given.key_0, given.key_1, b."suppressed_at", b."suppression_reason", b."suppression_changed_at"
+SELECT b."list_id", b."subscriber_id", b."suppressed_at", b."suppression_reason", b."suppression_changed_at"
 FROM (SELECT %s AS key_0, %s AS key_1) AS given CROSS JOIN "hookrow_subscriptions" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 

@@ -14,31 +14,25 @@ SELECT CASE WHEN o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
 FROM "mail"."sends" AS d
 LEFT JOIN "peo""ple" AS o ON o."id" = d."person" AND (o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
     OR NOT EXISTS (SELECT 1 FROM "peo""ple" AS s WHERE s."id" = d."person" AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL)) LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7
-WHERE d."postmark_id" IN (SELECT value FROM json_each(%s)) AND d."state" IS NULL
-UNION ALL
-SELECT o."id", NULL, NULL, NULL, m."list_id"
-FROM "mail"."sends" AS d LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7
-JOIN "peo""ple" AS o ON o."id" = d."person" AND o."tenant" = 7 AND o."active" = true AND o."deleted_at" IS NULL
-JOIN "members" AS b ON b."list_id" = m."list_id" AND b."subscriber_id" = d."person"
 WHERE d."postmark_id" IN (SELECT value FROM json_each(%s)) AND d."state" IS NULL;
 
 -- find pairs of subscriptions
-SELECT given.key_0, given.key_1
+SELECT b."list_id", b."subscriber_id", given.key_0, given.key_1
 FROM (SELECT %s AS key_0, %s AS key_1) AS given CROSS JOIN "members" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 
 -- read subscribers
-SELECT given.key_0, s."left_at", s."why", s."100%%"
+SELECT s."id", s."left_at", s."why", s."100%%"
 FROM (SELECT %s AS key_0) AS given CROSS JOIN "peo""ple" AS s
 WHERE s."id" = given.key_0 AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL;
 
 -- read dispatches
-SELECT given.key_0, d."got", d."saw"
+SELECT d."key", d."got", d."saw"
 FROM (SELECT %s AS key_0) AS given CROSS JOIN "mail"."sends" AS d
 WHERE d."key" = given.key_0 AND d."state" IS NULL;
 
 -- read subscriptions
-SELECT given.key_0, given.key_1, b."left_at"
+SELECT b."list_id", b."subscriber_id", b."left_at"
 FROM (SELECT %s AS key_0, %s AS key_1) AS given CROSS JOIN "members" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 

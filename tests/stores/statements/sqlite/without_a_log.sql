@@ -14,29 +14,28 @@ FROM "hookrow_dispatches" AS d
 LEFT JOIN "hookrow_subscribers" AS o ON o."id" = d."subscriber_id"
 WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s))
 UNION ALL
-SELECT o."id", NULL, NULL, NULL, d."list_id"
+SELECT b."subscriber_id", NULL, NULL, NULL, b."list_id"
 FROM "hookrow_dispatches" AS d
-JOIN "hookrow_subscribers" AS o ON o."id" = d."subscriber_id"
 JOIN "hookrow_subscriptions" AS b ON b."list_id" = d."list_id" AND b."subscriber_id" = d."subscriber_id"
 WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
 
 -- find pairs of subscriptions
-SELECT given.key_0, given.key_1
+SELECT b."list_id", b."subscriber_id", given.key_0, given.key_1
 FROM (SELECT %s AS key_0, %s AS key_1) AS given CROSS JOIN "hookrow_subscriptions" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 
 -- read subscribers
-SELECT given.key_0, s."suppressed_at", s."suppression_reason", s."suppression_changed_at"
+SELECT s."id", s."suppressed_at", s."suppression_reason", s."suppression_changed_at"
 FROM (SELECT %s AS key_0) AS given CROSS JOIN "hookrow_subscribers" AS s
 WHERE s."id" = given.key_0;
 
 -- read dispatches
-SELECT given.key_0, d."delivered_at", d."opened_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at"
+SELECT d."id", d."delivered_at", d."opened_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at"
 FROM (SELECT %s AS key_0) AS given CROSS JOIN "hookrow_dispatches" AS d
 WHERE d."id" = given.key_0;
 
 -- read subscriptions
-SELECT given.key_0, given.key_1, b."suppressed_at", b."suppression_reason", b."suppression_changed_at"
+SELECT b."list_id", b."subscriber_id", b."suppressed_at", b."suppression_reason", b."suppression_changed_at"
 FROM (SELECT %s AS key_0, %s AS key_1) AS given CROSS JOIN "hookrow_subscriptions" AS b
 WHERE b."list_id" = given.key_0 AND b."subscriber_id" = given.key_1;
 

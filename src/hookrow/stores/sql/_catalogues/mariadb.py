@@ -318,12 +318,12 @@ class MariaDBCatalogue(Catalogue):
         if any(value == "ON" for _, value in self._fetch("SHOW VARIABLES LIKE 'wsrep_on'")):
             return False
         try:
-            self.connection.execute(CHECK.format("@hookrow_nothing = 1"))
+            self.connection.execute(_ENDING_PACKET)
         except Exception as error:
             if not failed_check(error):
                 raise
-            return True
-        return False
+        ((is_beyond,),) = self.connection.fetch("SELECT @hookrow_beyond")
+        return not is_beyond
 
     def is_updatable(self, table: str, names: Collection[str]) -> bool:
         """Compile an UPDATE of the view, which fails if a column is an expression, for example."""
@@ -523,6 +523,9 @@ SELECT DISTINCT partition_expression, subpartition_expression FROM information_s
 WHERE {_IS_TABLE}
 """
 """Selects nulls for a table without partitions. Each unique index needs the columns of both."""
+
+_ENDING_PACKET = f"SET @hookrow_beyond = 0; {CHECK.format('1 = 0')}; SET @hookrow_beyond = 1"
+"""A packet whose last statement must not run, because the one before it fails."""
 
 _ENGINE = f"SELECT engine FROM information_schema.tables WHERE {_IS_TABLE}"
 

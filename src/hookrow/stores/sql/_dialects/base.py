@@ -278,6 +278,10 @@ class Dialect(ABC):
     def select(self, expression: str, column: Column) -> str:
         """Return the expression that selects a key, which has the type of a column."""
 
+    def given(self, name: str, column: Column) -> str:  # noqa: ARG002 - of most types
+        """Return a value of the relation `given`, by its name, to compare with a column."""
+        return f"given.{name}"
+
     @abstractmethod
     def text(self, expression: str, column: Column) -> str:
         """Return the expression that selects a column's value as text: a text, a UUID or a time."""

@@ -74,7 +74,7 @@ class MariaDB(TimesAsText):
     locks_rows = True
     converters: ClassVar[Mapping[type[object], Callable[[Any], str] | None]] = {
         **TimesAsText.converters,
-        bytes: bytes.hex,  # JSON has no bytes; see `given_value`
+        bytes: bytes.hex,  # JSON has no bytes; see `given`
     }
 
     def quote(self, name: str) -> str:
@@ -244,6 +244,9 @@ class MariaDB(TimesAsText):
         # A UNION needs one collation for all its texts: the cast returns the connection's.
         return self.as_text(expression) if column.kind in {"text", "uuid"} else expression
 
+    def given(self, name: str, column: Column) -> str:
+        return f"unhex(given.{name})" if column.kind == "binary" else super().given(name, column)
+
     def text(self, expression: str, column: Column) -> str:  # noqa: ARG002 - of any column
         return self.as_text(expression)
 
@@ -258,11 +261,6 @@ class MariaDB(TimesAsText):
         Rows are locked in their order: so that all processes lock them in the same one.
         """
         return [json_text(sorted(self.encode_values(rows), key=_key)).decode()]
-
-
-def given_value(name: str, column: Column) -> str:
-    """Return a value of the relation `given`, to compare with a column."""
-    return f"unhex(given.{name})" if column.kind == "binary" else f"given.{name}"
 
 
 def _found_by(kind: Fold, column: Column) -> Column:

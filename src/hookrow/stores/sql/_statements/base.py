@@ -165,7 +165,6 @@ $refers AND ($is_visible
 _FIND_SUBSCRIPTIONS = Template("""\
 SELECT $subscriber_id, NULL, NULL, NULL, $list_id
 FROM $dispatches$messages
-JOIN $owners ON $is_owner
 JOIN $subscriptions ON $in_list AND $of_owner
 WHERE $is_any$visible""")
 
@@ -190,6 +189,10 @@ class Statements(ABC):
     combining: Combining[Any] | None = None
     """Combines the statements that write a group; None if each is sent separately."""
 
+    finds_subscriptions: bool
+    """Whether `find` can select subscriptions, because equal keys have one spelling.
+
+    The database may compare texts without regard to case."""
     find: Callable[..., str]
     """Selects dispatches by message ids, and other rows only if they are needed.
 
@@ -203,8 +206,8 @@ class Statements(ABC):
     """Registers the transaction with `Catalogue.open_writers`, before it adds entries to the log.
 
     None if the database itself knows these transactions."""
-    select: Callable[[Suppressible], str]
-    """Selects the keys that exist among given ones."""
+    select_pairs: Callable[[], str]
+    """Selects the keys of subscriptions by pairs, followed by the pairs as they are given."""
     state: Callable[[Suppressible], str]
     """Selects by keys: each key, followed by the columns that notifications set."""
     dates: Callable[[Suppressible], str]
@@ -218,13 +221,13 @@ class Statements(ABC):
 
     def __init__(self, tables: RoleTables) -> None:
         self.tables, self.dialect = tables, tables.dialect
-        self.finds_subscriptions = tables.has("subscriptions") and tables.list_id() is not None
+        self.finds_subscriptions = self._can_find_subscriptions()
         self.find = cache(self._find)
+        self.select_pairs = cache(self._select_pairs)
         self.hopeful = self._hopeful()
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
         self._dates = self.dialect.table(tables.schema.side_table(CHANGE_DATES_TABLE))
-        self.select = cache(self._select)
         self.state = cache(self._state)
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
@@ -276,12 +279,31 @@ class Statements(ABC):
         The parameters are those of `Dialect.encode_entries`.
         """
 
+    def _can_find_subscriptions(self) -> bool:
+        tables = self.tables
+        if not tables.has("subscriptions") or tables.list_id() is None:
+            return False
+        columns = tables.columns("subscriptions")
+        keys = [columns[name] for name in KEYS[Suppressible.SUBSCRIPTION]]
+        return not any(key.kind == "text" or key.collation for key in keys)
+
+    def _select_pairs(self) -> str:
+        """Select the keys of subscriptions by pairs, followed by the pairs as they are given."""
+        kind, dialect = Suppressible.SUBSCRIPTION, self.dialect
+        columns = self.tables.columns(kind.value)
+        return self._select(
+            kind,
+            *(
+                dialect.select(dialect.given(key, columns[name]), columns[name])
+                for key, name in key_parameters(kind).items()
+            ),
+        )
+
     def _find(self, *, subscribers: bool, subscriptions: bool) -> str:
         """Select subscribers (id, email), dispatches, and subscriptions of owners (owner, list).
 
         All are in the columns of dispatches: the owner, its email, the message id, the id and the
-        list. The database may compare keys without regard to case, so a subscription has the key of
-        the owner's row and the list of the dispatch.
+        list.
         """
         selects = [self._find_dispatches()]
         if subscribers:
@@ -344,13 +366,10 @@ class Statements(ABC):
         tables = self.tables
         lists = "messages" if tables.has("messages") else "dispatches"
         return _FIND_SUBSCRIPTIONS.substitute(
-            subscriber_id=tables.key("subscribers", "id", OWNER),
-            list_id=tables.list_id(),
+            subscriber_id=tables.key("subscriptions", "subscriber_id"),
+            list_id=tables.key("subscriptions", "list_id"),
             dispatches=tables.table("dispatches"),
             messages=tables.joined_messages(),
-            owners=tables.table("subscribers", OWNER),
-            is_owner=tables.refers("dispatches", "subscriber_id", "subscribers", "id", OWNER)
-            + tables.not_hidden("subscribers", OWNER),
             subscriptions=tables.table("subscriptions"),
             in_list=tables.refers(lists, "list_id", "subscriptions", "list_id"),
             of_owner=tables.refers("dispatches", "subscriber_id", "subscriptions", "subscriber_id"),

@@ -26,13 +26,6 @@ SELECT $columns
 FROM $given STRAIGHT_JOIN $table
 WHERE $is_key$visible""")
 
-# MySQL cannot lock the rows of JSON_TABLE, but those of a derived table are not locked.
-_MARIADB_LOCK = Template("""\
-SELECT $columns
-FROM (SELECT * FROM $given) AS given STRAIGHT_JOIN $table
-WHERE $is_key$visible
-$lock""")
-
 _MARIADB_NEW_DATES = Template("""\
 SELECT '$role' AS role, given.row_key, given.suppression_changed_at
 FROM $given
@@ -88,14 +81,7 @@ class MariaDBStatements(Statements):
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement:
         rows = KeyedRows(self.tables, kind)
-        text = _MARIADB_LOCK.substitute(
-            columns=", ".join(rows.selected),
-            given=given(rows.types),
-            table=rows.table,
-            is_key=rows.is_key,
-            visible=rows.visible,
-            lock=self.dialect.skip_locked if skip_locked else self.dialect.for_update,
-        )
+        text = rows.lock(", ".join(rows.selected), skip_locked=skip_locked)
         return Statement(text, [*rows.types], kind)
 
     def _update(

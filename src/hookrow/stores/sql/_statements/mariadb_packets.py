@@ -17,11 +17,11 @@ few statements as possible, because each one costs the server and the driver a r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from string import Template
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hookrow._core.notification import Suppressible
+from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._dialects.mariadb import CHECK, SMALLEST_PACKET
 from hookrow.stores.sql._mariadb_literals import Fragment, row_literal
 from hookrow.stores.sql._statements.base import (
@@ -34,16 +34,7 @@ from hookrow.stores.sql._statements.base import (
     kinds_of,
     positional,
 )
-from hookrow.stores.sql._statements.mariadb_rows import Cases, KeyedRows, RowUpdate
-
-# In the order of the keys, because their index finds them.
-_COUNT_LOCKED = Template("""\
-(SELECT count(*) FROM $table WHERE $is_any$visible $lock) = $number""")
-
-_LOCK_PARAMETERS = ("keys", "number")
-
-_RECOUNT = Template("""\
-SELECT count(*) INTO @hookrow_counted FROM $table WHERE $is_any$visible""")
+from hookrow.stores.sql._statements.mariadb_rows import KeyedRows, RowUpdate
 
 _FOR_STATEMENTS = 64 * 1024
 """Bytes of a packet that are left for its statements."""
@@ -63,19 +54,20 @@ class Packet(Combined):
     """A text that locks the rows of each kind, checks their numbers, and then runs its parts."""
 
     def __init__(
-        self, locks: Mapping[Suppressible, Cases], text: str, parts: Sequence[_PacketPart]
+        self,
+        dialect: Dialect,
+        kinds: Sequence[Suppressible],
+        text: str,
+        parts: Sequence[_PacketPart],
     ) -> None:
-        super().__init__([*locks], text)
-        self._locks, self._parts = locks.values(), parts
+        super().__init__(kinds, text)
+        self._dialect, self._parts = dialect, parts
 
     def parameters(
         self, keys: Sequence[Sequence[Sequence[Any]]], steps: Sequence[Step]
     ) -> Sequence[Any] | None:
-        locked = (
-            each
-            for cases, of_kind in zip(self._locks, keys, strict=True)
-            for each in cases.parameters(_LOCK_PARAMETERS, of_kind)
-        )
+        encode = self._dialect.encode_rows
+        locked = (each for of_kind in keys for each in (*encode(of_kind), len(of_kind)))
         pairs = zip(self._parts, steps, strict=True)
         given = (each for part, step in pairs for each in part.parameters(step))
         parameters = [*locked, *given]
@@ -98,25 +90,16 @@ class Packets(Combining[Statement]):
         self, statements: tuple[Statement, ...], *, skip_locked: bool, commits: bool
     ) -> Packet:
         tables, dialect = self._statements.tables, self._statements.dialect
-        parts = [*self._parts(statements)]
+        kinds, parts = kinds_of(statements), [*self._parts(statements)]
         texts = [part.text for part in parts]
-        rows = {kind: KeyedRows(tables, kind) for kind in kinds_of(statements)}
-        locks = {kind: Cases(each.columns) for kind, each in rows.items()}
-        if locks:
-            counts = (
-                _COUNT_LOCKED.substitute(
-                    table=rows[kind].table,
-                    is_any=cases.is_any,
-                    visible=rows[kind].visible,
-                    lock=dialect.skip_locked if skip_locked else dialect.for_update,
-                    number=cases.number,
-                )
-                for kind, cases in locks.items()
+        if kinds:
+            locks = (
+                KeyedRows(tables, kind).lock("count(*)", skip_locked=skip_locked) for kind in kinds
             )
-            texts.insert(0, positional(CHECK.format("\nAND ".join(counts)))[0])
+            texts.insert(0, CHECK.format("\nAND ".join(f"({each}) = %s" for each in locks)))
         if commits:
             texts = [dialect.begin, *texts, "COMMIT"]
-        return Packet(locks, ";\n".join(texts), parts)
+        return Packet(dialect, kinds, ";\n".join(texts), parts)
 
     def _parts(self, statements: Iterable[Statement]) -> Iterator[_PacketPart]:
         is_first = True
@@ -161,8 +144,8 @@ def _updating_visible(update: RowUpdate, *, is_first: bool) -> _PacketPart:
     if not update.may_refuse:
         texts.append(CHECK.format(f"ROW_COUNT() = {cases.number}"))
     elif not is_first:
-        recount = _RECOUNT.substitute(table=rows.table, is_any=cases.is_any, visible=rows.visible)
-        texts[:0] = recount, CHECK.format(f"@hookrow_counted = {cases.number}")
+        found = f"SELECT count(*) FROM {rows.table} WHERE {cases.is_any}{rows.visible}"
+        texts.insert(0, CHECK.format(f"({found}) = {cases.number}"))
     text, names = positional(";\n".join(texts))
     return _PacketPart(text, lambda step: cases.parameters(names, step.rows))
 

@@ -16,11 +16,17 @@ from typing import Any
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._dialects.mariadb import given_value
 from hookrow.stores.sql._mariadb_literals import Fragment, literal
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE
 from hookrow.stores.sql._statements.base import Statement, guard_holds, key_parameters
+
+# MySQL cannot lock the rows of JSON_TABLE, but those of a derived table are not locked.
+_LOCK = Template("""\
+SELECT $selected
+FROM (SELECT * FROM $given) AS given STRAIGHT_JOIN $table
+WHERE $is_key$visible
+$lock""")
 
 _UPDATE_JOINED = Template("""\
 UPDATE $given STRAIGHT_JOIN $table SET $assignments
@@ -50,23 +56,35 @@ class KeyedRows:
 
     def __init__(self, tables: RoleTables, kind: Suppressible) -> None:
         role, names = kind.value, key_parameters(kind)
+        self._dialect = tables.dialect
         self.table, self.visible = tables.table(role), tables.visible(role)
-        self.selected = [
-            f"given.{key}" if tables.columns(role)[name].collation else tables.key(role, name)
-            for key, name in names.items()
-        ]
-        """The columns of the key, for SELECT; texts as given, because the case may differ."""
+        self.selected = [tables.key(role, name) for name in names.values()]
+        """The columns of the key, for SELECT."""
         self.columns = [tables.column(role, name) for name in names.values()]
         """The columns of the key, to compare with literals."""
         self.types = {key: tables.columns(role)[name].type for key, name in names.items()}
         """The types of the key in the relation `given`, by the names of its parameters."""
         self.is_key = " AND ".join(
-            f"{tables.column(role, name)} = {given_value(key, tables.columns(role)[name])}"
+            f"{tables.column(role, name)} = {tables.dialect.given(key, tables.columns(role)[name])}"
             for key, name in names.items()
         )
         """The condition that the key of a row is the given one."""
         self.may_hide = tables.may_hide(role)
         """Whether an UPDATE may hide one of the rows from a later statement."""
+
+    def lock(self, selected: str, *, skip_locked: bool) -> str:
+        """Return the SELECT of expressions that locks the rows, in the order of the keys.
+
+        It locks no other row: given the keys as literals, the server might read a whole index.
+        """
+        return _LOCK.substitute(
+            selected=selected,
+            given=given(self.types),
+            table=self.table,
+            is_key=self.is_key,
+            visible=self.visible,
+            lock=self._dialect.skip_locked if skip_locked else self._dialect.for_update,
+        )
 
 
 class RowUpdate(Statement):
@@ -131,14 +149,13 @@ class Cases(_Values):
     MariaDB would write the new values of a join to a temporary table first, which is on the disk if
     one of them is a long text.
 
-    `key` are the columns of the key. The `names` are those of a row's values, which begin with it;
-    without them, the rows are only counted.
+    `key` are the columns of the key. The `names` are those of a row's values, which begin with it.
     """
 
     number = "%(number)s"
     """The number of rows."""
 
-    def __init__(self, key: Sequence[str], names: Sequence[str] = ()) -> None:
+    def __init__(self, key: Sequence[str], names: Sequence[str]) -> None:
         self._key = [column.replace("%%", "%") for column in key]  # in a parameter
         self._places = {name: place for place, name in enumerate(names)}
         self._is_single = len(key) == 1

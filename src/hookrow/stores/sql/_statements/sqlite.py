@@ -45,11 +45,12 @@ class SQLiteStatements(Statements):
     selects_one = True
 
     def _select(self, kind: Suppressible, *columns: str) -> str:
-        """Return the SELECT for one key, which it returns as given: a column may ignore case."""
-        # One, because JSON cannot hold bytes.
+        # One key, because JSON cannot hold bytes.
         keys, tables = key_parameters(kind), self.tables
         return _SQLITE_SELECT.substitute(
-            columns=", ".join([*(f"given.{key}" for key in keys), *columns]),
+            columns=", ".join(
+                [*(tables.key(kind.value, name) for name in keys.values()), *columns]
+            ),
             given=", ".join(f"%s AS {key}" for key in keys),
             table=tables.table(kind.value),
             is_key=" AND ".join(
