@@ -19,7 +19,7 @@ WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 MEMORY := $(shell findmnt --noheadings --bytes --output AVAIL,OPTIONS /dev/shm 2>/dev/null \
 	| awk '$$1 > 4e9 && !/noexec|nodev/ { print "/dev/shm"; exit }')
 ifneq ($(MEMORY),)
-test test-all acceptance test-oldest test-newest: export TMPDIR := $(MEMORY)
+test test-all acceptance test-clusters test-oldest test-newest: export TMPDIR := $(MEMORY)
 endif
 
 # The test files or directories for test-oldest and test-newest.
@@ -53,7 +53,7 @@ define install
 	fi && $$pip install --quiet --disable-pip-version-check $(3)
 endef
 
-.PHONY: help setup demo test test-all measured acceptance environments erase report \
+.PHONY: help setup demo test test-all measured acceptance test-clusters environments erase report \
 	test-oldest test-newest check format mutants bench compiled docs clean
 
 help: ## List the targets
@@ -71,12 +71,12 @@ demo: $(READY) ## Show notifications becoming rows
 	@$(BIN)/hookrow demo
 
 # Without a MariaDB server, its tests are skipped, and the first lines of the output say so.
-test: $(READY) ## Run all tests except the acceptance tests, in about 4 minutes
+test: $(READY) ## Run all tests except those with real servers, in about 4 minutes
 	@echo "About 4 minutes; \`make test-all\` runs everything."
-	@$(PYTEST) $(WORKERS) --ignore tests/acceptance
+	@$(PYTEST) $(WORKERS) --ignore tests/acceptance --ignore tests/clusters
 
 # The acceptance tests are last, so that the list of flaky ones is at the end of what is printed.
-test-all: measured test-oldest test-newest acceptance ## Run everything, and measure coverage
+test-all: measured test-oldest test-newest test-clusters acceptance ## Run everything, and measure coverage
 
 # Acceptance tests run in processes what other tests cover, so they are not measured.
 measured: PYTEST := $(BIN)/coverage run -m pytest
@@ -84,6 +84,10 @@ measured: erase test report
 
 acceptance: $(READY) ## Run the tests with real servers, a browser and containers: kills, outages, floods
 	@$(BIN)/python tests/rerun.py $(WORKERS) tests/acceptance
+
+# One after the other, because the nodes of a cluster and the receivers need all cores.
+test-clusters: $(READY) ## Run the tests with a Galera cluster: nodes that fail under load
+	@$(PYTEST) -rP tests/clusters
 
 # Creates all environments, in parallel with `make --jobs`.
 environments: $(READY) $(OLDEST) $(NEWEST) $(DOCS)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+import galera
 import mariadb as mariadb_server
 import postgres as postgres_server
 from command import Command
@@ -31,7 +32,8 @@ pytest.register_assert_rewrite("contract", "log_contract")
 
 FOLDER = Path(__file__).parent
 
-sys.path.append(str(FOLDER / "stores"))  # its support modules serve acceptance tests, too
+# Their support modules serve other tests, too.
+sys.path += [str(FOLDER / "stores"), str(FOLDER / "acceptance")]
 
 LONG = [
     *("test_container.py", "test_hostile.py", "test_interrupted_upgrade.py"),
@@ -51,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(FOLDER / "acceptance"):
+        if any(item.path.is_relative_to(FOLDER / each) for each in ("acceptance", "clusters")):
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
@@ -172,6 +174,18 @@ def own_mariadb() -> Iterator[mariadb_server.Server]:
     server = _own_mariadb()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def start_cluster() -> Callable[[], galera.Cluster]:
+    """Return a function that runs a Galera cluster, which the caller removes."""
+
+    def start() -> galera.Cluster:
+        if (binaries := galera.find_binaries()) is None:
+            _skip(galera.MISSING)
+        return galera.Cluster(binaries)
+
+    return start
 
 
 @pytest.fixture

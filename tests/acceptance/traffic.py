@@ -7,13 +7,13 @@ the previous one, so the final state of each row is known.
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import count, cycle
+from itertools import count, cycle, pairwise, product
 from pathlib import Path
 from threading import Event
 from time import monotonic, sleep
@@ -101,6 +101,11 @@ class Client:
         self._clock = clock
         self._turn = count()
 
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The requests that got a response, or failed."""
+        return [each for posting in list(self.postings) for each in list(posting.attempts)]
+
     def run(self, connect: Callable[[], Connection], over: Event, pause: float) -> None:
         """Post until the event is set; repeat a request that got no response."""
         while not over.wait(pause):
@@ -136,13 +141,20 @@ class Load:
     """The clients, and the rows of their notifications in a database with hookrow's tables.
 
     Each client has `rows` separate rows, numbered from `first`; if `shared`, all have the same
-    rows. A client pauses for `pause` seconds after each response.
+    rows. A client pauses for `pause` seconds after each response. The database may have other URLs,
+    those of the nodes of a cluster, on each of which the log and the rows are checked.
     """
 
     def __init__(
-        self, url: str, *, first: int = 1, rows: int = 8, shared: bool = False, pause: float = 0.0
+        self,
+        url: str,
+        *others: str,
+        first: int = 1,
+        rows: int = 8,
+        shared: bool = False,
+        pause: float = 0.0,
     ) -> None:
-        self._url = url
+        self._urls = url, *others
         self._pause = pause
         clock = count()
         self.numbers = numbers = range(first, first + rows * (1 if shared else CLIENTS))
@@ -185,13 +197,12 @@ class Load:
     @property
     def slowest(self) -> float:
         """The time until the slowest response, in seconds."""
-        return max(
-            (each.seconds for posting in self.postings for each in posting.attempts), default=0.0
-        )
+        attempts = (each for client in self.clients for each in client.attempts)
+        return max((each.seconds for each in attempts), default=0.0)
 
     def statuses(self, *, since: float = 0.0) -> Counter[int | None]:
         """Count the statuses of requests since a time of `monotonic`."""
-        attempts = [each for posting in self.postings for each in list(posting.attempts)]
+        attempts = (each for client in self.clients for each in client.attempts)
         return Counter(each.status for each in attempts if each.begun >= since)
 
     def wait_for(self, number: int, status: int) -> None:
@@ -211,7 +222,10 @@ class Load:
 
     def lost(self, *, answered: int | None = 200) -> list[str]:
         """List the notifications with this status, or any, that the log or their rows lack."""
-        log, rows = logged(self._url), states(self._url)
+        return [each for url in self._urls for each in self._lost(url, answered)]
+
+    def _lost(self, url: str, answered: int | None) -> list[str]:
+        log, rows = logged(url), states(url)
         holders = {(posting.row, posting.column, posting.at): posting for posting in self.postings}
         missed = []
         for posting in self.postings:
@@ -228,7 +242,7 @@ class Load:
 
     def miscounted(self) -> list[str]:
         """List notifications that the log counts more often than posted, or less often than 200."""
-        log = logged(self._url)
+        log = logged(self._urls[0])
         attempts = [(posting, log.get(posting.body, ("", 0))[1]) for posting in self.postings]
         return [
             f"{posting}: {number} attempts"
@@ -241,10 +255,10 @@ class Load:
         posted = {
             (posting.row, posting.column, posting.at): posting.kind for posting in self.postings
         }
-        held = states(self._url)
         wrong = []
-        for number in self.numbers:
-            for where, row in held[number].items():
+        held = [states(url) for url in self._urls]
+        for number, by_number in product(self.numbers, held):
+            for where, row in by_number[number].items():
                 times = [(number, name, row.get(name)) for _, name in KINDS.values()]
                 last = row["suppression_changed_at"]
                 suppressed = posted.get((number, "suppression_changed_at", last)) == "suppression"
@@ -288,6 +302,12 @@ class Load:
             f"{len(self.postings)} notifications, {sum(statuses.values())} requests; "
             f"responses: {responses}; the slowest after {self.slowest:.1f} s"
         )
+
+
+def longest_pause(attempts: Iterable[Attempt]) -> float:
+    """Return the longest time between two responses of 200, in seconds."""
+    times = sorted(each.begun + each.seconds for each in attempts if each.status == 200)
+    return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
 
 
 def fill(url: str, numbers: Sequence[int]) -> None:
