@@ -27,6 +27,7 @@ from hookrow.stores._errors import (
     Unavailable,
 )
 from hookrow.stores._timeouts import limited_to
+from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from hookrow.stores.sql._catalogues.mariadb import MariaDBCatalogue
 from hookrow.stores.sql._connections import CONNECT_TIMEOUT, IDLE, Connection, Database, Insert
 from hookrow.stores.sql._mariadb import MariaDBDatabase, MariaDBSession
@@ -461,6 +462,31 @@ def test_host_that_fails(mariadb: Databases) -> None:
             assert second.connections == 0
             assert fetch(database, "SELECT 1") == 1
             assert second.connections == 1
+
+
+def test_host_that_falls_silent(
+    mariadb: Databases, own_mariadb: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next host is used long before a transaction without another host would end."""
+    monkeypatch.setattr("hookrow.stores.sql._mariadb.SILENCE", 0.3)
+    which = "SELECT @@datadir"
+    with relays(own_mariadb.folder / "socket", mariadb.folder / "socket") as [first, second]:
+        ports, other = (first.port, second.port), hosts(second.port)
+        with closing(hosts(*ports)) as database:
+            began = monotonic()
+            with pytest.raises(Unavailable), database.recording() as connection:  # noqa: SIM117 - stops in it
+                with own_mariadb.frozen():
+                    connection.fetch("SELECT 1")
+            assert fetch(database, which) == fetch(other, which)
+            assert monotonic() - began < TRANSACTION_TIMEOUT
+        with closing(hosts(*ports, connect_timeout=0.5)) as database:
+            assert fetch(database, which) != fetch(other, which)
+            monkeypatch.setattr("hookrow.stores.sql._connections.IDLE", 0.0)
+            began = monotonic()
+            with own_mariadb.frozen():
+                assert fetch(database, which) == fetch(other, which)
+            assert monotonic() - began < TRANSACTION_TIMEOUT
+        other.close()
 
 
 def test_read_only_host(mariadb: Databases, own_mariadb: Server) -> None:

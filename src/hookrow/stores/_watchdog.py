@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from threading import Condition, Lock
 from time import monotonic
 from typing import Protocol
@@ -60,10 +61,13 @@ class ConnectionWatchdog:
             yield
 
     @contextmanager
-    def watch_socket(self, duplicate: Socket) -> Iterator[None]:
-        """Watch a connection by a duplicate of its socket. Blocks may be nested."""
+    def watch_socket(self, duplicate: Socket, seconds: float = inf) -> Iterator[None]:
+        """Watch a connection by a duplicate of its socket. Blocks may be nested.
+
+        The block may take this many seconds, at most `TRANSACTION_TIMEOUT`.
+        """
         self._task.start()
-        deadline = monotonic() + min(TRANSACTION_TIMEOUT, left()) + GRACE
+        deadline = monotonic() + min(TRANSACTION_TIMEOUT, seconds, left()) + GRACE
         with self._changed:
             outer = self._deadlines.get(duplicate)
             self._deadlines[duplicate] = deadline

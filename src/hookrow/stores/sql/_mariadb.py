@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from math import isinf
+from math import inf, isinf
 from time import monotonic
 from typing import Any
 
 from hookrow._core.sizes import WIDEST_CHARACTER
 from hookrow.stores._driver_errors import UNWRITABLE, store_error
 from hookrow.stores._errors import AccessDenied, ReadOnly, Rejected, StoreError, Unavailable
-from hookrow.stores._timeouts import left, limited_to
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT, left, limited_to
 from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql._connections import (
     Connection,
@@ -34,6 +34,10 @@ from hookrow.stores.sql._mariadb_url import Host, parse
 
 RETRY_HOST = 60.0
 """Seconds for which a host that failed is tried last."""
+
+SILENCE = STATEMENT_TIMEOUT
+"""Seconds that recording may take if there is another host. A server that needs longer is probably
+silent, and this leaves time to record on the other host before the deadline of the response."""
 
 _SERVER_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
 
@@ -165,7 +169,8 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
     @contextmanager
     def recording(self) -> Iterator[Connection]:
         """Connect so that statements commit by themselves."""
-        with self._session() as session:
+        seconds = SILENCE if self._has_other_hosts else inf
+        with self._session(seconds=seconds) as session:
             session.limit(MARIADB_LIMITS.transaction(recording=True))
             yield session
 
@@ -202,10 +207,12 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         return str(self.options)
 
     @contextmanager
-    def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[MariaDBSession]:
+    def _session(
+        self, *, reads: bool = False, watched: bool = True, seconds: float = inf
+    ) -> Iterator[MariaDBSession]:
         """Take a session for the block, and close it if the server does not respond in time."""
         with self._reader() if reads else self._connection() as session:
-            with watchdog.watch_socket(session.socket) if watched else nullcontext():
+            with watchdog.watch_socket(session.socket, seconds) if watched else nullcontext():
                 yield session
             session.liveness.renew()
 
@@ -214,8 +221,10 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         if session.liveness.lasts():
             return session
         try:
-            session.prepare()
-            self._check(session)
+            # In the same time as a new session: the server may have been silent since the last use.
+            with limited_to(share(self._connect_until(), len(self.options.hosts))):
+                session.prepare()
+                self._check(session)
         except self._unusable:
             self._lose(session)
             close_all(self._idle)  # the server has probably closed these, too
@@ -239,7 +248,7 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         If none does, raises the most informative error.
         """
         hosts = sorted(self.options.hosts, key=self._failed_at)
-        until = monotonic() + min(self.options.connect_timeout, left())
+        until = self._connect_until()
         failures: list[StoreError] = []
         for number, host in enumerate(hosts):
             if failures and monotonic() >= until:
@@ -253,6 +262,10 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
                 failures.append(error)
             self._failed[host] = monotonic()
         raise min(failures, key=lambda each: not isinstance(each, (AccessDenied, ReadOnly)))
+
+    def _connect_until(self) -> float:
+        """Return when an attempt to reach the hosts that begins now must end."""
+        return monotonic() + min(self.options.connect_timeout, left())
 
     def _open(self, host: Host, until: float) -> MariaDBSession:
         opened = self._driver.connect(self.options, host, until)
@@ -277,7 +290,7 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
 
     def _check(self, session: MariaDBSession) -> None:
         """Raise `Unavailable` if another host may accept changes, and this one does not."""
-        if len(self.options.hosts) == 1:
+        if not self._has_other_hosts:
             return
         if session.is_read_only:
             raise ReadOnly(
@@ -288,6 +301,10 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
                 f"The server {session.host} is not ready: it is not connected to its Galera "
                 "cluster."
             )
+
+    @property
+    def _has_other_hosts(self) -> bool:
+        return len(self.options.hosts) > 1
 
     def _failed_at(self, host: Host) -> float:
         """Return when a host failed; 0 if it never did, or if that was long ago."""
