@@ -103,8 +103,8 @@ def test_a_read_only_server(own_postgres: Server, tmp_path: Path) -> None:
 def test_connections_are_terminated(service: Service, own_postgres: Server) -> None:
     """All connections are terminated repeatedly; few notifications get a 503, or none.
 
-    A connection that is terminated between two groups is replaced without an error, and the
-    notifications of a group that was interrupted are recorded one by one in another session.
+    A connection that is terminated between two groups is replaced without an error. An interrupted
+    group is recorded in another session.
     """
     with service.survives(refuses=False) as load:
         for _ in range(100):

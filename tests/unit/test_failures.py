@@ -187,6 +187,13 @@ def test_if_a_reachable_store_fails_for_one_notification_only_that_one_is_spoole
     assert rig.spooled == ["b", "b", "b"]
 
 
+def test_after_its_session_was_lost_a_group_is_recorded_in_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig(GONE, reachable=True)
+    assert (rig("abc"), rig.attempts, caplog.messages) == ("RRR", ["abc", "abc"], [])
+
+
 def test_after_its_session_was_lost_a_lone_notification_is_recorded_in_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -202,7 +209,7 @@ def test_after_three_failures_in_succession_the_others_are_spooled_together(
     assert rig("abcdefghij") == ended
     failed = poisoned[:3]
     rest = "abcdefghij".partition(failed)[2]
-    assert rig.attempts == ["abcdefghij", *"abcdefghij"[: -len(rest)]]
+    assert rig.attempts == ["abcdefghij", "abcdefghij", *"abcdefghij"[: -len(rest)]]
     assert rig.spooled == [*failed, rest]
 
 
@@ -238,7 +245,7 @@ def test_the_pauses_before_further_attempts_are_short_and_random(clock: Clock) -
         (CONFLICT, "ab", ["ab", "ab"], "LL"),
         (LOCKED, "ab", ["ab", "ab+"], "FF"),
         (REJECTED, "a", ["a"], "F"),
-        (GONE, "ab", ["ab", "a"], "LL"),
+        (GONE, "ab", ["ab", "ab"], "LL"),
     ],
 )
 def test_the_deadline_itself_is_in_time(

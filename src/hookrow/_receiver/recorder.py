@@ -283,8 +283,9 @@ class GroupRecorder:
     No attempt begins later than `seconds` after the first one. Arrivals on which the store fails
     are logged as failed, with or without their `bodies`; the log's times are those of the `clock`.
     `spool` receives those that cannot be recorded because the store is unavailable. If the store
-    can be reached, but fails on a group as if it were unavailable, the session was lost, or one of
-    the arrivals is the cause, so they are recorded one by one. No method raises an exception.
+    can be reached, but fails on a group as if it were unavailable, the session was lost, so the
+    group is recorded in another one. If it fails again, one of the arrivals is the cause, so they
+    are recorded one by one. No method raises an exception.
     """
 
     def __init__(
@@ -356,12 +357,14 @@ class GroupRecorder:
         until: float,
         *,
         skip_locked: bool = False,
+        repeated: bool = False,
         again: bool = False,
         bugs: list[Exception] | None = None,
     ) -> list[Outcome | None]:
         """Record a group, or one of its arrivals `again` after the store has failed on the group.
 
-        `bugs` receives the exception if a bug is the cause.
+        The group is `repeated` if its session was lost. `bugs` receives the exception if a bug is
+        the cause.
         """
         if monotonic() > until:
             self.reason = f"Not recorded within {self._seconds:g} s."
@@ -373,7 +376,9 @@ class GroupRecorder:
                 arrivals, until=until, skip_locked=skip_locked
             )
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
-            if self._may_concern_one(error, arrivals, until, again=again):
+            if self._can_be_tried_again(error, arrivals, until, again=again):
+                if _concerns_session(error) and len(arrivals) > 1 and not repeated:
+                    return self._record(arrivals, until, skip_locked=skip_locked, repeated=True)
                 return self._record_singly(arrivals, until, skip_locked=skip_locked)
             if bugs is not None and not isinstance(error, StoreError):
                 bugs.append(error)
@@ -386,21 +391,13 @@ class GroupRecorder:
             )
         return outcomes
 
-    def _may_concern_one(
+    def _can_be_tried_again(
         self, error: Exception, arrivals: Sequence[Arrival], until: float, *, again: bool
     ) -> bool:
-        """Return whether the others may be recorded if each arrival is recorded by itself.
-
-        If the store can be reached after an error of the server, the session may have been lost,
-        so a lone arrival is recorded once more, too.
-        """
-        match error:
-            case Conflict() | Unchanged():
-                return False
-            case StoreError() if not isinstance(error, Rejected):
-                return not again and monotonic() <= until and is_reachable(self._store)
-            case _:
-                return len(arrivals) > 1
+        """Return whether some may be recorded in another session, or each by itself."""
+        if _concerns_session(error):
+            return not again and monotonic() <= until and is_reachable(self._store)
+        return len(arrivals) > 1 and not isinstance(error, Conflict | Unchanged)
 
     def _refuse(
         self, arrivals: Sequence[Arrival], until: float, error: Exception, *, again: bool
@@ -500,6 +497,11 @@ class GroupRecorder:
             error,
             extra={"request_id": arrival.request_id},
         )
+
+
+def _concerns_session(error: Exception) -> bool:
+    """Return whether the session or its server has failed, not the group or its data."""
+    return isinstance(error, StoreError) and not isinstance(error, Conflict | Unchanged | Rejected)
 
 
 def _entries_for(
