@@ -147,9 +147,11 @@ def _names(arrivals: Sequence[Arrival]) -> str:
     ("faults", "attempts", "ended"),
     [
         ([], "abc", "RRR"),
-        # A conflict with another transaction: the group is retried four times.
+        # A conflict with another transaction: the group is retried four times, and then like
+        # locked rows (+).
         ([CONFLICT] * 4, "abc abc abc abc abc", "RRR"),
-        ([CONFLICT] * 5, "abc abc abc abc abc", "FFF"),
+        ([CONFLICT] * 5, "abc abc abc abc abc abc+", "RRR"),
+        ([*[CONFLICT] * 5, LOCKED], "abc abc abc abc abc abc+ abc+", "RRR"),
         # Locked rows: the group is retried without them (+), also after four conflicts, and those
         # that need them again.
         ([LOCKED] * 3, "abc abc+ abc+ abc+", "RRR"),
@@ -280,7 +282,7 @@ def test_locked_rows_are_not_waited_for_longer_than_most_of_the_time(clock: Cloc
 @pytest.mark.parametrize("fault", [GONE, TypeError(ADA)], ids=repr)
 def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "hookrow")
-    rig = Rig(*[CONFLICT] * 5, log_fault=fault)
+    rig = Rig(*[CONFLICT] * 99, log_fault=fault)
     assert (rig("abc"), rig.spooled) == ("LLL", ["abc"])
     [message] = caplog.messages
     assert re.match(rf"The log cannot be written: .*\b{type(fault).__name__}", message)
@@ -289,7 +291,7 @@ def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("fault", [CONFLICT, GONE], ids=repr)
 def test_an_unsupported_payload_gets_422_and_is_kept_after_a_failure(fault: Exception) -> None:
-    rig = Rig(*[fault] * 5)
+    rig = Rig(*[fault] * 99)
     assert rig.run([Arrival(None, b"{}", NOON)]) == [Refusal.UNSUPPORTED.refused()]
     assert [rig.failed, *rig.spooled].count("{}") == 1
 

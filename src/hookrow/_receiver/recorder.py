@@ -311,9 +311,10 @@ class GroupRecorder:
         """Why arrivals were not recorded the last time, without personal data."""
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
-        """Return an outcome for each arrival, or None if another transaction has locked its rows.
+        """Return an outcome for each arrival, or None if other transactions use its rows.
 
-        These are neither recorded nor logged.
+        They have locked them, or have changed them first in each of several attempts. These
+        arrivals are neither recorded nor logged.
         """
         return self._record(arrivals, until=self._until(self._seconds))
 
@@ -340,7 +341,9 @@ class GroupRecorder:
 
     def give_up(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Log arrivals whose rows were locked as failed; return their outcomes."""
-        self._log_failure(logging.WARNING, arrivals, "another transaction had locked their rows")
+        self._log_failure(
+            logging.WARNING, arrivals, "other transactions had locked or changed their rows"
+        )
         return self._failed(arrivals, self._until(self._seconds))
 
     @property
@@ -366,16 +369,19 @@ class GroupRecorder:
         The group is `repeated` if its session was lost. `bugs` receives the exception if a bug is
         the cause.
         """
-        if monotonic() > until:
+        is_late = monotonic() > until
+        if is_late:
             self.reason = f"Not recorded within {self._seconds:g} s."
-            return [*self._unavailable(arrivals)]
-        if self.is_paused:
+        if is_late or self.is_paused:
             return [*self._unavailable(arrivals)]
         try:
             outcomes = self._attempts.retry_on_conflict(
                 arrivals, until=until, skip_locked=skip_locked
             )
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
+            if isinstance(error, Conflict) and monotonic() <= until:
+                # Others keep changing the rows, which has the same effect as a lock.
+                return [None] * len(arrivals)
             if self._can_be_tried_again(error, arrivals, until, again=again):
                 if _concerns_session(error) and len(arrivals) > 1 and not repeated:
                     return self._record(arrivals, until, skip_locked=skip_locked, repeated=True)
