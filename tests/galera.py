@@ -8,7 +8,7 @@ socket. The programs are those of `mariadb`, and those of Debian's packages `gal
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 
 import mariadb
 from hookrow._migrations import sql
-from mariadb import Binaries, Server, execute_script
+from mariadb import Binaries, Server, connect, execute_script
 from wire import eventually, free_port
 
 PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
@@ -144,6 +144,13 @@ class Node(Server):
             yield
         finally:
             self._isolate(0)
+
+    @contextmanager
+    def lagging(self) -> Iterator[None]:
+        """Let the node receive what the others commit during the block, but not apply it."""
+        with closing(connect(self.url())) as connection, connection.cursor() as cursor:
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+            yield
 
     def _isolate(self, value: int) -> None:
         self.execute(f"SET GLOBAL wsrep_provider_options = 'gmcast.isolate={value}'")

@@ -6,7 +6,8 @@ all clients share. Each test ends with the same log and the same rows on every n
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,8 +18,11 @@ from traffic import Attempt, Load, longest_pause, spooled
 
 from command import Command, Serving
 from galera import Cluster, Node
+from hookrow._core.notification import Arrival
+from hookrow._receiver.recorder import record
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
-from wire import eventually
+from wire import AT, PATIENCE, eventually
 
 pytestmark = pytest.mark.never_flaky
 
@@ -130,6 +134,22 @@ def test_no_packets(cluster: Cluster) -> None:
     assert store._statements is not None
     assert store._statements.combined is None
     store.close()
+
+
+def test_reading_on_another_node(cluster: Cluster) -> None:
+    """A reading waits until its node has the commits of the others, even if it lags behind."""
+    database = cluster.create()
+    first, second = (closing(SQLStore(node.url(database))) for node in cluster.nodes[:2])
+    with first as writer, second as reader, ThreadPoolExecutor() as threads:
+        assert writer.log is not None
+        assert reader.log is not None
+        assert reader.log.count(Query(), limit=2) == 0
+        with cluster.nodes[1].lagging():
+            record(writer, [Arrival(None, b"{}", AT)])
+            found = threads.submit(reader.log.count, Query(), limit=2)
+            time.sleep(0.5)
+            assert not found.done()
+        assert found.result(PATIENCE) == 1
 
 
 def test_both_receivers_change_the_same_rows(trial: Trial) -> None:

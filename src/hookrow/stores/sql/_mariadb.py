@@ -41,6 +41,11 @@ silent, and this leaves time to record on the other host before the deadline of 
 
 _SERVER_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
 
+_IS_GALERA = "SHOW VARIABLES WHERE variable_name = 'wsrep_on' AND value = 'ON'"
+
+_CATCH_UP = "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1"
+"""Waits until the node has applied what any node of its cluster has committed."""
+
 _GALERA_STATUS = "SHOW STATUS WHERE variable_name IN ('wsrep_ready', 'wsrep_provider_name')"
 
 
@@ -54,6 +59,8 @@ class MariaDBSession(Connection):
         self.host = host
         self.liveness = SessionLiveness(self.socket)
         self.prepare()
+        with watchdog.watch_socket(self.socket):
+            self._is_galera = bool(self.fetch(_IS_GALERA))
 
     def prepare(self) -> None:
         """Set what hookrow's SQL needs, and find out whether the server accepts changes."""
@@ -114,6 +121,16 @@ class MariaDBSession(Connection):
         else:
             self.command(f"{limits}; {MARIADB.begin}")
             self._limits = limits
+
+    def begin_reading(self, limits: str) -> None:
+        """Do the same for a reading, which sees what was committed before it, on other nodes, too.
+
+        Otherwise, an entry of the log could be missing a moment after the response of 200.
+        """
+        if self._is_galera:
+            self.limit(limits)
+            self.command(_CATCH_UP)
+        self.begin(limits)
 
     def close(self) -> None:
         """Close the connection, also if the server has closed it."""
@@ -180,7 +197,8 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         limited = not isinf(left())
         with self._session(reads=True, watched=limited) as session:
             with nullcontext() if limited else watchdog.watch_socket(session.socket):
-                session.begin(MARIADB_LIMITS.reading() if limited else MARIADB_LIMITS.none())
+                limits = MARIADB_LIMITS.reading() if limited else MARIADB_LIMITS.none()
+                session.begin_reading(limits)
             yield session
             session.command("COMMIT")
 
