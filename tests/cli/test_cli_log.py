@@ -194,6 +194,17 @@ class TestShow:
         assert fields["Recipient"] == ADA
 
 
+def test_recount(command: Command, url: str) -> None:
+    keep(url, DELIVERY, UNSUPPORTED)
+    with closing(SQLStore(url)) as store:
+        assert store.log is not None
+        store.log.count_hours()
+    run(url, "DELETE FROM hookrow_hours")
+    done = command.call("log", "recount")
+    assert (done.returncode, done.stdout) == (0, "Added 1 notification to the hourly counts.\n")
+    assert command.call("log", "recount", "--json").stdout == '{"added":0}\n'
+
+
 def test_forget(command: Command, url: str) -> None:
     """A person's address and bodies are erased from all entries; the entries remain."""
     for payload in (DELIVERY, UNKNOWN, BOUNCE, STRANGER):

@@ -585,3 +585,37 @@ def test_each_entry_counts_once(home: Home, request: pytest.FixtureRequest) -> N
                 found[(*key, "recovered")] += each.recovered
             assert (+found, complete_since) == (_expected(kept, since, bucket), None)
         assert sum(each.entries for each in totals(log)) == len(kept)
+
+
+@IN_EVERY_PLACE
+def test_recount(home: Home) -> None:
+    """Entries that the counts lack are added, once; those that are not counted yet are left."""
+    keep(home, *map(entry, range(1, 5)))
+    assert counted(home) == 4
+    home.run("UPDATE hookrow_hours SET entries = 1")
+    keep(home, entry(5))
+    assert [reader(home).recount_hours(), reader(home).recount_hours()] == [3, 0]
+    assert (total(home), counted(home)) == (4, 5)
+
+
+@IN_EVERY_PLACE
+def test_recount_after_pruning(home: Home) -> None:
+    """What was pruned stays counted."""
+    keep(home, *map(entry, range(1, 5)))
+    count_hours(home)
+    prune(home)
+    assert (reader(home).recount_hours(), total(home)) == (0, 4)
+
+
+def test_two_recounts(home: Home) -> None:
+    """Of two at the same time, only one adds the entries."""
+    keep(home, *map(entry, range(1, 5)))
+    count_hours(home)
+    home.run("DELETE FROM hookrow_hours")
+    log = reader(home)
+    with log._database.reading() as connection:
+        missing = log._hours.missing_entries(connection)
+    assert (missing.number, log.recount_hours()) == (4, 4)
+    with pytest.raises(Conflict), log._database.transaction() as connection:
+        log._hours.add_missing(connection, missing)
+    assert total(home) == 4

@@ -202,6 +202,24 @@ def forget(context: click.Context, *, email: str, as_json: bool, database_url: s
     context.exit(1 if any(left) else 0)
 
 
+@log.command(short_help="Add entries that the hourly counts lack.")
+@JSON
+@DATABASE_URL
+@click.pass_obj
+def recount(app: App, *, as_json: bool, database_url: str) -> None:
+    """Compare the hourly counts with the log, and add entries that they lack.
+
+    They may lack entries if receivers write to several nodes of a Galera cluster. In hours whose
+    entries were pruned, nothing is added.
+    """
+    with app.open_store(database_url) as store:
+        added = require_log(store).recount_hours()
+    if as_json:
+        echo_json({"added": added})
+    else:
+        echo(f"Added {pluralize(added, 'notification')} to the hourly counts.")
+
+
 def _count_spooled(path: str | PathLike[str] | None, email: str) -> int:
     """Return the number of notifications in the spool that contain, or may contain, an address."""
     from hookrow._core.erasure import address_finder

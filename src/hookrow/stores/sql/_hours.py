@@ -10,18 +10,19 @@ locks it later gets a higher one. On SQLite, there are no other writers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 from hookrow._core.notification import KNOWN_REASONS
 from hookrow._core.result import Result
 from hookrow._core.schema import Schema
-from hookrow.stores._errors import UPGRADE
+from hookrow.stores._errors import UPGRADE, Conflict
 from hookrow.stores._log import KNOWN_TYPES, MOST_COUNTED, OTHER, RequestKind, Requests
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue, Lock
-from hookrow.stores.sql._connections import Connection
+from hookrow.stores.sql._connections import Connection, Row
 from hookrow.stores.sql._dialects.base import Dialect, utc
 from hookrow.stores.sql._scripts import HOURS_TABLE, META_TABLE
 
@@ -32,11 +33,17 @@ IDS_PER_TRANSACTION = 5000
 
 ONE_HOUR = timedelta(hours=1)
 
+HOUR_LENGTH = ONE_HOUR // timedelta(seconds=1)
+"""Seconds of an hour."""
+
 WATERMARK, CEILING, FIRST_FINGERPRINT = "hours_watermark", "hours_ceiling", "hours_first"
 """Names in `hookrow_meta`: the watermark, the ceiling, and the fingerprint of the entry with id 1.
 
 After the ceiling, the value contains the server's start and the transactions that can still write.
 """
+
+RECOUNTS = "hours_recounts"
+"""The name in `hookrow_meta` of the number of recounts that have added entries."""
 
 HAS_RECOVERED = (
     f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}'"
@@ -73,6 +80,20 @@ HOURLY_KEYS = (
     "first_outcome",
 )
 """The keys of the counts apart from the time; each has a bounded set of values."""
+
+
+class MissingEntries(NamedTuple):
+    """Entries that the counts lack."""
+
+    recounts: int
+    """How often such entries had been added before."""
+    rows: Sequence[Row]
+    """The hour, as a number since 1970, the other `HOURLY_COLUMNS`, and the number of entries."""
+
+    @property
+    def number(self) -> int:
+        """The number of entries."""
+        return sum(entries for *_, entries in self.rows)
 
 
 class HourlyCounts:
@@ -189,6 +210,49 @@ class HourlyCounts:
     def _bucket(self, time: str, length: int) -> str:
         """Return the number of a bucket since 1970, whose length is in seconds."""
         return self._dialect.quotient(self._dialect.epoch(time), length)
+
+    def missing_entries(self, connection: Connection) -> MissingEntries:
+        """Find the counted ids whose entries the counts lack; see `add_missing`.
+
+        Entries that were pruned meanwhile hide others of the same hour and key that are missing.
+        """
+        recounts = self._recounts(connection)
+        logged = ", ".join(
+            f"{key} AS {name}" for key, name in zip(HOURLY_KEYS, HOURLY_COLUMNS[1:], strict=True)
+        )
+        columns = ", ".join(HOURLY_COLUMNS)
+        # In one statement, so that no entry is counted between the two parts.
+        rows = connection.fetch(
+            f"SELECT {columns}, {self._dialect.as_integer('sum(number)')} FROM ("
+            f"SELECT {self._bucket('received_at', HOUR_LENGTH)} AS hour, {logged}, "
+            f"count(*) AS number FROM {self._log_table} WHERE id <= {self.watermark} "
+            "GROUP BY 1, 2, 3, 4 UNION ALL "
+            f"SELECT {self._bucket('hour', HOUR_LENGTH)}, {', '.join(HOURLY_COLUMNS[1:])}, "
+            f"-entries FROM {self._table} WHERE first_outcome NOT IN ({_REQUESTS})"
+            f") AS compared GROUP BY {columns} HAVING sum(number) > 0 ORDER BY {columns}"
+        )
+        return MissingEntries(recounts, rows)
+
+    def add_missing(self, connection: Connection, missing: MissingEntries) -> None:
+        """Add entries that `missing_entries` has found, in another transaction.
+
+        Raises `Conflict` if another process has added some in between.
+        """
+        connection.execute(self._put({}), [RECOUNTS, "0"])
+        recounts = self._recounts(connection, self._dialect.for_update)
+        if recounts != missing.recounts:
+            raise Conflict("Another process has added missing entries to the hourly counts.")
+        added = [
+            (self._dialect.write(datetime.fromtimestamp(number * HOUR_LENGTH, UTC)), *rest)
+            for number, *rest in missing.rows
+        ]
+        connection.execute_many(self._insert("VALUES (%s, %s, %s, %s, %s, 0)"), added)
+        changed = self._put({"value": self._dialect.new("value")})
+        connection.execute(changed, [RECOUNTS, str(recounts + 1)])
+
+    def _recounts(self, connection: Connection, lock: str = "") -> int:
+        sql = f"SELECT value FROM {self._meta} WHERE name = %s {lock}"
+        return sum(int(value) for (value,) in connection.fetch(sql, [RECOUNTS]))
 
     def add_requests(
         self, connection: Connection, counts: Mapping[tuple[RequestKind, datetime], int]

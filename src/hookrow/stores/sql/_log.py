@@ -26,6 +26,7 @@ from hookrow._core.notification import Delivered
 from hookrow._core.result import IMPLAUSIBLE, MISSING, Result, ended_before
 from hookrow._core.result import retry_at as next_retry
 from hookrow._core.schema import Schema
+from hookrow.errors import SchemaMismatch
 from hookrow.stores._errors import Conflict
 from hookrow.stores._log import (
     IDS_PER_BATCH,
@@ -472,6 +473,21 @@ class SQLLog:
         self._verified()
         with self._database.transaction() as connection:
             return self._hours.count(connection)
+
+    def recount_hours(self) -> int:
+        """Add entries that the hourly counts lack although their ids were counted; return how many.
+
+        Reads the whole log. Raises `SchemaMismatch` if the hourly counts cannot be used.
+        """
+        self._verified()
+        with self._database.reading() as connection:
+            if obstacle := self._hours.find_obstacle(connection):
+                raise SchemaMismatch(obstacle)
+            missing = self._hours.missing_entries(connection)
+        if missing.rows:
+            with self._database.transaction() as connection:
+                self._hours.add_missing(connection, missing)
+        return missing.number
 
     def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
         """Add numbers of requests by kind and hour.
