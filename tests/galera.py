@@ -127,13 +127,16 @@ class Node(Server):
 
     def wait_until_synced(self) -> None:
         """Wait until the node is a member of the cluster and has all changes."""
-        eventually(self._is_synced, seconds=RETURN)
+        eventually(partial(self.has, "wsrep_local_state_comment", "Synced"), seconds=RETURN)
 
-    def _is_synced(self) -> bool:
-        """Return whether it is. Raises an error if the server has ended."""
+    def has(self, name: str, value: str) -> bool:
+        """Return whether a variable of the status has this value; False while it cannot be read.
+
+        Raises an error if the server has ended.
+        """
         self._server.check()
         with suppress(pymysql.OperationalError):  # it may close connections while it joins
-            return self.status("wsrep_local_state_comment") == "Synced"
+            return self.status(name) == value
         return False
 
     @contextmanager
@@ -188,13 +191,10 @@ class Cluster:
     def settle(self) -> None:
         """Wait until all nodes are members of the cluster, and have the same changes."""
         for node in self.nodes:
-            eventually(partial(self._is_complete, node), seconds=RETURN)
+            eventually(partial(node.has, "wsrep_cluster_size", str(SIZE)), seconds=RETURN)
             node.wait_until_synced()
         eventually(lambda: len({node.status("wsrep_last_committed") for node in self.nodes}) == 1)
 
     def remove(self) -> None:
         """Stop the nodes, without saving their data, and remove their files."""
         self._stack.close()
-
-    def _is_complete(self, node: Node) -> bool:
-        return node.status("wsrep_cluster_size") == str(SIZE)

@@ -83,13 +83,12 @@ class Posting:
         """Return whether a row with the time of this notification lacks the other one.
 
         The later of two suppressions wins. Of other times, the one processed last wins: that is
-        not this one if its response was sent before the other was posted.
+        not this one if its response of 200 was sent before the other was posted. After a 503, it
+        may have been processed later.
         """
         last = self.attempts[-1]
-        return self.at < other.at and (
-            self.column == "suppression_changed_at"
-            or last.begun + last.seconds < other.attempts[0].begun
-        )
+        is_over = last.status == 200 and last.begun + last.seconds < other.attempts[0].begun
+        return self.at < other.at and (self.column == "suppression_changed_at" or is_over)
 
 
 class Client:
@@ -268,9 +267,9 @@ class Load:
                     wrong.append(f"{where} {number}: {row}")
         return wrong
 
-    def wait_until_recorded(self) -> None:
+    def wait_until_recorded(self, seconds: float = 60) -> None:
         """Wait until the log and the rows contain all notifications."""
-        until = monotonic() + 60
+        until = monotonic() + seconds
         while lost := self.lost(answered=None):
             assert monotonic() < until, (str(self), lost[:10])
             sleep(0.2)

@@ -35,6 +35,10 @@ machine may add `SLACK`."""
 
 SLACK = 3.0
 
+SWEEPS = 180.0
+"""In seconds; a notification whose rows others keep changing until its deadline is parked, and
+recorded by a sweep."""
+
 PAUSE = 0.02
 """Seconds between two requests of a client, so that the clients leave time to the servers."""
 
@@ -107,7 +111,7 @@ class Trial:
             eventually(partial(is_empty, spool), seconds=60)
         self.cluster.settle()
         for load in self.loads:
-            load.wait_until_recorded()
+            load.wait_until_recorded(SWEEPS)
             load.check(200, 503)
             print(load)
         by_receiver = [self.attempts(number) for number in range(len(self.receivers))]
