@@ -137,7 +137,7 @@ def test_no_packets(cluster: Cluster) -> None:
     url = cluster.nodes[0].url(cluster.create())
     store = SQLStore(url, verify=True)
     assert store._statements is not None
-    assert store._statements.combined is None
+    assert store._statements.combining is None
     store.close()
 
 

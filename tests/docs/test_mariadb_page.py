@@ -17,12 +17,12 @@ from session import ROOT, read_blocks
 NAME = "docs/how-to/mariadb.md"
 PAGE = (ROOT / NAME).read_text(encoding="utf-8")
 USERS, QUERY, SHOP = read_blocks(NAME, "sql")
-URLS, WARNINGS = (block.splitlines() for block in read_blocks(NAME, "text"))
+URLS, WARNINGS, NODES = (block.splitlines() for block in read_blocks(NAME, "text"))
 [MAPPING] = read_blocks(NAME, "toml")
 SECRET = {"HOOKROW_SECRET": "a-secret-of-your-own"}
 
 
-@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("url", [*URLS, *NODES])
 def test_urls(url: str) -> None:
     assert parse(url).database == "mail"
 
