@@ -43,7 +43,7 @@ _SERVER_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
 
 _IS_GALERA = "SHOW VARIABLES WHERE variable_name = 'wsrep_on' AND value = 'ON'"
 
-_CATCH_UP = "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1"
+_CATCH_UP = "SET wsrep_sync_wait = 1; SELECT 1; SET wsrep_sync_wait = DEFAULT"
 """Waits until the node has applied what any node of its cluster has committed."""
 
 _GALERA_STATUS = "SHOW STATUS WHERE variable_name IN ('wsrep_ready', 'wsrep_provider_name')"
