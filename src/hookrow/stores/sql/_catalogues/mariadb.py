@@ -10,6 +10,7 @@ from math import inf
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
+from hookrow._core.rules import LONGEST_EMAIL
 from hookrow._core.schema import Fold
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._driver_errors import failed_check, store_error
@@ -91,7 +92,7 @@ class MariaDBCatalogue(Catalogue):
         folds = [
             (columns[name], *found)
             for name, expression in generated.items()
-            if (found := self._folded(columns, expression))
+            if (found := self._folded(columns, columns[name], expression))
         ]
         if folds:
             indexed = {index.parts[0] for index in self._indexes(table) if index.is_usable}
@@ -113,19 +114,25 @@ class MariaDBCatalogue(Catalogue):
                 self._collations[name] = Collation(*map(bool, properties))
         return self._collations
 
-    def _folded(self, columns: Mapping[str, Column], expression: str) -> tuple[str, bool] | None:
-        """Return the text that an expression folds, and whether it folds only ASCII letters.
+    def _folded(
+        self, columns: Mapping[str, Column], generated: Column, expression: str
+    ) -> tuple[str, bool] | None:
+        """Return the text that a generated column folds, and whether it folds only ASCII letters.
 
-        The expression has many spellings, so the server evaluates it for a sample.
+        The expression converts the whole text, and nothing else. What it does to letters depends on
+        character sets and collations, so the server evaluates it for a sample.
         """
-        names = _names_in(expression)
-        [name] = names if len(names) == 1 else [""]
-        if name not in columns or not columns[name].charset:
+        name = _converted_name(expression)
+        text = columns.get(name)
+        if text is None or not text.charset or not _holds_all_of(generated, text, expression):
             return None
         quoted = self.dialect.quote(name)
-        sample = f"CONVERT(%s USING {columns[name].charset}) COLLATE {columns[name].collation}"
+        sample = f"CONVERT(%s USING {text.charset}) COLLATE {text.collation}"
         escaped = expression.replace("%", "%%")
-        sql = f"SELECT {quoted}, {escaped} FROM (SELECT {sample} AS {quoted}) AS given"
+        sql = (
+            f"SELECT {quoted}, CONVERT({escaped} USING {generated.charset}) "
+            f"FROM (SELECT {sample} AS {quoted}) AS given"
+        )
         try:
             ((mixed, folded),) = self._fetch(sql, [_MIXED_CASE])
         except Exception as error:
@@ -574,8 +581,23 @@ _QUOTED_NAME = re.compile(r"`((?:[^`]|``)+)`")
 
 _ESCAPED = re.compile(r"\\(.)")
 
-_MIXED_CASE = f"{ascii_uppercase}\N{LATIN CAPITAL LETTER E WITH ACUTE}"
-"""A sample of an email. With some collations, lower() does not fold all of these letters."""
+_CONVERSIONS = re.compile(
+    r"(?:[()]|(?:lower|lcase|convert|cast)(?=\()| as char(?:\(\d+\))?"
+    r"| (?:charset|using|collate) \w+)*"
+)
+"""What surrounds the name of a column in an expression that changes at most the case of its text.
+
+The catalogue has lower() as lcase() on MariaDB, and BINARY as `char charset binary`.
+"""
+
+_CAST_LENGTH = re.compile(r" as char\((\d+)\)")
+"""The number of characters that a cast keeps."""
+
+_MIXED_CASE = f"{ascii_uppercase}\N{LATIN CAPITAL LETTER E WITH ACUTE}\N{GRINNING FACE}"
+"""A sample of an email. With some collations, lower() does not fold all of these letters.
+
+The last character shows whether a conversion loses those that a smaller character set lacks.
+"""
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
@@ -596,3 +618,16 @@ def _is_long(column: Column) -> bool:
 def _names_in(expression: str) -> set[str]:
     """Return the names of columns in an expression; the catalogue quotes all of them."""
     return {name.replace("``", "`") for name in _QUOTED_NAME.findall(expression)}
+
+
+def _converted_name(expression: str) -> str:
+    """Return the only column of an expression that consists of `_CONVERSIONS`; "" for others."""
+    names = _names_in(expression)
+    is_conversion = _CONVERSIONS.fullmatch(_QUOTED_NAME.sub("", expression))
+    return names.pop() if is_conversion and len(names) == 1 else ""
+
+
+def _holds_all_of(generated: Column, text: Column, expression: str) -> bool:
+    """Return whether a generated column is a text with room for each email of another column."""
+    lengths = [generated.length or inf, *map(int, _CAST_LENGTH.findall(expression))]
+    return generated.kind == "text" and min(lengths) >= min(text.length or inf, LONGEST_EMAIL)
