@@ -250,8 +250,9 @@ class _MariaDBErrors(_Family):
     https://mariadb.com/kb/en/mariadb-error-code-reference/ and
     https://dev.mysql.com/doc/mysql-errors/9.0/en/ list them; from 1900 on, the servers use the same
     numbers for different errors, but no number here has two meanings that hookrow could meet. The
-    client raises those from 2000 to 2999 if the connection is lost, or was never made. An error
-    with any other number concerns one statement and its data: `Rejected`.
+    client raises those from 2000 to 2999 if the connection is lost, or was never made. Those below
+    1000 concern the server's files, and ProxySQL raises those from 9000 to 9999 if it has no server
+    to connect to. An error with any other number concerns one statement and its data: `Rejected`.
     """
 
     FAILED_CHECK = 1242  # subquery_returns_more_than_1_row, in a `Packet`
@@ -267,20 +268,29 @@ class _MariaDBErrors(_Family):
         3101: Conflict,  # ER_TRANSACTION_ROLLBACK_DURING_COMMIT: MySQL's group replication
         1205: Locked,  # ER_LOCK_WAIT_TIMEOUT, of rows and of tables
         1317: Locked,  # ER_QUERY_INTERRUPTED
+        1689: Locked,  # ER_LOCK_ABORTED, by another session that needs the table
         1969: Locked,  # ER_STATEMENT_TIMEOUT: MariaDB's max_statement_time
         3024: Locked,  # ER_QUERY_TIMEOUT: MySQL's max_execution_time
+        3177: Locked,  # ER_LOCK_REFUSED_BY_ENGINE
         3572: Locked,  # ER_LOCK_NOWAIT
         1036: ReadOnly,  # ER_OPEN_AS_READONLY
+        1207: ReadOnly,  # ER_READ_ONLY_TRANSACTION
         1290: ReadOnly,  # ER_OPTION_PREVENTS_STATEMENT: most often read_only
         1792: ReadOnly,  # ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
         1836: ReadOnly,  # ER_READ_ONLY_MODE
         1874: ReadOnly,  # ER_INNODB_READ_ONLY
+        3989: ReadOnly,  # ER_SCHEMA_READ_ONLY
+        1015: Unavailable,  # ER_CANT_LOCK
+        1016: Unavailable,  # ER_CANT_OPEN_FILE
+        1017: Unavailable,  # ER_FILE_NOT_FOUND
         1021: Unavailable,  # ER_DISK_FULL
         1023: Unavailable,  # ER_ERROR_ON_CLOSE
         1024: Unavailable,  # ER_ERROR_ON_READ
         1026: Unavailable,  # ER_ERROR_ON_WRITE
+        1028: Unavailable,  # ER_FILSORT_ABORT
         1030: Unavailable,  # ER_GET_ERRNO: the storage engine fails
         1034: Unavailable,  # ER_NOT_KEYFILE: there is no space for a temporary table
+        1035: Unavailable,  # ER_OLD_KEYFILE
         1037: Unavailable,  # ER_OUTOFMEMORY
         1038: Unavailable,  # ER_OUT_OF_SORTMEMORY
         1040: Unavailable,  # ER_CON_COUNT_ERROR
@@ -295,23 +305,60 @@ class _MariaDBErrors(_Family):
         1114: Unavailable,  # ER_RECORD_FILE_FULL
         1115: Unavailable,  # ER_UNKNOWN_CHARACTER_SET
         1135: Unavailable,  # ER_CANT_CREATE_THREAD
+        1152: Unavailable,  # ER_ABORTING_CONNECTION
+        1154: Unavailable,  # ER_NET_READ_ERROR_FROM_PIPE
+        1155: Unavailable,  # ER_NET_FCNTL_ERROR
+        1156: Unavailable,  # ER_NET_PACKETS_OUT_OF_ORDER
+        1157: Unavailable,  # ER_NET_UNCOMPRESS_ERROR
         1158: Unavailable,  # ER_NET_READ_ERROR
         1159: Unavailable,  # ER_NET_READ_INTERRUPTED
         1160: Unavailable,  # ER_NET_ERROR_ON_WRITE
         1161: Unavailable,  # ER_NET_WRITE_INTERRUPTED
         1180: Unavailable,  # ER_ERROR_DURING_COMMIT, unless it is a `DEADLOCK`
+        1181: Unavailable,  # ER_ERROR_DURING_ROLLBACK
         1184: Unavailable,  # ER_NEW_ABORTING_CONNECTION
+        1194: Unavailable,  # ER_CRASHED_ON_USAGE
+        1195: Unavailable,  # ER_CRASHED_ON_REPAIR
         1203: Unavailable,  # ER_TOO_MANY_USER_CONNECTIONS
         1206: Unavailable,  # ER_LOCK_TABLE_FULL
         1226: Unavailable,  # ER_USER_LIMIT_REACHED
+        1429: Unavailable,  # ER_CONNECT_TO_FOREIGN_DATA_SOURCE
+        1467: Unavailable,  # ER_AUTOINC_READ_FAILED
+        1534: Unavailable,  # ER_BINLOG_ROW_LOGGING_FAILED
+        1598: Unavailable,  # ER_BINLOG_LOGGING_IMPOSSIBLE
         1637: Unavailable,  # ER_TOO_MANY_CONCURRENT_TRXS
         1665: Unavailable,  # ER_BINLOG_STMT_MODE_AND_ROW_ENGINE
+        1712: Unavailable,  # ER_INDEX_CORRUPT
+        1810: Unavailable,  # ER_IO_READ_ERROR
+        1811: Unavailable,  # ER_IO_WRITE_ERROR
+        1812: Unavailable,  # ER_TABLESPACE_MISSING
+        1814: Unavailable,  # ER_TABLESPACE_DISCARDED
+        1815: Unavailable,  # ER_INTERNAL_ERROR
+        1817: Unavailable,  # ER_INNODB_INDEX_CORRUPT
+        1877: Unavailable,  # ER_TABLE_CORRUPT
+        1878: Unavailable,  # ER_TEMP_FILE_WRITE_FAILURE
         1927: Unavailable,  # ER_CONNECTION_KILLED
+        1950: Unavailable,  # ER_GTID_STRICT_OUT_OF_ORDER
+        3000: Unavailable,  # ER_FILE_CORRUPT
+        3003: Unavailable,  # ER_STORAGE_ENGINE_NOT_LOADED
         3015: Unavailable,  # ER_ENGINE_OUT_OF_MEMORY
         3019: Unavailable,  # ER_INNODB_UNDO_LOG_FULL
         3032: Unavailable,  # ER_SERVER_OFFLINE_MODE
+        3092: Unavailable,  # ER_GROUP_REPLICATION_CONFIGURATION
+        3100: Unavailable,  # ER_RUN_HOOK_ERROR: MySQL's group replication
         3168: Unavailable,  # ER_SERVER_ISNT_AVAILABLE
+        3169: Unavailable,  # ER_SESSION_WAS_KILLED
+        3185: Unavailable,  # ER_CANNOT_FIND_KEY_IN_KEYRING
+        3781: Unavailable,  # ER_GR_HOLD_WAIT_TIMEOUT
+        3782: Unavailable,  # ER_GR_HOLD_KILLED
+        3783: Unavailable,  # ER_GR_HOLD_MEMBER_STATUS_ERROR
+        3799: Unavailable,  # ER_GRP_TRX_CONSISTENCY_BEGIN_NOT_ALLOWED
+        3884: Unavailable,  # ER_NO_SESSION_TEMP
+        3950: Unavailable,  # ER_DA_OOM
+        3985: Unavailable,  # ER_MDL_OUT_OF_RESOURCES
         4031: Unavailable,  # ER_CLIENT_INTERACTION_TIMEOUT
+        4081: Unavailable,  # ER_DA_GLOBAL_CONN_LIMIT
+        4082: Unavailable,  # ER_DA_CONN_LIMIT
         1046: SchemaChanged,  # ER_NO_DB_ERROR
         1051: SchemaChanged,  # ER_BAD_TABLE_ERROR
         1054: SchemaChanged,  # ER_BAD_FIELD_ERROR
@@ -334,6 +381,8 @@ class _MariaDBErrors(_Family):
     }
     MEANINGS: Mapping[int, str] = {
         0: "the connection is closed",
+        3: "a file of the server cannot be written, for example because the disk is full",
+        1021: "the disk of the server is full",
         1040: "the server has too many connections: increase max_connections",
         1047: "this node of the cluster is not ready",
         1053: "the server is shutting down",
@@ -370,7 +419,9 @@ class _MariaDBErrors(_Family):
     )
     """The remedies for other refused logins."""
     TOO_LONG = 2020  # CR_NET_PACKET_TOO_LARGE, noticed by the client
-    CLIENT = range(2000, 3000)
+    CONNECTION = (range(2000, 3000), range(9000, 10_000))
+    """The numbers of errors of the client and of a proxy, whose messages quote no row."""
+    FILES = range(1, 1000)
     FAILED_COMMIT = 1180
     DEADLOCK = re.compile(r"Got error 149\b")  # another node of a cluster changed the row first
     CONSTRAINT = re.compile(
@@ -393,9 +444,10 @@ class _MariaDBErrors(_Family):
             line = self.text(error).rstrip(".")
             remedy = self.REFUSED[number]
             return AccessDenied(f"The database refuses the connection: {line}. {remedy}")
-        if number in self.CLIENT and number != self.TOO_LONG:
+        is_of_connection = any(number in numbers for numbers in self.CONNECTION)
+        if is_of_connection and number != self.TOO_LONG:
             return Unavailable(_described(error))
-        kind = self.KINDS.get(number, Rejected)
+        kind = self.KINDS.get(number, Unavailable if number in self.FILES else Rejected)
         if number == self.FAILED_COMMIT and self.DEADLOCK.match(self.text(error)):
             kind = Conflict
         meaning = f": {self.MEANINGS[number]}" if number in self.MEANINGS else ""
