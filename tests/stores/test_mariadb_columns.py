@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from datetime import timedelta
 
 import pytest
 from contract import ADA, NOON, arrival, statuses
@@ -11,15 +12,18 @@ from locations import empty_engine
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
+from copying import replace
 from engines import run
 from hookrow import Delivered, SchemaMismatch, Suppressed
 from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.indexes import missing_indexes
+from hookrow._migrations import upgrade
 from hookrow._receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue
 from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._scripts import LOG_TABLE
 from hookrow.stores.sql._urls import open_database
 from hookrow.stores.sql._verify import verify
 
@@ -125,6 +129,30 @@ def test_keys(engine: Engine, empty_database_url: str, type_: str, *, supplied: 
         assert statuses(record(store, sent)) == [200, 200]
     changed = "SELECT suppression_reason FROM people UNION ALL SELECT delivered_at FROM sends"
     assert [bool(value) for (value,) in run(engine, changed)] == [True, True]
+
+
+@pytest.mark.parametrize("collation", ["utf8mb4_nopad_bin", "utf8mb4_0900_bin"])
+def test_keys_that_differ_in_a_blank(
+    engine: Engine, empty_database_url: str, collation: str
+) -> None:
+    """Each of their rows has a date of its own in the side table, whose keys are padded."""
+    keys = "people.id", "sends.subscriber_id", "members.subscriber_id"
+    try:
+        make(engine, dict.fromkeys(keys, f"varchar(9) COLLATE {collation}"))
+    except DBAPIError:
+        pytest.skip(f"this server has no collation {collation}")
+    schema = replace(HOST, log=LOG_TABLE)
+    upgrade(empty_database_url, schema)
+    times = {"a": NOON, "a ": NOON - timedelta(days=1)}
+    for key in times:
+        run(engine, f"INSERT INTO people (id, email) VALUES ('{key}', '{ADA}.{len(key)}')")
+    arrivals = [
+        arrival(Suppressed(f"{ADA}.{len(key)}", None, at, "HardBounce"))
+        for key, at in times.items()
+    ]
+    with closing(SQLStore(empty_database_url, schema)) as store:
+        assert statuses(record(store, arrivals)) == [200, 200]
+    assert run(engine, "SELECT id FROM people WHERE suppressed_at IS NULL") == []
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,8 @@ class TestSparseCensus(CensusContract, ReadSuppressionsContract):
     [
         ([17], "17"),
         (["a key"], "a key"),
+        (["blank "], '"blank "'),
+        (['"blank "'], '"\\"blank \\""'),
         ([UUID(int=1)], f"{1:032}"),
         ([UUID(int=1).bytes], f"{1:032}"),
         ([1, 2], '["1","2"]'),

@@ -24,10 +24,16 @@ def key_text(parts: Sequence[object]) -> str:
     """Return the `row_key` of a row. `parts` are the columns of its key, as they are stored.
 
     The text is the same in every store: a number in digits, text unchanged, a UUID as 32
-    hexadecimal digits, and a key of two columns as a JSON array of their texts.
+    hexadecimal digits, and a key of two columns as a JSON array of their texts. A text that ends
+    with a blank is in JSON, because MariaDB ignores blanks at the end; and so is one that begins
+    with a quotation mark, so that it does not equal another one's JSON.
     """
     texts = [_text(part) for part in parts]
-    return texts[0] if len(texts) == 1 else msgspec.json.encode(texts).decode()
+    if len(texts) > 1:
+        return msgspec.json.encode(texts).decode()
+    [text] = texts
+    is_plain = not text.endswith(" ") and not text.startswith('"')
+    return text if is_plain else msgspec.json.encode(text).decode()
 
 
 def warn_of_unguarded(kinds: Collection[Suppressible]) -> None:
