@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 
 import pytest
-from contract import ADA, NOON, arrival, statuses
+from contract import ADA, NOON, arrival, insistent, statuses
 from host_tables import HOST, ON_MARIADB, make, people
 from locations import empty_engine
 from sqlalchemy import Engine
@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from copying import replace
 from engines import run
-from hookrow import Delivered, SchemaMismatch, Suppressed
+from hookrow import Bounced, Delivered, Role, SchemaMismatch, Suppressed
 from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._migrations import upgrade
@@ -367,6 +367,98 @@ def test_generated_columns_with_indexes(engine: Engine) -> None:
     )
     sent = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
     assert statuses(record(SQLStore(engine, HOST), [sent])) == [200]
+
+
+LATIN = "varchar(64) CHARACTER SET latin1"
+LATIN_COLUMNS = {"people.suppression_reason": LATIN, "sends.state": LATIN}
+WITH_BOUNCES = replace(
+    HOST,
+    dispatches=Role(
+        "sends", {**HOST.dispatches.columns, "bounced_at": "made", "bounce_type": "state"}
+    ),
+)
+FORMS = pytest.mark.parametrize("supplied", [False, True], ids=["own", "supplied"])
+
+
+@FORMS
+@pytest.mark.parametrize(
+    ("types", "kept"),
+    [
+        (LATIN_COLUMNS, "Sp\xe9m\u20ac ? ?"),
+        (
+            {
+                "people.suppression_reason": "text CHARACTER SET ucs2",
+                "sends.state": "varchar(99) CHARACTER SET utf8mb3",
+            },
+            "Sp\xe9m\u20ac \N{SNOWMAN} ?",
+        ),
+    ],
+    ids=["latin1", "others"],
+)
+def test_characters_that_a_column_lacks(
+    engine: Engine,
+    empty_database_url: str,
+    types: Mapping[str, str],
+    kept: str,
+    *,
+    supplied: bool,
+) -> None:
+    """A question mark stands for each of them, in any row of a group."""
+    make(engine, types)
+    emails = ADA, f"{ADA}x"
+    for number, email in enumerate(emails):
+        run(
+            engine,
+            f"INSERT INTO people (id, email) VALUES ({number}, '{email}')",
+            "INSERT INTO sends (id, provider_message_id, subscriber_id) "
+            f"VALUES ({number}, 'm-{number}', {number})",
+        )
+    text = "Sp\xe9m\u20ac \N{SNOWMAN} \N{GRINNING FACE}"
+    sent = [
+        arrival(Suppressed(emails[0], None, NOON, text)),
+        arrival(Suppressed(emails[1], None, NOON, "plain")),
+        arrival(Bounced(emails[0], "m-0", NOON, text)),
+        arrival(Bounced(emails[1], "m-1", NOON, None)),
+    ]
+    with closing(SQLStore(engine if supplied else empty_database_url, WITH_BOUNCES)) as store:
+        assert statuses(record(store, sent)) == [200] * 4
+    assert run(engine, "SELECT suppression_reason FROM people ORDER BY id") == [(kept,), ("plain",)]
+    assert run(engine, "SELECT state FROM sends ORDER BY id") == [(kept,), (None,)]
+
+
+@FORMS
+@pytest.mark.parametrize("charset", ["latin1", "utf8mb4"])
+@pytest.mark.parametrize("length", [13, 14, 99])
+def test_reason_that_is_too_long(
+    engine: Engine, empty_database_url: str, charset: str, length: int, *, supplied: bool
+) -> None:
+    """It is rejected, and never stored as null or in part."""
+    make(engine, {"people.suppression_reason": f"varchar(12) CHARACTER SET {charset}"})
+    run(engine, f"INSERT INTO people (id, email) VALUES (1, '{ADA}')")
+    reasons = {"ManualSuppression": "manual"}
+    with closing(
+        SQLStore(engine if supplied else empty_database_url, replace(HOST, reasons=reasons))
+    ) as store:
+        sent = [arrival(Suppressed(ADA, None, NOON, "x" * length))]
+        assert statuses(insistent(store)(sent)) == [503]
+    assert run(engine, "SELECT suppressed_at, suppression_reason FROM people") == [(None, None)]
+
+
+def test_texts(engine: Engine) -> None:
+    """Each column of reasons that lacks characters has a statement that changes it."""
+    make(engine, LATIN_COLUMNS | {"people.email": LATIN})
+    database = open_database(engine)
+    found = [*WEAKNESSES["texts"](database, verify(database, WITH_BOUNCES).tables)]
+    assert [each.partition(" ")[0] for each in found] == [
+        "people.suppression_reason",
+        "sends.state",
+    ]
+    mapped = replace(WITH_BOUNCES, reasons={"*": "other"})
+    assert len([*WEAKNESSES["texts"](database, verify(database, mapped).tables)]) == 1
+    for warning in found:
+        [statement] = re.findall("run: (.*?)[.] Repeat", warning)
+        run(engine, statement)
+    assert not [*WEAKNESSES["texts"](database, verify(database, WITH_BOUNCES).tables)]
 
 
 def test_names(engine: Engine) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from copying import replace
 from hookrow._core.changes import WRITES, applies, is_ignored, is_news, new_values, target
 from hookrow._core.notification import (
     Change,
@@ -125,6 +126,16 @@ def test_a_change_that_the_database_ignores(
     assert is_ignored(change, new, after, before, last=last) is (ignored and not after)
     other = {"clicked_at": NOW}
     assert is_ignored(change, new, after | other, after, last=last) is ignored
+
+
+@pytest.mark.parametrize(
+    ("stored", "is_kept"), [("Spam ?", True), ("Spam", False), ("Spam ??", False), ("?", False)]
+)
+def test_a_reason_with_a_character_that_the_column_lacks(stored: str, *, is_kept: bool) -> None:
+    """A question mark stands for the character."""
+    change = replace(OFF, reason="Spam \N{SNOWMAN}")
+    new = new_values(change, str)
+    assert is_ignored(change, new, _row(NOW, NOW, stored)) is not is_kept
 
 
 @pytest.mark.parametrize("stored", [3, "3"], ids=["number", "text"])

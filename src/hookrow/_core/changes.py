@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hookrow._core.notification import Change, EventTime, SetSuppression, SetTime, Suppressible
@@ -144,8 +145,8 @@ def _is_suppression_reflected(
     if not applies(change, last):
         return True
     is_dated = _is_close(last, change.at)
-    has_reason = "suppression_reason" not in state or (
-        _text(state["suppression_reason"]) == _text(new["suppression_reason"])
+    has_reason = "suppression_reason" not in state or _is_kept(
+        state["suppression_reason"], new["suppression_reason"]
     )
     if change.reason is not None and "suppressed_at" in state:
         # A view may store only this time. With the date, another reason is an earlier change's.
@@ -153,9 +154,15 @@ def _is_suppression_reflected(
     return (is_dated or not change.guarded) and has_reason and state.get("suppressed_at") is None
 
 
-def _text(reason: object) -> str | None:
-    """Return the text of a reason, which a host may store as a number or an enum."""
-    return None if reason is None else str(reason)
+def _is_kept(stored: object, reason: object) -> bool:
+    """Return whether a column holds a reason, which a host may store as a number or an enum.
+
+    A column may have a question mark instead of a character that its character set lacks.
+    """
+    if stored is None or reason is None:
+        return stored is reason
+    pairs = zip_longest(str(stored), str(reason))
+    return all(kept in {given, "?"} and given for kept, given in pairs)
 
 
 def _is_close(stored: datetime | None, at: datetime) -> bool:

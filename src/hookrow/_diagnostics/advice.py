@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from hookrow._core.result import Result
+from hookrow._core.schema import OTHERWISE
 from hookrow._describe import format_duration, pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.indexes import missing_indexes
@@ -173,6 +174,18 @@ def _lossy_times(database: Database, tables: RoleTables) -> Iterator[str]:
                     yield text
 
 
+def _lossy_texts(database: Database, tables: RoleTables) -> Iterator[str]:
+    """Yield a warning for each column that cannot hold every text of the provider's."""
+    are_mapped = OTHERWISE in (tables.schema.reasons or {})  # then, all reasons are the host's
+    names = ("bounce_type",) if are_mapped else ("bounce_type", "suppression_reason")
+    with database.reading() as connection:
+        catalogue = catalogue_of(connection, tables.dialect)
+        for role, columns in ((each, tables.columns(each)) for each in tables.schema.roles):
+            for column in (columns[name] for name in names if name in columns):
+                if text := catalogue.text_advice(tables.schema.roles[role].table, column):
+                    yield text
+
+
 def _wrong_clock(database: Database, _: RoleTables) -> Iterator[str]:
     """Yield a warning if this machine's clock differs from the server's. SQLite has no server."""
     difference = clock_difference(partial(server_time, database), lambda: datetime.now(UTC))
@@ -216,6 +229,7 @@ def _uncounted(database: Database, tables: RoleTables) -> Iterator[str]:
 
 WEAKNESSES: Mapping[str, Callable[[Database, RoleTables], Iterable[str]]] = {
     "times": _lossy_times,
+    "texts": _lossy_texts,
     "clock": _wrong_clock,
     "mapping": _other_mapping,
     "log": _cached_ids,

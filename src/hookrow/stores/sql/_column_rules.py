@@ -136,18 +136,14 @@ _NULLABLE = {
 }
 
 
-_EVERY_CHARACTER = "utf8mb4"
-"""MariaDB's character set with all of Unicode."""
-
-
 def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
     """Yield the unsuitable columns of the log."""
     for name in REQUIRED_COLUMNS:
         column = columns[name]
-        if column.charset not in {"", _EVERY_CHARACTER}:
+        if column.lacks_characters:
             text = (
                 f"of the character set {column.charset}, which cannot represent every character: "
-                f"CONVERT the table TO CHARACTER SET {_EVERY_CHARACTER}."
+                "CONVERT the table TO CHARACTER SET utf8mb4."
             )
             yield _mistake(log, column, text)
         if name in _NULLABLE and not column.nullable:

@@ -51,6 +51,9 @@ class Column:
     """The type as it is declared, with its length, its domain and its collation, as SQL text."""
     charset: str = ""
     """On MariaDB, the character set of a text."""
+    lacks_characters: bool = False
+    """Whether it is a text in a character set without some characters of Unicode: on MariaDB, any
+    other than utf8mb4."""
     collation: str = ""
     """On MariaDB, the collation of a text, by which it is compared."""
     folded: Column | None = None

@@ -49,19 +49,19 @@ WHERE d.`id` = given.key_0
 FOR UPDATE SKIP LOCKED;
 
 -- set delivered_at
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`delivered_at` = given.delivered_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `mails` AS d SET d.`delivered_at` = given.delivered_at
 WHERE d.`id` = given.key_0;
 
 -- set delivered_at late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`delivered_at` = given.delivered_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `mails` AS d SET d.`delivered_at` = given.delivered_at
 WHERE d.`id` = given.key_0 AND (d.`delivered_at` IS NULL OR d.`delivered_at` < given.delivered_at);
 
 -- set opened_at
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`opened_at` = given.opened_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `mails` AS d SET d.`opened_at` = given.opened_at
 WHERE d.`id` = given.key_0;
 
 -- set opened_at late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mails` AS d SET d.`opened_at` = given.opened_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `mails` AS d SET d.`opened_at` = given.opened_at
 WHERE d.`id` = given.key_0 AND (d.`opened_at` IS NULL OR d.`opened_at` < given.opened_at);
 
 -- date the suppression of subscribers
@@ -73,7 +73,7 @@ ON DUPLICATE KEY UPDATE
 changed_at = greatest(`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
 
 -- set the suppression of subscribers
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `people` AS s SET s.`suppressed_at` = given.suppressed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', suppressed_at datetime(6) PATH '$[1]' ERROR ON ERROR, row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[3]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `people` AS s SET s.`suppressed_at` = given.suppressed_at
 WHERE s.`id` = given.key_0
 AND EXISTS (SELECT 1 FROM `hookrow_suppression_changes` AS dated WHERE dated.role = 'subscribers'
     AND dated.row_key = given.row_key AND dated.changed_at <= given.suppression_changed_at);

@@ -73,27 +73,27 @@ WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 FOR UPDATE SKIP LOCKED;
 
 -- set delivered_at
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`got` = given.delivered_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', delivered_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`got` = given.delivered_at
 WHERE d.`key` = given.key_0 AND d.`state` IS NULL;
 
 -- set delivered_at late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`got` = given.delivered_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', delivered_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`got` = given.delivered_at
 WHERE d.`key` = given.key_0 AND (d.`got` IS NULL OR d.`got` < given.delivered_at) AND d.`state` IS NULL;
 
 -- set opened_at
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`saw` = given.opened_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', opened_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`saw` = given.opened_at
 WHERE d.`key` = given.key_0 AND d.`state` IS NULL;
 
 -- set opened_at late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`saw` = given.opened_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', opened_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `mail`.`sends` AS d SET d.`saw` = given.opened_at
 WHERE d.`key` = given.key_0 AND (d.`saw` IS NULL OR d.`saw` < given.opened_at) AND d.`state` IS NULL;
 
 -- set the suppression of subscribers
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `peo"ple` AS s SET s.`left_at` = given.suppressed_at, s.`why` = given.suppression_reason, s.`100%%` = given.suppression_changed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]', suppressed_at datetime(6) PATH '$[1]' ERROR ON ERROR, suppression_reason varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[3]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `peo"ple` AS s SET s.`left_at` = given.suppressed_at, s.`why` = given.suppression_reason, s.`100%%` = given.suppression_changed_at
 WHERE s.`id` = given.key_0 AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 
 -- set the suppression of subscribers late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `peo"ple` AS s SET s.`left_at` = given.suppressed_at, s.`why` = given.suppression_reason, s.`100%%` = given.suppression_changed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[0]', suppressed_at datetime(6) PATH '$[1]' ERROR ON ERROR, suppression_reason varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[3]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `peo"ple` AS s SET s.`left_at` = given.suppressed_at, s.`why` = given.suppression_reason, s.`100%%` = given.suppression_changed_at
 WHERE s.`id` = given.key_0 AND (s.`100%%` IS NULL OR s.`100%%` <= given.suppression_changed_at) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
 
 -- date the suppression of subscriptions
@@ -105,7 +105,7 @@ ON DUPLICATE KEY UPDATE
 changed_at = greatest(`mail`.`hookrow_suppression_changes`.changed_at, VALUES(changed_at));
 
 -- set the suppression of subscriptions
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `members` AS b SET b.`left_at` = given.suppressed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 varchar(37) CHARACTER SET latin1 COLLATE latin1_swedish_ci PATH '$[1]', suppressed_at datetime(6) PATH '$[2]' ERROR ON ERROR, row_key varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[4]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `members` AS b SET b.`left_at` = given.suppressed_at
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE dated.role = 'subscriptions'
     AND dated.row_key = given.row_key AND dated.changed_at <= given.suppression_changed_at);

@@ -76,43 +76,43 @@ WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1
 FOR UPDATE SKIP LOCKED;
 
 -- set delivered_at
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`delivered_at` = given.delivered_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`delivered_at` = given.delivered_at
 WHERE d.`id` = given.key_0;
 
 -- set delivered_at late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`delivered_at` = given.delivered_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', delivered_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`delivered_at` = given.delivered_at
 WHERE d.`id` = given.key_0 AND (d.`delivered_at` IS NULL OR d.`delivered_at` < given.delivered_at);
 
 -- set opened_at
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`opened_at` = given.opened_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`opened_at` = given.opened_at
 WHERE d.`id` = given.key_0;
 
 -- set opened_at late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`opened_at` = given.opened_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', opened_at datetime(6) PATH '$[1]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`opened_at` = given.opened_at
 WHERE d.`id` = given.key_0 AND (d.`opened_at` IS NULL OR d.`opened_at` < given.opened_at);
 
 -- set the suppression of subscribers
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]' ERROR ON ERROR, suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[3]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
 WHERE s.`id` = given.key_0;
 
 -- set the suppression of subscribers late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]' ERROR ON ERROR, suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[3]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_subscribers` AS s SET s.`suppressed_at` = given.suppressed_at, s.`suppression_reason` = concat(given.suppression_reason), s.`suppression_changed_at` = given.suppression_changed_at
 WHERE s.`id` = given.key_0 AND (s.`suppression_changed_at` IS NULL OR s.`suppression_changed_at` <= given.suppression_changed_at);
 
 -- set the suppression of dispatches
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]' ERROR ON ERROR, suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[3]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
 WHERE d.`id` = given.key_0;
 
 -- set the suppression of dispatches late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]', suppression_changed_at datetime(6) PATH '$[3]')) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', suppressed_at datetime(6) PATH '$[1]' ERROR ON ERROR, suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[3]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_dispatches` AS d SET d.`suppressed_at` = given.suppressed_at, d.`suppression_reason` = concat(given.suppression_reason), d.`suppression_changed_at` = given.suppression_changed_at
 WHERE d.`id` = given.key_0 AND (d.`suppression_changed_at` IS NULL OR d.`suppression_changed_at` <= given.suppression_changed_at);
 
 -- set the suppression of subscriptions
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]' ERROR ON ERROR, suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[4]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1;
 
 -- set the suppression of subscriptions late
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]', suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]', suppression_changed_at datetime(6) PATH '$[4]')) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (key_0 bigint PATH '$[0]', key_1 bigint PATH '$[1]', suppressed_at datetime(6) PATH '$[2]' ERROR ON ERROR, suppression_reason varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]' ERROR ON ERROR, suppression_changed_at datetime(6) PATH '$[4]' ERROR ON ERROR)) AS given STRAIGHT_JOIN `hookrow_subscriptions` AS b SET b.`suppressed_at` = given.suppressed_at, b.`suppression_reason` = concat(given.suppression_reason), b.`suppression_changed_at` = given.suppression_changed_at
 WHERE b.`list_id` = given.key_0 AND b.`subscriber_id` = given.key_1 AND (b.`suppression_changed_at` IS NULL OR b.`suppression_changed_at` <= given.suppression_changed_at);
 
 -- probe 1

@@ -298,6 +298,10 @@ class Catalogue(ABC):
         """Return a sentence about a column of times that loses something; None if it does not."""
         return None
 
+    def text_advice(self, table: str, column: Column) -> str | None:  # noqa: ARG002 - most databases have one character set
+        """Return a sentence about a column of texts that loses characters; None if it does not."""
+        return None
+
     def prefer_indexes(self) -> None:  # noqa: B027 - not every database has any
         """Let the transaction's plans use an index even if a scan of a small table is faster."""
 

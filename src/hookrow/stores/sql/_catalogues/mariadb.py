@@ -27,6 +27,7 @@ from hookrow.stores.sql._catalogues.base import (
 )
 from hookrow.stores.sql._catalogues.mariadb_columns import (
     COLUMN_FIELDS,
+    COMPLETE_CHARSET,
     UNICODE_BINARY,
     Collation,
     ColumnRow,
@@ -307,10 +308,25 @@ class MariaDBCatalogue(Catalogue):
             )
         else:
             return None
+        return f"{text}{self._modification(table, column, 'DATETIME(6)')}"
+
+    def text_advice(self, table: str, column: Column) -> str | None:
+        """Report a character set that lacks characters."""
+        if not column.lacks_characters or column.kind != "text":
+            return None
+        type_ = f"{column.type_name} CHARACTER SET {COMPLETE_CHARSET}"
+        return (
+            f"{table}.{column.name} has the character set {column.charset}, so hookrow writes a "
+            "question mark for each character of the provider's text that it lacks. To keep them, "
+            f"run: {self._modification(table, column, type_)}"
+        )
+
+    def _modification(self, table: str, column: Column, type_: str) -> str:
+        """Return the statement that changes the type of a column, and its limits."""
         null = "NULL" if column.nullable else "NOT NULL"
         return (
-            f"{text}ALTER TABLE {self.statement_name(table)} MODIFY "
-            f"{self.identifier(column.name)} DATETIME(6) {null}. Repeat the column's DEFAULT and "
+            f"ALTER TABLE {self.statement_name(table)} MODIFY "
+            f"{self.identifier(column.name)} {type_} {null}. Repeat the column's DEFAULT and "
             "COMMENT in the statement, if it has any."
         )
 

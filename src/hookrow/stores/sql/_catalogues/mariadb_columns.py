@@ -55,6 +55,9 @@ class Collation(NamedTuple):
     """Whether the function lower() converts every capital letter to its lower-case form."""
 
 
+COMPLETE_CHARSET = "utf8mb4"
+"""The character set in UTF-8 with all characters of Unicode."""
+
 UNICODE_BINARY = Collation(ignores_case=False, lowers_ascii=True)
 """The properties of the binary collation of Unicode."""
 
@@ -100,6 +103,7 @@ def column_of(row: ColumnRow, collation: Collation | None) -> Column:
         denied=[each for each in ("SELECT", "UPDATE") if each not in granted],
         declared=declared + collated,
         charset=charset or "",
+        lacks_characters=charset not in {None, COMPLETE_CHARSET},
         collation=row.collation or "",
         is_timestamp=data_type == "timestamp",
         # With null in a UNION, the server returns these as decimal numbers.

@@ -8,7 +8,7 @@ packets, in which the values are literals.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 from typing import Any
@@ -40,13 +40,25 @@ _IS_DATED = Template("""
 AND EXISTS (SELECT 1 FROM $dates AS dated WHERE dated.role = '$role'
     AND dated.row_key = $row_key AND dated.changed_at $older $changed_at)""")
 
+# For a character that a character set lacks, JSON_TABLE returns a question mark on MariaDB, where
+# CONVERT() fails in an UPDATE. On MySQL, JSON_TABLE returns null, and CONVERT() a question mark.
+_WITH_QUESTION_MARKS = Template("""\
+coalesce((SELECT held FROM JSON_TABLE(json_array($value), '$$[*]' COLUMNS (
+    held $type PATH '$$')) AS kept), CONVERT($value USING $charset))""")
+
 _TIME = "datetime(6)"
 
+_ANY_TEXT = "longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
-def given(types: Mapping[str, str]) -> str:
-    """Return the relation `given`, whose rows are in one parameter, by the types of its columns."""
+
+def given(types: Mapping[str, str], strict: Collection[str] = ()) -> str:
+    """Return the relation `given`, whose rows are in one parameter, by the types of its columns.
+
+    For a value that is too long, MySQL has null, or an error if its name is in `strict`.
+    """
     columns = ", ".join(
-        f"{name} {type_} PATH '$[{place}]'" for place, (name, type_) in enumerate(types.items())
+        f"{name} {type_} PATH '$[{place}]'{' ERROR ON ERROR' if name in strict else ''}"
+        for place, (name, type_) in enumerate(types.items())
     )
     return f"JSON_TABLE(%s, '$[*]' COLUMNS ({columns})) AS given"
 
@@ -104,7 +116,7 @@ class RowUpdate(Statement):
         change = _Change(tables, kind, write, guarded=guarded, dated=dated)
         types = rows.types | change.types
         joined = _UPDATE_JOINED.substitute(
-            given=given(types),
+            given=given(types, strict=change.types),
             table=rows.table,
             assignments=change.assignments(_JoinedValues()),
             is_key=rows.is_key,
@@ -205,7 +217,10 @@ class _Change:
     @property
     def types(self) -> dict[str, str]:
         """The types of the values, except for the key, by name."""
-        types = {name: column.type for name, column in self._written.items()}
+        types = {
+            name: _ANY_TEXT if _may_lose(column) else column.type
+            for name, column in self._written.items()
+        }
         return types | date_types(self.tables) if self.dated else types
 
     def assignments(self, values: _Values) -> str:
@@ -245,9 +260,20 @@ def date_types(tables: RoleTables) -> dict[str, str]:
 
 
 def _assigned(value: str, column: Column) -> str:
-    """Return a value to assign to a column.
+    """Return a value to assign to a column, with question marks for characters that it lacks.
 
     Without concat(), MariaDB 10.11 stores a text of JSON_TABLE that is too long for a TEXT modulo
     65,536.
     """
-    return f"concat({value})" if column.kind == "text" else value
+    if column.kind != "text":
+        return value
+    if _may_lose(column):
+        value = _WITH_QUESTION_MARKS.substitute(
+            value=value, type=column.type, charset=column.charset
+        )
+    return f"concat({value})"
+
+
+def _may_lose(column: Column) -> bool:
+    """Return whether a column cannot hold every character of a text that is written to it."""
+    return column.kind == "text" and column.lacks_characters
