@@ -274,6 +274,16 @@ def test_constraints_on_mariadb(engine: Engine, constraint: str, error: str) -> 
 
 
 @only("mariadb")
+def test_bits_on_mariadb(engine: Engine) -> None:
+    """A BIT holds numbers, but not the ones that are written to it from a JSON array."""
+    make(engine, {WHY: "bit(8)"})
+    with pytest.raises(
+        SchemaMismatch, match=r"of the type BIT\(8\), which cannot hold the reason 9"
+    ):
+        SQLStore(engine, mapped(others=9), verify=True)
+
+
+@only("mariadb")
 def test_constraints_after_a_trigger(engine: Engine) -> None:
     """A trigger that may replace a value runs before the constraints, which are not evaluated."""
     make(engine, {WHY: f"varchar(99) {SHORT}"})

@@ -145,7 +145,9 @@ def _is_suitable(need: Need, value: Any) -> bool:  # noqa: ANN401 - of any colum
         case int() if use is Use.OWN:  # a driver returns another number as a Decimal
             return _INTEGER.fullmatch(column.type_name) is not None
         case int():
-            return column.kind in {"bit", "boolean", "number", "year"}
+            # From JSON_TABLE, a BIT would get the codes of the digits, and drivers return bytes.
+            is_number = column.kind in {"boolean", "number", "year"}
+            return is_number or (column.kind == "bit" and use is Use.CONDITION)
         case str():
             kinds = _KINDS_OF_TEXT.get(use)
             return (kinds is None or column.kind in kinds) and _is_spelled(column, use, value)
