@@ -38,7 +38,7 @@ def test_every_option_of_a_url_is_in_the_table() -> None:
 
 
 def test_every_setting_of_a_session_is_in_the_table() -> None:
-    settings = MARIADB_LIMITS.TUNING | MARIADB_LIMITS.ISOLATION | MARIADB_LIMITS.LOWERED
+    settings = MARIADB_LIMITS.tuning | MARIADB_LIMITS.ISOLATION | MARIADB_LIMITS.LOWERED
     table = PAGE.partition("| variable |")[2].partition("\n\n")[0]
     names = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(names))) == {*settings}

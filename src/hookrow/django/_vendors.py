@@ -477,15 +477,8 @@ def _seconds(value: object) -> float:
     return seconds if isfinite(seconds) else 0.0
 
 
-class _ProjectLimits(MariaDBLimits):
-    """The limits and settings on a connection of the project, whose zone stays as it is."""
-
-    TUNING: ClassVar[dict[str, str]] = {
-        name: value for name, value in MariaDBLimits.TUNING.items() if name != "time_zone"
-    }
-
-
-_PROJECT_LIMITS = _ProjectLimits()
+_PROJECT_LIMITS = MariaDBLimits(sets_zone=False)
+"""The limits and settings on a connection of the project, whose zone stays as it is."""
 
 
 def fetch_row(connection: Any, statement: str, values: Sequence[Any] = ()) -> Sequence[Any]:

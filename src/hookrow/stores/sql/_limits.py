@@ -179,6 +179,8 @@ class MariaDBLimits(Limits):
     The shortest wait for a lock is a second. MySQL limits only the statements that read: the
     watchdog limits the others. On a connection of the host, the former values are kept in user
     variables of the session, so that one round trip reads and sets all of them.
+
+    `sets_zone` is whether hookrow sets the session's time zone, on which TIMESTAMP columns depend.
     """
 
     OTHERS: ClassVar[dict[str, float]] = {
@@ -203,8 +205,8 @@ class MariaDBLimits(Limits):
         "tx_isolation": "'READ-COMMITTED'",
         "transaction_isolation": "'READ-COMMITTED'",
     }
+    ZONE: ClassVar[dict[str, str]] = {"time_zone": "'+00:00'"}
     TUNING: ClassVar[dict[str, str]] = {
-        "time_zone": "'+00:00'",  # of TIMESTAMP columns
         # Values that do not fit are errors; no mode changes the meaning of quotes and operators.
         "sql_mode": "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
         "collation_connection": "'utf8mb4_bin'",
@@ -213,7 +215,7 @@ class MariaDBLimits(Limits):
         # MySQL would otherwise return the AUTO_INCREMENT that a client has read, for a day.
         "information_schema_stats_expiry": "0",
     }
-    """The settings that hookrow's SQL needs, besides the limits and the isolation level."""
+    """Those that hookrow's SQL needs with any time zone."""
     LOWERED: ClassVar[dict[str, str]] = {
         "innodb_lock_wait_timeout": "CAST(LEAST(@@{0}, {1}) AS UNSIGNED)",
         "lock_wait_timeout": "CAST(LEAST(@@{0}, {1}) AS UNSIGNED)",
@@ -224,9 +226,13 @@ class MariaDBLimits(Limits):
     SESSION: ClassVar[dict[str, str]] = {"autocommit": "1", "completion_type": "'NO_CHAIN'"}
     """Further settings of sessions that belong to hookrow."""
 
+    def __init__(self, *, sets_zone: bool = True) -> None:
+        self.tuning = self.ZONE | self.TUNING if sets_zone else self.TUNING
+        """The settings that hookrow's SQL needs, besides the limits and the isolation level."""
+
     def session(self) -> str:
         limits = self._limits(self.RECORDING)
-        return self._set(limits | self.TUNING | self.ISOLATION | self.SESSION)
+        return self._set(limits | self.tuning | self.ISOLATION | self.SESSION)
 
     def transaction(self, *, recording: bool) -> str:
         """Set them for the transactions that follow.
@@ -249,15 +255,15 @@ class MariaDBLimits(Limits):
     def on_host(self, host: HostConnection, *, recording: bool) -> AbstractContextManager[None]:
         """Restore the settings before the commit, or the rollback: neither restores them."""
         limits = self._shortened(self.RECORDING if recording else self.OTHERS)
-        return self._set_for_block(host, self._limits(limits) | self.TUNING | self.ISOLATION)
+        return self._set_for_block(host, self._limits(limits) | self.tuning | self.ISOLATION)
 
     def on_host_reading(self, host: HostConnection) -> AbstractContextManager[None]:
         seconds = {} if isinf(left()) else {"max_statement_time": milliseconds(inf) / 1000}
-        return self._set_for_block(host, self._limits(seconds) | self.TUNING | self.ISOLATION)
+        return self._set_for_block(host, self._limits(seconds) | self.tuning | self.ISOLATION)
 
     def in_host_transaction(self, host: HostConnection) -> AbstractContextManager[None]:
         """Lower the limits and set the rest, except the isolation level, which the host chooses."""
-        return self._set_for_block(host, self._lowered() | self.TUNING)
+        return self._set_for_block(host, self._lowered() | self.tuning)
 
     def lowered(self) -> str:
         """Lower the limits again, within such a block, if less time is left."""
@@ -265,7 +271,7 @@ class MariaDBLimits(Limits):
 
     def on_host_without_limits(self, host: HostConnection) -> AbstractContextManager[None]:
         """Lift the limits of a transaction that changes tables."""
-        return self._set_for_block(host, self._limits(self.NONE) | self.TUNING | self.ISOLATION)
+        return self._set_for_block(host, self._limits(self.NONE) | self.tuning | self.ISOLATION)
 
     @contextmanager
     def _set_for_block(self, host: HostConnection, settings: Mapping[str, str]) -> Iterator[None]:
