@@ -311,6 +311,35 @@ def test_engine_without_transactions(engine: Engine) -> None:
 
 
 @ON_MARIADB
+@pytest.mark.parametrize(
+    ("view", "is_rejected"),
+    [
+        ("SELECT * FROM `old``people`", True),
+        ("SELECT * FROM seen", True),
+        ("SELECT o.* FROM `old``people` AS o JOIN old AS p ON o.id = p.id", True),
+        # It is unknown which of them is changed.
+        ("SELECT o.* FROM `old``people` AS o JOIN (people AS p) ON o.id = p.id", False),
+        ("SELECT * FROM people WHERE id IN (SELECT id FROM old)", False),
+        ("SELECT * FROM people", False),
+    ],
+)
+def test_tables_without_transactions_behind_a_view(
+    engine: Engine, view: str, *, is_rejected: bool
+) -> None:
+    """A view of such tables is rejected, too, also one of a view."""
+    run(
+        make(engine),
+        "CREATE TABLE `old``people` (PRIMARY KEY (id)) ENGINE=MyISAM AS SELECT * FROM people",
+        "CREATE TABLE old (id int PRIMARY KEY) ENGINE=MyISAM",
+        "CREATE VIEW seen AS SELECT * FROM `old``people`",
+        f"CREATE VIEW shown AS {view}",
+    )
+    named = f"The table '{engine.url.database}.old`people' uses the engine MyISAM"
+    role = replace(HOST.subscribers, table="shown")
+    check(engine, replace(HOST, subscribers=role), named if is_rejected else "")
+
+
+@ON_MARIADB
 def test_view_of_expressions(engine: Engine) -> None:
     """A view with columns of several tables is accepted, unless one of them is an expression."""
     run(

@@ -422,13 +422,40 @@ class MariaDBCatalogue(Catalogue):
             )
 
     def check_storage(self, table: str) -> None:
-        """Check that the table's engine has transactions. The engine behind a view is unknown."""
-        for (engine,) in self._fetch(_ENGINE, self.named(table)):
-            if engine and not self._fetch(_HAS_TRANSACTIONS, [engine]):
-                raise SchemaMismatch(
-                    f"The table {table!r} uses the engine {engine}, which has no transactions: "
-                    f"run ALTER TABLE {self.statement_name(table)} ENGINE=InnoDB"
-                )
+        """Check that the engine of the table, or of one behind a view, has transactions.
+
+        It is unknown which of several tables behind a view has the columns that hookrow changes.
+        """
+        engines = dict(self._engines(*self.named(table)))
+        lacking = [
+            (name, engine)
+            for name, engine in engines.items()
+            if not self._fetch(_HAS_TRANSACTIONS, [engine])
+        ]
+        if lacking and len(lacking) == len(engines):
+            name, engine = lacking[0]
+            raise SchemaMismatch(
+                f"The table {name!r} uses the engine {engine}, which has no transactions: "
+                f"run ALTER TABLE {self.statement_name(name)} ENGINE=InnoDB"
+            )
+
+    def _engines(self, table: str, database: str) -> Iterator[tuple[str, str]]:
+        """Yield the name of a table and its engine, or those of the tables behind a view."""
+        for (engine,) in self._fetch(_ENGINE, [table, database]):
+            if engine:
+                yield ".".join(filter(None, [database, table])), engine
+            else:
+                for source in self._sources(table, database):
+                    yield from self._engines(*source)
+
+    def _sources(self, view: str, database: str) -> Iterator[tuple[str, str]]:
+        """Yield the tables that a view selects from, and their databases.
+
+        There are none if the user may not see its definition.
+        """
+        for (definition,) in self._fetch(_VIEW_DEFINITION, [view, database]):
+            for source, table in _SOURCE.findall(definition):
+                yield table.replace("``", "`"), source.replace("``", "`")
 
     def check_creation(self) -> None:
         """Prepare a CREATE TABLE, which checks the privilege."""
@@ -552,6 +579,8 @@ _ENDING_PACKET = f"SET @hookrow_beyond = 0; {CHECK.format('1 = 0')}; SET @hookro
 
 _ENGINE = f"SELECT engine FROM information_schema.tables WHERE {_IS_TABLE}"
 
+_VIEW_DEFINITION = f"SELECT view_definition FROM information_schema.views WHERE {_IS_TABLE}"
+
 _HAS_TRANSACTIONS = """
 SELECT 1 FROM information_schema.engines WHERE engine = %s AND transactions = 'YES'
 """
@@ -594,6 +623,9 @@ _ABSENT = "hookrow_absent"
 """The name of a table that is never created."""
 
 _QUOTED_NAME = re.compile(r"`((?:[^`]|``)+)`")
+
+_SOURCE = re.compile(r"(?:from|join) \(*`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`")
+"""A table or a view, with its database, in the catalogue's definition of a view."""
 
 _ESCAPED = re.compile(r"\\(.)")
 
