@@ -147,6 +147,7 @@ def mariadb(number: str) -> Exception:
         (postgresql, "AB001 0A000 21000 22001 22P02 23505 23514 27000 2F002 38000", Rejected),
         (postgresql, "44000 54000 55000 57000 P0001 HV000", Rejected),
         (sqlite, "CANTOPEN IOERR FULL READONLY CORRUPT NOTADB NOMEM IOERR_WRITE", Unavailable),
+        (sqlite, "PERM NOLFS INTERNAL", Unavailable),
         (sqlite, "BUSY LOCKED BUSY_SNAPSHOT PROTOCOL SCHEMA", Conflict),
         (sqlite, "CONSTRAINT MISMATCH TOOBIG AUTH RANGE CONSTRAINT_TRIGGER", Rejected),
         (sqlite, "ERROR", SchemaChanged),

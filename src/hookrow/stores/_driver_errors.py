@@ -202,6 +202,9 @@ class _SQLiteErrors(_Family):
         sqlite3.SQLITE_CORRUPT: Unavailable,
         sqlite3.SQLITE_NOTADB: Unavailable,
         sqlite3.SQLITE_NOMEM: Unavailable,
+        sqlite3.SQLITE_PERM: Unavailable,
+        sqlite3.SQLITE_NOLFS: Unavailable,  # the file is too large for its file system
+        sqlite3.SQLITE_INTERNAL: Unavailable,
         sqlite3.SQLITE_ERROR: SchemaChanged,  # such as "no such table", without a specific code
     }
     REMEDIES: Mapping[int, str] = {
