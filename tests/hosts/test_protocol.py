@@ -469,6 +469,58 @@ class TestStop:
         assert transport.sent.count(b"HTTP/1.1 404") == number
         assert transport.is_closing()
 
+    @pytest.mark.parametrize("before", [b"", GET, POST])
+    @pytest.mark.parametrize("after", [(GET,), (POST,), (POST[:20], POST[20:])])
+    async def test_a_request_on_an_idle_connection(
+        self, before: bytes, after: Sequence[bytes], receiver: Waiting
+    ) -> None:
+        """It may have been sent before the server stopped: it has a response, the last one."""
+        connection, transport = connect(receiver)
+        if before:
+            await self._exchange(connection, receiver, before)
+            assert CLOSING not in transport.sent
+        connection.shutdown()
+        assert not transport.is_closing()
+        await self._exchange(connection, receiver, *after)
+        assert CLOSING in transport.sent
+        assert transport.sent.count(b"HTTP/1.1 ") == 1 + bool(before)
+        assert transport.is_closing()
+
+    @staticmethod
+    async def _exchange(connection: NotificationProtocol, receiver: Waiting, *sent: bytes) -> None:
+        for data in sent:
+            connection.data_received(data)
+        await streams.settle()
+        for reply in receiver.replies:
+            reply(plain(200, ""))
+        receiver.replies.clear()
+        await streams.settle()
+
+    async def test_no_request_on_an_idle_connection(
+        self, receiver: Waiting, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection is closed soon, unless a request has begun."""
+        monkeypatch.setattr(limits, "IDLE_GRACE_PERIOD", 0.0)
+        idle, begun, submitted = (connect(receiver) for _ in range(3))
+        for connection, _ in (idle, begun, submitted):
+            connection.shutdown()
+        begun[0].data_received(POST[:20])
+        submitted[0].data_received(POST)
+        await asyncio.sleep(0.01)
+        closed = [transport.is_closing() for _, transport in (idle, begun, submitted)]
+        assert closed == [True, False, False]
+        begun[0].check(begun[0].loop.time() + GRACE_PERIOD)
+        assert begun[1].is_closing()
+
+    async def test_a_connection_that_was_just_accepted(self, receiver: Waiting) -> None:
+        """It is treated like the others, although uvicorn does not know it when it stops."""
+        shared: dict[str, Any] = {}
+        first, _ = streams.connect(NotificationProtocol, receiver, shared)
+        first.shutdown()
+        second, transport = streams.connect(NotificationProtocol, receiver, shared)
+        await self._exchange(second, receiver, POST)
+        assert transport.sent.endswith(CLOSING)
+
 
 class TestUvicorn:
     """The parts of uvicorn's protocol that hookrow needs, which are not documented."""

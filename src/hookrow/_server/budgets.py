@@ -71,7 +71,11 @@ class Budgets:
     first those that never had one. No new connection is refused, and none is closed whose
     authenticated request waits for its response, or because of memory if it uses less than an equal
     share of it.
+
+    `is_stopping` is whether the server stops, which its connections set.
     """
+
+    is_stopping = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -55,6 +55,12 @@ GRACE_PERIOD = 5.0
 """Seconds that a stopping server waits for the rest of a request, and for clients that have not
 read their responses. A response that is still being generated is then cut off."""
 
+IDLE_GRACE_PERIOD = 0.5
+"""Seconds that a stopping server waits for a request on an idle connection, whose response then
+closes it. Clients send requests until they know that the connection closes; if it were closed at
+once, those on their way, and those of connections that were just accepted, would get no response
+(RFC 9112, section 9.5)."""
+
 _BUDGETS = "hookrow.budgets"
 _TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -73,8 +79,8 @@ class LimitedProtocol(HttpToolsProtocol):
     `_rest` is the length of the rest of a body that is not chunked, in bytes. Data after a request
     waits in `_buffered`, from `_begin`, and reading is paused, until the client has
     read the response. The connection is closed at `_expires`, a time of the event loop. In a
-    stopping server, `_last_call` is the time from which neither the rest of a body nor an unread or
-    unfinished response keeps it open.
+    stopping server, `_last_call` is the time from which neither the rest of a request nor an unread
+    or unfinished response keeps it open.
     """
 
     unfinished = 0
@@ -110,6 +116,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._read_at = self.loop.time()
         self._expire_in(CLIENT_TIMEOUT)
         self._budgets.add(self)
+        if self._budgets.is_stopping:  # accepted just before the server stopped listening
+            self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection, and end its request in progress."""
@@ -127,6 +135,8 @@ class LimitedProtocol(HttpToolsProtocol):
             self._buffer(self._buffered[self._begin :] + data, 0)
         elif self._may_begin(data, 0):
             self._consume(data, 0)
+            if self._last_call < inf and not self._in_head:
+                self._end_after_buffered()
         else:
             self._buffer(data, 0)
             self._budgets.defer(self)
@@ -140,9 +150,9 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Limit the client's remaining time, because a stopping server waits for the connection."""
+        self._budgets.is_stopping = True
         self._last_call = self.loop.time() + GRACE_PERIOD
-        if not self._buffered:  # otherwise, `proceed` does it after these requests
-            self._end()
+        self._end_after_buffered()
 
     def resume_writing(self) -> None:
         """Parse the next request: the client has read all responses."""
@@ -228,7 +238,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if unread and now >= min(self._read_at + CLIENT_TIMEOUT, self._last_call):
             self.transport.abort()
         elif now >= self._expires or (
-            now >= self._last_call and (self._in_body or self._is_streaming())
+            now >= self._last_call and (self._in_head or self._in_body or self._is_streaming())
         ):
             self.transport.close()
 
@@ -250,9 +260,23 @@ class LimitedProtocol(HttpToolsProtocol):
         """Close the connection at once, even if the client has not read everything."""
         self.transport.abort()
 
+    def _end_after_buffered(self) -> None:
+        if not self._buffered:  # otherwise, `proceed` does it after these requests
+            self._end()
+
     def _end(self) -> None:
-        """Close the connection, after the response if one is due."""
-        super().shutdown()
+        """Close the connection after the response that is due, or else after the next one.
+
+        If no request arrives, close it after a while.
+        """
+        if self._is_answered() and not self._in_body:
+            self.loop.call_later(IDLE_GRACE_PERIOD, self._close_if_idle)
+        else:
+            super().shutdown()
+
+    def _close_if_idle(self) -> None:
+        if self._is_answered() and not (self._in_head or self._in_body or self._buffered):
+            self.transport.close()
 
     def _may_begin(self, data: bytes, begin: int) -> bool:
         """Return whether the data from an offset may be parsed now, at least its first piece."""

@@ -142,6 +142,10 @@ class NotificationProtocol(LimitedProtocol):
         else:
             self._is_last = True
 
+    def _close_if_idle(self) -> None:
+        if self._pending is None:
+            super()._close_if_idle()
+
     def _submit(self, endpoint: DirectEndpoint, request: Request) -> None:
         self._pending = head = request.head
         self._expire_in(inf)
@@ -164,7 +168,7 @@ class NotificationProtocol(LimitedProtocol):
         self.is_admitted = False
         if self.transport.is_closing():
             return
-        if self._last_call < inf and self.loop.time() >= self._last_call:
+        if self._last_call < inf and (not self._buffered or self.loop.time() >= self._last_call):
             self._is_last = True
         start = endpoint.encode(response, self.server_state.default_headers)
         end = b"\r\nconnection: close\r\n\r\n" if self._is_last else b"\r\n\r\n"
