@@ -140,8 +140,12 @@ def started(
     port: int,
     host: str = "127.0.0.1",
     terminal: Terminal | None = None,
+    inherited: Sequence[int] = (),
 ) -> Iterator[Serving]:
-    """Run a server in a folder until the block ends; its log is in a file there."""
+    """Run a server in a folder until the block ends; its log is in a file there.
+
+    It inherits these file descriptors.
+    """
     log = folder / f"serve-{port}.log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -152,6 +156,7 @@ def started(
             stdout=terminal.writer if terminal else output,
             stderr=output,
             start_new_session=True,
+            pass_fds=inherited,
         )
     serving = Serving(process, log, port, host, terminal)
     try:

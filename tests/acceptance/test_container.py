@@ -187,16 +187,30 @@ def test_the_unit(podman: Podman, postgres: Databases, empty_postgres_url: str) 
 
 
 @pytest.mark.parametrize("asked", [("verify",), ("security", "--offline=yes", "--threshold", "15")])
-def test_systemd_accepts_the_unit(asked: tuple[str, ...], tmp_path: Path) -> None:
-    """The unit has no fault, and an exposure of at most 1.5 of 10."""
-    unit = tmp_path / "hookrow@.service"
-    text = (ROOT / "deploy" / unit.name).read_text()
-    unit.write_text(text.replace("/opt/hookrow/bin", str(Path(sys.executable).parent)))
+@pytest.mark.parametrize("name", ["hookrow@8001.service", "hookrow.service"])
+def test_systemd_accepts_the_unit(name: str, asked: tuple[str, ...], tmp_path: Path) -> None:
+    """The unit, and its socket, have no fault, and an exposure of at most 1.5 of 10."""
+    for file in (ROOT / "deploy").glob("hookrow*.s*"):
+        text = file.read_text().replace("/opt/hookrow/bin", str(Path(sys.executable).parent))
+        (tmp_path / file.name).write_text(text)
     analyze = installed("systemd-analyze", "systemd")
     done = subprocess.run(
-        [analyze, *asked, str(unit).replace("@", "@8001")],
+        [analyze, *asked, tmp_path / name],
         capture_output=True,
         text=True,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_the_units_differ_only_in_their_address() -> None:
+    """Both units have the same limits and restrictions."""
+    template, service = (
+        (ROOT / "deploy" / name).read_text().splitlines()
+        for name in ("hookrow@.service", "hookrow.service")
+    )
+    changed = [line for line in service if line not in template and not line.startswith("#")]
+    assert [line.partition("=")[0] for line in changed] == [
+        *("Description", "Requires", "After", "ExecStart")
+    ]
+    assert len(service) == len(template) + 1

@@ -105,8 +105,11 @@ MISTAKES = {
             ("--host bücher..x", "the host is not valid"),
             ("--host ''", "use 127.0.0.1"),
             ("--dashboard --host 0.0.0.0", "set HOOKROW_DASHBOARD_PASSWORD"),
+            ("--fd 999", "The file descriptor 999 is not a socket: Bad file descriptor."),
+            ("--fd 3 --port 8000", "--fd names a socket, which has an address: remove --port"),
         )
     },
+    f"HOOKROW_HOST=localhost serve --secret {SECRET} --fd 3": "remove --host or HOOKROW_HOST.",
     f"--config host.toml serve --secret {SECRET}": "no table 'people'",
 }
 

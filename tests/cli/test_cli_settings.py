@@ -151,7 +151,7 @@ def test_sources(command: Command) -> None:
         for each in map(json.loads, done.stdout.splitlines())
         if each["subject"] == "setting"
     }
-    names = {each.name for each in hookrow.commands["serve"].params}
+    names = {each.name for each in hookrow.commands["serve"].params if each.envvar}
     assert set(found) == {*names, "config", "app", "tables"}
     url = "postgresql://bob:***@127.0.0.1:1/mail?sslpassword=***"
     for name, expected in {

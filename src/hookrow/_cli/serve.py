@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hookrow._cli import options
 from hookrow._cli.app import WITHOUT_APP, App, HostApp
@@ -22,6 +23,13 @@ from hookrow.errors import ConfigurationError
 @options.MOUNT_PATH
 @options.HOST
 @options.PORT
+@click.option(
+    "--fd",
+    type=click.IntRange(0),
+    metavar="NUMBER",
+    help="Serve on this inherited file descriptor, a listening socket, instead of a host and port; "
+    "by default, on the socket that systemd passes, if any.",
+)
 @option(
     "--sweep/--no-sweep",
     default=True,
@@ -93,6 +101,7 @@ def serve(
             f"{app} is served by your own server: mount the receiver there. For hookrow's own "
             f"server, {WITHOUT_APP}."
         )
+    descriptor = _choose_descriptor(context, others.pop("fd"))
     secrets, file = choose_secrets(
         context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
     )
@@ -104,7 +113,29 @@ def serve(
             schema=app.schema,
             **others,
         ),
+        descriptor=descriptor,
         workers=workers,
         log_level=log_level,
         log_format=log_format,
     )
+
+
+def _choose_descriptor(context: click.Context, fd: int | None) -> int | None:
+    """Return the descriptor of an inherited socket: that of the option, or the one of systemd.
+
+    The address in a settings file is then ignored, because receivers may share the file. Raises
+    `ConfigurationError` if an option or a variable sets the address.
+    """
+    from hookrow._server.inherited import descriptor_from_systemd
+
+    from_systemd = descriptor_from_systemd()
+    descriptor = from_systemd if fd is None else fd
+    if descriptor is not None:
+        for name in ("host", "port"):
+            source = context.get_parameter_source(name)
+            if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
+                passed = "systemd has passed a socket" if fd is None else "--fd names a socket"
+                raise ConfigurationError(
+                    f"{passed}, which has an address: remove --{name} or HOOKROW_{name.upper()}."
+                )
+    return descriptor

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from hookrow._http import endpoint_path
 from hookrow._observability import logging as logs
 from hookrow._server.app import DRAIN_TIMEOUT, Server
 from hookrow._server.budgets import MAX_CONNECTIONS
+from hookrow._server.inherited import inherit
 from hookrow._server.preflight import check_and_prepare
 from hookrow._server.settings import Settings, origin
 from hookrow._server.workers import build_server, run_workers
@@ -40,15 +42,28 @@ Sockets that share a port cost a microsecond each when a client connects."""
 logger = logging.getLogger("hookrow")
 
 
-def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) -> None:
+def serve(
+    settings: Settings,
+    *,
+    descriptor: int | None = None,
+    workers: int,
+    log_level: str,
+    log_format: str,
+) -> None:
     """Serve until SIGTERM or SIGINT; then send the responses that are due, and exit with status 0.
+
+    With the `descriptor` of a listening socket, its address replaces the one of the settings.
 
     Raises a `HookrowError` if the settings are not valid, or if a package is not installed.
     """
     log_config = logs.configuration(log_level, log_format)
     logging.config.dictConfig(log_config)
+    inherited = None if descriptor is None else inherit(descriptor)
+    if inherited is not None:
+        host, port, *_ = inherited.getsockname()
+        settings = replace(settings, host=host, port=port)
     server = Server(settings)
-    with _bind(settings.host, settings.port) as listener:
+    with inherited or _bind(settings.host, settings.port) as listener:
         address = origin(settings.host, settings.port)
         endpoint = f"{address}{endpoint_path(settings.mount_path)}"
         start = "hookrow %s receives notifications at %s and records them in %s"
