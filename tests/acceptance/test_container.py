@@ -176,6 +176,12 @@ def test_the_unit(podman: Podman, postgres: Databases, empty_postgres_url: str) 
         run(block('sed -i "1i'))
         eventually(lambda: run(POST.format(8001)) == "422")
         run(block("sed -i 2d"))
+        run(block("systemctl enable --now hookrow.socket"))
+        for _ in range(2):
+            assert run(POST.format(8000)) == "422"
+            run("systemctl restart hookrow.service")
+        assert run(POST.format(8000)) == "422"
+        run("systemctl stop hookrow.socket hookrow.service")
         run("systemctl kill --signal=KILL hookrow@8002")
         restarts = "systemctl show --property=NRestarts --value hookrow@8002"
         eventually(lambda: run(restarts) == "1\n")

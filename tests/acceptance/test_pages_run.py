@@ -1,4 +1,4 @@
-"""The pages on hosts, the dashboard and failover: their files and commands work as documented."""
+"""The files and commands of hosts, the dashboard, failover and several machines work."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from django_project.page import PAGE, TRY, start
-from postgres import Server
+from postgres import Server, find_binaries
 from session import ROOT, read_blocks, read_commands, read_files, terminal
 from wire import eventually, free_port
 
@@ -46,6 +46,18 @@ def test_dashboard(tmp_path: Path) -> None:
     code = read_files("docs/how-to/dashboard.md")["dashboard_app.py"]
     (tmp_path / "dashboard_app.py").write_text(code)
     follow("docs/how-to/dashboard.md", tmp_path)
+
+
+def test_more_than_one_machine(
+    empty_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two receivers record in one database, and one of them goes on when the other has ended."""
+    monkeypatch.setenv("PATH", f"{find_binaries()}:{os.environ['PATH']}")
+    [session] = read_blocks("docs/how-to/more-than-one-machine.md", "console")
+    session = session.replace("postgresql://mail:password@db.example.com/mail", empty_postgres_url)
+    with terminal(tmp_path) as shell:
+        for line, expected in read_commands(session.replace("8001", str(free_port()))):
+            assert shell.type(line) == expected or line == "hookrow db upgrade", line
 
 
 def test_failover(

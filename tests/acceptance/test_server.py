@@ -14,6 +14,7 @@ import time
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 
@@ -299,6 +300,47 @@ def test_stop_during_a_download(command: Command) -> None:
         assert server.ended() == 0
     assert "Dashboard user hookrow downloaded suppressions as CSV" in server.log
     assert not re.search("Traceback|Cancel|ERROR|WARNING", server.log)
+
+
+def figures(server: Serving) -> dict[str, str]:
+    """Return the values at /metrics by metric and labels, except the times of creation."""
+    lines = get(server.port, "/metrics").body.decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: value for name, value in values.items() if "_created" not in name}
+
+
+def has_read_the_log(server: Serving) -> bool:
+    """Return whether the server's figures include the parked notification."""
+    return figures(server)["hookrow_parked"] == "1.0"
+
+
+@pytest.mark.usefixtures("filled")
+def test_metrics_of_several_servers(tmp_path: Path) -> None:
+    """Any worker returns the figures of all workers of its server, and the database's figures.
+
+    Each server counts what it has received, so that the sum is right, and all servers read the same
+    figures from the database, of which the maximum is right.
+    """
+    often = "import hookrow._receiver.receiver; hookrow._receiver.receiver.COLLECT_EVERY = 0.2"
+    command, received = (
+        patched(tmp_path, often),
+        'hookrow_notifications_total{outcome="%s",type="%s"}',
+    )
+    delivered = received % ("recorded", "delivered")
+    with (
+        command.serving("--metrics", "--workers", 2) as workers,
+        command.serving("--metrics") as single,
+    ):
+        wait_until_started(workers, 2)
+        assert {post(workers).status for _ in range(20)} == {200}
+        assert {post(single).status for _ in range(5)} == {200}
+        parked = DELIVERY.replace(ADAS.encode(), b"m-1")
+        assert ask(single.port, request(parked)).status == 404
+        for server in (workers, single):
+            eventually(partial(has_read_the_log, server))
+        scraped = [figures(workers) for _ in range(20)]
+        assert all(each == scraped[0] for each in scraped)
+        assert [figures(each)[delivered] for each in (workers, single)] == ["20.0", "5.0"]
 
 
 @pytest.mark.never_flaky
