@@ -207,3 +207,11 @@ def test_closed_pipe(command: Command) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     assert write_to(writer, command, "db", "sql") == (1, "")
+
+
+def test_a_port_beside_a_socket_of_systemd(command: Command) -> None:
+    """The port would have no effect, so the server does not start."""
+    variables = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}
+    done = command.call("serve", "--secret", SECRET, "--port", 8001, **variables)
+    message = "systemd has passed a socket, which has an address: remove --port or HOOKROW_PORT."
+    assert (done.returncode, message in done.stderr) == (1, True)
