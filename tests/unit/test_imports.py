@@ -30,8 +30,8 @@ assert "_core.rules" in CORE
 HARMLESS = {
     *("__future__", "abc", "asyncio", "collections", "collections.abc", "contextlib"),
     *("dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "hmac"),
-    *("html", "inspect", "ipaddress", "json", "math", "msgspec", "msgspec.structs", "operator"),
-    *("random", "re", "sys", "threading", "types", "typing", "urllib.parse", "uuid"),
+    *("html", "inspect", "ipaddress", "itertools", "json", "math", "msgspec", "msgspec.structs"),
+    *("operator", "random", "re", "sys", "threading", "types", "typing", "urllib.parse", "uuid"),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),

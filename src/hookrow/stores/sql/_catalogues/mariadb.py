@@ -629,7 +629,7 @@ _SOURCE = re.compile(r"(?:from|join) \(*`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`")
 
 _ESCAPED = re.compile(r"\\(.)")
 
-_CONVERSIONS = re.compile(
+_FOLDS = re.compile(
     r"(?:[()]|(?:lower|lcase|convert|cast)(?=\()| as char(?:\(\d+\))?"
     r"| (?:charset|using|collate) \w+)*"
 )
@@ -669,9 +669,9 @@ def _names_in(expression: str) -> set[str]:
 
 
 def _converted_name(expression: str) -> str:
-    """Return the only column of an expression that consists of `_CONVERSIONS`; "" for others."""
+    """Return the only column of an expression that consists of `_FOLDS`; "" for others."""
     names = _names_in(expression)
-    is_conversion = _CONVERSIONS.fullmatch(_QUOTED_NAME.sub("", expression))
+    is_conversion = _FOLDS.fullmatch(_QUOTED_NAME.sub("", expression))
     return names.pop() if is_conversion and len(names) == 1 else ""
 
 
