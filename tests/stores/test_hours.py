@@ -607,6 +607,19 @@ def test_recount_after_pruning(home: Home) -> None:
     assert (reader(home).recount_hours(), total(home)) == (0, 4)
 
 
+@IN_EVERY_PLACE
+def test_recount_of_entries_that_have_changed(home: Home) -> None:
+    """An entry that moved to an earlier hour, or lost its reason, is not counted again."""
+    keep(home, *map(entry, range(1, 5)))
+    count_hours(home)
+    first = "UPDATE hookrow_notifications SET {} WHERE id = 1"
+    home.run(first.format("received_at = '2020-01-01 00:00:00.000000'"))
+    home.run("UPDATE hookrow_hours SET reason = 'HardBounce' WHERE entries > 0")
+    assert (reader(home).recount_hours(), total(home)) == (0, 4)
+    home.run("UPDATE hookrow_hours SET entries = entries - 1 WHERE entries = 4")
+    assert (reader(home).recount_hours(), reader(home).recount_hours(), total(home)) == (1, 0, 4)
+
+
 def test_two_recounts(home: Home) -> None:
     """Of two at the same time, only one adds the entries."""
     keep(home, *map(entry, range(1, 5)))

@@ -147,11 +147,12 @@ def _names(arrivals: Sequence[Arrival]) -> str:
     ("faults", "attempts", "ended"),
     [
         ([], "abc", "RRR"),
-        # A conflict with another transaction: the group is retried four times, and then like
-        # locked rows (+).
+        # A conflict with another transaction: the group is retried four times, then one by one,
+        # and what still conflicts like locked rows (+).
         ([CONFLICT] * 4, "abc abc abc abc abc", "RRR"),
-        ([CONFLICT] * 5, "abc abc abc abc abc abc+", "RRR"),
-        ([*[CONFLICT] * 5, LOCKED], "abc abc abc abc abc abc+ abc+", "RRR"),
+        ([CONFLICT] * 5, "abc abc abc abc abc a b c", "RRR"),
+        ([*[CONFLICT] * 5, LOCKED], "abc abc abc abc abc a a+ b c", "RRR"),
+        ([CONFLICT] * 10, "abc abc abc abc abc a a a a a b c a+", "RRR"),
         # Locked rows: the group is retried without them (+), also after four conflicts, and those
         # that need them again.
         ([LOCKED] * 3, "abc abc+ abc+ abc+", "RRR"),

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -48,17 +49,21 @@ def test_a_file() -> None:
 @pytest.mark.parametrize(
     ("process", "number", "descriptor"),
     [
-        (os.getpid(), "1", FIRST_FROM_SYSTEMD),
-        (os.getpid(), "0", None),
-        (os.getppid(), "1", None),
-        ("", "", None),
+        (os.getpid, "1", FIRST_FROM_SYSTEMD),
+        (os.getpid, "0", None),
+        (os.getppid, "1", None),
+        (str, "", None),
     ],
+    ids=["this process", "no socket", "another process", "empty"],
 )
 def test_systemd(
-    process: object, number: str, descriptor: int | None, monkeypatch: pytest.MonkeyPatch
+    process: Callable[[], object],
+    number: str,
+    descriptor: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A socket is used if it is for this process; the variables are deleted in any case."""
-    monkeypatch.setenv("LISTEN_PID", str(process))
+    monkeypatch.setenv("LISTEN_PID", str(process()))
     monkeypatch.setenv("LISTEN_FDS", number)
     monkeypatch.setenv("LISTEN_FDNAMES", "hookrow.socket")
     assert descriptor_from_systemd() == descriptor

@@ -379,10 +379,10 @@ class GroupRecorder:
                 arrivals, until=until, skip_locked=skip_locked
             )
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
-            if isinstance(error, Conflict) and monotonic() <= until:
-                # Others keep changing the rows, which has the same effect as a lock.
-                return [None] * len(arrivals)
-            if self._can_be_tried_again(error, arrivals, until, again=again):
+            conflicts = isinstance(error, Conflict) and monotonic() <= until
+            if conflicts and len(arrivals) == 1:
+                return [None]  # others keep changing its rows, which has the same effect as a lock
+            if conflicts or self._can_be_tried_again(error, arrivals, until, again=again):
                 if _concerns_session(error) and len(arrivals) > 1 and not repeated:
                     return self._record(arrivals, until, skip_locked=skip_locked, repeated=True)
                 return self._record_singly(arrivals, until, skip_locked=skip_locked)

@@ -254,8 +254,8 @@ class _MariaDBErrors(_Family):
     https://dev.mysql.com/doc/mysql-errors/9.0/en/ list them; from 1900 on, the servers use the same
     numbers for different errors, but no number here has two meanings that hookrow could meet. The
     client raises those from 2000 to 2999 if the connection is lost, or was never made. Those below
-    1000 concern the server's files, and ProxySQL raises those from 9000 to 9999 if it has no server
-    to connect to. An error with any other number concerns one statement and its data: `Rejected`.
+    100 concern the server's files, and ProxySQL raises those from 9001 on if it has no server to
+    connect to. An error with any other number concerns one statement and its data: `Rejected`.
     """
 
     FAILED_CHECK = 1242  # subquery_returns_more_than_1_row, in a `Packet`
@@ -422,9 +422,12 @@ class _MariaDBErrors(_Family):
     )
     """The remedies for other refused logins."""
     TOO_LONG = 2020  # CR_NET_PACKET_TOO_LARGE, noticed by the client
-    CONNECTION = (range(2000, 3000), range(9000, 10_000))
-    """The numbers of errors of the client and of a proxy, whose messages quote no row."""
-    FILES = range(1, 1000)
+    CONNECTION = range(2000, 3000)
+    """The numbers of errors of the client, whose messages quote no row."""
+    FILES = range(1, 100)
+    """The numbers of errors of the server's files."""
+    PROXY = range(9001, 9010)
+    """The numbers of errors of ProxySQL. A host's trigger may raise others from 9000 on."""
     FAILED_COMMIT = 1180
     DEADLOCK = re.compile(r"Got error 149\b")  # another node of a cluster changed the row first
     CONSTRAINT = re.compile(
@@ -447,10 +450,10 @@ class _MariaDBErrors(_Family):
             line = self.text(error).rstrip(".")
             remedy = self.REFUSED[number]
             return AccessDenied(f"The database refuses the connection: {line}. {remedy}")
-        is_of_connection = any(number in numbers for numbers in self.CONNECTION)
-        if is_of_connection and number != self.TOO_LONG:
+        if number in self.CONNECTION and number != self.TOO_LONG:
             return Unavailable(_described(error))
-        kind = self.KINDS.get(number, Unavailable if number in self.FILES else Rejected)
+        is_outage = number in self.FILES or number in self.PROXY
+        kind = self.KINDS.get(number, Unavailable if is_outage else Rejected)
         if number == self.FAILED_COMMIT and self.DEADLOCK.match(self.text(error)):
             kind = Conflict
         meaning = f": {self.MEANINGS[number]}" if number in self.MEANINGS else ""

@@ -10,9 +10,12 @@ locks it later gets a higher one. On SQLite, there are no other writers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from hookrow._core.notification import KNOWN_REASONS
@@ -66,6 +69,27 @@ _REQUESTS = ", ".join(f"'{kind.value}'" for kind in RequestKind)
 
 HOURLY_COLUMNS = ("hour", "record_type", "reason", "first_outcome")
 """The key of a row of counts."""
+
+
+def _missing(differences: Iterable[Row]) -> Iterator[Row]:
+    """Yield entries that the counts lack, in the form of `MissingEntries.rows`.
+
+    `differences` have the same form: how many more entries the log has in an hour than the counts;
+    negative if it has fewer.
+    """
+    sums: defaultdict[tuple[str, str], int] = defaultdict(int)
+    found: defaultdict[tuple[str, str], int] = defaultdict(int)
+    by_hour = sorted(differences, key=itemgetter(0), reverse=True)
+    for hour, of_hour in groupby(by_hour, itemgetter(0)):
+        rows = [*of_hour]
+        for _, type_, _, outcome, number in rows:
+            sums[type_, outcome] += number
+        for _, type_, reason, outcome, number in rows:
+            kind = type_, outcome
+            added = min(number, sums[kind] - found[kind])
+            if added > 0:
+                found[kind] += added
+                yield hour, type_, reason, outcome, added
 
 
 def _is_any(column: str, words: Collection[str]) -> str:
@@ -214,7 +238,10 @@ class HourlyCounts:
     def missing_entries(self, connection: Connection) -> MissingEntries:
         """Find the counted ids whose entries the counts lack; see `add_missing`.
 
-        Entries that were pruned meanwhile hide others of the same hour and key that are missing.
+        The type and the first outcome of an entry never change. Its reason may, and its hour may
+        become an earlier one, so entries are compared by type and first outcome, from the newest
+        hour on. What was pruned or has moved may hide others that are missing, but none is found
+        twice.
         """
         recounts = self._recounts(connection)
         logged = ", ".join(
@@ -229,9 +256,9 @@ class HourlyCounts:
             "GROUP BY 1, 2, 3, 4 UNION ALL "
             f"SELECT {self._bucket('hour', HOUR_LENGTH)}, {', '.join(HOURLY_COLUMNS[1:])}, "
             f"-entries FROM {self._table} WHERE first_outcome NOT IN ({_REQUESTS})"
-            f") AS compared GROUP BY {columns} HAVING sum(number) > 0 ORDER BY {columns}"
+            f") AS compared GROUP BY {columns} HAVING sum(number) <> 0"
         )
-        return MissingEntries(recounts, rows)
+        return MissingEntries(recounts, [*_missing(rows)])
 
     def add_missing(self, connection: Connection, missing: MissingEntries) -> None:
         """Add entries that `missing_entries` has found, in another transaction.

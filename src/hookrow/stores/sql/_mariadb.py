@@ -43,7 +43,9 @@ _SERVER_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
 
 _IS_GALERA = "SHOW VARIABLES WHERE variable_name = 'wsrep_on' AND value = 'ON'"
 
-_CATCH_UP = "SET wsrep_sync_wait = 1; SELECT 1; SET wsrep_sync_wait = DEFAULT"
+_STOP_WAITING = "SET wsrep_sync_wait = DEFAULT"
+
+_CATCH_UP = f"SET wsrep_sync_wait = 1; SELECT 1; {_STOP_WAITING}"
 """Waits until the node has applied what any node of its cluster has committed."""
 
 _GALERA_STATUS = "SHOW STATUS WHERE variable_name IN ('wsrep_ready', 'wsrep_provider_name')"
@@ -131,6 +133,10 @@ class MariaDBSession(Connection):
             self.limit(limits)
             self.command(_CATCH_UP)
         self.begin(limits)
+
+    def roll_back(self) -> None:
+        """Roll back, also what `begin_reading` has set."""
+        self.command(f"ROLLBACK; {_STOP_WAITING}" if self._is_galera else "ROLLBACK")
 
     def close(self) -> None:
         """Close the connection, also if the server has closed it."""
@@ -251,7 +257,7 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
 
     def _roll_back(self, session: MariaDBSession) -> bool:
         with suppress(*self.errors), watchdog.watch_socket(session.socket):
-            session.command("ROLLBACK")
+            session.roll_back()
             return True
         return False
 

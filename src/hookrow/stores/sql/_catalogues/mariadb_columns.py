@@ -122,7 +122,12 @@ def _type_of_value(kind: str, declared: str, length: int, size: int) -> str:
     if kind == "text" and size > _LONGEST_VARCHAR:
         return "longtext"
     if kind in {"text", "enum", "set"}:
-        return f"varchar({length + 1})"
+        # A CHAR(32) may hold the digits of a UUID, which has 36 characters as a text.
+        return (
+            f"varchar({max(length, 36) + 1})"
+            if declared == "char(32)"
+            else f"varchar({length + 1})"
+        )
     if kind == "binary":
         return f"varchar({2 * length + 1}) {_HEXADECIMAL}"
     return _TYPES_OF_VALUES.get(kind, declared)

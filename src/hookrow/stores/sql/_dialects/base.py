@@ -278,8 +278,11 @@ class Dialect(ABC):
     def select(self, expression: str, column: Column) -> str:
         """Return the expression that selects a key, which has the type of a column."""
 
-    def given(self, name: str, column: Column) -> str:  # noqa: ARG002 - of most types
-        """Return a value of the relation `given`, by its name, to compare with a column."""
+    def given(self, name: str, column: Column, *, folds: bool = True) -> str:  # noqa: ARG002 - of most types
+        """Return a value of the relation `given`, by its name, to compare with a column.
+
+        If it `folds`, it may be in another form that the column stores.
+        """
         return f"given.{name}"
 
     @abstractmethod

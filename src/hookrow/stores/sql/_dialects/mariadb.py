@@ -244,8 +244,15 @@ class MariaDB(TimesAsText):
         # A UNION needs one collation for all its texts: the cast returns the connection's.
         return self.as_text(expression) if column.kind in {"text", "uuid"} else expression
 
-    def given(self, name: str, column: Column) -> str:
-        return f"unhex(given.{name})" if column.kind == "binary" else super().given(name, column)
+    def given(self, name: str, column: Column, *, folds: bool = True) -> str:
+        value = super().given(name, column)
+        if column.kind == "binary":
+            return f"unhex({value})"
+        if (
+            folds and column.kind == "text" and column.holds_uuids
+        ):  # a key that refers to it has dashes
+            return f"if(char_length({value}) = 36, replace({value}, '-', ''), {value})"
+        return value
 
     def text(self, expression: str, column: Column) -> str:  # noqa: ARG002 - of any column
         return self.as_text(expression)

@@ -190,9 +190,9 @@ class Statements(ABC):
     """Combines the statements that write a group; None if each is sent separately."""
 
     finds_subscriptions: bool
-    """Whether `find` can select subscriptions, because equal keys have one spelling.
+    """Whether `find` can select subscriptions, because equal keys are equal in Python, too.
 
-    The database may compare texts without regard to case."""
+    The database may compare texts without regard to case, or keys of different types."""
     find: Callable[..., str]
     """Selects dispatches by message ids, and other rows only if they are needed.
 
@@ -283,9 +283,18 @@ class Statements(ABC):
         tables = self.tables
         if not tables.has("subscriptions") or tables.list_id() is None:
             return False
-        columns = tables.columns("subscriptions")
-        keys = [columns[name] for name in KEYS[Suppressible.SUBSCRIPTION]]
-        return not any(key.kind == "text" or key.collation for key in keys)
+        own = tables.columns("subscriptions")
+        lists = tables.columns("messages" if tables.has("messages") else "dispatches")
+        pairs = (
+            (own["list_id"], lists["list_id"]),
+            (own["subscriber_id"], tables.columns("subscribers")["id"]),
+        )
+        return all(
+            key.kind != "text"
+            and not key.collation
+            and (key.type, key.type_name) == (other.type, other.type_name)
+            for key, other in pairs
+        )
 
     def _select_pairs(self) -> str:
         """Select the keys of subscriptions by pairs, followed by the pairs as they are given."""
@@ -294,7 +303,7 @@ class Statements(ABC):
         return self._select(
             kind,
             *(
-                dialect.select(dialect.given(key, columns[name]), columns[name])
+                dialect.select(dialect.given(key, columns[name], folds=False), columns[name])
                 for key, name in key_parameters(kind).items()
             ),
         )
