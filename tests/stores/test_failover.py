@@ -1,6 +1,8 @@
 """After a failover, sessions to the former primary, which is read-only now, are replaced."""
 
 from contextlib import closing
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -17,7 +19,11 @@ from hookrow import Suppressed
 from hookrow._receiver import recorder
 from hookrow._receiver.recorder import is_reachable, record
 from hookrow.stores._errors import Unavailable
+from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._postgres import PostgresDatabase
+from postgres import Databases, Server
+from relay import relays
 
 READ_ONLY = "SET default_transaction_read_only = on"
 TRIGGERS = (
@@ -115,3 +121,44 @@ def test_of_several_hosts_the_primary_is_chosen(
             store.probe()
         assert set(given) == {expected}
         given.clear()
+
+
+def test_host_that_falls_silent(
+    postgres: Databases, own_postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next host is used long before a transaction without another host would end."""
+    monkeypatch.setattr("hookrow.stores.sql._postgres.SILENCE", 0.3)
+    sockets = [each.folder / ".s.PGSQL.5432" for each in (own_postgres, postgres)]
+    with relays(*sockets) as [first, second]:
+        url = f"postgresql://postgres@127.0.0.1:{first.port},127.0.0.1:{second.port}/postgres"
+        with closing(PostgresDatabase(url)) as database:
+            assert folder(database) == own_postgres.folder
+            began = monotonic()
+            with pytest.raises(Unavailable), database.recording() as connection:  # noqa: SIM117 - stops in it
+                with own_postgres.frozen():
+                    connection.fetch("SELECT 1")
+            assert folder(database) == postgres.folder
+            assert monotonic() - began < TRANSACTION_TIMEOUT
+            assert first.connections == 1
+
+
+def test_host_that_fell_silent_while_idle(
+    postgres: Databases, own_postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle session is checked in the time of a new one, and then the next host is used."""
+    monkeypatch.setattr("hookrow.stores.sql._postgres.CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr("hookrow.stores.sql._connections.IDLE", 0.0)
+    url = f"postgresql://postgres@/postgres?host={own_postgres.folder},{postgres.folder}"
+    with closing(PostgresDatabase(url)) as database:
+        assert folder(database) == own_postgres.folder
+        began = monotonic()
+        with own_postgres.frozen():
+            assert folder(database) == postgres.folder
+        assert monotonic() - began < TRANSACTION_TIMEOUT
+
+
+def folder(database: PostgresDatabase) -> Path:
+    """Return the folder of the server on which a session is opened."""
+    with database.recording() as connection:
+        [[found]] = connection.fetch("SELECT current_setting('unix_socket_directories')")
+    return Path(found)

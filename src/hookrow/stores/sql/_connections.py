@@ -17,7 +17,7 @@ from weakref import finalize
 from hookrow._concurrency import reset_after_fork
 from hookrow.stores._driver_errors import is_of_session, store_error
 from hookrow.stores._errors import Unavailable
-from hookrow.stores._timeouts import STORE_DEADLINE
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT, STORE_DEADLINE
 from hookrow.stores.sql._dialects.base import Dialect, utc
 
 CONNECT_TIMEOUT = 3
@@ -37,6 +37,10 @@ NOT_A_URL = (
 
 IDLE = 1.0
 """Seconds after which an idle session is checked before it is used again."""
+
+SILENCE = STATEMENT_TIMEOUT
+"""Seconds that recording may take if there is another host. A server that needs longer is probably
+silent, and this leaves time to record on the other host before the deadline of the response."""
 
 _SAVEPOINT = "SAVEPOINT hookrow_rehearsal"
 

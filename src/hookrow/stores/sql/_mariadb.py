@@ -15,9 +15,10 @@ from typing import Any
 from hookrow._core.sizes import WIDEST_CHARACTER
 from hookrow.stores._driver_errors import UNWRITABLE, store_error
 from hookrow.stores._errors import AccessDenied, ReadOnly, Rejected, StoreError, Unavailable
-from hookrow.stores._timeouts import STATEMENT_TIMEOUT, left, limited_to
+from hookrow.stores._timeouts import left, limited_to
 from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql._connections import (
+    SILENCE,
     Connection,
     ConnectionPool,
     Insert,
@@ -34,10 +35,6 @@ from hookrow.stores.sql._mariadb_url import Host, parse
 
 RETRY_HOST = 60.0
 """Seconds for which a host that failed is tried last."""
-
-SILENCE = STATEMENT_TIMEOUT
-"""Seconds that recording may take if there is another host. A server that needs longer is probably
-silent, and this leaves time to record on the other host before the deadline of the response."""
 
 _SERVER_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
 

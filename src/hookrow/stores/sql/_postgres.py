@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from math import isinf
+from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
@@ -22,6 +22,7 @@ from hookrow.stores._watchdog import duplicate_socket, watchdog
 from hookrow.stores.sql._connections import (
     CONNECT_TIMEOUT,
     NOT_A_URL,
+    SILENCE,
     Connection,
     ConnectionPool,
     Row,
@@ -53,6 +54,7 @@ class Session(Connection):
             result = connection.execute(
                 f"{POSTGRES_LIMITS.session()} WHERE pg_backend_pid() = {pid}"
             )
+        self.place = connection.info.host, str(connection.info.port)
         self.autocommits = result.fetchone() is not None
         if self.autocommits:
             connection.prepare_threshold = PREPARED_AFTER
@@ -85,6 +87,9 @@ class Session(Connection):
 class PostgresDatabase(ConnectionPool[Session]):
     """The database of a `postgresql://` URL, as libpq reads it; see `_connections.Database`.
 
+    Of several hosts, it uses the first one that accepts changes. A host whose session failed is
+    tried last from then on, because a server that is silent accepts connections.
+
     Raises `ConfigurationError` for a URL that libpq does not understand, and `MissingExtra` if
     psycopg is not installed.
     """
@@ -107,6 +112,8 @@ class PostgresDatabase(ConnectionPool[Session]):
         if not re.fullmatch("[0-9,]*", str(self.options.get("port", ""))):
             raise ConfigurationError(NOT_A_URL)
         self._driver = psycopg
+        self._places = _places(self.options)
+        self._order = list(range(len(self._places)))
         self.errors = (psycopg.Error, *UNWRITABLE)
         super().__init__()
 
@@ -119,8 +126,9 @@ class PostgresDatabase(ConnectionPool[Session]):
     @contextmanager
     def recording(self) -> Iterator[Connection]:
         """Connect so that statements commit by themselves; behind a pooler, begin a transaction."""
+        seconds = SILENCE if self._has_other_hosts else inf
         with (
-            self._session() as session,
+            self._session(seconds=seconds) as session,
             nullcontext() if session.autocommits else _begun(session, recording=True),
         ):
             yield session
@@ -160,20 +168,16 @@ class PostgresDatabase(ConnectionPool[Session]):
         user, name = self.options.get("user"), self.options.get("dbname")
         password = ":***" if "password" in self.options else ""
         login = f"{user}{password}@" if user else ""
-        hosts = str(self.options.get("host") or "").split(",")
-        ports = str(self.options.get("port") or "").split(",")
-        if len(ports) == 1:  # it applies to all hosts
-            ports *= len(hosts)
-        places = (
-            f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False)
-        )
+        places = (f"{host}:{port}" if port else host for host, port in self._places)
         return f"postgresql://{login}{','.join(places)}/{name or ''}"
 
     @contextmanager
-    def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
+    def _session(
+        self, *, reads: bool = False, watched: bool = True, seconds: float = inf
+    ) -> Iterator[Session]:
         """Take a session for the block, and close it if the server does not respond in time."""
         with self._reader() if reads else self._connection() as session:
-            with watchdog.watch_socket(session.socket) if watched else nullcontext():
+            with watchdog.watch_socket(session.socket, seconds) if watched else nullcontext():
                 yield session
             session.liveness.renew()
 
@@ -181,14 +185,16 @@ class PostgresDatabase(ConnectionPool[Session]):
         session = super()._take()
         if session.liveness.lasts():
             return session
+        # In the same time as a new session: the server may have been silent since the last use.
+        seconds = CONNECT_TIMEOUT if self._has_other_hosts else inf
         try:
-            with watchdog.watch_socket(session.socket):
+            with watchdog.watch_socket(session.socket, seconds):
                 # Set the limits again, because a host's trigger may have changed them. Behind a
                 # pooler, other clients use the session, too.
                 check = POSTGRES_LIMITS.session() if session.autocommits else "SELECT 1"
                 session.command(check)
         except self._driver.Error:
-            session.close()
+            self._lose(session)
             close_all(self._idle)  # the server has probably closed these, too
             return super()._take()
         return session
@@ -203,9 +209,21 @@ class PostgresDatabase(ConnectionPool[Session]):
             return True
         return False
 
+    def _lose(self, session: Session) -> None:
+        """Try the session's host last from now on."""
+        host, port = session.place
+        for number, place in enumerate(self._places):
+            if place in {(host, port), (host, "")}:
+                self._order = [*(each for each in self._order if each != number), number]
+        super()._lose(session)
+
+    @property
+    def _has_other_hosts(self) -> bool:
+        return len(self._places) > 1
+
     def _connect(self) -> Session:
-        options = OPTIONS | self.options
-        if any("," in str(options.get(key, "")) for key in ("host", "hostaddr")):
+        options = OPTIONS | self._ordered_options()
+        if self._has_other_hosts:
             options = {"target_session_attrs": "read-write", **options}  # one of them is a standby
         connection = self._driver.connect(**options, autocommit=True)
         # A pooler may run the next statement in a session that has not prepared it.
@@ -215,6 +233,29 @@ class PostgresDatabase(ConnectionPool[Session]):
         except BaseException:
             connection.close()
             raise
+
+    def _ordered_options(self) -> dict[str, Any]:
+        """Return the options of the URL, with the hosts in the order in which they are tried."""
+        order, options = self._order, dict(self.options)
+        for name in _LISTS:
+            values = str(options.get(name) or "").split(",")
+            if len(values) == len(order):  # a single port applies to all hosts
+                options[name] = ",".join(values[number] for number in order)
+        return options
+
+
+_LISTS = ("host", "hostaddr", "port")
+"""The options of libpq with a value for each host."""
+
+
+def _places(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the host and the port of each server; a part that is not in the URL is empty."""
+    names, addresses = (str(options.get(name) or "").split(",") for name in ("host", "hostaddr"))
+    hosts = addresses if not any(names) or len(addresses) > len(names) else names
+    ports = str(options.get("port") or "").split(",")
+    if len(ports) == 1:  # it applies to all hosts
+        ports *= len(hosts)
+    return list(zip(hosts, ports, strict=False))
 
 
 @contextmanager
