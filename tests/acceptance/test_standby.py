@@ -7,31 +7,26 @@ PgBouncer. It is never restarted.
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
 
 import pytest
-from address import Address
+from pair import ONE_ADDRESS, POOLER, TWO_HOSTS, Pair, paired
 from sqlalchemy import make_url
 from traffic import Load, Posting, logged, spooled
 
 import world
 from command import Command, Serving
 from django_project.manage import Manage, database
-from hookrow._migrations import sql
 from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
-from pgbouncer import pooling
-from postgres import Server, Standby
+from postgres import Server
 from process import gunicorn, running
 from temporary_server import stopped
 from wire import AT, DELIVERY, ENDPOINT, SECRET, ask, eventually, request
 
 pytestmark = pytest.mark.never_flaky
-
-TWO_HOSTS, ONE_ADDRESS, POOLER = "two hosts", "one address", "PgBouncer"
 
 Host = Callable[[Path, str], AbstractContextManager[Serving]]
 """Serves an application in a folder, on the database of a URL."""
@@ -40,74 +35,33 @@ READ_ONLY = "the server is read-only"
 AGAIN = "Notifications are recorded again, after "
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """A primary and its standby, each at an address, with hookrow's tables in a database."""
-
-    primary: Server
-    standby: Standby
-    first: Address
-    second: Address
-
-    @property
-    def newest(self) -> str:
-        """The URL of the server that accepts changes, for the tests' own queries."""
-        hosts = f"{self.standby.folder},{self.primary.folder}"
-        return f"postgresql://postgres@/postgres?host={hosts}&target_session_attrs=read-write"
-
-    @contextmanager
-    def reached(self, way: str) -> Iterator[str]:
-        """Yield the URL for hookrow, of the two addresses or of the one that moves."""
-        first, second = f"127.0.0.1:{self.first.port}", f"127.0.0.1:{self.second.port}"
-        if way == POOLER:
-            server = f"host=127.0.0.1 port={self.first.port}"
-            with pooling(server, "server_login_retry = 1") as port:
-                yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
-        else:
-            hosts = f"{first},{second}" if way == TWO_HOSTS else first
-            yield f"postgresql://postgres@{hosts}/postgres"
-
-    def replicate_synchronously(self) -> None:
-        """Let each commit on the primary wait until it is on the standby's disk."""
-        self.primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        self.primary.execute("SELECT pg_reload_conf()")
-        synchronous = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
-        eventually(lambda: self.primary.execute(synchronous))
-
-
 @pytest.fixture
-def cluster(start_postgres: Callable[[], Server]) -> Iterator[Cluster]:
-    with ExitStack() as stack:
-        primary = start_postgres()
-        stack.callback(primary.remove)
-        primary.execute(sql("postgresql"))
-        standby = Standby(primary)
-        stack.callback(standby.remove)
-        first, second = (stack.enter_context(Address(each)) for each in (primary, standby))
-        yield Cluster(primary, standby, first, second)
+def pair(start_postgres: Callable[[], Server]) -> Iterator[Pair]:
+    with paired(start_postgres()) as pair:
+        yield pair
 
 
 class Failover:
     """Load on `hookrow serve` during a failover, and when the new primary was reachable."""
 
-    def __init__(self, cluster: Cluster, serving: Serving, spool: Path | None) -> None:
-        self.load = Load(cluster.newest, pause=0.02)
+    def __init__(self, pair: Pair, serving: Serving, spool: Path | None) -> None:
+        self.load = Load(pair.newest, pause=0.02)
         self.serving = serving
-        self._cluster = cluster
+        self._pair = pair
         self._spool = spool
         self._reachable_at = 0.0
 
     def promote(self) -> None:
         """Promote the standby."""
-        self._cluster.standby.promote()
+        self._pair.standby.promote()
         self._reachable_at = monotonic()
 
     def move(self, way: str, url: str) -> None:
         """Let the one address lead to the new primary; PgBouncer then connects again."""
-        self._cluster.first.leads_to = self._cluster.standby
+        self._pair.first.leads_to = self._pair.standby
         if way == POOLER:
             console = make_url(url).set(database="pgbouncer").render_as_string()
-            self._cluster.standby.execute("RECONNECT", url=console)
+            self._pair.standby.execute("RECONNECT", url=console)
         self._reachable_at = monotonic()
 
     def report(self) -> None:
@@ -124,7 +78,7 @@ class Failover:
 
     def missing(self) -> list[Posting]:
         """Return the notifications that are not on the new primary."""
-        log = logged(self._cluster.newest)
+        log = logged(self._pair.newest)
         return [posting for posting in self.load.postings if posting.body not in log]
 
     def check(self, *, noticed: bool = True) -> None:
@@ -143,14 +97,12 @@ class Failover:
 
 
 @contextmanager
-def failing_over(
-    cluster: Cluster, url: str, folder: Path, *, spool: bool = True
-) -> Iterator[Failover]:
+def failing_over(pair: Pair, url: str, folder: Path, *, spool: bool = True) -> Iterator[Failover]:
     """Post before, during and after the block, which ends when hookrow can record again."""
     file = folder / "spool" if spool else None
     arguments = ["--spool", file] if file else []
     with Command(folder).serving("--database-url", url, *arguments) as serving:
-        failover = Failover(cluster, serving, file)
+        failover = Failover(pair, serving, file)
         with failover.load.on(serving.port):
             failover.load.wait_for(100, 200)
             yield failover
@@ -164,12 +116,12 @@ def failing_over(
     ("way", "spool"),
     [(TWO_HOSTS, True), (TWO_HOSTS, False), (ONE_ADDRESS, True), (POOLER, True)],
 )
-def test_the_primary_crashes(cluster: Cluster, way: str, tmp_path: Path, *, spool: bool) -> None:
+def test_the_primary_crashes(pair: Pair, way: str, tmp_path: Path, *, spool: bool) -> None:
     """Synchronously replicated, every notification that got a 200 is on the new primary."""
-    cluster.replicate_synchronously()
-    with cluster.reached(way) as url:
-        with failing_over(cluster, url, tmp_path, spool=spool) as failover:
-            cluster.primary.crash()
+    pair.replicate_synchronously()
+    with pair.reached(way) as url:
+        with failing_over(pair, url, tmp_path, spool=spool) as failover:
+            pair.primary.crash()
             time.sleep(1)
             failover.promote()
             if way != TWO_HOSTS:
@@ -178,21 +130,19 @@ def test_the_primary_crashes(cluster: Cluster, way: str, tmp_path: Path, *, spoo
 
 
 @pytest.mark.parametrize("way", [TWO_HOSTS, ONE_ADDRESS, POOLER])
-def test_the_former_primary_returns_as_a_standby(
-    cluster: Cluster, way: str, tmp_path: Path
-) -> None:
+def test_the_former_primary_returns_as_a_standby(pair: Pair, way: str, tmp_path: Path) -> None:
     """After a planned switchover, the address still leads to it for a while; hookrow leaves it."""
-    with cluster.reached(way) as url:
-        with failing_over(cluster, url, tmp_path) as failover:
-            cluster.primary.stop()
+    with pair.reached(way) as url:
+        with failing_over(pair, url, tmp_path) as failover:
+            pair.primary.stop()
             failover.promote()
-            cluster.primary.start(cluster.standby)
+            pair.primary.start(pair.standby)
             if way != TWO_HOSTS:
                 failover.serving.wait_until_logged(READ_ONLY)
                 failover.move(way, url)
         failover.check()
     clients = "SELECT 1 FROM pg_stat_activity WHERE client_port = -1 AND pid <> pg_backend_pid()"
-    eventually(lambda: not cluster.primary.execute(clients))
+    eventually(lambda: not pair.primary.execute(clients))
 
 
 @contextmanager
@@ -223,47 +173,45 @@ def django(folder: Path, url: str, **settings: object) -> Iterator[Serving]:
 @pytest.mark.parametrize(
     "host", [flask, django, partial(django, GROUP_COMMIT=True)], ids=["flask", "django", "groups"]
 )
-def test_hosts(cluster: Cluster, host: Host, tmp_path: Path) -> None:
+def test_hosts(pair: Pair, host: Host, tmp_path: Path) -> None:
     """An application that is connected to the former primary, a standby now, leaves it."""
-    world.fill(cluster.newest)
-    with cluster.reached(ONE_ADDRESS) as url, host(tmp_path, url) as serving:
+    world.fill(pair.newest)
+    with pair.reached(ONE_ADDRESS) as url, host(tmp_path, url) as serving:
 
         def status() -> int:
             return ask(serving.port, request(DELIVERY, f"/mail{ENDPOINT}")).status
 
         assert status() == 200
-        cluster.primary.stop()
-        cluster.standby.promote()
-        cluster.primary.start(cluster.standby)
+        pair.switch_over()
         eventually(lambda: (status(), READ_ONLY in serving.log) == (503, True))
-        cluster.first.leads_to = cluster.standby
+        pair.first.leads_to = pair.standby
         eventually(lambda: status() == 200)
         assert serving.log.count(AGAIN) == 1
-    assert world.rows(cluster.newest)["dispatches"][0]["delivered_at"] == AT
+    assert world.rows(pair.newest)["dispatches"][0]["delivered_at"] == AT
 
 
-def test_the_primary_freezes(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_primary_freezes(pair: Pair, tmp_path: Path) -> None:
     """The first host accepts connections, but does not reply; it ends before it continues."""
-    cluster.replicate_synchronously()
-    with cluster.reached(TWO_HOSTS) as url:
-        with failing_over(cluster, url, tmp_path) as failover, cluster.primary.frozen():
+    pair.replicate_synchronously()
+    with pair.reached(TWO_HOSTS) as url:
+        with failing_over(pair, url, tmp_path) as failover, pair.primary.frozen():
             failover.promote()
             failover.load.wait_until_healthy()
-            cluster.primary.stop(signal.SIGKILL)  # otherwise, there would be two primaries
+            pair.primary.stop(signal.SIGKILL)  # otherwise, there would be two primaries
         failover.check(noticed=False)  # the next host is used within the deadline
 
 
-def test_an_asynchronous_standby_lags(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_asynchronous_standby_lags(pair: Pair, tmp_path: Path) -> None:
     """Only what was acknowledged during the lag is lost, and nothing that got a 503."""
-    with cluster.reached(TWO_HOSTS) as url:
-        with failing_over(cluster, url, tmp_path) as failover:
+    with pair.reached(TWO_HOSTS) as url:
+        with failing_over(pair, url, tmp_path) as failover:
             sender = "SELECT pid FROM pg_stat_replication"
-            [(pid,)] = cluster.primary.execute(sender)
+            [(pid,)] = pair.primary.execute(sender)
             behind_since = monotonic()
             with stopped(pid):
                 failover.load.wait_for(100, 200)
                 print(f"lag: {monotonic() - behind_since:.1f} s")
-                cluster.primary.crash()
+                pair.primary.crash()
             failover.promote()
         missing = failover.missing()
         print(f"lost after a 200: {len(missing)}")
@@ -276,21 +224,21 @@ def test_an_asynchronous_standby_lags(cluster: Cluster, tmp_path: Path) -> None:
         assert failover.load.unposted() == []
 
 
-def test_the_synchronous_standby_ends(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_synchronous_standby_ends(pair: Pair, tmp_path: Path) -> None:
     """The primary commits nothing, so there is no 200, until the standby returns."""
-    cluster.replicate_synchronously()
-    with cluster.reached(ONE_ADDRESS) as url:
-        with failing_over(cluster, url, tmp_path) as failover:
-            cluster.standby.stop()
+    pair.replicate_synchronously()
+    with pair.reached(ONE_ADDRESS) as url:
+        with failing_over(pair, url, tmp_path) as failover:
+            pair.standby.stop()
             ended = monotonic()
             failover.load.wait_for(100, 503)
             time.sleep(TRANSACTION_TIMEOUT + 1)  # after all time limits of a transaction
             assert failover.load.statuses(since=ended)[200] == 0
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            print(f"sessions that wait for the standby: {len(cluster.primary.execute(waiting))}")
-            cluster.standby.start()
+            print(f"sessions that wait for the standby: {len(pair.primary.execute(waiting))}")
+            pair.standby.start()
         # A session that waited held locks. Rows that were locked are due in the next sweep.
-        failed = ("--outcome", "failed", "--database-url", cluster.newest)
+        failed = ("--outcome", "failed", "--database-url", pair.newest)
         replayed = Command(tmp_path).call("replay", *failed)
         assert replayed.returncode == 0, replayed.stdout
         failover.check()

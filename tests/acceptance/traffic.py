@@ -153,6 +153,7 @@ class Load:
         shared: bool = False,
         pause: float = 0.0,
     ) -> None:
+        self.url = url
         self._urls = url, *others
         self._pause = pause
         clock = count()
@@ -241,7 +242,7 @@ class Load:
 
     def miscounted(self) -> list[str]:
         """List notifications that the log counts more often than posted, or less often than 200."""
-        log = logged(self._urls[0])
+        log = logged(self.url)
         attempts = [(posting, log.get(posting.body, ("", 0))[1]) for posting in self.postings]
         return [
             f"{posting}: {number} attempts"

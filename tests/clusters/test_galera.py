@@ -1,46 +1,31 @@
 """Two receivers on a Galera cluster under load: nodes that are killed, stopped, cut off, restarted.
 
-Each receiver has all nodes in its URL, but another one first. Half of the load is on 64 rows that
-all clients share. Each test ends with the same log and the same rows on every node.
+Each receiver has all nodes in its URL, but another one first, or the address of a proxy. Each test
+ends with the same log and the same rows on every node.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from time import monotonic
 
 import pytest
-from traffic import Attempt, Load, longest_pause, spooled
+from trial import DEADLINE, SLACK, Trial
 
-from command import Command, Serving
 from galera import Cluster, Node
+from haproxy import balancing
 from hookrow._core.notification import Arrival
 from hookrow._receiver.recorder import record
 from hookrow.stores._errors import Conflict
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
-from wire import AT, PATIENCE, eventually
+from session import read_blocks
+from wire import AT, PATIENCE, eventually, free_port
 
 pytestmark = pytest.mark.never_flaky
 
-HOT_ROWS = 64
-
-DEADLINE = 5.0
-"""In seconds; a node that is stopped costs at most the deadline of a response, to which a busy
-machine may add `SLACK`."""
-
-SLACK = 3.0
-
-SWEEPS = 180.0
-"""In seconds; a notification whose rows others keep changing until its deadline is parked, and
-recorded by a sweep."""
-
-PAUSE = 0.02
-"""Seconds between two requests of a client, so that the clients leave time to the servers."""
+PAGE = "docs/how-to/mariadb.md"
 
 
 @pytest.fixture(scope="module")
@@ -51,85 +36,29 @@ def cluster(start_cluster: Callable[[], Cluster]) -> Iterator[Cluster]:
     cluster.remove()
 
 
-class Trial:
-    """Two receivers and their load."""
+class GaleraTrial(Trial):
+    """A trial on a new database, whose receivers have the nodes in their URLs, or an address."""
 
-    def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, cluster: Cluster, folder: Path, stack: ExitStack, address: str | None = None
+    ) -> None:
         self.cluster = cluster
-        self.database = cluster.create()
-        urls = cluster.urls(self.database)
-        self.loads = [
-            Load(*urls, rows=HOT_ROWS, shared=True, pause=PAUSE),
-            Load(*urls, first=1001, pause=PAUSE),
-        ]
-        self.spools: list[Path] = []
-        self.receivers: list[Serving] = []
-        for number in range(2):
-            own = folder / f"receiver_{number}"
-            own.mkdir()
-            url, spool = cluster.url(self.database, first=number), own / "spool"
-            serving = Command(own).serving("--database-url", url, "--spool", spool)
-            self.receivers.append(stack.enter_context(serving))
-            self.spools.append(spool)
-
-    @contextmanager
-    def loaded(self) -> Iterator[None]:
-        """Post before, during and after the block, until both receivers record again."""
-        ports = [each.port for each in self.receivers]
-        with ExitStack() as stack:
-            for load in self.loads:
-                stack.enter_context(load.on(*ports))
-            self.wait_until_healthy()
-            yield
-            self.wait_until_healthy()
-
-    def attempts(self, receiver: int, *, since: float = 0.0) -> list[Attempt]:
-        """Return the requests to a receiver since a time of `monotonic`."""
-        clients = [client for load in self.loads for client in load.clients[receiver::2]]
-        return [each for client in clients for each in client.attempts if each.begun >= since]
-
-    def wait_until_healthy(self) -> None:
-        """Wait until both receivers respond, and only with 200."""
-
-        def is_healthy() -> bool:
-            begun = monotonic()
-            time.sleep(0.5)
-            statuses = [
-                {each.status for each in self.attempts(number, since=begun)}
-                for number in range(len(self.receivers))
-            ]
-            return all(each == {200} for each in statuses)
-
-        eventually(is_healthy, seconds=60)
+        self.database = name = cluster.create()
+        hosts = [f"mariadb://root@{address}/{name}"] * 2 if address else None
+        receivers = hosts or [cluster.url(name, first=number) for number in range(2)]
+        super().__init__(receivers, cluster.urls(name), folder, stack)
 
     def check(self) -> float:
-        """Assert that every node has all notifications; print the longest pauses.
-
-        Return the longest time, in seconds, in which a receiver acknowledged nothing.
-        """
-        for spool in self.spools:
-            eventually(partial(is_empty, spool), seconds=60)
+        """Assert it on every node."""
+        self.drain()
         self.cluster.settle()
-        for load in self.loads:
-            load.wait_until_recorded(SWEEPS)
-            load.check(200, 503)
-            print(load)
-        by_receiver = [self.attempts(number) for number in range(len(self.receivers))]
-        pauses = [longest_pause(each) for each in (chain(*by_receiver), *by_receiver)]
-        print("longest pause: {:.1f} s; of each receiver: {:.1f} s, {:.1f} s".format(*pauses))
-        for receiver in self.receivers:
-            assert "a bug raised" not in receiver.log, receiver.log
-        return max(pauses)
-
-
-def is_empty(spool: Path) -> bool:
-    return spooled(spool) == 0
+        return super().check()
 
 
 @pytest.fixture
-def trial(cluster: Cluster, tmp_path: Path) -> Iterator[Trial]:
+def trial(cluster: Cluster, tmp_path: Path) -> Iterator[GaleraTrial]:
     with ExitStack() as stack:
-        yield Trial(cluster, tmp_path, stack)
+        yield GaleraTrial(cluster, tmp_path, stack)
 
 
 def test_no_packets(cluster: Cluster) -> None:
@@ -157,13 +86,13 @@ def test_reading_on_another_node(cluster: Cluster) -> None:
         assert found.result(PATIENCE) == 1
 
 
-def test_both_receivers_change_the_same_rows(trial: Trial) -> None:
+def test_both_receivers_change_the_same_rows(trial: GaleraTrial) -> None:
     with trial.loaded():
         time.sleep(5)
     trial.check()
 
 
-def test_hourly_counts(trial: Trial) -> None:
+def test_hourly_counts(trial: GaleraTrial) -> None:
     """They may miss entries that were being committed on other nodes; a recount adds them."""
     node = trial.cluster.nodes[2]
     with closing(SQLStore(node.url(trial.database))) as store:
@@ -193,7 +122,7 @@ def counted(node: Node, database: str) -> int:
     return int(number)
 
 
-def test_a_node_is_killed(trial: Trial) -> None:
+def test_a_node_is_killed(trial: GaleraTrial) -> None:
     """It returns, and the others send it only the changes that it missed."""
     node = trial.cluster.nodes[0]
     with trial.loaded(), receives_changes(node):
@@ -203,7 +132,7 @@ def test_a_node_is_killed(trial: Trial) -> None:
     trial.check()
 
 
-def test_a_node_is_stopped(trial: Trial) -> None:
+def test_a_node_is_stopped(trial: GaleraTrial) -> None:
     """It does not answer, and does not notice that the others go on without it."""
     node = trial.cluster.nodes[0]
     with trial.loaded(), receives_changes(node), node.frozen():
@@ -212,7 +141,25 @@ def test_a_node_is_stopped(trial: Trial) -> None:
     assert pause < DEADLINE + SLACK
 
 
-def test_a_node_is_cut_off(trial: Trial) -> None:
+def test_a_node_behind_haproxy_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    """Both receivers use the first node, and then the second one, as the page's settings say."""
+    node, port = cluster.nodes[0], free_port()
+    [settings] = read_blocks(PAGE, "haproxy")
+    replaced = {"127.0.0.1:3307": f"127.0.0.1:{port}"}
+    for number, each in enumerate(cluster.nodes, 1):
+        replaced[f"192.0.2.{number}:3306"] = f"127.0.0.1:{each.port}"
+    node.execute("CREATE USER haproxy@'%'")
+    with ExitStack() as stack:
+        stack.enter_context(balancing(settings, replaced, port, tmp_path))
+        trial = GaleraTrial(cluster, tmp_path, stack, f"127.0.0.1:{port}")
+        with trial.loaded(), receives_changes(node):
+            node.crash()
+            trial.wait_until_healthy()
+            node.restart()
+        trial.check()
+
+
+def test_a_node_is_cut_off(trial: GaleraTrial) -> None:
     """It answers, but cannot commit."""
     node = trial.cluster.nodes[0]
     with trial.loaded(), receives_changes(node), node.isolated():
@@ -221,7 +168,7 @@ def test_a_node_is_cut_off(trial: Trial) -> None:
     trial.check()
 
 
-def test_all_nodes_are_cut_off(trial: Trial) -> None:
+def test_all_nodes_are_cut_off(trial: GaleraTrial) -> None:
     """None has a majority, so all responses are 503, and the notifications are recorded later."""
     first, second, _ = trial.cluster.nodes
     with trial.loaded(), first.isolated(), second.isolated():
@@ -230,7 +177,7 @@ def test_all_nodes_are_cut_off(trial: Trial) -> None:
     trial.check()
 
 
-def test_each_node_is_restarted(trial: Trial) -> None:
+def test_each_node_is_restarted(trial: GaleraTrial) -> None:
     with trial.loaded():
         for node in trial.cluster.nodes:
             with receives_changes(node):

@@ -37,8 +37,9 @@ def test_limits() -> None:
 
 
 @pytest.mark.skipif(HAPROXY is None, reason="no haproxy: apt-get install haproxy")
-def test_haproxy_accepts_its_settings(tmp_path: Path) -> None:
-    [settings] = read_blocks(PAGE, "haproxy")
+@pytest.mark.parametrize("number", [0, 1], ids=["patroni", "script"])
+def test_haproxy_accepts_its_settings(number: int, tmp_path: Path) -> None:
+    settings = read_blocks(PAGE, "haproxy")[number]
     (tmp_path / "haproxy.cfg").write_text(settings)
     command = [str(HAPROXY), "-c", "-f", str(tmp_path / "haproxy.cfg")]
     assert subprocess.run(command, timeout=PATIENCE, check=False).returncode == 0
@@ -47,7 +48,7 @@ def test_haproxy_accepts_its_settings(tmp_path: Path) -> None:
 def test_pgbouncer(postgres: Databases) -> None:
     """PgBouncer accepts the settings and, during a failover, the commands."""
     [settings] = read_blocks(PAGE, "ini")
-    [reconnect, pause, *_] = read_blocks(PAGE, "sh")
+    [_, reconnect, pause, *_] = read_blocks(PAGE, "sh")
     own = settings.partition("[pgbouncer]\n")[2].splitlines()
     environment = {"PATH": f"{find_binaries()}:{os.environ['PATH']}"}
     with pooling(f"host={postgres.folder}", *own) as port:

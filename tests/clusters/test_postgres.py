@@ -1,0 +1,198 @@
+"""Two receivers on PostgreSQL with a standby that is promoted under load.
+
+With synchronous replication, no notification that got a 200 is missing on the new primary. With
+asynchronous replication, those that the standby had not received yet are missing after a crash, and
+none after a planned switchover. What got a 503 is recorded from the spools.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from signal import SIGKILL
+from time import monotonic
+
+import pytest
+from pair import TWO_HOSTS, Pair, paired
+from sqlalchemy import make_url
+from trial import DEADLINE, SLACK, Trial
+
+from haproxy import balancing
+from nginx import forwarding
+from pgbouncer import pooling
+from postgres import Server
+from session import read_blocks
+from wire import free_port
+
+pytestmark = pytest.mark.never_flaky
+
+PAGE = "docs/how-to/failover.md"
+
+LAG = 1.0
+"""In seconds; the longest lag of the standby, on a busy machine."""
+
+SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
+
+
+@pytest.fixture
+def pair(start_postgres: Callable[[], Server]) -> Iterator[Pair]:
+    with paired(start_postgres()) as pair:
+        yield pair
+
+
+Way = Callable[[Pair, Path], AbstractContextManager[str]]
+"""Yields the URL by which the receivers reach the pair. The folder is for files."""
+
+
+@contextmanager
+def two_hosts(pair: Pair, _: Path) -> Iterator[str]:
+    with pair.reached(TWO_HOSTS) as url:
+        yield url
+
+
+@contextmanager
+def haproxy(pair: Pair, folder: Path) -> Iterator[str]:
+    """Check which server is the primary with the page's script and settings."""
+    pair.primary.execute("CREATE ROLE haproxy LOGIN")
+    port = free_port()
+    _, settings = read_blocks(PAGE, "haproxy")
+    [script] = [each for each in read_blocks(PAGE, "sh") if each.startswith("#!")]
+    check = folder / "is_primary"
+    check.write_text(script)
+    check.chmod(0o755)
+    replaced = addresses(pair, port) | {
+        "/usr/local/bin/is_primary": str(check),
+        "/usr/bin:/bin": f"{pair.primary.binaries}:/usr/bin:/bin",
+    }
+    with balancing(settings, replaced, port, folder):
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
+
+@contextmanager
+def pgbouncer(pair: Pair, folder: Path) -> Iterator[str]:
+    """Run PgBouncer with the page's settings in front of HAProxy."""
+    [settings] = read_blocks(PAGE, "ini")
+    own = settings.partition("[pgbouncer]\n")[2].splitlines()
+    with haproxy(pair, folder) as url:
+        server = f"host=127.0.0.1 port={make_url(url).port}"
+        with pooling(server, *own) as port:
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
+
+def addresses(pair: Pair, port: int) -> dict[str, str]:
+    """Return by what the addresses in the page's settings are replaced."""
+    return {
+        "127.0.0.1:5000": f"127.0.0.1:{port}",
+        "192.0.2.1:5432": f"127.0.0.1:{pair.first.port}",
+        "192.0.2.2:5432": f"127.0.0.1:{pair.second.port}",
+    }
+
+
+@contextmanager
+def trying(pair: Pair, folder: Path, way: Way = two_hosts) -> Iterator[Trial]:
+    """Run two receivers that reach the pair in this way."""
+    with ExitStack() as stack:
+        url = stack.enter_context(way(pair, folder))
+        yield Trial([url, url], [pair.newest], folder, stack)
+
+
+@pytest.fixture(params=[SYNCHRONOUS, ASYNCHRONOUS])
+def replication(pair: Pair, request: pytest.FixtureRequest) -> str:
+    """Set and return how the standby is replicated."""
+    if request.param == SYNCHRONOUS:
+        pair.replicate_synchronously()
+    return str(request.param)
+
+
+def check(trial: Trial, replication: str, *, since: float) -> float:
+    """Assert that only what was acknowledged during the lag is missing; return the longest pause.
+
+    `since` is when the primary failed. With synchronous replication, nothing is missing.
+    """
+    if replication == SYNCHRONOUS:
+        return trial.check()
+    missing = trial.missing()
+    acknowledged = sum(load.statuses()[200] for load in trial.loads)
+    print(f"lost after a 200: {len(missing)} of {acknowledged}")
+    for posting in missing:
+        assert 200 in posting.statuses
+        last = posting.attempts[-1]
+        assert since - LAG < last.begun + last.seconds < since + LAG
+    assert [load.unposted() for load in trial.loads] == [[], []]
+    return trial.report()
+
+
+def test_the_primary_is_killed(pair: Pair, replication: str, tmp_path: Path) -> None:
+    with trying(pair, tmp_path) as trial:
+        with trial.loaded():
+            pair.primary.crash()
+            since = monotonic()
+            pair.standby.promote()
+        check(trial, replication, since=since)
+
+
+def test_the_primary_is_stopped(pair: Pair, replication: str, tmp_path: Path) -> None:
+    """It accepts connections, but does not reply; it ends before it continues."""
+    with trying(pair, tmp_path) as trial:
+        with trial.loaded(), pair.primary.frozen():
+            since = monotonic()
+            pair.standby.promote()
+            trial.wait_until_healthy()
+            pair.primary.stop(SIGKILL)  # otherwise, there would be two primaries
+        pause = check(trial, replication, since=since)
+    assert pause < DEADLINE + SLACK
+
+
+@pytest.mark.usefixtures("replication")
+def test_a_planned_switchover(pair: Pair, tmp_path: Path) -> None:
+    """A server that shuts down sends the last changes to its standby: nothing is missing.
+
+    The former primary returns as a standby.
+    """
+    with trying(pair, tmp_path) as trial:
+        with trial.loaded():
+            pair.switch_over()
+        trial.check()
+
+
+@pytest.mark.parametrize("way", [haproxy, pgbouncer])
+def test_the_primary_behind_a_proxy_is_killed(pair: Pair, way: Way, tmp_path: Path) -> None:
+    """Its checks find the new primary."""
+    pair.replicate_synchronously()
+    with trying(pair, tmp_path, way) as trial:
+        with trial.loaded():
+            pair.primary.crash()
+            pair.standby.promote()
+        trial.check()
+
+
+@pytest.mark.parametrize("way", [haproxy, pgbouncer])
+def test_the_primary_behind_a_proxy_is_stopped(pair: Pair, way: Way, tmp_path: Path) -> None:
+    pair.replicate_synchronously()
+    with trying(pair, tmp_path, way) as trial:
+        with trial.loaded(), pair.primary.frozen():
+            pair.standby.promote()
+            trial.wait_until_healthy()
+            pair.primary.stop(SIGKILL)  # otherwise, there would be two primaries
+        trial.check()
+
+
+def test_a_planned_switchover_behind_nginx(pair: Pair, tmp_path: Path) -> None:
+    """Nginx does not check which server is the primary: its settings are changed."""
+    port, folder = free_port(), tmp_path / "nginx"
+    folder.mkdir()
+    [settings] = read_blocks(PAGE, "nginx")
+    first, second = "192.0.2.1:5432", "192.0.2.2:5432"
+    replaced = addresses(pair, port)
+
+    def own(printed: str) -> str:
+        for text, address in replaced.items():
+            printed = printed.replace(text, address)
+        return printed
+
+    with forwarding(folder, port, own(settings)) as change, ExitStack() as stack:
+        url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        trial = Trial([url, url], [pair.newest], tmp_path, stack)
+        with trial.loaded():
+            pair.switch_over()
+            change(own(settings.replace(first, second)))
+        trial.check()

@@ -1,0 +1,123 @@
+"""Two receivers on a cluster under load. Half of the load is on 64 rows that all clients share."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from time import monotonic
+
+from traffic import Attempt, Load, Posting, logged, longest_pause, spooled
+
+from command import Command, Serving
+from wire import eventually
+
+HOT_ROWS = 64
+
+DEADLINE = 5.0
+"""In seconds; a server that is silent costs at most the deadline of a response, to which a busy
+machine may add `SLACK`."""
+
+SLACK = 3.0
+
+SWEEPS = 180.0
+"""In seconds; a notification whose rows others keep changing until its deadline is parked, and
+recorded by a sweep."""
+
+PAUSE = 0.02
+"""Seconds between two requests of a client, so that the clients leave time to the servers."""
+
+
+class Trial:
+    """Two receivers and their load.
+
+    `receivers` are their URLs of the database, and `urls` those on which it is checked.
+    """
+
+    def __init__(
+        self, receivers: Sequence[str], urls: Sequence[str], folder: Path, stack: ExitStack
+    ) -> None:
+        self.loads = [
+            Load(*urls, rows=HOT_ROWS, shared=True, pause=PAUSE),
+            Load(*urls, first=1001, pause=PAUSE),
+        ]
+        self.spools: list[Path] = []
+        self.receivers: list[Serving] = []
+        for number, url in enumerate(receivers):
+            own = folder / f"receiver_{number}"
+            own.mkdir()
+            spool = own / "spool"
+            serving = Command(own).serving("--database-url", url, "--spool", spool)
+            self.receivers.append(stack.enter_context(serving))
+            self.spools.append(spool)
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Post before, during and after the block, until both receivers record again."""
+        ports = [each.port for each in self.receivers]
+        with ExitStack() as stack:
+            for load in self.loads:
+                stack.enter_context(load.on(*ports))
+            self.wait_until_healthy()
+            yield
+            self.wait_until_healthy()
+
+    def attempts(self, receiver: int, *, since: float = 0.0) -> list[Attempt]:
+        """Return the requests to a receiver since a time of `monotonic`."""
+        clients = [client for load in self.loads for client in load.clients[receiver::2]]
+        return [each for client in clients for each in client.attempts if each.begun >= since]
+
+    def wait_until_healthy(self) -> None:
+        """Wait until both receivers respond, and only with 200."""
+
+        def is_healthy() -> bool:
+            begun = monotonic()
+            time.sleep(0.5)
+            statuses = [
+                {each.status for each in self.attempts(number, since=begun)}
+                for number in range(len(self.receivers))
+            ]
+            return all(each == {200} for each in statuses)
+
+        eventually(is_healthy, seconds=60)
+
+    def drain(self) -> None:
+        """Wait until the spools are empty."""
+        for spool in self.spools:
+            eventually(partial(_is_empty, spool), seconds=60)
+
+    def check(self) -> float:
+        """Assert that all notifications are recorded; print and return the longest pause.
+
+        This is the longest time, in seconds, in which a receiver acknowledged nothing.
+        """
+        self.drain()
+        for load in self.loads:
+            load.wait_until_recorded(SWEEPS)
+            load.check(200, 503)
+        return self.report()
+
+    def missing(self) -> list[Posting]:
+        """Return the notifications that the database does not have, once the spools are empty."""
+        self.drain()
+        found: list[Posting] = []
+        for load in self.loads:
+            log = logged(load.url)
+            found += [each for each in load.postings if each.body not in log]
+        return found
+
+    def report(self) -> float:
+        """Print the statuses and the longest pauses; return the longest one of a receiver."""
+        for load in self.loads:
+            print(load)
+        by_receiver = [self.attempts(number) for number in range(len(self.receivers))]
+        pauses = [longest_pause(each) for each in (chain(*by_receiver), *by_receiver)]
+        print("longest pause: {:.1f} s; of each receiver: {:.1f} s, {:.1f} s".format(*pauses))
+        for receiver in self.receivers:
+            assert "a bug raised" not in receiver.log, receiver.log
+        return max(pauses)
+
+
+def _is_empty(spool: Path) -> bool:
+    return spooled(spool) == 0
