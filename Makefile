@@ -86,7 +86,7 @@ acceptance: $(READY) ## Run the tests with real servers, a browser and container
 	@$(BIN)/python tests/rerun.py $(WORKERS) tests/acceptance
 
 # One after the other, because the nodes of a cluster and the receivers need all cores.
-test-clusters: $(READY) ## Run the tests with a Galera cluster: nodes that fail under load
+test-clusters: $(READY) ## Run the tests with Galera, and with PostgreSQL's standbys: servers that fail under load
 	@$(PYTEST) -rP tests/clusters
 
 # Creates all environments, in parallel with `make --jobs`.
