@@ -122,8 +122,8 @@ def check(trial: Trial, replication: str, *, since: float) -> float:
 def test_the_primary_is_killed(pair: Pair, replication: str, tmp_path: Path) -> None:
     with trying(pair, tmp_path) as trial:
         with trial.loaded():
-            pair.primary.crash()
             since = monotonic()
+            pair.primary.crash()
             pair.standby.promote()
         check(trial, replication, since=since)
 
