@@ -21,6 +21,7 @@ from hookrow._core.notification import EventTime, Suppressible
 from hookrow._core.result import PARKED, Result
 from hookrow._core.schema import KEYS
 from hookrow.stores._change_dates import CHANGE_DATE_COLUMNS
+from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection, Insert
 from hookrow.stores.sql._log_rows import has_outcome
 from hookrow.stores.sql._role_tables import ALIASES, OWNER, RoleTables
@@ -289,12 +290,7 @@ class Statements(ABC):
             (own["list_id"], lists["list_id"]),
             (own["subscriber_id"], tables.columns("subscribers")["id"]),
         )
-        return all(
-            key.kind != "text"
-            and not key.collation
-            and (key.type, key.type_name) == (other.type, other.type_name)
-            for key, other in pairs
-        )
+        return all(_are_equal_in_python(*pair) for pair in pairs)
 
     def _select_pairs(self) -> str:
         """Select the keys of subscriptions by pairs, followed by the pairs as they are given."""
@@ -494,6 +490,19 @@ ENTRY_FIELDS = LogEntry.__struct_fields__
 
 _FILLED = ("recipient", "body", "reason", "provider", "trace_id")
 """The fields of an entry that another arrival fills in."""
+
+
+def _are_equal_in_python(key: Column, other: Column) -> bool:
+    """Return whether values of two columns are equal in Python if they are in the database."""
+    if key.kind == "text" or key.collation:
+        return False
+    if {key.kind, other.kind} <= _NUMERIC_KINDS:
+        return True
+    return (key.type, key.type_name) == (other.type, other.type_name)
+
+
+_NUMERIC_KINDS = {"number", "integer", "boolean"}
+"""The kinds of columns whose values Python compares as numbers."""
 
 
 def key_parameters(kind: Suppressible) -> dict[str, str]:
