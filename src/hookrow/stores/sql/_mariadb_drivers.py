@@ -111,6 +111,7 @@ class PyMySQL(Driver):
         try:
             with limited_to(until - monotonic()), watchdog.watch_socket(duplicate):
                 connection.connect(opened)
+                _verify_encryption(connection, options, host)
         except BaseException as error:
             opened.close()
             duplicate.close()
@@ -169,19 +170,28 @@ class MySQLClient(Driver):
         opened = OpenedConnection(connection, duplicate_socket(connection.fileno()))
         if is_remote:
             _keep_alive(opened.socket)
-        if options.tls.level >= TLSLevel.REQUIRED and not _is_encrypted(connection):
+        try:
+            _verify_encryption(connection, options, host)
+        except BaseException:
             opened.close()
-            raise Unavailable(
-                f"The server {options.place(host)} does not support TLS, which the URL requires."
-            )
+            raise
         return opened
 
 
-def _is_encrypted(connection: Any) -> bool:  # noqa: ANN401 - the driver has no types
+def _verify_encryption(connection: Any, options: Options, host: Host) -> None:  # noqa: ANN401 - the drivers have no types
+    """Raise `Unavailable` if the URL requires TLS, and the driver has connected without it.
+
+    Older versions of PyMySQL do so, and mysqlclient with MariaDB's client library.
+    """
+    if options.tls.level < TLSLevel.REQUIRED:
+        return
     with connection.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS LIKE 'ssl_cipher'")
         ((_, cipher),) = cursor.fetchall()
-    return bool(cipher)
+    if not cipher:
+        raise Unavailable(
+            f"The server {options.place(host)} does not support TLS, which the URL requires."
+        )
 
 
 def driver_of(scheme: str) -> Driver:

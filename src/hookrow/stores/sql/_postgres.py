@@ -44,6 +44,9 @@ PREPARED_AFTER = 5
 class Session(Connection):
     """One of hookrow's own connections. It autocommits, except behind a pooler."""
 
+    place = ("", "")
+    """The name and the port of its host, if the URL has several."""
+
     def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
         self.connection, self.close, self._cursor = connection, connection.close, cursor
         self.socket = duplicate_socket(connection.fileno())
@@ -54,7 +57,6 @@ class Session(Connection):
             result = connection.execute(
                 f"{POSTGRES_LIMITS.session()} WHERE pg_backend_pid() = {pid}"
             )
-        self.place = connection.info.host, str(connection.info.port)
         self.autocommits = result.fetchone() is not None
         if self.autocommits:
             connection.prepare_threshold = PREPARED_AFTER
@@ -229,10 +231,13 @@ class PostgresDatabase(ConnectionPool[Session]):
         # A pooler may run the next statement in a session that has not prepared it.
         connection.prepare_threshold = None
         try:
-            return Session(connection, self._driver.RawCursor)
+            session = Session(connection, self._driver.RawCursor)
+            if self._has_other_hosts:
+                session.place = connection.info.host, str(connection.info.port)
         except BaseException:
             connection.close()
             raise
+        return session
 
     def _ordered_options(self) -> dict[str, Any]:
         """Return the options of the URL, with the hosts in the order in which they are tried."""
