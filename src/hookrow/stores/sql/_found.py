@@ -37,7 +37,7 @@ class FoundRows:
         self.dispatches |= self._as_given(sent, message_ids)
 
     def add_owners(self, lookup: LookupKeys) -> LookupKeys:
-        """Add the owners who are the recipients; return the keys of the other notifications.
+        """Add each owner who is the recipient; return the keys of the other notifications.
 
         An owner of a message's dispatch comes before all others with the same email, so that these
         need not be found. If they must be, for another notification with this email, all rows with

@@ -122,7 +122,7 @@ class MariaDBSession(Connection):
             self._limits = limits
 
     def begin_reading(self, limits: str) -> None:
-        """Do the same for a reading, which sees what was committed before it, on other nodes, too.
+        """Begin to read, with time limits, what was committed earlier on any node of a cluster.
 
         Otherwise, an entry of the log could be missing a moment after the response of 200.
         """

@@ -58,7 +58,7 @@ class MariaDBCatalogue(Catalogue):
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         super().__init__(connection, dialect)
-        self._collations = {dialect.binary: UNICODE_BINARY}  # that of hookrow's own tables
+        self._collations = {dialect.binary: UNICODE_BINARY}  # the collation of hookrow's tables
 
     def title(self, version: str) -> str:
         """Return "MySQL" for all versions without the name MariaDB: those of compatible servers."""

@@ -34,7 +34,7 @@ class Statement:
     """SQL text, and how to get the values of a row for it.
 
     `values` returns those with the given names, in order, from the values of a row by name. `kind`
-    is that of the rows that it locks or changes; None for rows of hookrow's own.
+    is that of the host's rows that it locks or changes; None for rows of other tables.
     """
 
     __slots__ = ("kind", "text", "values")
