@@ -10,7 +10,8 @@ from hookrow._core.result import Result
 from times import DAY, MINUTE, NOON, SECOND
 
 FIRST = LogEntry(
-    fingerprint=fingerprint(Arrival(Opened("ada@x", "m", NOON), b"{}", NOON)),
+    entry=None,
+    fingerprint=fingerprint(Arrival((Opened("ada@x", "m", NOON),), b"{}", NOON)),
     record_type="Open",
     message_id="m-ada",
     recipient="ada@example.com",

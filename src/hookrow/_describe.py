@@ -122,7 +122,7 @@ def find_problem(entry: StoredEntry, parser: BodyParser, recorded: Kinds) -> str
     if own is None or entry.body is None:
         return None
     # Only a body that is not JSON is ambiguous, so its parts that look like escapes do not matter.
-    event = parse_entry(entry, parser) or Event(None, unescaped(entry.body))
+    event = parse_entry(entry, parser) or Event((), unescaped(entry.body))
     return explain(own, event, recorded)
 
 

@@ -256,7 +256,7 @@ HOST = """
 
         def parse(self, body):
             fields = msgspec.json.decode(body, type=tuple[str, str, datetime])
-            return Event(Delivered(*fields), body)
+            return Event((Delivered(*fields),), body)
 
 
     schema = Schema(

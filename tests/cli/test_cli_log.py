@@ -226,7 +226,7 @@ def test_forget_what_is_left(command: Command, url: str) -> None:
     keep(url, gzip.compress(json.dumps(DELIVERY).encode(), mtime=0), UNSUPPORTED)
     keep(url, mentioned | {"Metadata": {"Cc": f"_{ADA}_"}}, UNSUPPORTED)
     spool = Spool(command.folder / "spool.db", "a mapping")
-    spool.put([Arrival(None, json.dumps(each).encode(), AT) for each in (mentioned, STRANGER)])
+    spool.put([Arrival((), json.dumps(each).encode(), AT) for each in (mentioned, STRANGER)])
     done = command.call("log", "forget", ADA, HOOKROW_SPOOL="spool.db")
     assert done.returncode == 1
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
@@ -271,7 +271,7 @@ class TestReplay:
         """Earlier versions refused such a notification as unsupported. Its other texts are kept."""
         suppression = testing.suppression(ADA, ADAS, at=AT, reason="Spam\ud83d") | {"Tag": "\ud83d"}
         body = json.dumps(suppression).encode()
-        refused = Arrival(None, body, AT)
+        refused = Arrival((), body, AT)
         with closing(SQLStore(url)) as store, store.transaction() as transaction:
             transaction.write((), log_entries([refused], [UNSUPPORTED], AT))
         before = show(command)

@@ -79,7 +79,7 @@ def test_reading_on_another_node(cluster: Cluster) -> None:
         assert reader.log is not None
         assert reader.log.count(Query(), limit=2) == 0
         with cluster.nodes[1].lagging():
-            record(writer, [Arrival(None, b"{}", AT)])
+            record(writer, [Arrival((), b"{}", AT)])
             found = threads.submit(reader.log.count, Query(), limit=2)
             time.sleep(0.5)
             assert not found.done()

@@ -106,7 +106,7 @@ def test_forget(sqlite_site: Site, run: Run, tmp_path: Path) -> None:
     """A person is erased from the log, and the spool of the settings is searched."""
     sqlite_site.receive(DELIVERY)
     spool = tmp_path / "spool.db"
-    Spool(spool).put([Arrival(None, json.dumps(DELIVERY).encode(), AT)])
+    Spool(spool).put([Arrival((), json.dumps(DELIVERY).encode(), AT)])
     with override_settings(HOOKROW={"SECRET": SECRET, "SPOOL": spool}):
         done = run("log", "forget", ADA)
     first, last = done.out.splitlines()

@@ -80,7 +80,7 @@ def test_times(url: str) -> None:
     assert list(ordered) == sorted(TIMES.values())
     for at in sorted(TIMES.values()):
         notification = Suppressed("5@example.com", None, at, "HardBounce")
-        record(DjangoStore(Schema(), "default"), [Arrival(notification, b"{}", at)])
+        record(DjangoStore(Schema(), "default"), [Arrival((notification,), b"{}", at)])
         assert _stored(url)[-1] == at
 
 

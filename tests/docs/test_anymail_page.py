@@ -24,8 +24,8 @@ def test_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         for reason in ("HardBounce", "SpamComplaint"):
             payload = testing.suppression("ada@example.com", None, at=NOON, reason=reason)
-            notification = Postmark.parse(json.dumps(payload).encode()).notification
-            signals.notification_recorded.notify(Arrival(notification, b"{}", NOON), Recorded([]))
+            notifications = Postmark.parse(json.dumps(payload).encode()).notifications
+            signals.notification_recorded.notify(Arrival(notifications, b"{}", NOON), Recorded([]))
     finally:
         signals.notification_recorded.disconnect(handle_complaint, sender=None)
     assert notified == ["ada@example.com"]

@@ -48,7 +48,7 @@ def test_the_python_runs(shop: Path) -> None:
             """
         )
         notification = Suppressed("ada@example.com", "m-1", NOON, "SpamComplaint")
-        [outcome] = record(names["store"], [Arrival(notification, b"{}", NOON)])
+        [outcome] = record(names["store"], [Arrival((notification,), b"{}", NOON)])
         assert isinstance(outcome, Recorded)
         people = "SELECT id, why FROM people WHERE suppressed_at IS NOT NULL"
         assert connection.execute(people).fetchall() == [(2, 2)]

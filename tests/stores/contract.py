@@ -68,7 +68,7 @@ NEVER = (None, None, None)
 
 def arrival(notification: Notification, *, live: bool = True) -> Arrival:
     """Return the notification as it arrives at noon."""
-    return Arrival(notification, b"{}", NOON, Source.LIVE if live else Source.REPLAY)
+    return Arrival((notification,), b"{}", NOON, Source.LIVE if live else Source.REPLAY)
 
 
 def opens(recipient: str | None, message_id: str | None) -> Opened:
@@ -442,7 +442,7 @@ class LargeContract:
         """A group may have more members than some databases accept parameters."""
         many = range(1, 1101)
         fill_many(home, many)
-        sent = [Arrival(opens(f"s{n}@example.com", f"m{n}"), b"%d" % n, NOON) for n in many]
+        sent = [Arrival((opens(f"s{n}@example.com", f"m{n}"),), b"%d" % n, NOON) for n in many]
         assert statuses(record(home.store, sent)) == [200] * len(many)
         assert {row["opened_at"] for row in home.rows()["dispatches"]} == {NOON}
         assert len(home.logged()) == len(many)
@@ -777,5 +777,5 @@ def suppressed(home: Home) -> Home:
             Suppressed(ZOE, None, NOON + TICK, "HardBounce"),
         ]
     ):
-        record(home.store, [Arrival(each, b"%d" % number, NOON)])
+        record(home.store, [Arrival((each,), b"%d" % number, NOON)])
     return home

@@ -153,7 +153,7 @@ class Home:
         """Read what stores write to the log, in the order of its ids, without the store."""
         if self._log is None:
             return []
-        unwritten = {"entry", "recovery_counted"}
+        unwritten = {"recovery_counted"}
         columns = [
             column
             for column in self._log.c

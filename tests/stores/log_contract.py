@@ -105,6 +105,7 @@ def entry(number: int = 1, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any
         "provider": "postmark",
         "source": Source.LIVE,
         "trace_id": None,
+        "entry": None,
     }
     return LogEntry(**{**given, **columns})
 
@@ -227,13 +228,13 @@ class KeepContract:
         fill(home)
         now = datetime.now(UTC)
         arrivals = [
-            Arrival(opens(*names), repr(names).encode(), now)
+            Arrival((opens(*names),), repr(names).encode(), now)
             for names in (
                 *((ADA, "m-ada"), ("nobody@example.com", "m-ada"), (ADA, "m-nowhere")),
                 ("Bea.Upper@Example.com", "m-ada"),
             )
         ]
-        unsupported = Arrival(None, b"?", now, unsupported=Unsupported("Bounce", "Ada@x", "m"))
+        unsupported = Arrival((), b"?", now, unsupported=Unsupported("Bounce", "Ada@x", "m"))
         group = [*arrivals, unsupported, arrivals[1], unsupported]
         assert statuses(record(home.store, group)) == [200, 404, 404, 400, 422, 404, 422]
         by_body = {row["body"]: row for row in logged(home)}
@@ -262,7 +263,7 @@ class KeepContract:
             *((text, ascii(text).encode()) for text in HOSTILE),
         ]
         now = datetime.now(UTC)
-        arrivals = [Arrival(opens(text, text), body, now) for text, body in texts]
+        arrivals = [Arrival((opens(text, text),), body, now) for text, body in texts]
         assert statuses(record(home.store, arrivals, bodies=bodies)) == [404] * len(arrivals)
         rows = logged(home)
         assert len(rows) == len(arrivals)
@@ -281,7 +282,7 @@ class KeepContract:
         now = datetime.now(UTC)
         keep_failed(
             home.store,
-            [Arrival(opens(ADA, "m-ada"), b"1", now), Arrival(None, b"2", now)],
+            [Arrival((opens(ADA, "m-ada"),), b"1", now), Arrival((), b"2", now)],
             clock=utc_now,
         )
         kept = [
@@ -720,7 +721,7 @@ class ReadContract:
     def test_forget_in_unreadable_bodies(self, home: Home, log: SQLLog) -> None:
         """A body without a known recipient is erased if it contains the address, even escaped."""
         keep(home, *(entry(n, recipient=None, body=f'{{"To": "S{n}@x.com"') for n in (1, 2)))
-        record(home.store, [Arrival(None, '{"To": "zoë@x.com"\0'.encode(), NOON)])
+        record(home.store, [Arrival((), '{"To": "zoë@x.com"\0'.encode(), NOON)])
         assert home.logged()[-1]["body"] == '{"To": "zo\\xc3\\xab@x.com"\\x00'
         given = ("", "1@x.com", "s1@x.co", "s1@x.com", "ZOë@x.com")
         assert [log.forget(each).entries for each in given] == [0, 0, 0, 1, 1]
@@ -744,7 +745,7 @@ class ReadContract:
         keep(home, *(entry(n, recipient=bob, body=body) for n, body in enumerate(gone + kept, 1)))
         keep(home, parked(6, minutes=1, recipient=bob, body=gone[0]), entry(7, recipient=ADA))
         compressed = gzip.compress(b'{"Cc": "ada@example.com"}', mtime=0)
-        record(home.store, [Arrival(None, compressed, NOON)])
+        record(home.store, [Arrival((), compressed, NOON)])
         before, there = home.logged(), ids(home)
         assert log.forget(ADA) == Forgotten(1, 3, (there[5],), (there[7],))
         for row in before[:3]:
@@ -783,7 +784,7 @@ class ReadContract:
 def _late(*notifications: Notification) -> list[Arrival]:
     """Return notifications that arrived at noon, as a replay reads them from the log."""
     return [
-        Arrival(each, repr(each).encode(), NOON, source=Source.REPLAY, attempts=0)
+        Arrival((each,), repr(each).encode(), NOON, source=Source.REPLAY, attempts=0)
         for each in notifications
     ]
 
@@ -892,7 +893,7 @@ class ReplayContract:
         now = datetime.now(UTC)  # otherwise, it would be too late for a retry
         keep_failed(
             home.store,
-            [Arrival(Postmark.parse(each).notification, each, now) for each in bodies],
+            [Arrival(Postmark.parse(each).notifications, each, now) for each in bodies],
             clock=utc_now,
         )
         log = reader(home)
@@ -932,7 +933,7 @@ class ReplayContract:
         def parse(body: bytes) -> Event:
             """Forget the person after the sweep has read the entry and before it records it."""
             erased.append(reader(home).forget(ADA).entries)
-            return Event(opens(ADA, "m-ada"), body)
+            return Event((opens(ADA, "m-ada"),), body)
 
         def refuse(*_: object, **__: object) -> None:
             raise Rejected("CheckViolation 23514")

@@ -89,7 +89,7 @@ def prove(url: str) -> None:
     assert [each.text for each in faults if each.subject != "retries"] == []
     assert "Your own migrations created hookrow's tables." in {each.text for each in findings}
     with closing(SQLStore(url)) as store:
-        arrival = Arrival(Suppressed(ADA, None, AT, "HardBounce"), b"{}", AT)
+        arrival = Arrival((Suppressed(ADA, None, AT, "HardBounce"),), b"{}", AT)
         [outcome] = record(store, [arrival])
     assert isinstance(outcome, Recorded)
 

@@ -145,12 +145,13 @@ late = st.sampled_from([*product(TIMES, range(4), MAYBE, MAYBE)])
 @st.composite
 def _arrivals(draw: st.DrawFn, kinds: st.SearchStrategy[Notification | None]) -> Arrival:
     notification = draw(kinds)
+    notifications = () if notification is None else (notification,)
     body = repr(notification).encode()
     if draw(st.booleans()):
-        return Arrival(notification, body, draw(times))
+        return Arrival(notifications, body, draw(times))
     at, attempts, last, now = draw(late)
     return Arrival(
-        notification,
+        notifications,
         body,
         at,
         Source.REPLAY,
@@ -165,7 +166,7 @@ groups_with_optional = st.lists(_arrivals(recorded), min_size=2, max_size=9)
 
 
 def _at_noon(notification: Notification) -> Arrival:
-    return Arrival(notification, repr(notification).encode(), NOON)
+    return Arrival((notification,), repr(notification).encode(), NOON)
 
 
 ahead = st.sampled_from([Delivered(ADA, "m-ada", NOON + (3 + n) * DAY) for n in range(3)])
@@ -237,15 +238,15 @@ WORLD: World = {"subscribers": [{"id": 1, "email": ADA}], "dispatches": [{"id": 
 RARE = [
     # A live change sets an earlier time, which a guarded one then finds.
     [
-        Arrival(Delivered(ADA, "m-ada", NOON + SECOND), b"{}", NOON),
-        Arrival(Delivered(ADA, "m-ada", at), b"{}", NOON, source=Source.REPLAY),
+        Arrival((Delivered(ADA, "m-ada", NOON + SECOND),), b"{}", NOON),
+        Arrival((Delivered(ADA, "m-ada", at),), b"{}", NOON, source=Source.REPLAY),
     ]
     for at in (NOON, NOON + 2 * SECOND)
 ] + [
     # Among equal times, the last to arrive wins.
     [
-        Arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"), b"{}", NOON),
-        Arrival(Suppressed(ADA, "m-ada", at, "SpamComplaint"), b"{}", NOON),
+        Arrival((Suppressed(ADA, "m-ada", NOON, "HardBounce"),), b"{}", NOON),
+        Arrival((Suppressed(ADA, "m-ada", at, "SpamComplaint"),), b"{}", NOON),
     ]
     for at in (NOON, NOON - SECOND)
 ]
@@ -253,17 +254,17 @@ RARE = [
 RARE_OPTIONAL = [
     # Of bounces with equal times, the type of the last one stays; a later one stays as it is.
     [
-        Arrival(Bounced(ADA, "m-ada", NOON + SECOND, "HardBounce"), b"{}", NOON, source),
-        Arrival(Bounced(ADA, "m-ada", at, "SoftBounce"), b"{}", NOON, Source.REPLAY),
+        Arrival((Bounced(ADA, "m-ada", NOON + SECOND, "HardBounce"),), b"{}", NOON, source),
+        Arrival((Bounced(ADA, "m-ada", at, "SoftBounce"),), b"{}", NOON, Source.REPLAY),
     ]
     for source in (Source.LIVE, Source.REPLAY)
     for at in (NOON, NOON + SECOND)
 ] + [
     # The earliest open is the first one, in any order.
     [
-        Arrival(Opened(ADA, "m-ada", NOON + SECOND), b"{}", NOON, source),
-        Arrival(Opened(ADA, "m-ada", NOON), b"{}", NOON),
-        Arrival(Opened(ADA, "m-ada", NOON + 2 * SECOND), b"{}", NOON),
+        Arrival((Opened(ADA, "m-ada", NOON + SECOND),), b"{}", NOON, source),
+        Arrival((Opened(ADA, "m-ada", NOON),), b"{}", NOON),
+        Arrival((Opened(ADA, "m-ada", NOON + 2 * SECOND),), b"{}", NOON),
     ]
     for source in (Source.LIVE, Source.REPLAY)
 ]
@@ -351,7 +352,7 @@ def test_corrected_times(schema: Schema, hookrow_store: SQLStore) -> None:
         ahead = [
             Delivered(f"{number}@x", "m", NOON + 3 * DAY) for number in range(LEAST_EVENTS - 2)
         ]
-        clock.date([Arrival(each, b"{}", NOON) for each in ahead])
+        clock.date([Arrival((each,), b"{}", NOON) for each in ahead])
         dated: Group = []
         for start in range(0, len(group), size):
             dated += clock.date(group[start : start + size])

@@ -78,7 +78,7 @@ def test_the_first_notification(home: Home) -> None:
     """The first entry of the log records the mapping; dry runs and reads do not."""
     fill(home)
     assert isinstance(
-        dry_run(home.store, Arrival(opens(ADA, "m-ada"), b"{}", NOON)).outcome, Recorded
+        dry_run(home.store, Arrival((opens(ADA, "m-ada"),), b"{}", NOON)).outcome, Recorded
     )
     assert is_reachable(home.store)
     with home.store.reading() as reading:
@@ -244,7 +244,7 @@ def tenants(empty_database_url: str) -> Iterator[list[SQLStore]]:
 def complain(store: SQLStore) -> int:
     """Record a complaint about Ada, an hour ago; return the status."""
     at = datetime.now(UTC) - HOUR
-    parsed = Arrival(Postmark.parse(SPAM).notification, SPAM, at, provider="postmark")
+    parsed = Arrival(Postmark.parse(SPAM).notifications, SPAM, at, provider="postmark")
     return statuses(record(store, [parsed], clock=lambda: at))[0]
 
 

@@ -24,7 +24,7 @@ from hookrow._receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._dialects import DIALECTS
-from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
+from hookrow.stores.sql._log_rows import LOG_COLUMNS
 from hookrow.stores.sql._urls import open_database
 from hookrow.stores.sql._verify import verify
 from own_tables import attached
@@ -748,7 +748,7 @@ def make_log(engine: Engine, old: str, new: str) -> None:
     """Make the tables, and a log of which one part, or a column with its type, is replaced."""
     table = str(CreateTable(attached(LOG, kind_of(engine)).tables["kept"]).compile(engine))
     table = re.sub(r"\s+", " ", table)
-    if old in REQUIRED_COLUMNS:
+    if old in LOG_COLUMNS:
         old = re.findall(rf"(?<=\W)`?{old}`? [A-Z][^,]*", table)[0]
     assert old in table
     run(make(engine), table.replace(old, new))
@@ -811,7 +811,7 @@ def test_log_on_postgres(engine: Engine, old: str, new: str, error: str) -> None
 def test_a_log_without_fractions(engine: Engine) -> None:
     """A log that keeps times to the second records notifications."""
     make_log(engine, "received_at TIMESTAMP WITH TIME ZONE", "received_at timestamptz(0)")
-    times = [each for each in REQUIRED_COLUMNS if each.endswith("_at")]
+    times = [each for each in LOG_COLUMNS if each.endswith("_at")]
     run(engine, *(f"ALTER TABLE kept ALTER {each} TYPE timestamptz(0)" for each in times))
     run(engine, "INSERT INTO people (id, email) VALUES (1, 'ada@x')")
     store = SQLStore(engine, LOG, verify=True)

@@ -72,7 +72,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def arrival(notification: Notification | None = None) -> Arrival:
-    return Arrival(notification, b"{}", NOON)
+    return Arrival(() if notification is None else (notification,), b"{}", NOON)
 
 
 def arrivals(number: int, at: datetime, recipients: int = LEAST_RECIPIENTS) -> list[Arrival]:

@@ -91,7 +91,7 @@ NO_DISPATCH = Result.DISPATCH_NOT_FOUND
 )
 def test_outcomes(first: Result, last: Result, fields: dict[str, Any], sentence: str) -> None:
     """The first and the present result are described with their reasons."""
-    opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
+    opened = Arrival((Opened("ada@example.com", "m-1", NOON),), b"{}", NOON)
     [entry] = log_entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = StoredEntry(*(*astuple(entry), 1, first))
     described = describe_outcome(replace(logged, outcome=last, **fields), STORE, Postmark)
@@ -195,7 +195,7 @@ def test_rows_that_where_hides() -> None:
 )
 def test_the_problem_of_an_unreadable_body(body: bytes, problem: str) -> None:
     """The log's text of a body that is not text still shows why it is not supported."""
-    [entry] = log_entries([Arrival(None, body, NOON)], [Refusal.UNSUPPORTED.refused()], NOON)
+    [entry] = log_entries([Arrival((), body, NOON)], [Refusal.UNSUPPORTED.refused()], NOON)
     logged = StoredEntry(*(*astuple(entry), 1, entry.outcome))
     assert (find_problem(logged, Postmark, ALWAYS) or "").startswith(problem)
     assert find_problem(replace(logged, body=None), Postmark, ALWAYS) is None
@@ -207,7 +207,7 @@ def _logged(payload: dict[str, Any], result: Result) -> StoredEntry:
     body = json.dumps(payload).encode()
     outcome = Refusal[result.name].refused()
     parser = Resend if "type" in payload else Postmark
-    [entry] = log_entries([Arrival(parser.parse(body).notification, body, NOON)], [outcome], NOON)
+    [entry] = log_entries([Arrival(parser.parse(body).notifications, body, NOON)], [outcome], NOON)
     return StoredEntry(*(*astuple(entry), 1, result))
 
 
@@ -218,7 +218,7 @@ def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: 
     if reason is not None:
         payload = testing.suppression(ADA, None, at=NOON, reason=reason)
         changed = Suppressed(ADA, None, at, reason)
-    arrived = Arrival(changed, msgspec.json.encode(payload), NOON)
+    arrived = Arrival((changed,), msgspec.json.encode(payload), NOON)
     [entry] = log_entries([arrived], [Recorded(())], NOON)
     return replace(StoredEntry(*(*astuple(entry), id_, entry.outcome)), **fields)
 

@@ -136,7 +136,7 @@ class Rig:
 
 
 def _arrival(name: str) -> Arrival:
-    return Arrival(Delivered(f"{name}@example.com", f"m-{name}", NOON), name.encode(), NOON)
+    return Arrival((Delivered(f"{name}@example.com", f"m-{name}", NOON),), name.encode(), NOON)
 
 
 def _names(arrivals: Sequence[Arrival]) -> str:
@@ -293,7 +293,7 @@ def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureF
 @pytest.mark.parametrize("fault", [CONFLICT, GONE], ids=repr)
 def test_an_unsupported_payload_gets_422_and_is_kept_after_a_failure(fault: Exception) -> None:
     rig = Rig(*[fault] * 99)
-    assert rig.run([Arrival(None, b"{}", NOON)]) == [Refusal.UNSUPPORTED.refused()]
+    assert rig.run([Arrival((), b"{}", NOON)]) == [Refusal.UNSUPPORTED.refused()]
     assert [rig.failed, *rig.spooled].count("{}") == 1
 
 
@@ -348,6 +348,7 @@ def test_a_bug_is_logged_with_its_place_but_not_its_text(caplog: pytest.LogCaptu
 def test_log_lines_contain_no_full_address(
     notification: Notification | None, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Rig(REJECTED).run([Arrival(notification, b"", NOON)])
+    given = () if notification is None else (notification,)
+    Rig(REJECTED).run([Arrival(given, b"", NOON)])
     assert caplog.messages == [f"The database rejected {named}: NotNullViolation 23502"]
     assert caplog.records[0].exc_info is None

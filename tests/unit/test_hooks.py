@@ -58,7 +58,7 @@ def hooks(on_recorded: Hook) -> Hooks:
 
 def call(hooks: Hooks, times: int) -> None:
     for number in range(times):
-        hooks(Arrival(None, b"%d" % number, NOON), Recorded(()))
+        hooks(Arrival((), b"%d" % number, NOON), Recorded(()))
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -390,7 +390,7 @@ def test_too_many_or_too_large_calls_are_dropped(
     reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookrow._receiver.hooks.MAX_CALLS", 10 if not reason else 100)
-    arrival = Arrival(Suppressed(ADA, "m-ada", NOON, reason), reason.encode(), NOON)
+    arrival = Arrival((Suppressed(ADA, "m-ada", NOON, reason),), reason.encode(), NOON)
     recording = RecordingHook(opened=False)
     with closing(hooks(recording)) as calls:
         call(calls, 1)

@@ -19,7 +19,7 @@ RECORDED, FAILED, UNAVAILABLE = (plain(status, "") for status in (200, 503, 500)
 
 
 def arrival(number: int) -> Arrival:
-    return Arrival(None, b"%d" % number, NOON)
+    return Arrival((), b"%d" % number, NOON)
 
 
 class Rows:

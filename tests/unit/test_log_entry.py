@@ -39,7 +39,7 @@ GONE: Outcome = Refusal.DISPATCH_NOT_FOUND.refused()
 
 
 def arrival(notification: Notification | None = OPEN, body: bytes = b"{}") -> Arrival:
-    return Arrival(notification, body, NOON)
+    return Arrival(() if notification is None else (notification,), body, NOON)
 
 
 def entry(arrival: Arrival, outcome: Outcome = DONE, *, bodies: bool = True) -> LogEntry:

@@ -32,7 +32,7 @@ def with_entries(*ages: timedelta) -> Server:
     """Return a database with recorded entries that arrived so long before noon."""
     database = Server()
     for age in ages:
-        arrived = Arrival(Opened("ada@example.com", "m-1", NOON), str(age).encode(), NOON - age)
+        arrived = Arrival((Opened("ada@example.com", "m-1", NOON),), str(age).encode(), NOON - age)
         with database.transaction() as transaction:
             transaction.write((), log_entries([arrived], [Recorded(())], NOON - age))
     return database
@@ -60,7 +60,7 @@ def test_old_entries_or_bodies_are_deleted_unless_parked(
     for outcome in (Recorded(()), Refusal.SUBSCRIBER_NOT_FOUND.refused()):
         for days in reversed(AGES):  # the log would keep its last entry at any age
             notification = Opened("ada@example.com", "m-1", now)
-            arrival = Arrival(notification, f"{outcome} {days}".encode(), now - days * DAY)
+            arrival = Arrival((notification,), f"{outcome} {days}".encode(), now - days * DAY)
             with database.transaction() as transaction:
                 transaction.write((), log_entries([arrival], [outcome], arrival.received_at))
     counts = list(retention(database, keep=keep, keep_bodies=keep_bodies, sure=True).prune())

@@ -106,7 +106,7 @@ def test_refusals_and_late_responses(
 
 
 def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) -> None:
-    late = Arrival(Delivered("a", "m", NOON), b"", NOON + timedelta(seconds=90))
+    late = Arrival((Delivered("a", "m", NOON),), b"", NOON + timedelta(seconds=90))
     early = replace(late, received_at=NOON - timedelta(seconds=90))
     metrics.begin_group([early, late], [None, None])([Refusal.FAILED.refused()] * 2)
     counted = values(registry)

@@ -497,7 +497,8 @@ def _check(body: bytes) -> None:
     """Parse a body, and check the properties that all users of a notification rely on."""
     event = Postmark.parse(body)
     notification = event.notification
-    assert event == Event(notification, body, event.unsupported)
+    assert event == Event(event.notifications, body, event.unsupported)
+    assert len(event.notifications) <= 1
     problem = explain(body)
     assert (problem is None) is (notification is not None)
     assert problem is None or problem.encode()  # it can be printed

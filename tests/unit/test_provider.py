@@ -54,9 +54,9 @@ class Courier(Provider):
     def parse(self, body: bytes) -> Event:
         event = json.loads(body)
         if "to" not in event:
-            return Event(None, body, Unsupported(event["type"]), event_id=event["id"])
+            return Event((), body, Unsupported(event["type"]), event_id=event["id"])
         delivered = Delivered(event["to"], event["message"], NOON)
-        return Event(delivered, body, event_id=event["id"], record_type="mail.delivered")
+        return Event((delivered,), body, event_id=event["id"])
 
 
 def event(name: str, **more: object) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def test_each_event_is_recorded_and_logged(post: Post) -> None:
     assert database.tables.dispatch("m-ada").delivered_at == NOON
     assert database.tables.dispatch("m-bea").delivered_at == NOON
     assert sorted((each.record_type, each.outcome.value) for each in database.logged()) == [
-        ("mail.delivered", "recorded"),
-        ("mail.delivered", "recorded"),
+        ("Delivery", "recorded"),
+        ("Delivery", "recorded"),
         ("mail.queued", "unsupported"),
     ]
     assert {each.provider for each in database.logged()} == {"courier"}
@@ -146,8 +146,8 @@ def test_an_object_of_another_class() -> None:
 def test_the_response_at_the_deadline_is_the_provider_s() -> None:
     """A refusal would disable the webhook of a provider whose other events are unsupported."""
     responses = Responses(Courier(), acknowledge_parked=False)
-    unsupported = Arrival(None, b"{}", NOON)
-    supported = Arrival(Delivered("a@example.com", "m", NOON), b"{}", NOON)
+    unsupported = Arrival((), b"{}", NOON)
+    supported = Arrival((Delivered("a@example.com", "m", NOON),), b"{}", NOON)
     assert [responses.unavailable(each).status for each in (unsupported, supported)] == [200, 503]
 
 

@@ -35,11 +35,11 @@ def arrival(name: str, message: str | None = None) -> Arrival:
     """Return a delivery at noon to a person, which arrives now."""
     message = message or f"m-{name}"
     delivered = Delivered(f"{name}@example.com", message, NOON)
-    return Arrival(delivered, f"{name} {message}".encode(), datetime.now(UTC))
+    return Arrival((delivered,), f"{name} {message}".encode(), datetime.now(UTC))
 
 
-LARGEST = Arrival(None, b"x" * (LARGEST_GROUP // TEXT_PER_BYTE), NOON)
-LARGE = Arrival(None, LARGEST.body + b"x", NOON)
+LARGEST = Arrival((), b"x" * (LARGEST_GROUP // TEXT_PER_BYTE), NOON)
+LARGE = Arrival((), LARGEST.body + b"x", NOON)
 
 
 def test_only_arrivals_that_need_a_locked_row_are_left() -> None:
@@ -64,7 +64,7 @@ def test_only_arrivals_that_need_a_locked_row_are_left() -> None:
 def test_an_arrival_that_waited_for_its_row_overrides_no_newer_one() -> None:
     database = people("ada")
     older, later = arrival("ada"), NOON + timedelta(hours=1)
-    newer = Arrival(Delivered("ada@example.com", "m-ada", later), b"newer", datetime.now(UTC))
+    newer = Arrival((Delivered("ada@example.com", "m-ada", later),), b"newer", datetime.now(UTC))
     recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len, clock=utc_now)
     assert None not in recorder([newer]) + recorder.resume([older])
     assert database.tables.dispatch("m-ada").delivered_at == later

@@ -50,14 +50,14 @@ def database() -> Iterator[Database]:
 def logged(body: bytes) -> StoredEntry:
     """Return the log entry of a body that arrived at noon and failed."""
     database = people()
-    keep_failed(database, [Arrival(Postmark.parse(body).notification, body, NOON)], clock=utc_now)
+    keep_failed(database, [Arrival(Postmark.parse(body).notifications, body, NOON)], clock=utc_now)
     [entry] = database.logged()
     return entry
 
 
 def test_the_arrival_of_an_entry_is_not_live() -> None:
     entry = logged(BODY)
-    live = Arrival(Suppressed(ADA, None, None, "HardBounce"), BODY, NOON)
+    live = Arrival((Suppressed(ADA, None, None, "HardBounce"),), BODY, NOON)
     late = {"source": Source.REPLAY, "attempts": 0, "fingerprint": entry.fingerprint}
     times = {"last_received_at": NOON, "applied_at": NOON + HOUR}
     expected = replace(live, **late, **times)
@@ -76,7 +76,7 @@ def suppressions(*names: str) -> list[Arrival]:
     at = datetime.now(UTC) - timedelta(hours=1)
     bounces = [Suppressed(f"{name}@example.com", None, at, "HardBounce") for name in names]
     late: dict[str, Any] = {"source": Source.REPLAY, "attempts": 0}
-    return [Arrival(each, repr(each).encode(), at, **late) for each in bounces]
+    return [Arrival((each,), repr(each).encode(), at, **late) for each in bounces]
 
 
 def ends(database: Database) -> dict[str | None, str]:

@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def arrival(*, is_test: bool = False, recipient: str = ADA) -> Arrival:
-    return Arrival(Delivered(recipient, "m-1", AT), b"", AT, is_test=is_test)
+    return Arrival((Delivered(recipient, "m-1", AT),), b"", AT, is_test=is_test)
 
 
 def add(recent: RecentResults, *groups: str) -> RecentResults:

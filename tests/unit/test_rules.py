@@ -67,7 +67,8 @@ FAILED = Refused(Refusal.FAILED, "Try again later")
 
 
 def _arrival(notification: Notification | None, *, live: bool = True) -> Arrival:
-    return Arrival(notification, b"{}", NOW, Source.LIVE if live else Source.REPLAY)
+    given = () if notification is None else (notification,)
+    return Arrival(given, b"{}", NOW, Source.LIVE if live else Source.REPLAY)
 
 
 def _decide(notification: Notification | None, rows: Rows = ROWS, *, live: bool = True) -> Outcome:
@@ -126,7 +127,7 @@ def test_a_probe_is_a_notification_with_its_recipient(
 ) -> None:
     assert rules.is_probe(_arrival(Reactivated(recipient, "m-1", None))) is probe
     unsupported = Unsupported("Bounce", PROBE)
-    assert not rules.is_probe(Arrival(None, b"", NOW, unsupported=unsupported))
+    assert not rules.is_probe(Arrival((), b"", NOW, unsupported=unsupported))
 
 
 # -- lookup keys -----------------------------------------------------------------------
@@ -384,7 +385,7 @@ def test_the_time_of_a_change_that_is_recorded_late(
 ) -> None:
     reason = ["HardBounce"] if kind is Suppressed else []
     late = Arrival(
-        kind(ADA, "m-1", changed_at, *reason),
+        (kind(ADA, "m-1", changed_at, *reason),),
         b"{}",
         NOW - 2 * DAY,
         Source.REPLAY,

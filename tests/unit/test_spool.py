@@ -21,7 +21,7 @@ from hookrow.stores._timeouts import limited_to
 
 def _arrival(name: str = "ada", *, minutes: float = 0, size: int = 0) -> Arrival:
     at = NOON + timedelta(minutes=minutes)
-    return Arrival(Delivered("a@b.c", name, NOON), name.encode().ljust(size), at)
+    return Arrival((Delivered("a@b.c", name, NOON),), name.encode().ljust(size), at)
 
 
 def _everything(spool: Spool) -> list[SpoolEntry]:
@@ -52,7 +52,7 @@ def spool(path: Path) -> Spool:
 
 def test_entries_are_read_unchanged_and_in_order(spool: Spool, path: Path) -> None:
     bodies = [b"", b"\xff\x00", b"x" * 1024, b"one", b"two"]
-    arrivals = [Arrival(None, body, NOON - timedelta(minutes=n)) for n, body in enumerate(bodies)]
+    arrivals = [Arrival((), body, NOON - timedelta(minutes=n)) for n, body in enumerate(bodies)]
     spool.put(arrivals[:2])
     spool.put(arrivals[2:])
     first = Spool(path).after(0, limit=3)

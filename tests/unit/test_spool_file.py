@@ -25,7 +25,7 @@ Damage = Callable[[Path], object]
 
 
 def _arrival(name: str) -> Arrival:
-    return Arrival(Delivered("a@b.c", name, NOON), name.encode().ljust(500), NOON)
+    return Arrival((Delivered("a@b.c", name, NOON),), name.encode().ljust(500), NOON)
 
 
 def _everything(spool: Spool) -> list[SpoolEntry]:

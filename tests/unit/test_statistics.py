@@ -49,7 +49,7 @@ NOT_SAVED, UNKNOWN = Result.DISPATCH_NOT_FOUND, Result.SUBSCRIBER_NOT_FOUND
 
 def entry(number: int, at: datetime = AT, /, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
     """Return an entry that is identified by its number."""
-    arrival = Arrival(Opened("a@x", "m", at), b"", at, fingerprint=number.to_bytes(16))
+    arrival = Arrival((Opened("a@x", "m", at),), b"", at, fingerprint=number.to_bytes(16))
     [made] = log_entries([arrival], [Recorded(())], at)
     return replace(made, **columns)
 

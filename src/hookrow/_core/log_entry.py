@@ -83,9 +83,11 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     `fingerprint` has 16 bytes. `attempts` is the number of posts, the first at `received_at`
     and the last at `last_received_at`; `outcome` and `status` are the latest result, and `ended_at`
     is its time. `retry_at` is the time of the next retry if the notification is parked. `body` is
-    the posted text, or None if bodies are not stored. Only a suppression has a `reason`.
-    `provider` is the name of the provider, or None for a manual change, and `source` the origin of
-    the arrival with this result. `trace_id` is the provider's, if it sends one.
+    the posted text, or None if bodies are not stored. Only an event that suppresses has a
+    `reason`, and `record_type` is that of its first notification. `provider` is the name of the
+    provider, or None for a manual change, and `source` the origin of the arrival with this result.
+    `trace_id` is the provider's, if it sends one. `entry` is the name of the receiver's entry, or
+    None if the receiver has a single provider.
     """
 
     fingerprint: bytes
@@ -105,6 +107,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     provider: str | None
     source: Source
     trace_id: str | None
+    entry: str | None
 
 
 class StoredEntry(LogEntry, frozen=True, gc=False):
@@ -175,15 +178,23 @@ def fingerprint(arrival: Arrival) -> bytes:
 
     The first 32 bits are the time of the event in whole seconds since 1970, which keeps new entries
     together in an index. The other 96 bits are a BLAKE2b digest of the event's id and its provider,
-    or of the body if there is no id.
+    or of the body if there is no id. They also depend on the entry, if the receiver has several:
+    the same body at two entries is two events.
     """
     if arrival.fingerprint is not None:
         return arrival.fingerprint
-    at = arrival.notification.at if arrival.notification else None
+    notification = arrival.notification
+    at = notification.at if notification else None
     identity = arrival.body
     if arrival.event_id is not None:
         identity = f"{arrival.provider}\0{arrival.event_id}".encode("utf-8", "surrogatepass")
-    return fingerprint_prefix(at) + blake2b(identity, digest_size=_DIGEST).digest()
+    return fingerprint_prefix(at) + _digest(identity, arrival.entry)
+
+
+def _digest(identity: bytes, entry: str | None) -> bytes:
+    # A key cannot be confused with a part of the identity, and has at most 64 bytes.
+    key = b"" if entry is None else entry.encode()
+    return blake2b(identity, digest_size=_DIGEST, key=key).digest()
 
 
 def fingerprint_prefix(at: datetime | None) -> bytes:
@@ -193,8 +204,8 @@ def fingerprint_prefix(at: datetime | None) -> bytes:
 
 def memory_size(arrival: Arrival) -> int:
     """Return the size of an arrival in memory, in bytes."""
-    reason: str = getattr(arrival.notification, "reason", "")
-    return len(arrival.body) + WIDEST_CHARACTER * len(reason)
+    reasons = [each.reason for each in arrival.notifications if isinstance(each, Suppressed)]
+    return len(arrival.body) + WIDEST_CHARACTER * sum(map(len, reasons))
 
 
 def body_of(entry: LogEntry) -> bytes | None:
@@ -217,7 +228,7 @@ def unescaped(body: str) -> bytes:
 
 
 def _has_digest(body: bytes, entry: LogEntry) -> bool:
-    return blake2b(body, digest_size=_DIGEST).digest() == entry.fingerprint[4:]
+    return _digest(body, entry.entry) == entry.fingerprint[4:]
 
 
 def stored_record_type(text: str | None) -> str | None:
@@ -243,7 +254,8 @@ def stored_trace_id(text: str | None) -> str | None:
 def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bool) -> LogEntry:
     notification = arrival.notification
     fields = notification or arrival.unsupported
-    reason = getattr(notification, "reason", None)
+    reasons = (each.reason for each in arrival.notifications if isinstance(each, Suppressed))
+    reason = next(reasons, None)
     result, status, next_retry = Result.RECORDED, 200, None
     if isinstance(outcome, Refused):
         result, status = RESULTS[outcome.refusal], outcome.refusal.status
@@ -269,6 +281,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         provider=arrival.provider,
         source=arrival.source,
         trace_id=stored_trace_id(arrival.trace_id),
+        entry=arrival.entry,
     )
 
 
@@ -279,11 +292,13 @@ def is_parked(arrival: Arrival, outcome: Refused) -> bool:
     """
     if RESULTS[outcome.refusal] not in PARKED:
         return False
-    notification = arrival.notification
-    if notification is None or not is_email(notification.recipient) or is_probe(arrival):
+    if is_probe(arrival):
         return False
-    needs_dispatch = isinstance(notification, DispatchEvent)
-    return is_message_id(notification.message_id) or not needs_dispatch
+    return any(
+        is_email(each.recipient)
+        and (not isinstance(each, DispatchEvent) or is_message_id(each.message_id))
+        for each in arrival.notifications
+    )
 
 
 def stored_body(body: bytes) -> str:

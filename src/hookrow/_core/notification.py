@@ -121,19 +121,21 @@ class Source(Enum):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """One event of an authentic request: its notification, or None if it is not supported.
+    """One event of an authentic request, with its notifications; none if it is not supported.
 
     `body` is the event's part of the request's body, in bytes, and `received_at` the time of its
     first arrival, in UTC. If the `source` is not live, the arrival represents `attempts` requests
     (0 for a replay), the last of them at `last_received_at`, and may have the `fingerprint` of its
     log entry. `applied_at` is the time at which it is recorded, if that is later than its arrival:
-    if the source is not live, or if its rows were locked. `request_id` identifies the request in
+    if the source is not live, or if its rows were locked. `entry` is the name of the receiver's
+    entry, if it has several. `record_type` is that of the log if the first notification does not
+    have it. `request_id` identifies the request in
     log lines, and is empty if there is no request; `context` holds the observers' contexts, for the
     receiver only. `is_test` is True for a test of the provider's that is acknowledged. The other
     fields are those of `Event`.
     """
 
-    notification: Notification | None
+    notifications: Sequence[Notification]
     body: bytes
     received_at: datetime
     source: Source = Source.LIVE
@@ -143,12 +145,18 @@ class Arrival(msgspec.Struct, frozen=True):
     applied_at: datetime | None = None
     fingerprint: bytes | None = None
     provider: str | None = None
+    entry: str | None = None
     request_id: str = ""
     context: object | None = None
     event_id: str | None = None
     record_type: str | None = None
     trace_id: str | None = None
     is_test: bool = False
+
+    @property
+    def notification(self) -> Notification | None:
+        """The first notification, or None if there is none."""
+        return self.notifications[0] if self.notifications else None
 
 
 class LookupKeys(msgspec.Struct, frozen=True):
@@ -295,7 +303,7 @@ class Refusal(Enum):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The notification was processed, with these `changes`.
+    """All notifications of the event were processed, with these `changes`.
 
     A guard may prevent a change. This is not a refusal: the row already holds a newer value.
     """
@@ -303,11 +311,15 @@ class Recorded(msgspec.Struct, frozen=True):
     changes: Sequence[Change]
 
 
-class Refused(msgspec.Struct, frozen=True, gc=False):
-    """The notification was not processed; `text` is the reason, for the response."""
+class Refused(msgspec.Struct, frozen=True):
+    """The event was not processed, or not completely; `text` is the reason, for the response.
+
+    `changes` are those of its other notifications. A retry makes them again, which changes nothing.
+    """
 
     refusal: Refusal
     text: str
+    changes: Sequence[Change] = ()
 
 
 Outcome: TypeAlias = Recorded | Refused

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TypeAlias, TypeGuard, assert_never
 
 from msgspec.structs import replace
@@ -118,7 +119,8 @@ def is_probe(arrival: Arrival) -> bool:
     A probe finds no subscriber, even if one has its address, so it changes nothing. Its refusal is
     neither logged nor reported to a hook.
     """
-    recipient = arrival.notification.recipient if arrival.notification else None
+    notification = arrival.notification
+    recipient = notification.recipient if notification else None
     return recipient is not None and fold(recipient) == PROBE
 
 
@@ -141,9 +143,8 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     message_ids: set[str] = set()
     addressed: set[tuple[str | None, str, str]] = set()
     changed: set[tuple[str, str]] = set()
-    for arrival in arrivals:
-        notification = arrival.notification
-        if notification is None or not is_email(notification.recipient):
+    for notification in chain.from_iterable(each.notifications for each in arrivals):
+        if not is_email(notification.recipient):
             continue
         recipient, message_id = notification.recipient, notification.message_id
         email = fold(recipient)
@@ -176,10 +177,23 @@ def subscription_keys(
 
 
 def decide(arrival: Arrival, rows: Rows) -> Outcome:
-    """Return the outcome of an arrival, given the rows that were found for its group."""
-    notification = arrival.notification
-    if notification is None:
+    """Return the outcome of an arrival, given the rows that were found for its group.
+
+    That of an event with several notifications is the first refusal, if there is one, and has all
+    changes.
+    """
+    if len(arrival.notifications) == 1:
+        return _decide(arrival.notifications[0], arrival, rows)
+    if not arrival.notifications:
         return Refusal.UNSUPPORTED.refused()
+    outcomes = [_decide(each, arrival, rows) for each in arrival.notifications]
+    changes = tuple(change for outcome in outcomes for change in outcome.changes)
+    refused = next((each for each in outcomes if isinstance(each, Refused)), None)
+    return Recorded(changes) if refused is None else replace(refused, changes=changes)
+
+
+def _decide(notification: Notification, arrival: Arrival, rows: Rows) -> Outcome:
+    """Return the outcome of one of the notifications of an arrival."""
     subscriber = _subscriber(notification, rows)
     if subscriber is None:
         return (Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND).refused()
@@ -220,8 +234,6 @@ def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
     """Combine a group's changes, in order of arrival, into at most one per row and column."""
     merged: dict[_RowTarget, Change] = {}
     for outcome in outcomes:
-        if isinstance(outcome, Refused):
-            continue
         for change in outcome.changes:
             # Written out, because `target(change), change.row` doubles the time of this loop.
             key: _RowTarget
@@ -236,12 +248,7 @@ def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
 
 def affected_rows(outcomes: Iterable[Outcome]) -> Collection[RowId]:
     """Return every row that the outcomes change, each once."""
-    return {
-        change.row
-        for outcome in outcomes
-        if isinstance(outcome, Recorded)
-        for change in outcome.changes
-    }
+    return {change.row for outcome in outcomes for change in outcome.changes}
 
 
 def leave_locked(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome | None]:
@@ -271,7 +278,8 @@ def fill(outcomes: Iterable[Outcome | None], rest: Iterable[Outcome]) -> list[Ou
 def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list[Outcome]:
     """Refuse arrivals that could not be recorded; unsupported ones are refused as such."""
     return [
-        (refusal if arrival.notification else Refusal.UNSUPPORTED).refused() for arrival in arrivals
+        (refusal if arrival.notifications else Refusal.UNSUPPORTED).refused()
+        for arrival in arrivals
     ]
 
 

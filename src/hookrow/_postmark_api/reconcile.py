@@ -252,10 +252,10 @@ class Reconciliation:
 
     def _arrival(self, payload: Mapping[str, Any]) -> Arrival:
         body = json.dumps({**payload, "ServerID": self.server}).encode()
-        event = mask(self.parser.parse(body), self.store.recorded)
+        event, _ = mask(self.parser.parse(body), self.store.recorded)
         now = self.clock()
         return Arrival(
-            event.notification,
+            event.notifications,
             body,
             now,
             source=Source.RECONCILE,

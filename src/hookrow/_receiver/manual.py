@@ -60,10 +60,10 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
             "SuppressionReason": reason,
         }
     )
-    notification = Postmark.parse(body).notification
-    if notification is None:
+    notifications = Postmark.parse(body).notifications
+    if not notifications:
         return Refusal.UNSUPPORTED.refused()
-    arrival = Arrival(notification, body, at)
+    arrival = Arrival(notifications, body, at)
     clock = measured_clock(store)
     attempts = Attempts(store, bodies, clock)
     [outcome] = attempts.wait_for_locks([arrival], until=monotonic() + RETRY_CONFLICTS_FOR)
@@ -74,6 +74,6 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
 
 def find_subscriber(reading: SQLReading, email: str) -> RowId | None:
     """Find the subscriber to whom a notification for the address would apply."""
-    arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
+    arrival = Arrival((Reactivated(email, None, None),), b"", datetime.now(UTC))
     outcome = decide(arrival, reading.find(lookup_keys([arrival])))
     return outcome.changes[0].row if isinstance(outcome, Recorded) else None

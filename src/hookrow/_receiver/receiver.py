@@ -339,11 +339,11 @@ class Receiver:
         head = request.head
         context = None if self._observer is None else self._observer.admitted(head)
         try:
-            parts = self.provider.read(request)
+            events = self.provider.read(request)
         except Unauthentic as error:
             return self._refuse_unauthentic(head, error.challenge)
         now = self.clock.uncorrected()
-        return self._reader.arrivals(parts, now, head.request_id, context) or combine([])
+        return self._reader.arrivals(events, now, head.request_id, context) or combine([])
 
     def _refuse_unlogged(
         self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]
@@ -352,9 +352,9 @@ class Receiver:
         if self.store.log is not None:
             return arrivals
         for each in arrivals:
-            if each.notification is None:
+            if not each.notifications:
                 reply(self._responder.refuse_unsupported(each))
-        return [each for each in arrivals if each.notification is not None]
+        return [each for each in arrivals if each.notifications]
 
     def _wait(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Record the arrivals of a request together; wait for the responses."""
@@ -401,27 +401,27 @@ class ArrivalReader:
 
     def arrivals(
         self,
-        parts: Sequence[Event],
+        events: Sequence[Event],
         received_at: datetime,
         request_id: str = "",
         context: object | None = None,
     ) -> list[Arrival]:
-        """Return the arrivals of events, supported or not. Most need no call of `mask`."""
+        """Return the arrivals of events, supported or not."""
         arrivals = []
-        for each in parts:
-            part = each if type(each.notification) in ALWAYS else mask(each, self._recorded)
+        for event in events:
+            kept, record_type = mask(event, self._recorded)
             arrival = Arrival(
-                part.notification,
-                part.body,
+                kept.notifications,
+                kept.body,
                 received_at,
-                unsupported=part.unsupported,
+                unsupported=kept.unsupported,
                 provider=self._provider.name,
                 request_id=request_id,
                 context=context,
-                event_id=part.event_id,
-                record_type=part.record_type,
-                trace_id=part.trace_id,
-                is_test=self._acknowledge_tests and is_provider_test(part.notification),
+                event_id=kept.event_id,
+                record_type=record_type,
+                trace_id=kept.trace_id,
+                is_test=self._acknowledge_tests and is_provider_test(kept.notification),
             )
             arrivals.append(arrival)
         return arrivals

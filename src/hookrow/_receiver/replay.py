@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hookrow._core.changes import State
 from hookrow._core.log_entry import StoredEntry, body_of
 from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
+from hookrow._core.optional import Kinds
 from hookrow._core.result import Result
 from hookrow._core.rules import affected_rows, decide, fail, fill, is_message_id, lookup_keys, merge
 from hookrow._core.sizes import leading, text_size
@@ -141,16 +142,17 @@ def arrivals_of(
     if not any_mapping:
         store.check_mapping()
     return [
-        _arrival(entry, mask(event, store.recorded), now)
+        _arrival(entry, event, store.recorded, now)
         for entry in entries
         if (event := parse_entry(entry, parser)) is not None
     ]
 
 
-def _arrival(entry: StoredEntry, event: Event, now: datetime) -> Arrival:
+def _arrival(entry: StoredEntry, read: Event, recorded: Kinds, now: datetime) -> Arrival:
     """Return the arrival of an entry and its event, to be recorded now."""
+    event, record_type = mask(read, recorded)
     return Arrival(
-        event.notification,
+        event.notifications,
         event.body,
         entry.received_at,
         source=Source.REPLAY,
@@ -160,7 +162,8 @@ def _arrival(entry: StoredEntry, event: Event, now: datetime) -> Arrival:
         applied_at=now,
         fingerprint=entry.fingerprint,
         provider=entry.provider,
-        record_type=event.record_type,
+        entry=entry.entry,
+        record_type=record_type,
         is_test=entry.first_outcome is Result.TEST,
     )
 
@@ -225,10 +228,10 @@ def replay_ready(
     *,
     patience: float | None = None,
 ) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
-    """Record the arrivals whose rows exist now; return these arrivals and their outcomes."""
+    """Record the arrivals that change rows now; return these arrivals and their outcomes."""
     with store.reading() as reading:
         rows = reading.find(lookup_keys(arrivals))
-    ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
+    ready = [each for each in arrivals if decide(each, rows).changes]
     return ready, replay(store, ready, clock=clock, patience=patience) if ready else []
 
 

@@ -57,7 +57,7 @@ class RecentResults:
 
     def add_late(self, arrival: Arrival, reason: str) -> None:
         """Add a notification that got its response before its result was known."""
-        if arrival.notification is not None and not _is_excluded(arrival):
+        if arrival.notifications and not _is_excluded(arrival):
             self._last.append(monotonic())
             self._reason = reason
 

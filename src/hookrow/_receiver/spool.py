@@ -23,7 +23,6 @@ import msgspec
 from hookrow._core.log_entry import FINGERPRINT_SIZE, fingerprint, stored_trace_id
 from hookrow._core.notification import (
     Arrival,
-    Notification,
     Outcome,
     Reactivated,
     Recorded,
@@ -357,8 +356,10 @@ def _time(stored: object) -> datetime | None:
 
 def _counts_last(arrival: Arrival) -> bool:
     """Return whether a notification counts as of its last arrival."""
-    notification = arrival.notification
-    return isinstance(notification, Suppressed | Reactivated) and notification.at is None
+    return any(
+        isinstance(each, Suppressed | Reactivated) and each.at is None
+        for each in arrival.notifications
+    )
 
 
 def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str, str | None]:
@@ -610,7 +611,7 @@ class Drain:
         now = self._clock()
         arrived_at = entry.received_at or now
         arrival = self._parse(entry.body, arrived_at)
-        if entry.received_at is None and _depends_on_arrival(arrival.notification, now):
+        if entry.received_at is None and _depends_on_arrival(arrival, now):
             raise _Unusable("its time is unreadable, so it might undo a newer suppression.")
         return msgspec.structs.replace(
             arrival,
@@ -650,8 +651,9 @@ class _Bug(StoreError):
     """Recording raised an exception other than a `StoreError`."""
 
 
-def _depends_on_arrival(notification: Notification | None, now: datetime) -> bool:
+def _depends_on_arrival(arrival: Arrival, now: datetime) -> bool:
     """Return whether the time of its arrival decides what a reactivation undoes."""
-    if not isinstance(notification, Reactivated):
-        return False
-    return effective_time(notification.at, now, now) != notification.at
+    return any(
+        isinstance(each, Reactivated) and effective_time(each.at, now, now) != each.at
+        for each in arrival.notifications
+    )

@@ -124,7 +124,7 @@ def notification(context: Context, fields: Fields) -> View:
         "title": f"Notification {entry.id}",
         "entry": entry,
         "outcome": describe_outcome(entry, context.store, context.provider),
-        "supported": event is None or mask(event, recorded).notification is not None,
+        "supported": event is None or bool(mask(event, recorded)[0].notifications),
         "provider": context.provider.name,
         "problem": find_problem(entry, context.provider, recorded),
         "change": _queries.describe_suppression(entry, context.provider),

@@ -25,21 +25,25 @@ LONGEST_TEXT = 1000
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One event in a request, as its provider read it.
 
-    `notification` is None if the event is not supported. If its kind is optional, `unsupported` has
-    the fields for the log of a receiver that does not record it. `body` has the bytes of the event,
-    from which the provider can read it again: the whole body, unless the request has several
-    events.
-    `event_id` identifies the event if its bytes do not, because the provider may change them
-    between attempts. `record_type` is the provider's name of the event, if it is not Postmark's.
-    `trace_id` is the provider's identification of all attempts to send the event.
+    `notifications` are what it says about a recipient: one, or several if it has several effects,
+    such as a bounce after which the provider suppresses the recipient; none if the event is not
+    supported. The first one determines its type in the log. If there is none, `unsupported` has the
+    fields for the log. `body` has the bytes of the event, from which the provider can read it
+    again: the whole body, unless the request has several events. `event_id` identifies the event if
+    its bytes do not, because the provider may change them between attempts. `trace_id` is the
+    provider's identification of all attempts to send the event.
     """
 
-    notification: Notification | None
+    notifications: Sequence[Notification]
     body: bytes
     unsupported: Unsupported = Unsupported()
     event_id: str | None = None
-    record_type: str | None = None
     trace_id: str | None = None
+
+    @property
+    def notification(self) -> Notification | None:
+        """The first notification, or None if there is none."""
+        return self.notifications[0] if self.notifications else None
 
 
 class Unauthentic(Exception):
@@ -162,6 +166,8 @@ def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
 
     Also returns None if the provider does not explain why it does not support the event.
     """
+    if any(type(each) in recorded for each in event.notifications):
+        return None
     kind_read, logged_type = type(event.notification), event.unsupported.record_type
     for name, (column, *_) in RECORDS.items():
         kind = OPTIONAL_KINDS.get(column)
@@ -172,14 +178,25 @@ def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
                 f"The mapping does not record this type: map the column {column!r}, or add "
                 f"{name!r} to `record`."
             )
-    return parser.explain(event.body) if event.notification is None else None
+    return parser.explain(event.body)
 
 
-def mask(event: Event, recorded: Kinds) -> Event:
-    """Return the event unchanged, or as an unsupported one if its kind is not recorded."""
-    if event.notification is None or type(event.notification) in recorded:
-        return event
-    return msgspec.structs.replace(event, notification=None, record_type=None)
+def mask(event: Event, recorded: Kinds) -> tuple[Event, str | None]:
+    """Return the event with only those notifications whose kind is recorded, and its record type.
+
+    An event of which none is left is unsupported. The record type is None unless the first
+    notification was removed, and others were not.
+    """
+    kept = tuple(each for each in event.notifications if type(each) in recorded)
+    if len(kept) == len(event.notifications):
+        return event, None
+    first = event.notifications[0]
+    record_type = RECORD_TYPES[type(first)]
+    if kept:
+        masked = msgspec.structs.replace(event, notifications=kept)
+        return masked, None if kept[0] is first else record_type
+    unsupported = Unsupported(record_type, first.recipient, first.message_id)
+    return msgspec.structs.replace(event, notifications=(), unsupported=unsupported), None
 
 
 def text_of(value: object) -> str | None:

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from hmac import compare_digest
 
-from hookrow._core.notification import Bounced, Complained, Notification, Unsupported
-from hookrow._core.optional import ALWAYS
+from hookrow._core.notification import Bounced, Complained, Notification
 from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, Provider, check_secrets
@@ -95,11 +94,8 @@ class Postmark(Provider):
         return "Email" if has_email else "Recipient", "MessageID"
 
 
-_NO_SUMMARY = Unsupported()
-
-
 def _event(body: bytes, trace_id: str | None = None) -> Event:
     notification = parse(body)
-    is_recorded = type(notification) in ALWAYS  # the log needs a summary only of other events
-    unsupported = _NO_SUMMARY if is_recorded else summarize(body)
-    return Event(notification, body, unsupported, trace_id=trace_id)
+    if notification is None:
+        return Event((), body, summarize(body), trace_id=trace_id)
+    return Event((notification,), body, trace_id=trace_id)

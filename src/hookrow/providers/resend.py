@@ -95,11 +95,12 @@ class Resend(StandardWebhooks):
         """Return the event in a body with at most one recipient. Never raises."""
         event = _read(body)
         if event is None:
-            return Event(None, body)
-        notification, type_ = _notification(event), text_of(event.type)
+            return Event((), body)
+        if notification := _notification(event):
+            return Event((notification,), body)
         data = event.data or _Data()
-        unsupported = Unsupported(type_, _recipient(data), text_of(data.email_id))
-        return Event(notification, body, unsupported, record_type=type_ if notification else None)
+        fields = Unsupported(text_of(event.type), _recipient(data), text_of(data.email_id))
+        return Event((), body, fields)
 
     @staticmethod
     def explain(body: bytes) -> str | None:

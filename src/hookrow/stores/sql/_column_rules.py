@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hookrow._core.schema import NULLED, OTHERWISE, WRITTEN, Scalar, Schema
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import changed_keys
-from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
+from hookrow.stores.sql._log_rows import LOG_COLUMNS
 from hookrow.stores.sql._needs import Columns, Mistake, never_equals
 
 
@@ -138,7 +138,7 @@ _NULLABLE = {
 
 def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
     """Yield the unsuitable columns of the log."""
-    for name in REQUIRED_COLUMNS:
+    for name in LOG_COLUMNS:
         column = columns[name]
         if column.lacks_characters:
             text = (

@@ -14,9 +14,6 @@ from hookrow.stores.sql._dialects.base import Dialect, utc
 LOG_COLUMNS = StoredEntry.__struct_fields__
 """The columns that are read, in order."""
 
-REQUIRED_COLUMNS = (*LOG_COLUMNS, "entry")
-"""The columns that a log must have; no store reads or writes `entry` yet."""
-
 ALL_COLUMNS = ", ".join(LOG_COLUMNS)
 """All columns of an entry."""
 

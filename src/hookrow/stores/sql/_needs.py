@@ -26,7 +26,7 @@ from hookrow._core.result import Result
 from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
 from hookrow._core.schema import TIMES, Scalar, Schema, nearest
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
+from hookrow.stores.sql._log_rows import LOG_COLUMNS
 
 Columns: TypeAlias = Mapping[str, Column]
 """The columns of one table, by the table's own names."""
@@ -242,7 +242,7 @@ _LONGEST_TEXTS = {
 """Characters of the longest value of each text of the log, except the body."""
 
 _LOG_SAMPLES: Mapping[str, Sequence[Any]] = {
-    **{name: _SAMPLE_TIMES for name in REQUIRED_COLUMNS if name.endswith("_at")},
+    **{name: _SAMPLE_TIMES for name in LOG_COLUMNS if name.endswith("_at")},
     **dict.fromkeys(("id", "status", "attempts", "retries"), (2**15 - 1,)),
     **{name: ["x", "x" * longest] for name, longest in _LONGEST_TEXTS.items()},
     "body": ["x"],

@@ -22,7 +22,7 @@ from hookrow.stores.sql._catalogues.base import Catalogue, Relation
 from hookrow.stores.sql._column_rules import first_of_each, mistakes, mistakes_of_log
 from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
 from hookrow.stores.sql._keys import key_mistakes
-from hookrow.stores.sql._log_rows import REQUIRED_COLUMNS
+from hookrow.stores.sql._log_rows import LOG_COLUMNS
 from hookrow.stores.sql._needs import (
     Columns,
     Mistake,
@@ -207,7 +207,7 @@ class _FoundTable(NamedTuple):
 _LOG = _OwnTable(
     LOG_TABLE,
     "log",
-    REQUIRED_COLUMNS,
+    LOG_COLUMNS,
     ["fingerprint"],
     mistakes_of_log,
     log_needs,

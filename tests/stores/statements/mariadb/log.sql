@@ -8,10 +8,10 @@ SELECT received_at, ended_at FROM `hookrow_notifications` WHERE id >= %s ORDER B
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest
-SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, id, first_outcome, retries FROM `hookrow_notifications` WHERE id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given);
+SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM `hookrow_notifications` WHERE id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given);
 
 -- newest without bodies
-SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, id, first_outcome, retries FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
+SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id + 0 BETWEEN %s AND %s AND coalesce(outcome) = %s AND coalesce(first_outcome) = %s AND coalesce(reason) = %s AND coalesce(record_type) = %s AND coalesce(recipient) = %s AND coalesce(message_id) = %s AND id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND is_expired = 1 AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;

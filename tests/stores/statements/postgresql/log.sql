@@ -8,10 +8,10 @@ SELECT received_at, ended_at FROM "hookrow_notifications" WHERE id >= %s ORDER B
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest
-SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, id, first_outcome, retries FROM "hookrow_notifications" WHERE id = ANY(%s::bigint[]);
+SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM "hookrow_notifications" WHERE id = ANY(%s::bigint[]);
 
 -- newest without bodies
-SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, id, first_outcome, retries FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
+SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND id = ANY(%s::bigint[]) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;

@@ -70,6 +70,7 @@ class TimesAsText(Dialect):
                 entry.provider,
                 entry.source._value_,
                 entry.trace_id,
+                entry.entry,
                 outcome,
             )
             rows.append(row)
