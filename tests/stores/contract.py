@@ -7,6 +7,7 @@ own tables forbid, is in classes of its own.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -32,6 +33,7 @@ from hookrow._core.notification import (
     EventTime,
     LookupKeys,
     Notification,
+    Refusal,
     RowId,
     SetSuppression,
     SetTime,
@@ -39,7 +41,7 @@ from hookrow._core.notification import (
     Suppressible,
 )
 from hookrow._core.notification import Rows as Found
-from hookrow._core.rules import fold, lookup_keys
+from hookrow._core.rules import fail, fold, lookup_keys
 from hookrow._core.schema import OTHERWISE
 from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.receiver import ArrivalReader
@@ -147,7 +149,13 @@ def insistent(
     store: SQLStore, *, seconds: float = 5.0
 ) -> Callable[[Sequence[Arrival]], list[Outcome]]:
     """Return a function that records as a receiver without a spool does, errors included."""
-    return GroupRecorder(store, bodies=True, seconds=seconds, spool=len, clock=utc_now).wait
+    return GroupRecorder(
+        store,
+        bodies=True,
+        seconds=seconds,
+        spool=partial(fail, refusal=Refusal.UNAVAILABLE),
+        clock=utc_now,
+    ).wait
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[int]:

@@ -63,7 +63,7 @@ def test_the_sessions_of_a_read_only_server_are_replaced(
     assert statuses(work(SENT)) == [503]
     assert statuses(work(SENT)) == [200]
     lost, again = [each for each in caplog.messages if "otification" in each]
-    assert "Returned 503 to 1 notification: ReadOnlySqlTransaction 25006: the server is" in lost
+    assert "Could not record 1 notification: ReadOnlySqlTransaction 25006: the server is" in lost
     assert again.startswith("Notifications are recorded again, after ")
 
 

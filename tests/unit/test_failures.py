@@ -88,8 +88,9 @@ class Rig:
         self._poisoned, self._takes, self._log_fault = poisoned, takes, log_fault
         self.reachable = reachable
 
-        def spool(arrivals: Sequence[Arrival]) -> None:
+        def spool(arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
             self.spooled.append(_names(arrivals))
+            return fail(arrivals, Refusal.UNAVAILABLE)
 
         store = cast("SQLStore", self)
         self.run = GroupRecorder(
@@ -326,7 +327,7 @@ def test_a_bug_is_logged_with_its_place_but_not_its_text(caplog: pytest.LogCaptu
     Rig(KeyError(ADA))("a")
     [record] = caplog.records
     assert (record.name, record.levelno) == ("hookrow", logging.ERROR)
-    assert re.search(r"(?s)503 to 1 notification: .*KeyError.*test_failures\.py", caplog.text)
+    assert re.search(r"(?s)record 1 notification: .*KeyError.*test_failures\.py", caplog.text)
     assert ADA not in caplog.text
 
 

@@ -150,6 +150,7 @@ RESPONSES = {
     Refusal.UNAVAILABLE: _plain(503, "Try again later", Retry_After="30"),
     Refusal.FAILED: _plain(503, "Try again later", Retry_After="60"),
     Refusal.TEST: _plain(200, ""),
+    Refusal.SPOOLED: _plain(200, ""),
 }
 
 

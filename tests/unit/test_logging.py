@@ -70,7 +70,7 @@ def test_a_group_that_fails_is_logged_with_its_requests(caplog: pytest.LogCaptur
     database = people("ada")
     database.away = True
     assert receive(database).record_directly(request(delivery("ada"))).status == 503
-    assert caplog.messages[0] == "Returned 503 to 1 notification (requests r-1): gone"
+    assert caplog.messages[0] == "Could not record 1 notification (requests r-1): gone"
 
 
 def test_a_full_queue_is_logged_with_its_requests(
@@ -78,7 +78,7 @@ def test_a_full_queue_is_logged_with_its_requests(
 ) -> None:
     [arrival] = cast("list[Arrival]", receiver._arrivals(request(delivery("ada"))))
     receiver._responder.refuse_overflow([arrival, replace(arrival, request_id="r-2")])
-    assert lines.messages[0] == "The queue is full or closed; returned 503 (requests r-1, r-2)."
+    assert lines.messages[0] == "The queue is full or closed (requests r-1, r-2)."
 
 
 def test_json_with_request_ids(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:

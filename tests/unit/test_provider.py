@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from types import MappingProxyType
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from receiving import NOON, Database, encode, head, people
@@ -18,7 +19,6 @@ from hookrow import (
     Event,
     Postmark,
     Receiver,
-    Refusal,
     Request,
     Response,
     Unsupported,
@@ -29,19 +29,18 @@ from hookrow._http import plain
 from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.recorder import Responses, combine
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
+from hookrow._receiver.spool import Spool
 from hookrow.providers import Provider, Unauthentic
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, eventually, post_together
 
 STORE = SQLStore(MEMORY)  # which is not used
-IGNORED = plain(200, "Ignored")
 
 
 class Courier(Provider):
     """Sends a list of events, each with an id, and signs the body with an exclamation mark."""
 
     name = "courier"
-    responses = MappingProxyType({Refusal.UNSUPPORTED: IGNORED})
 
     def admit(self, _: object) -> None:
         return None
@@ -80,8 +79,13 @@ every_host = pytest.mark.parametrize(
 )
 
 
-def post_events(post: Post, database: Database, *events: dict[str, Any]) -> Response:
-    with closing(Receiver(Courier(), database)) as receiver:
+def post_events(
+    post: Post,
+    database: Database,
+    *events: dict[str, Any],
+    **options: Any,  # noqa: ANN401 - of Receiver
+) -> Response:
+    with closing(Receiver(Courier(), database, **options)) as receiver:
         return post(receiver, Request(head(), json.dumps(events).encode() + b"!"))
 
 
@@ -100,11 +104,43 @@ def test_each_event_is_recorded_and_logged(post: Post) -> None:
 
 
 @every_host
-def test_one_refusal_refuses_the_request(post: Post) -> None:
+def test_events_that_the_log_has_are_accepted(post: Post) -> None:
+    """The provider would send the whole batch again because of one event."""
     database = people("ada")
-    response = post_events(post, database, event("ada"), event("nobody"))
+    response = post_events(post, database, event("ada"), event("nobody"), BAD)
+    assert (response.status, response.body) == (200, b"")
+    assert database.tables.dispatch("m-ada").delivered_at == NOON
+    parked = {each.recipient: each.retry_at is not None for each in database.logged()}
+    assert parked == {"ada@example.com": False, "nobody@example.com": True, None: False}
+
+
+@every_host
+def test_a_failed_event_is_accepted_if_the_log_has_it(post: Post) -> None:
+    database = people("ada")
+    database.refuses = lambda each: not hasattr(each, "body")
+    assert post_events(post, database, event("ada")).status == 200
+    [entry] = database.logged()
+    assert (entry.outcome, entry.retry_at is not None) == (Result.FAILED, True)
+    database.refuses = lambda _: True
+    assert post_events(post, database, event("ada", attempt=2)).status == 503
+
+
+@every_host
+def test_one_refusal_refuses_the_request(post: Post) -> None:
+    """With the contract's responses; events of other kinds are accepted even then."""
+    database = people("ada")
+    events = event("ada"), event("nobody"), BAD
+    response = post_events(post, database, *events, acknowledge_parked=False)
     assert (response.status, response.body) == (404, b"Engine::Subscriber not found")
     assert database.tables.dispatch("m-ada").delivered_at == NOON
+
+
+@pytest.mark.parametrize(
+    ("log", "options"), [(True, {"sweep": False}), (True, {"keep_bodies": False}), (False, {})]
+)
+def test_accepted_events_must_be_retried(options: dict[str, Any], *, log: bool) -> None:
+    with pytest.raises(ConfigurationError, match="needs a log, its bodies and the sweep"):
+        Receiver(Courier(), people(log=log), **options)
 
 
 @every_host
@@ -125,9 +161,10 @@ def test_a_signature_that_is_not_valid(post: Post) -> None:
 
 @every_host
 def test_events_without_a_log(post: Post) -> None:
-    database = people("ada", log=False)
-    assert post_events(post, database, BAD, event("ada")).status == 200
-    assert post_events(post, database, BAD).body == b"Ignored"
+    database, options = people("ada", log=False), {"acknowledge_parked": False}
+    assert post_events(post, database, BAD, event("ada"), **options).status == 200
+    assert post_events(post, database, BAD, **options).status == 200
+    assert post_events(post, database, event("nobody"), **options).status == 404
 
 
 @every_host
@@ -135,6 +172,33 @@ def test_an_outage(post: Post) -> None:
     database = people("ada")
     database.away = True
     assert post_events(post, database, BAD, event("ada"), event("nobody")).status == 503
+
+
+@every_host
+def test_what_is_in_the_spool_is_acknowledged_on_request(post: Post, tmp_path: Path) -> None:
+    """Only for a provider that does not send it again; without room, it must."""
+    database, path = people("ada", "bea"), tmp_path / "spool.db"
+    database.away = True
+    events = BAD, event("ada"), event("bea")
+    assert post_events(post, database, *events, spool=path).status == 503
+    options: dict[str, Any] = {"spool": path, "acknowledge_spooled": True}
+    hook = Mock()
+    assert post_events(post, database, *events, on_recorded=hook, **options).status == 200
+    hook.assert_not_called()
+    assert len(Spool(path).after(0, limit=9)) == len(events)
+    with closing(Receiver(Courier(), database, **options)) as receiver:
+        path.unlink()
+        path.mkdir()  # no file can be written
+        request = Request(head(), json.dumps(events).encode() + b"!")
+        assert post(receiver, request).status == 503
+
+
+@pytest.mark.parametrize("options", [{}, {"sweep": True}, {"spool": "spool.db"}])
+def test_what_is_in_the_spool_must_be_retried(options: dict[str, Any], tmp_path: Path) -> None:
+    if "spool" in options:
+        options = {"spool": tmp_path / "spool.db"}
+    with pytest.raises(ConfigurationError, match="`acknowledge_spooled` needs a spool, and the"):
+        Receiver(Postmark("s" * 20), people(), acknowledge_spooled=True, **options)
 
 
 def test_an_object_of_another_class() -> None:

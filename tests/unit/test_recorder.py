@@ -12,6 +12,7 @@ from receiving import NOON, Database, dispatch, people
 
 from hookrow import Arrival, Delivered, Recorded
 from hookrow._core.notification import Refusal
+from hookrow._core.rules import fail
 from hookrow._core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow._receiver import recorder as recording
 from hookrow._receiver.clock import utc_now
@@ -65,7 +66,13 @@ def test_an_arrival_that_waited_for_its_row_overrides_no_newer_one() -> None:
     database = people("ada")
     older, later = arrival("ada"), NOON + timedelta(hours=1)
     newer = Arrival((Delivered("ada@example.com", "m-ada", later),), b"newer", datetime.now(UTC))
-    recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len, clock=utc_now)
+    recorder = GroupRecorder(
+        database,
+        bodies=True,
+        seconds=PATIENCE,
+        spool=partial(fail, refusal=Refusal.UNAVAILABLE),
+        clock=utc_now,
+    )
     assert None not in recorder([newer]) + recorder.resume([older])
     assert database.tables.dispatch("m-ada").delivered_at == later
     assert len(database.logged()) == 2
@@ -75,7 +82,13 @@ def test_an_outage_that_began_during_a_successful_attempt_lasted_no_negative_tim
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     database = people("ada", "bea")
-    recorder = GroupRecorder(database, bodies=True, seconds=PATIENCE, spool=len, clock=utc_now)
+    recorder = GroupRecorder(
+        database,
+        bodies=True,
+        seconds=PATIENCE,
+        spool=partial(fail, refusal=Refusal.UNAVAILABLE),
+        clock=utc_now,
+    )
     database.opened.clear()
     attempt = Thread(target=recorder, args=([arrival("ada")],))
     attempt.start()

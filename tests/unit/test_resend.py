@@ -383,9 +383,9 @@ def test_a_receiver_of_resend() -> None:
         for payload, expected in (
             (event(), (200, b"")),
             (event(), (200, b"")),
-            (event("email.clicked"), (200, b"Ignored\n")),
-            (event(to=["nobody@x"]), (404, b"Engine::Subscriber not found")),
-            ([], (200, b"Ignored\n")),
+            (event("email.clicked"), (200, b"")),
+            (event(to=["nobody@x"]), (200, b"")),
+            ([], (200, b"")),
         ):
             request = signed(json.dumps(payload).encode(), SECRET)
             response = receiver.admit(request.head) or receiver(request)

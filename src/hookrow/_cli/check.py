@@ -113,7 +113,7 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
             yield from check.check_sweep(
                 log=app.schema.log is not None,
                 bodies=receiver.options.keep_bodies,
-                sweep=receiver.options.sweep,
+                sweep=receiver.options.sweeps,
             )
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "app", str(error))

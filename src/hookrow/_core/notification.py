@@ -267,8 +267,9 @@ Change: TypeAlias = SetTime | SetSuppression
 class Refusal(Enum):
     """Every reason not to record a notification: the response's status, text and more headers.
 
-    The contract prescribes the texts of 400, 401, 404 and 422 to the byte. A provider's test is
-    acknowledged with 200, if the receiver is configured to do so.
+    The contract prescribes the texts of 400, 401, 404 and 422 to the byte. A provider's test and,
+    while the database is unavailable, a notification in the spool are acknowledged with 200, if the
+    receiver is configured to do so.
     """
 
     NO_SUCH_PATH = (404, "Not Found")
@@ -291,6 +292,7 @@ class Refusal(Enum):
         {"Retry-After": "60"},
     )  # must differ from UNAVAILABLE's value, or Enum makes it an alias
     TEST = (200, "")
+    SPOOLED = (200, "", None)  # must differ from TEST's value
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = status

@@ -134,6 +134,12 @@ def is_provider_test(notification: Notification | None) -> bool:
 UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 """The outcome of a notification of which neither the rows nor the log keep anything."""
 
+SPOOLED = Refusal.SPOOLED.refused()
+"""The same outcome, if the notification is in the spool, and is acknowledged for that reason."""
+
+UNKEPT = (UNAVAILABLE, SPOOLED)
+"""The outcomes of notifications that the database does not keep."""
+
 
 def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     """Collect the keys by which a store finds the rows that `decide` needs.

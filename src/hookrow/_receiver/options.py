@@ -28,15 +28,18 @@ class ReceiverOptions:
     backlog: int
     deadline: float
 
-    sweep: bool
-    """Needs a log and `keep_bodies`."""
+    sweep: bool | None
+    """Needs a log and `keep_bodies`. None means that it is on if `acknowledges_logged`."""
 
     spool: str | PathLike[str] | None
     keep_bodies: bool
     acknowledge_tests: bool
 
-    acknowledge_parked: bool
-    """Needs `sweep`."""
+    acknowledge_parked: bool | None
+    """Needs `sweep`. None means that `Provider.accepts_logged` decides."""
+
+    acknowledge_spooled: bool
+    """Needs `spool` and `sweep`."""
 
     on_recorded: OnRecorded
     on_refused: OnRefused
@@ -46,13 +49,17 @@ class ReceiverOptions:
     has_log: InitVar[bool]
     """Whether the store has a log, which some options need."""
 
+    accepts_logged: bool
+    """Whether there is a provider that `accepts_logged`."""
+
     def __post_init__(self, has_log: bool) -> None:
         """Check the options."""
+        optional = {"sweep": self.sweep, "acknowledge_parked": self.acknowledge_parked}
         check_flags(
-            sweep=self.sweep,
             keep_bodies=self.keep_bodies,
             acknowledge_tests=self.acknowledge_tests,
-            acknowledge_parked=self.acknowledge_parked,
+            acknowledge_spooled=self.acknowledge_spooled,
+            **{name: value for name, value in optional.items() if value is not None},
         )
         check_counts(group=self.group, backlog=self.backlog)
         check_seconds("deadline", self.deadline)
@@ -71,15 +78,37 @@ class ReceiverOptions:
         """The hooks for each type of outcome."""
         return {Recorded: self.on_recorded, Refused: self.on_refused}
 
+    @property
+    def acknowledges_logged(self) -> bool:
+        """Whether events of some provider get a 200 once the log has them."""
+        return self.accepts_logged and self.acknowledge_parked is not False
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether parked notifications are retried."""
+        return self.acknowledges_logged if self.sweep is None else self.sweep
+
     def _check_retries(self, *, has_log: bool) -> None:
+        if self.acknowledges_logged and not (self.sweeps and has_log and self.keep_bodies):
+            raise ConfigurationError(
+                "Every event that the log has gets a 200, because only Postmark sends single "
+                "events again after another response. This needs a log, its bodies and the sweep, "
+                "which records events whose rows are missing at first: add them, or set "
+                "`acknowledge_parked=False`, with which such events get a 404 or 400."
+            )
         if self.sweep and not has_log:
             raise ConfigurationError("The sweep needs a log: add a log, or omit `sweep`.")
         if self.sweep and not self.keep_bodies:
             raise ConfigurationError("The sweep needs bodies: keep them, or omit `sweep`.")
-        if self.acknowledge_parked and not self.sweep:
+        if self.acknowledge_parked and not self.sweeps:
             raise ConfigurationError(
                 "`acknowledge_parked` needs the sweep, because the provider does not send an "
                 "acknowledged notification again: add `sweep`, or omit `acknowledge_parked`."
+            )
+        if self.acknowledge_spooled and not (self.spool and self.sweeps):
+            raise ConfigurationError(
+                "`acknowledge_spooled` needs a spool, and the sweep, which records what is drained "
+                "from the spool before its rows exist: add both, or omit `acknowledge_spooled`."
             )
 
 

@@ -61,12 +61,16 @@ class Receiver:
     * `backlog=4096`: the largest number of notifications that wait for one.
     * `deadline=5.0`: seconds after the body was read within which each response is sent. A
       notification that got a 503 at the deadline may still be recorded.
-    * `sweep=False`: whether parked notifications are retried every minute.
+    * `sweep=None`: whether parked notifications are retried every minute. By default, they are if
+      some provider's events get a 200 once the log has them, as those of all but Postmark do.
     * `spool=None`: the path of a file that keeps notifications while the database is unavailable.
     * `keep_bodies=True`: whether the log contains the bodies. Without its body, no notification in
       it can be retried.
     * `acknowledge_tests=False`: whether the provider's tests get a 200 instead of a 404.
-    * `acknowledge_parked=False`: whether a notification that the sweep will retry gets a 200.
+    * `acknowledge_parked=None`: whether a notification that the sweep will retry gets a 200. By
+      default, the provider decides (`Provider.accepts_logged`): Postmark's notifications do not.
+    * `acknowledge_spooled=False`: whether a notification gets a 200 while the database is
+      unavailable, once it is in the spool, for providers that do not repeat a request after a 503.
     * `on_recorded=None`, `on_refused=None`: functions, which may be async, or lists of functions.
       They are called with an `Arrival` and its `Outcome`, in a separate thread after the commit,
       each time a notification is processed; neither a 503 nor a test is an outcome.
@@ -90,11 +94,12 @@ class Receiver:
         group: int = 256,
         backlog: int = 4096,
         deadline: float = 5.0,
-        sweep: bool = False,
+        sweep: bool | None = None,
         spool: str | PathLike[str] | None = None,
         keep_bodies: bool = True,
         acknowledge_tests: bool = False,
-        acknowledge_parked: bool = False,
+        acknowledge_parked: bool | None = None,
+        acknowledge_spooled: bool = False,
         on_recorded: OnRecorded = None,
         on_refused: OnRefused = None,
         observer: Observer | Sequence[Observer] | None = None,
@@ -113,11 +118,13 @@ class Receiver:
             keep_bodies=keep_bodies,
             acknowledge_tests=acknowledge_tests,
             acknowledge_parked=acknowledge_parked,
+            acknowledge_spooled=acknowledge_spooled,
             on_recorded=on_recorded,
             on_refused=on_refused,
             observer=observer,
             clock=clock,
             has_log=store.log is not None,
+            accepts_logged=provider.accepts_logged,
         )
         """The validated options."""
         self.endpoint = endpoint_path(options.mount_path)
@@ -286,7 +293,7 @@ class Receiver:
         """Yield the tasks that run from the first request until `close`."""
         if self._hourly is not None:
             yield self._hourly
-        if self._parked is not None and self.options.sweep:
+        if self._parked is not None and self.options.sweeps:
             yield PeriodicTask(self._parked.retry_due, seconds=SWEEP_EVERY, name="sweep")
         if self._observer is not None:
             yield PeriodicTask(self._observer.collect, seconds=COLLECT_EVERY, name="observer")
@@ -303,7 +310,7 @@ class Receiver:
             self._responder.notify,
             self.clock,
             bodies=self.options.keep_bodies,
-            swept=self.options.sweep,
+            swept=self.options.sweeps,
         )
         return PeriodicTask(
             drain,

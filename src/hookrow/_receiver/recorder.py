@@ -28,7 +28,9 @@ from hookrow._concurrency import reset_after_fork
 from hookrow._core.log_entry import LogEntry, is_parked, log_entries, memory_size
 from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow._core.rules import (
+    SPOOLED,
     UNAVAILABLE,
+    UNKEPT,
     affected_rows,
     decide,
     fail,
@@ -282,10 +284,10 @@ class GroupRecorder:
 
     No attempt begins later than `seconds` after the first one. Arrivals on which the store fails
     are logged as failed, with or without their `bodies`; the log's times are those of the `clock`.
-    `spool` receives those that cannot be recorded because the store is unavailable. If the store
-    can be reached, but fails on a group as if it were unavailable, the session was lost, so the
-    group is recorded in another one. If it fails again, one of the arrivals is the cause, so they
-    are recorded one by one. No method raises an exception.
+    `spool` receives those that cannot be recorded because the store is unavailable, and returns
+    their outcomes. If the store can be reached, but fails on a group as if it were unavailable, the
+    session was lost, so the group is recorded in another one. If it fails again, one of the
+    arrivals is the cause, so they are recorded one by one. No method raises an exception.
     """
 
     def __init__(
@@ -294,7 +296,7 @@ class GroupRecorder:
         *,
         bodies: bool,
         seconds: float,
-        spool: Callable[[Sequence[Arrival]], object],
+        spool: Callable[[Sequence[Arrival]], Sequence[Outcome]],
         clock: Callable[[], datetime],
         observer: Observer | None = None,
     ) -> None:
@@ -435,7 +437,8 @@ class GroupRecorder:
         bugs: list[Exception] = []
         for number, arrival in enumerate(arrivals):
             rest = arrivals[number:]
-            if outcomes[-MAX_FAILURES_IN_A_ROW:] == [UNAVAILABLE] * MAX_FAILURES_IN_A_ROW:
+            last = outcomes[-MAX_FAILURES_IN_A_ROW:]
+            if len(last) == MAX_FAILURES_IN_A_ROW and all(each in UNKEPT for each in last):
                 return [*outcomes, *self._unavailable(rest)]
             if len(bugs) == MAX_FAILURES_IN_A_ROW:
                 self._pause(rest, describe_bug(bugs[-1]), bugs[-1])
@@ -462,8 +465,7 @@ class GroupRecorder:
         return self._unavailable(arrivals)
 
     def _unavailable(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
-        self._spool(arrivals)
-        return fail(arrivals, Refusal.UNAVAILABLE)
+        return [*self._spool(arrivals)]
 
     def _pause(
         self, arrivals: Sequence[Arrival], why: str, bug: BaseException | None = None
@@ -486,7 +488,7 @@ class GroupRecorder:
         named = f" (requests {', '.join(requests)})" if requests else ""
         logger.log(
             level,
-            "Returned 503 to %s%s: %s",
+            "Could not record %s%s: %s",
             "1 notification" if len(arrivals) == 1 else f"{len(arrivals)} notifications",
             named,
             why,
@@ -565,36 +567,44 @@ def _large_arrival_lock(arrivals: Sequence[Arrival]) -> AbstractContextManager[N
 class Responses:
     """The responses to outcomes: the contract's, unless one of these applies.
 
-    With `acknowledge_parked`, a notification that the log retries gets a 200. The provider may have
-    responses that differ from the contract's.
+    With `acknowledge_parked`, a notification that the log retries gets a 200. If the provider
+    `accepts_logged`, every event that the log has gets one, unless `acknowledge_parked` is False;
+    an event that is not supported gets one even then.
     """
 
-    def __init__(self, provider: Provider, *, acknowledge_parked: bool) -> None:
+    def __init__(self, provider: Provider, *, acknowledge_parked: bool | None) -> None:
+        self._accepts_logged = provider.accepts_logged
         self._acknowledge_parked = acknowledge_parked
-        self._own = provider.responses
-        self.are_usual = not acknowledge_parked and not self._own
+        self.are_usual = not acknowledge_parked and not provider.accepts_logged
         """Whether all responses are the contract's."""
 
     def __call__(self, arrival: Arrival, outcome: Outcome) -> Response:
         """Return the response to an arrival. The log, if there is one, contains its outcome."""
-        if isinstance(outcome, Recorded):
+        if isinstance(outcome, Recorded) or self._is_acknowledged(arrival, outcome):
             return RECORDED
-        is_final = outcome.refusal.status != Refusal.UNAVAILABLE.status
-        if self._acknowledge_parked and is_final and is_parked(arrival, outcome):
-            return RECORDED
-        return self._own.get(outcome.refusal) or respond(outcome)
+        return respond(outcome)
 
     def unavailable(self, arrival: Arrival) -> Response:
         """Return the response to an arrival that is not recorded now: 503 if it is supported."""
         [outcome] = fail([arrival], Refusal.UNAVAILABLE)
         return self(arrival, outcome)
 
+    def _is_acknowledged(self, arrival: Arrival, outcome: Refused) -> bool:
+        if outcome == UNAVAILABLE or is_probe(arrival):  # the log has neither
+            return False
+        if self._accepts_logged:
+            is_unsupported = outcome.refusal is Refusal.UNSUPPORTED
+            return is_unsupported or self._acknowledge_parked is not False
+        is_final = outcome.refusal.status != Refusal.UNAVAILABLE.status
+        return bool(self._acknowledge_parked) and is_final and is_parked(arrival, outcome)
+
 
 class Responder:
     """Records groups of arrivals and returns their responses.
 
     The `clock` dates the arrivals, before they are recorded or spooled. `spool` keeps arrivals
-    while the database is unavailable. `on_outcome` is None if nothing uses the outcomes.
+    while the database is unavailable, and returns whether it has kept each. `on_outcome` is None if
+    nothing uses the outcomes.
     """
 
     def __init__(
@@ -604,25 +614,27 @@ class Responder:
         *,
         clock: Clock,
         responses: Responses,
-        spool: Callable[[Sequence[Arrival]], object] | None,
+        spool: Callable[[Sequence[Arrival]], Sequence[bool]] | None,
         observer: Observer | None,
         on_outcome: OutcomeCallback | None,
     ) -> None:
         self._options = options
         self._responses = responses
         self._clock = clock
-        self._spool = spool or _discard
+        self._spool = spool
         self._observer = observer
         self._on_outcome = on_outcome
         self._parks = store.log is not None and options.keep_bodies
-        self.results = RecentResults(has_log=store.log is not None)
+        self.results = RecentResults(
+            has_log=store.log is not None, acknowledges_spooled=options.acknowledge_spooled
+        )
         """Whether the last notifications were kept."""
         self._recorder = GroupRecorder(
             store,
             bodies=options.keep_bodies,
             clock=clock,
             seconds=options.deadline,
-            spool=self._spool,
+            spool=self._keep,
             observer=observer,
         )
         self.locked = LockedRows(
@@ -639,7 +651,7 @@ class Responder:
         Their queues share the capacity.
         """
         works: list[Callable[[Sequence[Arrival]], Sequence[Response | None]]] = [self.respond]
-        if self._spool is not _discard:
+        if self._spool is not None:
             works.append(self._spool_overflow)
         return [
             BatchWriter[Arrival, Response](
@@ -718,36 +730,36 @@ class Responder:
         return [*map(self._responses, arrivals, outcomes)]
 
     def _spool_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
-        """Spool and refuse arrivals because the queue is full."""
-        self._spool(self._clock.date(arrivals))
-        return self.refuse_overflow(arrivals)
+        """Spool arrivals because the queue is full; refuse them unless they are acknowledged."""
+        return self._refuse_overflow(self._clock.date(arrivals), self._keep)
 
     def spool_rest(self, arrivals: Sequence[Arrival]) -> None:
         """Spool the arrivals that are not recorded when the receiver stops."""
         if arrivals:
             # The template has the number, so that the rate limit does not drop the second line.
             logger.warning(f"Stopped; notifications that were not recorded: {len(arrivals)}.")
-            self._spool(self._clock.date(arrivals))
+            self._keep(self._clock.date(arrivals))
 
     def refuse_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Refuse arrivals because the queue is full or closed. No hook is called."""
+        return self._refuse_overflow(arrivals, partial(fail, refusal=Refusal.UNAVAILABLE))
+
+    def _refuse_overflow(
+        self, arrivals: Sequence[Arrival], refuse: Callable[[Sequence[Arrival]], Sequence[Outcome]]
+    ) -> list[Response]:
         requests = request_ids(arrivals)
         logger.warning(
-            "The queue is full or closed; returned 503 (requests %s).",
+            "The queue is full or closed (requests %s).",
             ", ".join(requests),
             extra={"request_ids": requests},
         )
-        return self._refuse(arrivals, Refusal.UNAVAILABLE)
+        return [*map(self._responses, arrivals, self._observed(refuse, arrivals))]
 
     def refuse_unsupported(self, arrival: Arrival) -> Response:
         """Refuse an unsupported notification without queueing it, because there is no log."""
-        [response] = self._refuse([arrival], Refusal.UNSUPPORTED)
-        self.notify([arrival], [Refusal.UNSUPPORTED.refused()])
-        return response
-
-    def _refuse(self, arrivals: Sequence[Arrival], refusal: Refusal) -> list[Response]:
-        outcomes = self._observed(partial(fail, refusal=refusal), arrivals)
-        return [*map(self._responses, arrivals, outcomes)]
+        [outcome] = self._observed(fail, [arrival])
+        self.notify([arrival], [outcome])
+        return self._responses(arrival, outcome)
 
     def _observed(
         self, work: Callable[[Sequence[Arrival]], Sequence[U]], arrivals: Sequence[Arrival]
@@ -770,18 +782,31 @@ class Responder:
             if isinstance(outcome, Refused) and outcome.refusal is Refusal.FAILED
         ]
         if failed:
-            self._spool(failed)
+            self._keep(failed)
+
+    def _keep(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """Spool arrivals, if there is a spool; return their outcomes."""
+        outcomes = fail(arrivals, Refusal.UNAVAILABLE)
+        if self._spool is None:
+            return outcomes
+        kept = self._spool(arrivals)
+        if not self._options.acknowledge_spooled:
+            return outcomes
+        return [
+            SPOOLED if is_kept and outcome == UNAVAILABLE else outcome
+            for is_kept, outcome in zip(kept, outcomes, strict=True)
+        ]
 
     def notify(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Call `on_outcome`, except for tests, refused probes, and 503s.
+        """Call `on_outcome`, except for tests, refused probes, and what is not processed yet.
 
-        After a 503, the provider sends the notification again.
+        After a 503, the provider sends the notification again; the sweep or the spool retry others.
         """
         if self._on_outcome is None:
             return
         for arrival, outcome in zip(arrivals, outcomes, strict=True):
             match outcome:
-                case Refused(Refusal.FAILED | Refusal.UNAVAILABLE | Refusal.TEST):
+                case Refused(Refusal.FAILED | Refusal.UNAVAILABLE | Refusal.SPOOLED | Refusal.TEST):
                     continue
                 case Refused() if is_probe(arrival):
                     continue  # `hookrow check URL` expects the refusal
@@ -845,7 +870,3 @@ def _align(
     """Return the responses at the positions of their outcomes, and None at those without any."""
     rest = iter(responses)
     return [None if outcome is None else next(rest) for outcome in outcomes]
-
-
-def _discard(arrivals: Sequence[Arrival]) -> None:
-    """Do nothing, because there is no spool: the provider sends the arrivals again."""

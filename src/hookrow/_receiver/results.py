@@ -12,7 +12,7 @@ from time import monotonic
 
 from hookrow._core.notification import Arrival, Outcome, Recorded
 from hookrow._core.result import PARKED, RESULTS
-from hookrow._core.rules import UNAVAILABLE, is_probe
+from hookrow._core.rules import UNKEPT, is_probe
 
 MAX_RESULTS = 100
 """How many results are kept."""
@@ -35,8 +35,9 @@ class RecentResults:
     notifications of which nothing had to be written. Any thread may call the methods.
     """
 
-    def __init__(self, *, has_log: bool) -> None:
+    def __init__(self, *, has_log: bool, acknowledges_spooled: bool = False) -> None:
         self._has_log = has_log
+        self._fate = "are only in the spool, or got a 503" if acknowledges_spooled else "got a 503"
         # A result is the time of a notification that was not kept, otherwise 0.
         self._last: deque[float] = deque(maxlen=MAX_RESULTS)
         self._kept_at = float("-inf")
@@ -75,7 +76,7 @@ class RecentResults:
         them = "notification" if len(streak) == 1 else f"{len(streak)} notifications"
         lost = len(last) - last.count(0.0)
         among = f", like {lost} of the last {len(last)}" if lost > len(streak) else ""
-        return f"The last {them} got a 503{among}: {self._reason}"
+        return f"The last {them} {self._fate}{among}: {self._reason}"
 
     def forget(self) -> None:
         """Forget all results, because their cause has ended."""
@@ -88,7 +89,7 @@ class RecentResults:
             if isinstance(outcome, Recorded):
                 kept += 1
             elif not _is_excluded(arrival):
-                lost += outcome == UNAVAILABLE
+                lost += outcome in UNKEPT
                 # An unsupported notification is refused as such even if it could not be logged.
                 kept += self._has_log and RESULTS.get(outcome.refusal) in PARKED
         return kept, lost

@@ -189,8 +189,11 @@ class Spool:
                 "Choose a separate file in a directory that hookrow may write to."
             ) from error
 
-    def put(self, arrivals: Sequence[Arrival]) -> None:
-        """Write the arrivals to the disk. Never raises: a failure is logged."""
+    def put(self, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+        """Write the arrivals to the disk; return whether each is there. Never raises.
+
+        A failure is logged.
+        """
 
         def insert(connection: sqlite3.Connection) -> None:
             for arrival in arrivals:
@@ -203,15 +206,15 @@ class Spool:
         except SPOOL_ERRORS as error:
             if is_full(error) and len(arrivals) > 1:  # some may fit
                 half = len(arrivals) // 2
-                self.put(arrivals[:half])
-                self.put(arrivals[half:])
-                return
+                return [*self.put(arrivals[:half]), *self.put(arrivals[half:])]
             self._failed_at = monotonic()
             logger.error(
                 "Not spooled, so only the provider can send them again: %d. %s",
                 len(arrivals),
                 error,
             )
+            return [False] * len(arrivals)
+        return [True] * len(arrivals)
 
     @property
     def accepts(self) -> bool:

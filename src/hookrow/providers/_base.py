@@ -12,10 +12,10 @@ import msgspec
 
 from hookrow._arguments import kind_of, reject_secret
 from hookrow._core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
-from hookrow._core.notification import Notification, Refusal, Unsupported
+from hookrow._core.notification import Notification, Unsupported
 from hookrow._core.optional import OPTIONAL_KINDS, RECORDS, Kinds
 from hookrow._core.times import as_utc
-from hookrow._http import Request, RequestHead, Response
+from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError
 
 LONGEST_TEXT = 1000
@@ -99,11 +99,13 @@ class Provider(BodyParser):
     old_matches: int = 0
     """The number of requests whose secret was not the newest; no reload of secrets resets it."""
 
-    responses: Mapping[Refusal, Response] = MappingProxyType({})
-    """The response to each refusal whose response is not the contract's.
+    accepts_logged: bool = True
+    """Whether an event gets a 200 once the log has it, whatever its outcome is.
 
-    For example, a provider that disables an endpoint after refusals of event types that it need not
-    know about gets a 200 for `Refusal.UNSUPPORTED`.
+    Most providers repeat a request for hours, discard it or disable the webhook after any other
+    response, and one event that concerns nobody here would cause this for a whole batch. Events
+    whose rows do not exist yet are then recorded by the sweep. If False, the responses are the
+    contract's.
     """
 
     @abstractmethod

@@ -30,6 +30,7 @@ class Postmark(Provider):
     """
 
     name = "postmark"
+    accepts_logged = False
     header = SECRET_HEADER
     matched: Counter[int]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from email.utils import parseaddr
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,11 +21,10 @@ from hookrow._core.notification import (
     Notification,
     Opened,
     Reactivated,
-    Refusal,
     Suppressed,
     Unsupported,
 )
-from hookrow._http import Request, plain
+from hookrow._http import Request
 from hookrow.providers._base import Event, text_of, utc
 from hookrow.providers._json import decode, encode, replace_surrogates
 from hookrow.providers._standard_webhooks import StandardWebhooks
@@ -40,8 +38,6 @@ Any other origin is stored unchanged.
 
 _MOST_RECIPIENTS = 50
 """Resend's limit for an email (https://resend.com/docs/api-reference/emails/send-email)."""
-
-_IGNORED = plain(200, "Ignored\n")
 
 
 class _Data(msgspec.Struct, gc=False):
@@ -70,13 +66,12 @@ class Resend(StandardWebhooks):
     `email.delivered` and `email.opened` set the two times of a dispatch, whose message id is the
     email's id; `email.clicked`, `email.bounced` and `email.complained` set optional ones.
     `suppression.added` and `suppression.removed` suppress and reactivate a subscriber: Resend posts
-    them after each hard bounce and each complaint. Events that are not recorded get a 200 and are
-    logged as unsupported, because Resend would repeat them for a day after any other response, and
-    disable a webhook that keeps refusing (https://resend.com/docs/webhooks/retries-and-replays).
+    them after each hard bounce and each complaint. All events that the log has get a 200, because
+    Resend would repeat them for a day after any other response, and disable a webhook that keeps
+    refusing (https://resend.com/docs/webhooks/retries-and-replays).
     """
 
     name = "resend"
-    responses = MappingProxyType({Refusal.UNSUPPORTED: _IGNORED})
 
     def read(self, request: Request) -> Sequence[Event]:
         """Return the event, once for each recipient of an email. Raises `Unauthentic`."""
