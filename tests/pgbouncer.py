@@ -1,7 +1,7 @@
 """Runs PgBouncer in transaction mode, in front of a server of the tests."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from wire import free_port
 
 
 @contextmanager
-def pooling(server: str, *settings: str) -> Iterator[int]:
+def pooling(server: str, *settings: str, users: Sequence[str] = ("postgres",)) -> Iterator[int]:
     """Run PgBouncer until the block ends; yield its port.
 
     `server` is the connection string of all databases, without their names. The user `postgres` may
@@ -21,7 +21,7 @@ def pooling(server: str, *settings: str) -> Iterator[int]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)  # because PgBouncer does not run as root
-        (folder / "users").write_text('"postgres" ""\n')
+        (folder / "users").write_text("".join(f'"{user}" ""\n' for user in users))
         lines = [
             *("[databases]", f"* = {server}", "[pgbouncer]", "pool_mode = transaction"),
             *("listen_addr = 127.0.0.1", f"listen_port = {port}", "unix_socket_dir ="),

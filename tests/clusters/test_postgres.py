@@ -30,6 +30,8 @@ PAGE = "docs/how-to/failover.md"
 LAG = 1.0
 """In seconds; the longest lag of the standby, on a busy machine."""
 
+USERS = "postgres", "haproxy"
+
 SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 
 
@@ -50,8 +52,8 @@ def two_hosts(pair: Pair, _: Path) -> Iterator[str]:
 
 
 @contextmanager
-def haproxy(pair: Pair, folder: Path) -> Iterator[str]:
-    """Check which server is the primary with the page's script and settings."""
+def balanced(pair: Pair, folder: Path, *servers: int) -> Iterator[str]:
+    """Run HAProxy with the page's script and settings in front of these ports."""
     pair.primary.execute("CREATE ROLE haproxy LOGIN")
     port = free_port()
     _, settings = read_blocks(PAGE, "haproxy")
@@ -59,12 +61,19 @@ def haproxy(pair: Pair, folder: Path) -> Iterator[str]:
     check = folder / "is_primary"
     check.write_text(script)
     check.chmod(0o755)
-    replaced = addresses(pair, port) | {
+    replaced = addresses(port, *servers) | {
         "/usr/local/bin/is_primary": str(check),
         "/usr/bin:/bin": f"{pair.primary.binaries}:/usr/bin:/bin",
     }
     with balancing(settings, replaced, port, folder):
         yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
+
+@contextmanager
+def haproxy(pair: Pair, folder: Path) -> Iterator[str]:
+    """Let HAProxy check which server is the primary."""
+    with balanced(pair, folder, pair.first.port, pair.second.port) as url:
+        yield url
 
 
 @contextmanager
@@ -78,13 +87,25 @@ def pgbouncer(pair: Pair, folder: Path) -> Iterator[str]:
             yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
 
 
-def addresses(pair: Pair, port: int) -> dict[str, str]:
+@contextmanager
+def poolers(pair: Pair, folder: Path) -> Iterator[str]:
+    """Run HAProxy in front of two PgBouncers, one for each server, which it checks through them."""
+    [settings] = read_blocks(PAGE, "ini")
+    own = settings.partition("[pgbouncer]\n")[2].splitlines()
+    with ExitStack() as stack:
+        ports = [
+            stack.enter_context(pooling(f"host=127.0.0.1 port={each.port}", *own, users=USERS))
+            for each in (pair.first, pair.second)
+        ]
+        yield stack.enter_context(balanced(pair, folder, *ports))
+
+
+def addresses(port: int, *servers: int) -> dict[str, str]:
     """Return by what the addresses in the page's settings are replaced."""
-    return {
-        "127.0.0.1:5000": f"127.0.0.1:{port}",
-        "192.0.2.1:5432": f"127.0.0.1:{pair.first.port}",
-        "192.0.2.2:5432": f"127.0.0.1:{pair.second.port}",
-    }
+    own = {"127.0.0.1:5000": f"127.0.0.1:{port}"}
+    for number, server in enumerate(servers, 1):
+        own[f"192.0.2.{number}:5432"] = f"127.0.0.1:{server}"
+    return own
 
 
 @contextmanager
@@ -152,7 +173,7 @@ def test_a_planned_switchover(pair: Pair, tmp_path: Path) -> None:
         trial.check()
 
 
-@pytest.mark.parametrize("way", [haproxy, pgbouncer])
+@pytest.mark.parametrize("way", [haproxy, pgbouncer, poolers])
 def test_the_primary_behind_a_proxy_is_killed(pair: Pair, way: Way, tmp_path: Path) -> None:
     """Its checks find the new primary."""
     pair.replicate_synchronously()
@@ -163,7 +184,7 @@ def test_the_primary_behind_a_proxy_is_killed(pair: Pair, way: Way, tmp_path: Pa
         trial.check()
 
 
-@pytest.mark.parametrize("way", [haproxy, pgbouncer])
+@pytest.mark.parametrize("way", [haproxy, pgbouncer, poolers])
 def test_the_primary_behind_a_proxy_is_stopped(pair: Pair, way: Way, tmp_path: Path) -> None:
     pair.replicate_synchronously()
     with trying(pair, tmp_path, way) as trial:
@@ -174,13 +195,22 @@ def test_the_primary_behind_a_proxy_is_stopped(pair: Pair, way: Way, tmp_path: P
         trial.check()
 
 
+@pytest.mark.parametrize("way", [haproxy, pgbouncer, poolers])
+def test_a_planned_switchover_behind_a_proxy(pair: Pair, way: Way, tmp_path: Path) -> None:
+    """HAProxy closes the connections to the former primary, a standby now, which accepts them."""
+    with trying(pair, tmp_path, way) as trial:
+        with trial.loaded():
+            pair.switch_over()
+        trial.check()
+
+
 def test_a_planned_switchover_behind_nginx(pair: Pair, tmp_path: Path) -> None:
     """Nginx does not check which server is the primary: its settings are changed."""
     port, folder = free_port(), tmp_path / "nginx"
     folder.mkdir()
     [settings] = read_blocks(PAGE, "nginx")
     first, second = "192.0.2.1:5432", "192.0.2.2:5432"
-    replaced = addresses(pair, port)
+    replaced = addresses(port, pair.first.port, pair.second.port)
 
     def own(printed: str) -> str:
         for text, address in replaced.items():
