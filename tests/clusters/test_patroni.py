@@ -11,7 +11,7 @@ import pytest
 from trial import Trial
 
 import patroni
-from haproxy import balancing
+from haproxy import balancing, wait_for_the_primary
 from hookrow._migrations import sql
 from patroni import Cluster
 from postgres import find_binaries
@@ -53,8 +53,10 @@ def haproxy(cluster: Cluster, folder: Path) -> Iterator[str]:
     for number, node in enumerate(cluster.nodes, 1):
         printed = f"192.0.2.{number}:5432 check port 8008"
         replaced[printed] = f"127.0.0.1:{node.port} check port {node.rest_port}"
+    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     with balancing(settings, replaced, port, folder):
-        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        wait_for_the_primary(url)
+        yield url
 
 
 @contextmanager

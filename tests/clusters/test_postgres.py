@@ -16,7 +16,7 @@ from pair import TWO_HOSTS, Pair, paired
 from sqlalchemy import make_url
 from trial import DEADLINE, SLACK, Trial
 
-from haproxy import balancing
+from haproxy import balancing, wait_for_the_primary
 from nginx import forwarding
 from pgbouncer import pooling
 from postgres import Server
@@ -65,8 +65,10 @@ def balanced(pair: Pair, folder: Path, *servers: int) -> Iterator[str]:
         "/usr/local/bin/is_primary": str(check),
         "/usr/bin:/bin": f"{pair.primary.binaries}:/usr/bin:/bin",
     }
+    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     with balancing(settings, replaced, port, folder):
-        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        wait_for_the_primary(url)
+        yield url
 
 
 @contextmanager
