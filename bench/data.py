@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from functools import cache
 from itertools import count
 from random import Random
 from time import gmtime, strftime, time_ns
+
+from hookrow import Arrival, Postmark
+from hookrow._receiver.entries import POSTMARK
+from hookrow._receiver.receiver import ArrivalReader
 
 SECRET = "a-secret-for-the-benchmark"
 LISTS = 10
@@ -110,6 +115,12 @@ def payloads(length: int = ROWS) -> list[bytes]:
     """Return notifications that the log does not contain, each about a different dispatch."""
     microseconds = count(time_ns() // 1000)
     return [payload(ROWS, *target, next(microseconds)) for target in targets(ROWS)[:length]]
+
+
+def arrival(body: bytes) -> Arrival:
+    """Return the arrival of a payload now."""
+    reader, events = ArrivalReader(POSTMARK), [Postmark.parse(body)]
+    return reader.arrivals(POSTMARK.default, events, datetime.now(UTC))[0]
 
 
 def payload(rows: int, dispatch: int, record_type: str, microseconds: int) -> bytes:

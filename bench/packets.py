@@ -11,16 +11,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from itertools import accumulate, count
 from time import time_ns
 from unittest.mock import patch
 
-from data import SECRET, payload, targets
+from data import arrival, payload, targets
 from environment import MARIADB, Database, cpu_seconds, databases
-from hookrow import Postmark
 from hookrow._core.rules import lookup_keys
-from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._mariadb import MariaDBSession
@@ -57,11 +54,8 @@ def main() -> None:
 
 def build(store: SQLStore, database: Database, size: int) -> tuple[float, Sequence[str]]:
     """Find the rows of all groups; return the cost of this, and the packets that would be sent."""
-    parse, microseconds = ArrivalReader(Postmark(SECRET)).parse, count(time_ns() // 1000)
-    arrivals = [
-        parse(payload(ROWS, *target, next(microseconds)), datetime.now(UTC))
-        for target in targets(ROWS)
-    ]
+    microseconds = count(time_ns() // 1000)
+    arrivals = [arrival(payload(ROWS, *each, next(microseconds))) for each in targets(ROWS)]
     groups = [arrivals[n : n + size] for n in range(0, len(arrivals) - size + 1, size)]
     record(store, groups.pop())  # verifies the tables
     packets: list[str] = []

@@ -22,6 +22,7 @@ from hookrow import Arrival, Postmark, Receiver, Recorded
 from hookrow._core.notification import Refusal
 from hookrow._http import ENDPOINT, Request, Response, refuse, respond
 from hookrow._receiver.batch import BatchWriter
+from hookrow._receiver.entries import read_entries
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._server import RECEIVER
 from hookrow._server.protocol import NotificationProtocol
@@ -35,7 +36,8 @@ GROUP_SECONDS = 0.0015
 Reply = Callable[[Response], object]
 
 _PROVIDER = Postmark(SECRET)
-_READER = ArrivalReader(_PROVIDER)
+_ENTRIES = read_entries(_PROVIDER)
+_READER = ArrivalReader(_ENTRIES)
 _RECORDED = respond(Recorded(()))
 _UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
@@ -44,6 +46,7 @@ class _Admitted:
     """Admits a request, and responds immediately."""
 
     endpoint = ENDPOINT
+    entries = _ENTRIES
 
     def __init__(self) -> None:
         self.admit = Receiver(_PROVIDER, SQLStore("sqlite://")).admit
@@ -76,8 +79,8 @@ class _Queued(_Admitted):
 
 
 def _arrival(request: Request) -> Arrival:
-    parts, now = _PROVIDER.read(request), datetime.now(UTC)
-    return _READER.arrivals(parts, now, request.head.request_id)[0]
+    events, now = _PROVIDER.read(request), datetime.now(UTC)
+    return _READER.arrivals(_ENTRIES.default, events, now, request.head.request_id)[0]
 
 
 def _work(arrivals: Sequence[Arrival]) -> Sequence[Response]:

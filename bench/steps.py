@@ -28,12 +28,11 @@ from pathlib import Path
 from time import thread_time
 
 from calls import calls_of_a_delivery
-from data import ROWS, SECRET, payloads
+from data import ROWS, arrival, payloads
 from environment import ROOT, checkout, cpu_seconds, databases, django_settings
-from hookrow import Arrival, Postmark, Schema
+from hookrow import Arrival, Schema
 from hookrow._core.log_entry import log_entries
 from hookrow._core.rules import decide, lookup_keys, merge
-from hookrow._receiver.receiver import ArrivalReader
 from hookrow.stores.sql import SQLStore
 from protocol_steps import before_the_database
 from results import format_turns
@@ -43,8 +42,7 @@ TURNS = 4
 
 def at_the_database(store: SQLStore, group: int) -> dict[str, float]:
     """Return the CPU time of each step of `record`, in microseconds per notification."""
-    parse = ArrivalReader(Postmark(SECRET)).parse
-    arrivals = [parse(body, datetime.now(UTC)) for body in payloads()]
+    arrivals = [arrival(body) for body in payloads()]
     groups = [arrivals[n : n + group] for n in range(0, len(arrivals) - group + 1, group)]
     count = len(groups) // TURNS
     turns = [dict(_measured(store, groups[n * count : (n + 1) * count])) for n in range(TURNS)]

@@ -7,15 +7,18 @@ import msgspec
 
 from hookrow import Arrival, Outcome, Postmark
 from hookrow._core.log_entry import log_entries
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow.stores.sql import SQLStore
-from wire import SECRET
 
 
 def arrival(payload: object, at: datetime | None = None) -> Arrival:
     """Return the arrival of a payload or a raw body, now or at another time."""
     body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
-    return ArrivalReader(Postmark(SECRET)).parse(body, at or datetime.now(UTC))
+    [arrived] = ArrivalReader(POSTMARK).arrivals(
+        POSTMARK.default, [Postmark.parse(body)], at or datetime.now(UTC)
+    )
+    return arrived
 
 
 def keep(url: str, payload: object, outcome: Outcome, at: datetime | None = None) -> None:

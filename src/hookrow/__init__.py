@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from hookrow._core.schema import Fold, Role, Schema
     from hookrow._observability.observer import Gauges, GroupEnd, Observer
+    from hookrow._receiver.entries import Tenant
     from hookrow._receiver.receiver import Receiver
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
     from hookrow.http import Handler, Request, RequestHead, Response
@@ -83,6 +84,7 @@ __all__ = [
     "Source",
     "Suppressed",
     "Suppressible",
+    "Tenant",
     "Unsupported",
 ]
 
@@ -119,6 +121,7 @@ _MODULES = {
         "_observability.observer": ("Gauges", "GroupEnd", "Observer"),
         "providers": ("Event",),
         "providers.postmark": ("Postmark",),
+        "_receiver.entries": ("Tenant",),
         "_receiver.receiver": ("Receiver",),
     }.items()
     for name in names

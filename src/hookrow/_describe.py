@@ -15,8 +15,9 @@ from hookrow._core.notification import Reactivated, Recorded, Refused, RowId, So
 from hookrow._core.optional import Kinds
 from hookrow._core.result import MISSING, PARKED, RESULTS, Result
 from hookrow._core.rules import effective_time, why_no_email, why_no_message_id
-from hookrow._receiver.replay import DryRun, parse_entry, parser_of
-from hookrow.providers._base import BodyParser, Event, explain
+from hookrow._receiver.entries import Parsers
+from hookrow._receiver.replay import DryRun, parse_entry
+from hookrow.providers._base import Event, explain
 from hookrow.stores._log import Query
 
 if TYPE_CHECKING:
@@ -43,21 +44,21 @@ _RESULT_REASONS = {
 """Why a notification has a result."""
 
 
-def describe_outcome(entry: StoredEntry, store: SQLStore, parser: BodyParser) -> str:
+def describe_outcome(entry: StoredEntry, store: SQLStore, parsers: Parsers) -> str:
     """Describe the first and the current result of a notification, with the reasons.
 
-    `store` is that of the log, and `parser` the receiver's provider.
+    `store` is that of the log, and `parsers` are the receiver's entries.
     """
     changed = entry.outcome is not entry.first_outcome
     parts = []
-    if reason := _reason(entry.first_outcome, entry, store, parser):
+    if reason := _reason(entry.first_outcome, entry, store, parsers):
         parts.append(reason + (" at first" if changed else ""))
     parts.append(count_tries(entry))
     took = format_duration(entry.ended_at - entry.received_at)
     if entry.outcome is Result.RECORDED:
         parts.append(f"recorded {took} later" if changed else f"recorded within {took}")
     elif changed:
-        parts.append(f"{took} later, {_reason(entry.outcome, entry, store, parser)}")
+        parts.append(f"{took} later, {_reason(entry.outcome, entry, store, parsers)}")
     if entry.retry_at:
         parts.append(f"next retry {format_time(entry.retry_at)}")
     elif entry.outcome in PARKED:
@@ -102,44 +103,44 @@ def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEnt
     return newest
 
 
-def describe_change(entry: StoredEntry, parser: BodyParser) -> str:
+def describe_change(entry: StoredEntry, parsers: Parsers) -> str:
     """Return the id, kind and time of a change of suppression.
 
     Without a reason and a body, it is unknown whether it was a suppression.
     """
-    event = parse_entry(entry, parser)
+    event = parse_entry(entry, parsers)
     kind = Suppressed if entry.reason else type(event and event.notification)
     change = _CHANGE_NAMES.get(kind, "a change")
     return f"entry {entry.id}, {change} of {format_time(_changed_at(entry))}"
 
 
-def find_problem(entry: StoredEntry, parser: BodyParser, recorded: Kinds) -> str | None:
+def find_problem(entry: StoredEntry, parsers: Parsers, recorded: Kinds) -> str | None:
     """Return why a store that records these kinds does not support an entry, in sentences.
 
     Returns None if it does, or if that is not known.
     """
-    own = parser_of(entry, parser)
+    own = parsers.parser_of(entry)
     if own is None or entry.body is None:
         return None
     # Only a body that is not JSON is ambiguous, so its parts that look like escapes do not matter.
-    event = parse_entry(entry, parser) or Event((), unescaped(entry.body))
+    event = parse_entry(entry, parsers) or Event((), unescaped(entry.body))
     return explain(own, event, recorded)
 
 
-def describe_refusal(outcome: Refused, entry: StoredEntry, parser: BodyParser) -> str:
+def describe_refusal(outcome: Refused, entry: StoredEntry, parsers: Parsers) -> str:
     """Return the text of a refusal and, if no row can match the entry, the reason for that."""
     result = RESULTS[outcome.refusal]
-    reason = _why_no_row(result, entry, parser) if result in MISSING else None
+    reason = _why_no_row(result, entry, parsers) if result in MISSING else None
     return f"{outcome.text} ({reason})" if reason else outcome.text
 
 
-def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parser: BodyParser) -> list[str]:
+def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parsers: Parsers) -> list[str]:
     """Describe each change of the dry run of an entry; if there is none, describe the rows.
 
     For example, a `suppression_changed_at` that is later shows why a suppression did not apply.
     """
     if not isinstance(dry_run.outcome, Recorded):
-        return [f"would be refused: {describe_refusal(dry_run.outcome, entry, parser)}"]
+        return [f"would be refused: {describe_refusal(dry_run.outcome, entry, parsers)}"]
     changed = [
         f"{format_row(row)}: {column} {_value(value)} -> {_value(dry_run.after[row][column])}"
         for row, state in dry_run.before.items()
@@ -170,9 +171,9 @@ def _changed_at(entry: StoredEntry) -> datetime:
     return effective_time(entry.occurred_at, entry.received_at, entry.received_at)
 
 
-def _reason(result: Result, entry: StoredEntry, store: SQLStore, parser: BodyParser) -> str:
+def _reason(result: Result, entry: StoredEntry, store: SQLStore, parsers: Parsers) -> str:
     """Return why a notification has a result; an empty string for `recorded`."""
-    if result in MISSING and (impossible := _why_no_row(result, entry, parser)):
+    if result in MISSING and (impossible := _why_no_row(result, entry, parsers)):
         return impossible
     # After `hookrow log forget`, and without bodies, it is not known what the payload had.
     return _RESULT_REASONS[result].format(
@@ -185,12 +186,12 @@ def _reason(result: Result, entry: StoredEntry, store: SQLStore, parser: BodyPar
     )
 
 
-def _why_no_row(result: Result, entry: StoredEntry, parser: BodyParser) -> str | None:
+def _why_no_row(result: Result, entry: StoredEntry, parsers: Parsers) -> str | None:
     """Return why no row that is missing can exist: the payload has no usable key for it.
 
     Returns None if the row can exist, or if the body is unknown.
     """
-    event, own = parse_entry(entry, parser), parser_of(entry, parser)
+    event, own = parse_entry(entry, parsers), parsers.parser_of(entry)
     if event is None or event.notification is None or own is None:
         return None
     recipient_name, id_name = own.field_names(event.notification)

@@ -41,13 +41,12 @@ def request_headers(environ: Mapping[str, Any]) -> Sequence[tuple[bytes, bytes]]
     ]
 
 
-def read_input(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
-    """Read the body, at most 1 MiB within 15 seconds; return it, or the reason to refuse it.
+def read_input(body: BodyReader, environ: WSGIEnvironment) -> bytes | Refusal:
+    """Read a body within 15 seconds; return it, or the reason to refuse it.
 
     A body without a length is read if the server marks its end (`wsgi.input_terminated`).
     Otherwise it is empty, or refused if it is chunked: 411 (RFC 9110, section 15.5.12).
     """
-    body = BodyReader(head)
     if body.declared is None and not environ.get("wsgi.input_terminated"):
         return Refusal.LENGTH_REQUIRED if body.is_chunked else b""
     if body.refusal is None and not _read(environ, body):

@@ -27,7 +27,8 @@ ENDPOINT = "/provider/webhooks"
 """The path of the endpoint below its mount path."""
 
 MAX_BODY = 1024 * 1024
-"""The largest size of a body, in bytes; a longer one results in 413."""
+"""The largest size of a body, in bytes, unless a provider names another one; a longer one results
+in 413."""
 
 BODY_TIMEOUT = 15.0
 """Seconds within which a body must end; otherwise, it results in 408."""
@@ -134,6 +135,14 @@ class Handler(Protocol):
 
     def admit(self, head: RequestHead) -> Response | None:
         """Return None to admit a request, or the response that refuses it."""
+
+    def max_body(self, head: RequestHead) -> int:
+        """Return the largest size of the body of an admitted request, in bytes: 1 MiB by default.
+
+        A host reads at most one byte more, and refuses a longer body.
+        """
+        del head
+        return MAX_BODY
 
     def __call__(self, request: Request) -> Response:
         """Return the response to an admitted request; its head is the one that was admitted."""
@@ -262,14 +271,16 @@ class BodyReader:
     """
 
     refusal: Refusal | None
-    """Why the body is refused before its end: it is over 1 MiB, as declared or as read."""
+    """Why the body is refused before its end: it is over `most` bytes, as declared or as read."""
 
-    def __init__(self, head: RequestHead) -> None:
+    def __init__(self, head: RequestHead, most: int) -> None:
         self._head = head
+        self.most = most
+        """The largest size of the body, in bytes."""
         self._read = bytearray()
         self.declared = declared_length(head)
         """The declared length in bytes, or None."""
-        too_large = self.declared is not None and self.declared > MAX_BODY
+        too_large = self.declared is not None and self.declared > most
         self.refusal = Refusal.TOO_LARGE if too_large else None
 
     @property
@@ -280,7 +291,7 @@ class BodyReader:
     @property
     def left(self) -> int:
         """The bytes up to the declared length or, without one, up to a size that is refused."""
-        end = MAX_BODY + 1 if self.declared is None else self.declared
+        end = self.most + 1 if self.declared is None else self.declared
         return end - len(self._read)
 
     def add(self, chunk: bytes) -> None:
@@ -289,7 +300,7 @@ class BodyReader:
         A body may be longer than declared, because a middleware may have decompressed it.
         """
         self._read += chunk
-        if len(self._read) > MAX_BODY:
+        if len(self._read) > self.most:
             self.refusal = Refusal.TOO_LARGE
 
     def end(self) -> bytes | Refusal:

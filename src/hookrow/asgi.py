@@ -96,7 +96,7 @@ class ASGI:
                 if response.stream is not None:
                     await self._send_stream(response, response.stream, head, receive, send)
                 else:
-                    await _send(response, head.request_id, receive, send)
+                    await _send(response, head, receive, send)
             case "lifespan":
                 await _accept_lifespan(receive, send)
             case "websocket":
@@ -120,7 +120,7 @@ class ASGI:
             refusal = handler.admit(head)
         if refusal is not None:
             return refusal
-        body = await _read_body(head, receive)
+        body = await _read_body(BodyReader(head, self.handler.max_body(head)), receive)
         if isinstance(body, Refusal):
             return self.handler.refuse(head, body)
         if extension is not None:
@@ -215,13 +215,12 @@ def _undo_slash(scope: Scope, path: str, root: str) -> tuple[str, str]:
     return requested, requested.removesuffix(rest) or root
 
 
-async def _read_body(head: RequestHead, receive: Receive) -> bytes | Refusal:
-    """Return the body, or the reason to refuse it.
+async def _read_body(body: BodyReader, receive: Receive) -> bytes | Refusal:
+    """Read a body to its end; return it, or the reason to refuse it.
 
     If a middleware has read the body, some servers wait for the client to disconnect, and others
     report a disconnect at once. Therefore, a disconnect gets a response as well.
     """
-    body = BodyReader(head)
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
             while body.refusal is None:
@@ -236,13 +235,14 @@ async def _read_body(head: RequestHead, receive: Receive) -> bytes | Refusal:
     return body.end()
 
 
-async def _send(response: Response, id_: str, receive: Receive, send: Send) -> None:
-    """Send a response with the id of its request."""
+async def _send(response: Response, head: RequestHead, receive: Receive, send: Send) -> None:
+    """Send a response with the id of its request; that to HEAD has no body."""
     length = (b"content-length", b"%d" % len(response.body))
     rest = response.status == Refusal.TOO_LARGE.status
-    body = {"type": "http.response.body", "body": response.body, "more_body": rest}
+    content = b"" if head.method == "HEAD" else response.body
+    body = {"type": "http.response.body", "body": content, "more_body": rest}
     with suppress(OSError):  # servers raise it if the client has disconnected
-        await send(_start(response, id_, length))
+        await send(_start(response, head.request_id, length))
         await send(body)
         if rest:
             await _discard_rest(receive)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from http import HTTPMethod
 from typing import Any
 
 from hookrow._core.notification import Refusal
 from hookrow._http import ENDPOINT, Handler, check_handler
+from hookrow._receiver.receiver import Receiver
 from hookrow.asgi import ASGI, Message, Receive, Scope, Send
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Provider
@@ -26,7 +28,8 @@ def router(receiver: Handler) -> APIRouter:
     """Return a router for `app.include_router(router(receiver), prefix="/mail")`.
 
     The prefix is the mount path, so the receiver needs no `mount_path`. All responses are the
-    receiver's, and FastAPI does not read the body. Dependencies of the host run first.
+    receiver's, also those below the endpoint, where a path has the name of an entry. FastAPI does
+    not read the body. Dependencies of the host run first.
     """
     check_handler("router", receiver)
     app = ASGI(receiver)
@@ -36,19 +39,31 @@ def router(receiver: Handler) -> APIRouter:
         return _ReceiverResponse(app, request)
 
     api_router = APIRouter()
-    api_router.add_api_route(
-        ENDPOINT,
-        webhook,
-        methods=["POST"],
-        response_class=PlainTextResponse,
-        responses=_responses(),
-        openapi_extra=_describe_request(getattr(receiver, "provider", None)),
-    )
-    others: list[str] = [method for method in HTTPMethod if method is not HTTPMethod.POST]
-    api_router.add_api_route(ENDPOINT, webhook, methods=others, include_in_schema=False)
+    for path, provider in _paths(receiver):
+        api_router.add_api_route(
+            path,
+            webhook,
+            methods=["POST"],
+            response_class=PlainTextResponse,
+            responses=_responses(),
+            openapi_extra=_describe_request(provider),
+        )
+    # All other methods and paths, whose responses are the receiver's, too.
     every = [*HTTPMethod]
-    api_router.add_api_route(f"{ENDPOINT}/", webhook, methods=every, include_in_schema=False)
+    for path in (ENDPOINT, f"{ENDPOINT}/", f"{ENDPOINT}/{{name}}", f"{ENDPOINT}/{{name}}/"):
+        api_router.add_api_route(path, webhook, methods=every, include_in_schema=False)
     return api_router
+
+
+def _paths(receiver: Handler) -> Iterator[tuple[str, Provider | None]]:
+    """Yield the paths of a receiver, and the provider that sends to each, if it is known."""
+    if not isinstance(receiver, Receiver):
+        yield ENDPOINT, None
+        return
+    yield ENDPOINT, receiver.entries.default.provider
+    for each in receiver.entries:
+        if each.name is not None:
+            yield f"{ENDPOINT}/{each.name}", each.provider
 
 
 def _describe_request(provider: Provider | None) -> dict[str, Any]:
@@ -87,7 +102,9 @@ class _ReceiverResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response, then run the background tasks of the host's dependencies."""
         del receive
-        scope = {**scope, "path": ENDPOINT, "root_path": ""}
+        name = scope["path_params"].get("name")
+        path = ENDPOINT if name is None else f"{ENDPOINT}/{name}"
+        scope = {**scope, "path": path, "root_path": ""}
         await self._webhook(scope, _receive_body(self._request), send)
         if self.background is not None:
             await self.background()

@@ -23,28 +23,31 @@ def blueprint(receiver: Handler) -> Blueprint:
     """Return a blueprint for `app.register_blueprint(blueprint(receiver), url_prefix="/mail")`.
 
     The prefix is the mount path, so the receiver needs no `mount_path`. All responses are the
-    receiver's. Exempt the blueprint from extensions that check forms before the view is called,
-    such as CSRF protection.
+    receiver's, also those below the endpoint, where a path has the name of an entry. Exempt the
+    blueprint from extensions that check forms before the view is called, such as CSRF protection.
     """
     check_handler("blueprint", receiver)
     webhook = WSGI(receiver)
     endpoint = Blueprint("hookrow", __name__)
 
-    @endpoint.route(
-        ENDPOINT,
-        methods=list(HTTPMethod),
-        strict_slashes=False,
-        provide_automatic_options=False,
-    )
-    def notification() -> Response:
+    def notification(name: str | None = None) -> Response:
         """Return the receiver's response, as if it were mounted at the prefix."""
         body = _Body(request)
+        path = ENDPOINT if name is None else f"{ENDPOINT}/{name}"
         response = Response.from_app(
-            webhook, {**request.environ, "PATH_INFO": ENDPOINT, "wsgi.input": body}
+            webhook, {**request.environ, "PATH_INFO": path, "wsgi.input": body}
         )
         body.cache()
         return response
 
+    for rule in (ENDPOINT, f"{ENDPOINT}/<name>"):
+        endpoint.add_url_rule(
+            rule,
+            view_func=notification,
+            methods=list(HTTPMethod),
+            strict_slashes=False,
+            provide_automatic_options=False,
+        )
     return endpoint
 
 

@@ -14,6 +14,7 @@ from hookrow._core.notification import Refusal
 from hookrow._environ import read_input, request_head
 from hookrow._http import (
     REQUEST_ID_HEADER,
+    BodyReader,
     Handler,
     Request,
     RequestHead,
@@ -56,7 +57,7 @@ class WSGI:
         refusal = self.handler.admit(head)
         if refusal is not None:
             return refusal
-        body = read_input(head, environ)
+        body = read_input(BodyReader(head, self.handler.max_body(head)), environ)
         if isinstance(body, Refusal):
             return self.handler.refuse(head, body)
         return self.handler(Request(head, body))

@@ -25,9 +25,10 @@ from sqlalchemy import insert
 
 from databases import IN_MEMORY, NAMES, SQLITE
 from engines import MEMORY
-from hookrow import Arrival, Postmark
+from hookrow import Arrival
 from hookrow._core.result import LONGEST_PAUSE
 from hookrow._receiver.clock import Clock, utc_now
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
@@ -35,6 +36,7 @@ from hookrow._receiver.spool import Drain, Spool
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
+from received import arrival
 
 pytestmark = pytest.mark.never_flaky
 
@@ -108,7 +110,15 @@ class Scenario(RuleBasedStateMachine):
     def drain(self) -> None:
         """Drain the spool, because the database is available again."""
         spool, clock = Spool(self._file), Clock(self._home.store)
-        Drain(spool, self._home.store, _read, _ignore, clock, bodies=True, swept=True)()
+        Drain(
+            spool,
+            self._home.store,
+            ArrivalReader(POSTMARK).parse,
+            _ignore,
+            clock,
+            bodies=True,
+            swept=True,
+        )()
         for payload, times in self._spooled.values():
             self._model.keep(payload, self._model.record(payload, live=False), times)
         self._spooled.clear()
@@ -120,7 +130,7 @@ class Scenario(RuleBasedStateMachine):
         if not logged:
             return
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
-        arrivals = arrivals_of(self._home.store, chosen, Postmark, datetime.now(UTC))
+        arrivals = arrivals_of(self._home.store, chosen, POSTMARK, datetime.now(UTC))
         assert len(arrivals) == len(chosen)
         replay(self._home.store, arrivals, clock=utc_now)
         for each in chosen:
@@ -183,7 +193,7 @@ class Scenario(RuleBasedStateMachine):
 
     def _retry(self, now: datetime | None = None) -> ParkedRetry:
         clock = Clock(self._home.store, None if now is None else lambda: now)
-        return ParkedRetry(self._home.store, self._log, Postmark, _ignore, clock)
+        return ParkedRetry(self._home.store, self._log, POSTMARK, _ignore, clock)
 
     def _insert(self, message_id: str) -> None:
         rows = self._late.pop(message_id)
@@ -198,12 +208,8 @@ def _add(home: Home, rows: Mapping[str, Sequence[Row]]) -> None:
             connection.execute(insert(home._tables[name]), list(added))
 
 
-def _read(body: bytes, received_at: datetime) -> Arrival:
-    return ArrivalReader(Postmark("a-secret-for-the-tests")).parse(body, received_at)
-
-
 def _arrivals(group: Group) -> Sequence[Arrival]:
-    return [_read(body_of(payload).encode(), at) for payload, at in group]
+    return [arrival(body_of(payload).encode(), at) for payload, at in group]
 
 
 def _ignore(arrivals: object, outcomes: object) -> None:

@@ -22,7 +22,6 @@ from hookrow import (
     Delivered,
     Opened,
     Outcome,
-    Postmark,
     Reactivated,
     Recorded,
     Refused,
@@ -44,6 +43,7 @@ from hookrow._core.notification import Rows as Found
 from hookrow._core.rules import fail, fold, lookup_keys
 from hookrow._core.schema import OTHERWISE
 from hookrow._receiver.clock import Clock, utc_now
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import GroupRecorder, keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, dry_run
@@ -57,8 +57,8 @@ from hookrow.stores.sql._suppressions import (
     find_causes,
 )
 from hookrow.testing import suppression
+from received import arrival as arrival_of
 from times import SECOND
-from wire import SECRET
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -583,17 +583,24 @@ class HostContract:
         """A sweep and the draining of the spool find the same person."""
         fill_two_tenants(home)
         body = json.dumps(suppression(ADA, "t2", at=NOON)).encode()
-        parse = ArrivalReader(Postmark(SECRET)).parse
-        complaint = parse(body, datetime.now(UTC) - timedelta(hours=1))
+        complaint = arrival_of(body, datetime.now(UTC) - timedelta(hours=1))
         log, clock = home.store.log, Clock(home.store)
         assert log is not None
         if way == "sweep":
             keep_failed(home.store, [complaint], clock=lambda: complaint.received_at)
-            assert ParkedRetry(home.store, log, Postmark, lambda *_: None, clock).retry_due() == 1
+            assert ParkedRetry(home.store, log, POSTMARK, lambda *_: None, clock).retry_due() == 1
         else:
             spool = Spool(tmp_path / "spool.db", home.store.mapping_key)
             spool.put([complaint])
-            Drain(spool, home.store, parse, lambda *_: None, clock, bodies=True, swept=True)()
+            Drain(
+                spool,
+                home.store,
+                ArrivalReader(POSTMARK).parse,
+                lambda *_: None,
+                clock,
+                bodies=True,
+                swept=True,
+            )()
             assert spool.count() == 0
         suppressed = [row["suppressed_at"] for row in home.rows()["subscribers"]]
         assert suppressed == [None, NOON]

@@ -33,6 +33,7 @@ from hookrow._core.result import PARKED_FOR, Result
 from hookrow._core.rules import fail
 from hookrow._core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
 from hookrow._receiver.clock import Clock, utc_now
+from hookrow._receiver.entries import POSTMARK, Entries, Entry
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import (
     MAX_REPLAY_GROUP,
@@ -47,7 +48,7 @@ from hookrow._receiver.replay import (
 from hookrow.providers import Event
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import Rejected
-from hookrow.stores._log import Backlog, Count, DueKind, Forgotten, Query, RequestKind
+from hookrow.stores._log import Backlog, Count, DueKind, Forgotten, Origin, Query, RequestKind
 from hookrow.stores._log_operations import PORTION, with_bodies
 from hookrow.stores.sql._log import SQLLog
 from repeats import REPEATS
@@ -68,7 +69,7 @@ HOSTILE = (
 """Texts that an INSERT, JSON, a driver or a placeholder might misinterpret."""
 
 
-PROVIDERS = ("postmark",)
+ORIGINS = (Origin(None, "postmark"), Origin(None, None))
 """The provider of the entries."""
 
 
@@ -161,10 +162,10 @@ def numbers(found: Iterable[LogEntry]) -> list[int]:
 
 
 def take_due(
-    log: SQLLog, now: datetime, *, providers: Collection[str] = PROVIDERS, limit: int = 9
+    log: SQLLog, now: datetime, *, origins: Collection[Origin] = ORIGINS, limit: int = 9
 ) -> Sequence[StoredEntry]:
     """Take due entries without a row."""
-    return log.take(log.due(now, DueKind.MISSING, providers=providers, limit=limit), now)
+    return log.take(log.due(now, DueKind.MISSING, origins=origins, limit=limit), now)
 
 
 def ids(home: Home) -> list[int]:
@@ -526,7 +527,7 @@ class ReadContract:
         now, by_id = NOON + 4 * MINUTE, {each: n for n, each in enumerate(ids(home), 1)}
         for kind, expected in ((DueKind.FAILING, [2, 1, 3]), (DueKind.MISSING, [6, 4, 5])):
             for limit in (2, 9):
-                found = log.due(now, kind, providers=PROVIDERS, limit=limit)
+                found = log.due(now, kind, origins=ORIGINS, limit=limit)
                 assert [by_id[each] for each in found] == expected[:limit]
 
     def test_ended(self, home: Home, log: SQLLog) -> None:
@@ -535,9 +536,9 @@ class ReadContract:
         keep(home, parked(1, minutes=1), parked(2, minutes=1, received_at=NOON + SECOND))
         keep(home, parked(3, minutes=1, provider="courier"), entry(4))
         keep(home, parked(5, minutes=1, outcome=Result.FAILED))
-        assert log.expire(end, providers=PROVIDERS) == 0
-        assert log.expire(end + SECOND, providers=PROVIDERS) == 1
-        assert log.expire(end + SECOND, providers=PROVIDERS) == 0
+        assert log.expire(end, origins=ORIGINS) == 0
+        assert log.expire(end + SECOND, origins=ORIGINS) == 1
+        assert log.expire(end + SECOND, origins=ORIGINS) == 0
         ended = [row["retry_at"] is None for row in logged(home)]
         assert ended == [True, False, False, True, False]
 
@@ -600,15 +601,29 @@ class ReadContract:
         found = [(each.attempts, each.retries) for each in log.oldest(Query(), limit=9)]
         assert found == [(2, 2), (1, 3)]
 
-    def test_due_entries_of_other_providers(self, home: Home, log: SQLLog) -> None:
-        """Each provider's receiver takes its own entries, and those without a provider."""
-        names = {1: "postmark", 2: "courier", 3: None}
-        keep(home, *(parked(n, minutes=0, provider=name) for n, name in names.items()))
-        taken = [
-            sorted(numbers(take_due(log, NOON, providers=each)))
-            for each in (["postmark", "other"], ["postmark", "courier"], ["courier"])
+    def test_due_entries_of_other_entries_and_providers(self, home: Home, log: SQLLog) -> None:
+        """Each receiver takes the entries that it can read, by both names."""
+        names = [
+            *((None, "postmark"), (None, "courier"), (None, None)),
+            *(("a", "postmark"), ("a", "courier"), ("b", "postmark"), ("b", None)),
         ]
-        assert taken == [[1, 3], [2], []]
+        keep(
+            home,
+            *(
+                parked(n, minutes=0, entry=entry_, provider=provider)
+                for n, (entry_, provider) in enumerate(names, 1)
+            ),
+        )
+        taken = [
+            sorted(numbers(take_due(log, NOON, origins=[Origin(*each) for each in origins])))
+            for origins in (
+                [],
+                [(None, "postmark"), (None, "other"), (None, None)],
+                [("a", "courier"), ("a", None), ("b", "postmark")],
+                [(None, "courier"), ("a", "postmark"), ("b", None)],
+            )
+        ]
+        assert taken == [[], [1, 3], [5, 6], [2, 4, 7]]
 
     def test_bodies_are_measured_in_memory(self, home: Home, log: SQLLog) -> None:
         """A character may take four bytes; a body larger than a group is read alone."""
@@ -881,7 +896,7 @@ class ReplayContract:
         keep_failed(home.store, [again], clock=utc_now)
         entries_ = reader(home).oldest(Query(), limit=9)
         assert [each.attempts for each in entries_] == [2, 1]
-        late = arrivals_of(home.store, entries_, Postmark, NOON + HOUR)
+        late = arrivals_of(home.store, entries_, POSTMARK, NOON + HOUR)
         assert statuses(replay(home.store, late, clock=utc_now)) == [200, 200]
         [row, *_] = home.rows()["subscribers"]
         assert row["suppressed_at"] == NOON + 2 * MINUTE
@@ -899,9 +914,9 @@ class ReplayContract:
         log = reader(home)
         found = sorted(log.oldest(Query(), limit=9), key=attrgetter("message_id"))
         gone = replace(found[0], body=None, fingerprint=b"0" * 16)
-        assert statuses(replay_entries(home.store, log, [*found, gone], Postmark)) == [200, 404]
-        assert replay_entries(home.store, log, [gone], Postmark) == []
-        retry = ParkedRetry(home.store, log, Postmark, lambda *_: None, Clock(home.store))
+        assert statuses(replay_entries(home.store, log, [*found, gone], POSTMARK)) == [200, 404]
+        assert replay_entries(home.store, log, [gone], POSTMARK) == []
+        retry = ParkedRetry(home.store, log, POSTMARK, lambda *_: None, Clock(home.store))
         assert retry.retry_now(["m-x"]).result(timeout=PATIENCE) == 0
         retry.close(PATIENCE)
         counts = {each.message_id: each.retries for each in log.oldest(Query(), limit=9)}
@@ -940,9 +955,9 @@ class ReplayContract:
 
         if fails:
             monkeypatch.setattr("hookrow._receiver.recorder.record_unlocked", refuse)
-        provider = SimpleNamespace(name="other", parse=parse)
+        parsers = Entries(Entry(None, SimpleNamespace(name="other", parse=parse)))
         recorded = ParkedRetry(
-            home.store, reader(home), provider, lambda *_: None, Clock(home.store)
+            home.store, reader(home), parsers, lambda *_: None, Clock(home.store)
         ).retry_due()
         assert (recorded, erased) == (0 if fails else 1, [1])
         [row] = home.logged()

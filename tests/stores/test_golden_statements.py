@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from contract import NOON
 from golden_schemas import SCHEMAS, columns
-from log_contract import PROVIDERS, entry, parked
+from log_contract import ORIGINS, entry, parked
 
 from engines import MEMORY
 from hookrow import Schema
@@ -286,7 +286,7 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
         posted=True,
         unaddressed=True,
     )
-    hopeful = partial(log.hopeful, now, providers=PROVIDERS, limit=2)
+    hopeful = partial(log.hopeful, now, origins=ORIGINS, limit=2)
     prune = partial(log.prune, before=now, parked_before=NOON)
     return {
         "bounds": log.bounds,
@@ -301,12 +301,12 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
         "hopeful entries": lambda: hopeful(after=START),
         "more hopeful entries": lambda: hopeful(after=LogPlace(NOON, 3)),
         **{
-            f"due entries, {kind.name}": partial(log.due, now, kind, providers=PROVIDERS, limit=10)
+            f"due entries, {kind.name}": partial(log.due, now, kind, origins=ORIGINS, limit=10)
             for kind in DueKind
         },
         "take": lambda: log.take([3, 4], now),
         "count retries": lambda: log.count_retries([3]),
-        "expire": lambda: log.expire(now, providers=PROVIDERS),
+        "expire": lambda: log.expire(now, origins=ORIGINS),
         "the backlog": lambda: log.backlog(now),
         "count a chunk by hour": log.count_hours,
         "count the next chunk": log.count_hours,

@@ -26,7 +26,7 @@ from hookrow._diagnostics.advice import repeated_emails
 from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._receiver.recorder import record, record_unlocked
 from hookrow.migrations import upgrade
-from hookrow.stores._log import START, Query
+from hookrow.stores._log import START, Origin, Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._urls import open_database
 from hookrow.stores.sql._verify import verify
@@ -391,7 +391,8 @@ def test_search_of_the_log(engine: Engine, fold: Fold, type_: str) -> None:
             refused = fail(arrivals, Refusal.DISPATCH_NOT_FOUND)
             transaction.write((), log_entries(arrivals, refused, NOON))
         assert store.log is not None
-        ids, _ = store.log.hopeful(NOON + DAY, providers=["postmark"], after=START, limit=99)
+        origins = [Origin(None, "postmark")]
+        ids, _ = store.log.hopeful(NOON + DAY, origins=origins, after=START, limit=99)
         found = {each.body for each in store.log.oldest(Query(ids=ids), limit=99)}
     assert found == {str(n) for n, is_hopeful in enumerate(sent.values()) if is_hopeful}
 

@@ -5,6 +5,7 @@ It holds of the rules, on a model, and on every store, which has the result of t
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import chain, product
 from typing import Any, TypeAlias
 
@@ -53,7 +54,7 @@ from hookrow._core.notification import Notification, Source
 from hookrow._core.rules import decide, fail, lookup_keys
 from hookrow._receiver.clock import LEAST_EVENTS, Clock
 from hookrow._receiver.recorder import record
-from hookrow.stores._log import START, RetryCursor
+from hookrow.stores._log import START, Origin, RetryCursor
 from hookrow.stores.sql import SQLStore
 from times import DAY, SECOND
 
@@ -443,8 +444,9 @@ def test_hopeful(home: Home, schema: str) -> None:
         assert home.store.log is not None
         found: list[int] = []
         place: RetryCursor | None = START
+        find = partial(home.store.log.hopeful, NOON + DAY, origins=[Origin(None, None)], limit=2)
         while place is not None:
-            ids, place = home.store.log.hopeful(NOON + DAY, providers=[], after=place, limit=2)
+            ids, place = find(after=place)
             found += ids
         with home.store.reading() as reading:
             rows = reading.find(lookup_keys(sent))

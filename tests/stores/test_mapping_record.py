@@ -25,6 +25,7 @@ from hookrow import Arrival, Delivered, Postmark, Role, Schema
 from hookrow._core.notification import Outcome, Recorded
 from hookrow._core.schema_values import schema_of
 from hookrow._receiver.clock import Clock, utc_now
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import is_reachable, keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, dry_run
@@ -37,7 +38,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord, mapped_tables
 from received import arrival as arrived
 from times import HOUR
-from wire import PATIENCE, SECRET
+from wire import PATIENCE
 
 ROLES = "subscribers", "dispatches", "subscriptions"
 TABLES = [f"hookrow_{each}" for each in ROLES]
@@ -261,7 +262,7 @@ def test_two_tenants_on_one_log(
     for store in tenants:
         reader = store.log
         assert reader is not None
-        retry = ParkedRetry(store, reader, Postmark, lambda *_: None, Clock(store))
+        retry = ParkedRetry(store, reader, POSTMARK, lambda *_: None, Clock(store))
         before = run(empty_database_url, "SELECT id, retry_at FROM hookrow_notifications")
         with pytest.raises(WrongMapping, match="where"):
             retry.retry_due()
@@ -269,11 +270,11 @@ def test_two_tenants_on_one_log(
             retry.retry_now(["m"]).result(PATIENCE)
         entries = reader.oldest(Query(), limit=9)
         with pytest.raises(WrongMapping):
-            arrivals_of(store, entries, Postmark, datetime.now(UTC))
+            arrivals_of(store, entries, POSTMARK, datetime.now(UTC))
         assert run(empty_database_url, "SELECT id, retry_at FROM hookrow_notifications") == before
         spool = Spool(tmp_path / "spool.db", store.mapping_key)
         spool.put([arrived(SPAM)])
-        parse = ArrivalReader(Postmark(SECRET)).parse
+        parse = ArrivalReader(POSTMARK).parse
         drain = Drain(spool, store, parse, lambda *_: None, Clock(store), bodies=True, swept=True)
         with pytest.raises(WrongMapping):
             drain()
@@ -312,7 +313,7 @@ def test_after_the_mapping_is_accepted(tenants: list[SQLStore], empty_database_u
         one.check_mapping()
     MappingRecord(one.database, one.role_tables).accept()
     assert one.log is not None
-    assert ParkedRetry(one, one.log, Postmark, lambda *_: None, Clock(one)).retry_due() == 1
+    assert ParkedRetry(one, one.log, POSTMARK, lambda *_: None, Clock(one)).retry_due() == 1
     assert run(empty_database_url, STATE) != [(None,)]
     with pytest.raises(WrongMapping):
         two.check_mapping()
@@ -332,7 +333,7 @@ def test_spooled_under_another_mapping(
     one, two = tenants
     path = tmp_path / "spool.db"
     Spool(path, two.mapping_key).put([arrived(SPAM)])
-    spool, parse = Spool(path, one.mapping_key), ArrivalReader(Postmark(SECRET)).parse
+    spool, parse = Spool(path, one.mapping_key), ArrivalReader(POSTMARK).parse
     Drain(spool, one, parse, lambda *_: None, Clock(one), bodies=True, swept=True)()
     assert spool.count() == 1
     assert run(empty_database_url, STATE) == [(None,)]
@@ -350,7 +351,7 @@ def test_spooled_before_a_table_was_renamed(
     engine: Engine, database_url: str, tmp_path: Path
 ) -> None:
     """Without `where`, the entries belong to any mapping that is the log's."""
-    path, parse = tmp_path / "spool.db", ArrivalReader(Postmark(SECRET)).parse
+    path, parse = tmp_path / "spool.db", ArrivalReader(POSTMARK).parse
     run(engine, f"INSERT INTO hookrow_subscribers (id, email) VALUES (1, '{ADA}')")
     with closing(SQLStore(database_url)) as store:
         Spool(path, store.mapping_key).put([arrived(SPAM)])

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
 from homes import Home
 from locations import PLACES, shared_home
-from log_contract import PROVIDERS, entry, keep, parked, reader
+from log_contract import ORIGINS, entry, keep, parked, reader
 from sqlalchemy import event
 
 from copying import replace
@@ -134,18 +134,18 @@ def test_notification_in_django(home: Home, sent: Notification, *, changes_many:
     ("read", "index"),
     [
         (
-            lambda log: log.hopeful(NOON, providers=PROVIDERS, after=START, limit=64),
+            lambda log: log.hopeful(NOON, origins=ORIGINS, after=START, limit=64),
             "hookrow_parked ",
         ),
         (
-            lambda log: log.due(NOON, DueKind.FAILING, providers=PROVIDERS, limit=64),
+            lambda log: log.due(NOON, DueKind.FAILING, origins=ORIGINS, limit=64),
             "hookrow_parked ",
         ),
         (
-            lambda log: log.due(NOON, DueKind.MISSING, providers=PROVIDERS, limit=64),
+            lambda log: log.due(NOON, DueKind.MISSING, origins=ORIGINS, limit=64),
             "hookrow_parked ",
         ),
-        (lambda log: log.expire(NOON, providers=PROVIDERS), "hookrow_parked "),
+        (lambda log: log.expire(NOON, origins=ORIGINS), "hookrow_parked "),
         (lambda log: log.count(Query(expired=True), limit=64), "hookrow_expired"),
         (lambda log: log.newest(Query(expired=True), limit=64), "hookrow_expired"),
         (
@@ -179,7 +179,7 @@ def test_parked(home: Home, read: Callable[[SQLLog], object], index: str) -> Non
     [
         lambda log: log.take([100, 200], NOON),
         lambda log: log.count_retries([100, 200]),
-        lambda log: log.expire(NOON, providers=PROVIDERS),
+        lambda log: log.expire(NOON, origins=ORIGINS),
     ],
     ids=["take", "count", "expire"],
 )
@@ -196,7 +196,7 @@ def test_changes_of_the_log(home: Home, change: Callable[[SQLLog], object]) -> N
 def test_search_of_the_log(home: Home) -> None:
     """The rows of parked entries are found by their indexes, and no table is scanned."""
     with statements(home) as executed:
-        reader(home).hopeful(NOON, providers=PROVIDERS, after=START, limit=64)
+        reader(home).hopeful(NOON, origins=ORIGINS, after=START, limit=64)
     found = plan(home, executed, scans=False)
     assert "Seq Scan on hookrow" not in found
     assert not {"SCAN n", "SCAN d", "SCAN s"} & {line[:6] for line in found.splitlines()}

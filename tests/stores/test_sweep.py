@@ -23,8 +23,8 @@ from hookrow._core.log_entry import LogEntry
 from hookrow._core.result import Result
 from hookrow._receiver import replay
 from hookrow._receiver.clock import Clock
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.replay import ParkedRetry
-from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import Unavailable
 from times import DAY, HOUR, MINUTE
 from wire import PATIENCE
@@ -61,7 +61,7 @@ def hopeless(numbers: Sequence[int]) -> list[LogEntry]:
 
 
 def sweeper(home: Home) -> ParkedRetry:
-    return ParkedRetry(home.store, reader(home), Postmark, lambda *_: None, Clock(home.store))
+    return ParkedRetry(home.store, reader(home), POSTMARK, lambda *_: None, Clock(home.store))
 
 
 def outcome(home: Home, number: int) -> str:
@@ -188,5 +188,5 @@ def test_a_sweep_ends_when_the_receiver_stops(home: Home) -> None:
         groups.append(len(arrivals))
         sweeps.close()
 
-    sweeps = ParkedRetry(home.store, reader(home), Postmark, close, Clock(home.store))
+    sweeps = ParkedRetry(home.store, reader(home), POSTMARK, close, Clock(home.store))
     assert [sweeps.retry_due()] == groups

@@ -12,11 +12,11 @@ from receiving import NOON, Database, delivery, people, post, receive, request, 
 from hookrow import ConfigurationError, Response, testing
 from hookrow._core.result import Result
 from hookrow._receiver.clock import utc_now
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.replay import arrivals_of, replay
 from hookrow._receiver.spool import Spool
 from hookrow._server.app import Server
 from hookrow._server.settings import Settings
-from hookrow.providers.postmark import Postmark
 from wire import SECRET
 
 TEST = testing.send_test(at=NOON)
@@ -82,7 +82,7 @@ def test_a_replayed_test_stays_a_test() -> None:
     answer(database, TEST, acknowledge_tests=True)
     replay(
         database,
-        arrivals_of(database, database.logged(), Postmark, datetime.now(UTC)),
+        arrivals_of(database, database.logged(), POSTMARK, datetime.now(UTC)),
         clock=utc_now,
     )
     [entry] = database.logged()

@@ -30,6 +30,7 @@ from hookrow._describe import (
     other_changes,
     superseding,
 )
+from hookrow._receiver.entries import POSTMARK, Entries, Entry
 from hookrow._receiver.replay import DryRun
 from hookrow.providers.postmark import Postmark
 from hookrow.providers.resend import Resend
@@ -94,7 +95,7 @@ def test_outcomes(first: Result, last: Result, fields: dict[str, Any], sentence:
     opened = Arrival((Opened("ada@example.com", "m-1", NOON),), b"{}", NOON)
     [entry] = log_entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = StoredEntry(*(*astuple(entry), 1, first))
-    described = describe_outcome(replace(logged, outcome=last, **fields), STORE, Postmark)
+    described = describe_outcome(replace(logged, outcome=last, **fields), STORE, POSTMARK)
     assert described == sentence
 
 
@@ -138,19 +139,19 @@ def test_unusable_keys(
             del payload[field]
         logged = _logged(payload, result)
         expected = text.format(name, longest=320 if name == "Recipient" else 255)
-        assert expected in describe_outcome(logged, STORE, Postmark)
+        assert expected in describe_outcome(logged, STORE, POSTMARK)
         run = DryRun(Refusal[result.name].refused(), {}, {})
-        assert expected in " ".join(describe_dry_run(run, logged, Postmark))
+        assert expected in " ".join(describe_dry_run(run, logged, POSTMARK))
 
 
 def test_unusable_email_of_a_bounce() -> None:
     """The field is named as it is in the payload."""
     logged = _logged(testing.bounce("x" * 321, "m-1", at=NOON), Result.SUBSCRIBER_NOT_FOUND)
-    described = describe_outcome(logged, STORE, Postmark)
+    described = describe_outcome(logged, STORE, POSTMARK)
     assert described.startswith("the payload's Email is longer than 320 characters;")
     sent = {"type": "email.opened", "created_at": NOON.isoformat(), "data": {"to": []}}
     opened = replace(_logged(sent, Result.SUBSCRIBER_NOT_FOUND), provider="resend")
-    described = describe_outcome(opened, STORE, Resend)
+    described = describe_outcome(opened, STORE, Entries(Entry(None, Resend)))
     assert described.startswith("the payload has no data.to that is a string;")
 
 
@@ -168,7 +169,7 @@ def test_unusable_email_of_a_bounce() -> None:
 def test_a_dry_run_without_changes(before: State, described: str) -> None:
     """The rows show why. Reasons may be mapped to integers, and an empty string is read as null."""
     rows: dict[RowId, State] = {(Suppressible.SUBSCRIBER, 7): before} if before else {}
-    [text] = describe_dry_run(DryRun(Recorded(()), rows, rows), _change(7, NOON), Postmark)
+    [text] = describe_dry_run(DryRun(Recorded(()), rows, rows), _change(7, NOON), POSTMARK)
     reason = "would change nothing, because the rows already have these values, or newer ones"
     assert text == (f"{reason}: subscriber 7 ({described})" if before else reason)
 
@@ -177,7 +178,7 @@ def test_rows_that_where_hides() -> None:
     """If the mapping hides rows, the description does not claim that none exists."""
     hiding = SQLStore(MEMORY, Schema(subscribers=Role("people", where={"tenant": 1})))
     logged = _logged(testing.delivery(ADA, "m-1", at=NOON), Result.SUBSCRIBER_NOT_FOUND)
-    described = describe_outcome(logged, hiding, Postmark)
+    described = describe_outcome(logged, hiding, POSTMARK)
     assert described.startswith(f"no subscriber that `where` does not hide had the address {ADA}")
 
 
@@ -197,9 +198,9 @@ def test_the_problem_of_an_unreadable_body(body: bytes, problem: str) -> None:
     """The log's text of a body that is not text still shows why it is not supported."""
     [entry] = log_entries([Arrival((), body, NOON)], [Refusal.UNSUPPORTED.refused()], NOON)
     logged = StoredEntry(*(*astuple(entry), 1, entry.outcome))
-    assert (find_problem(logged, Postmark, ALWAYS) or "").startswith(problem)
-    assert find_problem(replace(logged, body=None), Postmark, ALWAYS) is None
-    assert find_problem(replace(logged, provider="other"), Postmark, ALWAYS) is None
+    assert (find_problem(logged, POSTMARK, ALWAYS) or "").startswith(problem)
+    assert find_problem(replace(logged, body=None), POSTMARK, ALWAYS) is None
+    assert find_problem(replace(logged, provider="other"), POSTMARK, ALWAYS) is None
 
 
 def _logged(payload: dict[str, Any], result: Result) -> StoredEntry:
@@ -276,7 +277,7 @@ def test_only_a_recorded_change_whose_address_is_still_in_the_log_can_be_superse
 )
 def test_names_of_changes(entry: StoredEntry, named: str) -> None:
     """The kind of a change is known from its reason or its body."""
-    assert describe_change(entry, Postmark) == f"entry 7, a {named} of 2026-03-04 12:00:00Z"
+    assert describe_change(entry, POSTMARK) == f"entry 7, a {named} of 2026-03-04 12:00:00Z"
 
 
 def test_json_is_indented() -> None:

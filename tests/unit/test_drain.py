@@ -24,17 +24,18 @@ from receiving import (
     without_journal,
 )
 
-from hookrow import Arrival, Outcome, Postmark, Role, Schema, testing
+from hookrow import Arrival, Outcome, Role, Schema, testing
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import Change, SetTime
 from hookrow._core.result import Result
 from hookrow._core.rules import PROBE
 from hookrow._receiver.clock import Clock
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.receiver import ArrivalReader
-from hookrow._receiver.spool import FAILED_AFTER, Drain, Spool
+from hookrow._receiver.spool import FAILED_AFTER, Drain, Spool, SpoolEntry
 from hookrow.stores._errors import StoreError, Unavailable
 from received import arrival
-from wire import PATIENCE, SECRET, eventually
+from wire import PATIENCE, eventually
 
 BROKEN = Unavailable("InternalError_ XX000")
 """An error that concerns one row; the database is available."""
@@ -84,7 +85,7 @@ class Site:
         self.tables = self.database.tables
 
     def drain(self, on_outcomes: OnOutcomes = lambda *_: None, *, swept: bool = False) -> Drain:
-        parse, clock = ArrivalReader(Postmark(SECRET)).parse, Clock(self.database)
+        parse, clock = ArrivalReader(POSTMARK).parse, Clock(self.database)
         return Drain(self.spool, self.database, parse, on_outcomes, clock, bodies=True, swept=swept)
 
     def put(self, *bodies: bytes, at: datetime | None = None) -> None:
@@ -374,10 +375,10 @@ def test_a_damaged_entry_that_arrives_again_is_recorded_again(site: Site) -> Non
 _parse = ArrivalReader.parse
 
 
-def _parse_except_ada(reader: ArrivalReader, body: bytes, at: datetime) -> Arrival:
-    if body == ADA:
+def _parse_except_ada(reader: ArrivalReader, entry: SpoolEntry, at: datetime) -> Arrival | None:
+    if entry.body == ADA:
         raise RecursionError
-    return _parse(reader, body, at)
+    return _parse(reader, entry, at)
 
 
 @pytest.mark.parametrize("fault", ["body", "parsing"])

@@ -74,7 +74,7 @@ def test_a_length_is_ascii_digits_and_may_be_1_mib(value: bytes, length: int | N
     head = RequestHead("POST", "/", [(b"content-length", value)])
     assert declared_length(head) == length
     is_too_large = length is not None and length > 1024 * 1024
-    assert BodyReader(head).refusal is (Refusal.TOO_LARGE if is_too_large else None)
+    assert BodyReader(head, MAX_BODY).refusal is (Refusal.TOO_LARGE if is_too_large else None)
     assert declared_length(RequestHead("POST", "/", ())) is None
     assert BODY_TIMEOUT == 15.0
 
@@ -108,7 +108,7 @@ def test_a_body_is_complete_unless_it_is_shorter_than_its_head_declares(
 ) -> None:
     """A size over 1 MiB is refused first. A chunked body declares at least one byte."""
     head = RequestHead("POST", ENDPOINT, headers)
-    reader = BodyReader(head)
+    reader = BodyReader(head, MAX_BODY)
     reader.add(body)
     assert reader.end() == (result or body)
 
@@ -120,7 +120,7 @@ def test_a_host_reads_chunks_until_the_body_ends_or_is_too_large(
     headers: list[tuple[bytes, bytes]], left: int
 ) -> None:
     """The declared length, if any, is all that is left to read."""
-    reader = BodyReader(RequestHead("POST", ENDPOINT, headers))
+    reader = BodyReader(RequestHead("POST", ENDPOINT, headers), MAX_BODY)
     assert reader.left == left
     reader.add(b"123")
     assert (reader.left, reader.refusal) == (left - 3, None)
@@ -147,6 +147,7 @@ RESPONSES = {
     Refusal.SUBSCRIBER_NOT_FOUND: _plain(404, "Engine::Subscriber not found"),
     Refusal.DISPATCH_NOT_FOUND: _plain(404, "Engine::Dispatch not found"),
     Refusal.RECIPIENT_MISMATCH: _plain(400, MISMATCH),
+    Refusal.NOT_READY: _plain(503, "Try again later", Retry_After="10"),
     Refusal.UNAVAILABLE: _plain(503, "Try again later", Retry_After="30"),
     Refusal.FAILED: _plain(503, "Try again later", Retry_After="60"),
     Refusal.TEST: _plain(200, ""),

@@ -116,6 +116,7 @@ def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) ->
 
 def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics) -> None:
     matched, database = {0: 3, 1: 2}, people()
+    of_entries = {None: matched, "acme": {0: 8}}
     receiver = receive(database)
     receiver.record_directly(request(delivery("eve")))
     ada = database.tables.add_subscriber("ada@example.com")
@@ -123,7 +124,7 @@ def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics)
     database.tables.add_dispatch("m-ada", ada)
     receiver.record_directly(request(delivery("ada")))
     metrics.collect()  # before there are gauges
-    metrics.start(Gauges(lambda: 7, lambda: 5, lambda: matched, database.log))
+    metrics.start(Gauges(lambda: 7, lambda: 5, lambda: of_entries, database.log))
     for changed in ({}, {0: 4, 1: 2}, {0: 1, 1: 0}):
         matched |= changed
         metrics.collect()
@@ -138,8 +139,9 @@ def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics)
         f"hookrow_log_notifications{unknown_subscriber}": 1,
         f"hookrow_log_notifications{unknown_dispatch}": 1,
         f"hookrow_log_recovered{unknown_dispatch}": 1,
-        "hookrow_secret_matches_total{secret=1}": 5,
-        "hookrow_secret_matches_total{secret=2}": 2,
+        "hookrow_secret_matches_total{entry=,secret=1}": 5,
+        "hookrow_secret_matches_total{entry=,secret=2}": 2,
+        "hookrow_secret_matches_total{entry=acme,secret=1}": 8,
     }
 
 
@@ -159,11 +161,11 @@ def test_totals_of_the_log_are_not_set_while_entries_are_missing(
 def test_collect_without_database_and_spool(registry: CollectorRegistry, metrics: Metrics) -> None:
     log = Mock(SQLLog, backlog=Mock(side_effect=Unavailable))
     spooled = Mock(side_effect=sqlite3.OperationalError)
-    metrics.start(Gauges(lambda: 7, spooled, lambda: {0: 1}, log))
+    metrics.start(Gauges(lambda: 7, spooled, lambda: {None: {0: 1}}, log))
     metrics.collect()
     assert values(registry) == {
         "hookrow_backlog{}": 7,
-        "hookrow_secret_matches_total{secret=1}": 1,
+        "hookrow_secret_matches_total{entry=,secret=1}": 1,
     }
 
 

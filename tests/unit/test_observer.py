@@ -62,7 +62,7 @@ def test_gauges_and_a_notification_beyond_the_backlog(observer: Mock, tmp_path: 
         assert post(receiver, delivery("ada")).status == 503
         assert (gauges.backlog(), gauges.spooled()) == (1, 1)
         receiver.admit(head())
-        assert gauges.secret_matches() == {0: 1}
+        assert gauges.secret_matches() == {None: {0: 1}}
         database.opened.set()
     assert Refusal.UNAVAILABLE.refused() in outcomes(observer)
 

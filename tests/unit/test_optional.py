@@ -13,6 +13,7 @@ from hookrow._core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow._core.schema_values import schema_of
 from hookrow._postmark_api.register import triggers_of
 from hookrow._receiver.clock import utc_now
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.replay import arrivals_of, parse_entry, replay
 from hookrow.providers._base import explain
 from hookrow.providers.postmark import Postmark
@@ -73,12 +74,12 @@ def test_it_is_not_supported_unless_it_is_recorded(
     assert answer(made, payload) == [(422, "Webhook payload not supported")]
     [entry] = made.logged()
     assert (entry.record_type, entry.recipient, entry.message_id) == (payload["RecordType"], *ADA)
-    part = parse_entry(entry, Postmark)
+    part = parse_entry(entry, POSTMARK)
     assert part is not None
     assert "does not record this type" in (explain(Postmark, part, made.recorded) or "")
     made.use(Schema(record=(record,)))
     assert explain(Postmark, part, made.recorded) is None
-    replay(made, arrivals_of(made, [entry], Postmark, datetime.now(UTC)), clock=utc_now)
+    replay(made, arrivals_of(made, [entry], POSTMARK, datetime.now(UTC)), clock=utc_now)
     row = made.tables.dispatch("m-ada")
     assert {name: getattr(row, name) for name in columns} == columns
 
@@ -108,7 +109,7 @@ def test_a_sparse_bounce_is_not_supported() -> None:
     made = database(*RECORDS)
     sparse = [{**BOUNCE, name: None} for name in ("Email", "BouncedAt")]
     assert [status for status, _ in answer(made, *sparse)] == [422, 422]
-    parts = [parse_entry(each, Postmark) for each in made.logged()]
+    parts = [parse_entry(each, POSTMARK) for each in made.logged()]
     problems = [explain(Postmark, part, made.recorded) for part in parts if part]
     assert problems == ["Email is missing or null.", "BouncedAt is missing or null."]
 

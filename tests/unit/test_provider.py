@@ -17,7 +17,6 @@ from hookrow import (
     ConfigurationError,
     Delivered,
     Event,
-    Postmark,
     Receiver,
     Request,
     Response,
@@ -27,6 +26,7 @@ from hookrow._core.log_entry import body_of, fingerprint
 from hookrow._core.result import Result
 from hookrow._http import plain
 from hookrow._receiver.clock import Clock, utc_now
+from hookrow._receiver.entries import POSTMARK, read_entries
 from hookrow._receiver.recorder import Responses, combine
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.spool import Spool
@@ -209,7 +209,7 @@ def test_an_object_of_another_class() -> None:
 
 def test_the_response_at_the_deadline_is_the_provider_s() -> None:
     """A refusal would disable the webhook of a provider whose other events are unsupported."""
-    responses = Responses(Courier(), acknowledge_parked=False)
+    responses = Responses(read_entries(Courier()), acknowledge_parked=False)
     unsupported = Arrival((), b"{}", NOON)
     supported = Arrival((Delivered("a@example.com", "m", NOON),), b"{}", NOON)
     assert [responses.unavailable(each).status for each in (unsupported, supported)] == [200, 503]
@@ -277,13 +277,13 @@ def test_entries_of_another_provider_are_not_retried() -> None:
     database.tables.add_dispatch("m-late", subscriber=1)
     [entry] = database.logged()
     assert entry.outcome is Result.DISPATCH_NOT_FOUND
-    assert arrivals_of(STORE, [entry], Postmark, NOON) == []
+    assert arrivals_of(STORE, [entry], POSTMARK, NOON) == []
     assert database.log is not None
     recorded = {
         name: ParkedRetry(
-            database, database.log, parser, lambda *_: None, Clock(database)
+            database, database.log, parsers, lambda *_: None, Clock(database)
         ).retry_now(["m-late"])
-        for name, parser in (("postmark", Postmark), ("courier", Courier()))
+        for name, parsers in (("postmark", POSTMARK), ("courier", read_entries(Courier())))
     }
     assert [recorded[name].result(20) for name in ("postmark", "courier")] == [0, 1]
 
@@ -292,7 +292,7 @@ def test_a_replay_keeps_the_identity_of_an_event() -> None:
     database = people("ada")
     post_events(in_thread, database, event("ada"))
     [entry] = database.logged()
-    arrivals = arrivals_of(STORE, [entry], Courier(), NOON)
+    arrivals = arrivals_of(STORE, [entry], read_entries(Courier()), NOON)
     assert [fingerprint(each) for each in arrivals] == [entry.fingerprint]
     replay(database, arrivals, clock=utc_now)
     assert len(database.logged()) == 1

@@ -26,8 +26,9 @@ from receiving import (
 
 from hookrow import Arrival, ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
 from hookrow._core.result import Result
-from hookrow._core.rules import PROBE, TEST_MESSAGE_ID, TEST_RECIPIENT
+from hookrow._core.rules import PROBE
 from hookrow._receiver.spool import Spool
+from hookrow.providers._postmark_payloads import TEST_MESSAGE_ID, TEST_RECIPIENT
 from wire import ADA, PATIENCE, SECRET, eventually
 
 CLICK = {"RecordType": "Click", "Recipient": ADA, "MessageID": "m-ada"}

@@ -25,6 +25,7 @@ from hookrow._core.result import Result
 from hookrow._receiver import recorder
 from hookrow._receiver import replay as replaying
 from hookrow._receiver.clock import utc_now
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import keep_failed
 from hookrow._receiver.replay import arrivals_of, replay
 from hookrow.providers.postmark import Postmark
@@ -61,13 +62,13 @@ def test_the_arrival_of_an_entry_is_not_live() -> None:
     late = {"source": Source.REPLAY, "attempts": 0, "fingerprint": entry.fingerprint}
     times = {"last_received_at": NOON, "applied_at": NOON + HOUR}
     expected = replace(live, **late, **times)
-    assert arrivals_of(STORE, [entry], Postmark, NOON + HOUR) == [expected]
+    assert arrivals_of(STORE, [entry], POSTMARK, NOON + HOUR) == [expected]
 
 
 @pytest.mark.parametrize("body", [b"\xff\\xff", b"\0\\x00", None])
 def test_entries_without_their_body_are_omitted(body: bytes | None) -> None:
     gone = logged(body) if body else replace(logged(BODY), body=None)
-    [again] = arrivals_of(STORE, [gone, logged(BODY), gone], Postmark, NOON)
+    [again] = arrivals_of(STORE, [gone, logged(BODY), gone], POSTMARK, NOON)
     assert again.body == BODY
 
 

@@ -13,9 +13,9 @@ from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow._core.result import Result
 from hookrow._receiver.clock import Clock, utc_now
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import ParkedRetry
-from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import Unavailable
 from received import arrival
 from wire import ADA, PATIENCE, eventually
@@ -40,7 +40,7 @@ class Site:
         self.recorded: list[list[bytes]] = []
         assert database.log is not None
         self.log = database.log
-        self.retry = ParkedRetry(database, self.log, Postmark, self._on_outcomes, Clock(database))
+        self.retry = ParkedRetry(database, self.log, POSTMARK, self._on_outcomes, Clock(database))
 
     def _on_outcomes(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
         assert len(arrivals) == len(outcomes)

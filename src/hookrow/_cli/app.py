@@ -25,9 +25,9 @@ from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
 from hookrow._faults import host_line
 from hookrow._http import ENDPOINT
+from hookrow._receiver.entries import POSTMARK, Parsers
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser
-from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import OWN_TABLES
 
 if TYPE_CHECKING:
@@ -59,9 +59,14 @@ class App:
         return self._schema
 
     @property
+    def parsers(self) -> Parsers:
+        """The entries that read the log."""
+        return POSTMARK
+
+    @property
     def provider(self) -> BodyParser:
-        """The provider whose bodies are in the log."""
-        return Postmark
+        """The provider of the first entry."""
+        return self.parsers.default.provider
 
     @property
     def spool(self) -> str | PathLike[str] | None:
@@ -139,7 +144,7 @@ class HostApp(App):
     @property
     def secrets(self) -> Sequence[str]:
         """The secrets that the receiver accepts, the newest first; empty if they are unknown."""
-        return self.receiver.provider.secrets if self.receiver else ()
+        return self.receiver.entries.default.provider.secrets if self.receiver else ()
 
     @property
     def mount_path(self) -> str:
@@ -185,9 +190,9 @@ class HostApp(App):
         yield self.store
 
     @property
-    def provider(self) -> BodyParser:
-        """The receiver's provider; Postmark without a receiver."""
-        return self.receiver.provider if self.receiver else super().provider
+    def parsers(self) -> Parsers:
+        """The receiver's entries; Postmark without a receiver."""
+        return self.receiver.entries if self.receiver else super().parsers
 
     def _receiver_or_store(self, found: object) -> Loaded:
         from hookrow._receiver.receiver import Receiver

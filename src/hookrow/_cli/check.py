@@ -109,7 +109,7 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
         if secrets:
             yield check.check_secrets(lambda: secrets)
         yield from check.check_rows(app.store.database, app.schema)
-        if receiver is not None and receiver.provider.name == Postmark.name:
+        if receiver is not None and app.provider.name == Postmark.name:
             yield from check.check_sweep(
                 log=app.schema.log is not None,
                 bodies=receiver.options.keep_bodies,

@@ -32,9 +32,9 @@ from hookrow._describe import (
     superseding,
 )
 from hookrow._receiver.clock import measured_clock
-from hookrow._receiver.replay import arrivals_of, dry_run, parser_of
+from hookrow._receiver.entries import Parsers
+from hookrow._receiver.replay import arrivals_of, dry_run
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import BodyParser
 from hookrow.stores._errors import (
     Conflict,
     Locked,
@@ -159,7 +159,7 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
         if as_json:
             echo_json(_as_json(entries[0]))
             return
-        for name, value in _details(store, reader, entries[0], app.provider):
+        for name, value in _details(store, reader, entries[0], app.parsers):
             echo(f"{name:12}{value}")
 
 
@@ -312,7 +312,7 @@ def _print_table(entries: Sequence[StoredEntry]) -> None:
 
 
 def _details(
-    store: SQLStore, reader: SQLLog, entry: StoredEntry, parser: BodyParser
+    store: SQLStore, reader: SQLLog, entry: StoredEntry, parsers: Parsers
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each line that `show` prints."""
     received = format_time(entry.received_at)
@@ -327,19 +327,19 @@ def _details(
         yield "Reason", entry.reason
     yield "Occurred", format_time(entry.occurred_at)
     yield "Received", received
-    if entry.provider not in {None, parser.name}:
+    if entry.provider not in {None, parsers.default.provider.name}:
         yield "Provider", entry.provider or ""
     if entry.trace_id:
         yield "Trace ID", entry.trace_id
     yield "Result", f"{entry.outcome.value}, {entry.status}, {format_result(entry)}"
-    yield "Explanation", describe_outcome(entry, store, parser)
+    yield "Explanation", describe_outcome(entry, store, parsers)
     if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
         yield "Hint", _NO_UUID
-    if problem := find_problem(entry, parser, store.recorded):
+    if problem := find_problem(entry, parsers, store.recorded):
         yield "Problem", problem
     if newer:
-        yield "Superseded", f"by {describe_change(newer, parser)}"
-    yield "Replay", _describe_replay(store, entry, parser)
+        yield "Superseded", f"by {describe_change(newer, parsers)}"
+    yield "Replay", _describe_replay(store, entry, parsers)
     yield "Body", entry.body or "not kept"
 
 
@@ -354,17 +354,17 @@ def _can_never_match(store: SQLStore, message_id: str | None) -> bool:
     return holds_uuids and message_id is not None and not message_ids_as_stored([message_id])
 
 
-def _describe_replay(store: SQLStore, entry: StoredEntry, parser: BodyParser) -> str:
+def _describe_replay(store: SQLStore, entry: StoredEntry, parsers: Parsers) -> str:
     try:
-        arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
+        arrivals = arrivals_of(store, [entry], parsers, measured_clock(store)())
     except WrongMapping as error:
         return f"not possible: {error}"
     if not arrivals:
-        if parser_of(entry, parser) is None:
+        if parsers.parser_of(entry) is None:
             return f"not possible without the provider {entry.provider}: use its receiver (--app)"
         return "not possible, because the original body is not kept"
     try:
-        return "; ".join(describe_dry_run(dry_run(store, *arrivals), entry, parser))
+        return "; ".join(describe_dry_run(dry_run(store, *arrivals), entry, parsers))
     except StoreError as error:
         return f"could not be tested, because the database returned an error: {error}"
 

@@ -22,8 +22,8 @@ from hookrow._describe import describe_dry_run, pluralize
 from hookrow._observability.logging import outcome_name
 from hookrow._receiver import replay as replays
 from hookrow._receiver.clock import measured_clock
+from hookrow._receiver.entries import Parsers
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.providers._base import BodyParser
 from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import UNCHANGED_HINT, Locked, SchemaChanged, StoreError, Unchanged
 from hookrow.stores._log import Prunable, Query
@@ -89,11 +89,11 @@ def replay(
         with progress("Replaying", length, hidden=dry_run, interrupted=interrupted) as update:
             for group in replays.matching_entries(reader, query):
                 try:
-                    outcomes = replay_group(store, group, app.provider)
+                    outcomes = replay_group(store, group, app.parsers)
                 except StoreError as error:
                     done = pluralize(summary.notifications, "notification")
                     raise HookrowError(f"Stopped after {done}: {error}") from error
-                summary.add(outcomes, group, app.provider)
+                summary.add(outcomes, group, app.parsers)
                 update(group[-1].id - last)
                 last = group[-1].id
     if as_json:
@@ -202,10 +202,10 @@ class Summary(msgspec.Struct):
     missing: Sequence[int] = ()
 
     def add(
-        self, outcomes: Sequence[Outcome], group: Sequence[StoredEntry], parser: BodyParser
+        self, outcomes: Sequence[Outcome], group: Sequence[StoredEntry], parsers: Parsers
     ) -> None:
         """Add the outcomes of a group of entries, and the numbers of those without an outcome."""
-        others = sum(replays.parser_of(each, parser) is None for each in group)
+        others = sum(parsers.parser_of(each) is None for each in group)
         self.notifications += len(group)
         self.other_provider += others
         self.without_body += len(group) - len(outcomes) - others
@@ -246,14 +246,14 @@ def _id_range(reader: SQLLog, query: Query) -> tuple[int, int]:
 
 
 def _print_dry_run(
-    store: SQLStore, entries: Sequence[StoredEntry], parser: BodyParser, *, as_json: bool
+    store: SQLStore, entries: Sequence[StoredEntry], parsers: Parsers, *, as_json: bool
 ) -> list[Outcome]:
     """Print what a replay of each entry would change; return the outcomes it would have."""
     outcomes: list[Outcome] = []
     for entry in entries:
         now = measured_clock(store)()
         # The mapping has been checked, or accepted by the user.
-        for arrival in replays.arrivals_of(store, [entry], parser, now, any_mapping=True):
+        for arrival in replays.arrivals_of(store, [entry], parsers, now, any_mapping=True):
             try:
                 result = replays.dry_run(store, arrival)
             except Locked:
@@ -264,7 +264,7 @@ def _print_dry_run(
                 changes = [f"would fail: {error} {UNCHANGED_HINT}"]
             else:
                 outcomes.append(result.outcome)
-                changes = describe_dry_run(result, entry, parser)
+                changes = describe_dry_run(result, entry, parsers)
             if as_json:
                 described = {
                     "id": entry.id,
@@ -277,6 +277,6 @@ def _print_dry_run(
     return outcomes
 
 
-def _replay(store: SQLStore, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
+def _replay(store: SQLStore, entries: Sequence[StoredEntry], parsers: Parsers) -> list[Outcome]:
     # The mapping has been checked, or accepted by the user.
-    return replays.replay_entries(store, require_log(store), entries, parser, any_mapping=True)
+    return replays.replay_entries(store, require_log(store), entries, parsers, any_mapping=True)

@@ -128,8 +128,8 @@ class Arrival(msgspec.Struct, frozen=True):
     (0 for a replay), the last of them at `last_received_at`, and may have the `fingerprint` of its
     log entry. `applied_at` is the time at which it is recorded, if that is later than its arrival:
     if the source is not live, or if its rows were locked. `entry` is the name of the receiver's
-    entry, if it has several. `record_type` is that of the log if the first notification does not
-    have it. `request_id` identifies the request in
+    entry, if it has several, and `tenant` the value of that entry's `Tenant`. `record_type` is that
+    of the log if the first notification does not have it. `request_id` identifies the request in
     log lines, and is empty if there is no request; `context` holds the observers' contexts, for the
     receiver only. `is_test` is True for a test of the provider's that is acknowledged. The other
     fields are those of `Event`.
@@ -146,6 +146,7 @@ class Arrival(msgspec.Struct, frozen=True):
     fingerprint: bytes | None = None
     provider: str | None = None
     entry: str | None = None
+    tenant: Key | None = None
     request_id: str = ""
     context: object | None = None
     event_id: str | None = None
@@ -285,6 +286,7 @@ class Refusal(Enum):
         400,
         "Dispatch subscriber {owner} does not match payload recipient {recipient}",
     )
+    NOT_READY = (503, "Try again later", {"Retry-After": "10"})
     UNAVAILABLE = (503, "Try again later", {"Retry-After": "30"})
     FAILED = (
         503,

@@ -70,11 +70,6 @@ PROBE = "check@hookrow.invalid"
 """The recipient in the requests of `hookrow check URL`; .invalid is reserved (RFC 2606)."""
 
 
-TEST_MESSAGE_ID = "00000000-0000-0000-0000-000000000000"
-TEST_RECIPIENT = "john@example.com"
-"""The message id and the recipient of the notifications with which Postmark tests a webhook."""
-
-
 def fold(email: str) -> str:
     """Return the email for comparison: with ASCII letters, and no others, in lower case.
 
@@ -122,13 +117,6 @@ def is_probe(arrival: Arrival) -> bool:
     notification = arrival.notification
     recipient = notification.recipient if notification else None
     return recipient is not None and fold(recipient) == PROBE
-
-
-def is_provider_test(notification: Notification | None) -> bool:
-    """Return whether Postmark sent the notification to test a webhook, before it saves it."""
-    if notification is None or notification.message_id != TEST_MESSAGE_ID:
-        return False
-    return fold(notification.recipient or "") == TEST_RECIPIENT
 
 
 UNAVAILABLE = Refusal.UNAVAILABLE.refused()

@@ -118,10 +118,14 @@ def log_refusal(head: RequestHead, refusal: Refusal) -> None:
     )
 
 
-def log_unauthentic(head: RequestHead, reason: str) -> None:
-    """Log a 401 and its reason (see `Provider.describe_unauthentic`) as a warning."""
+def log_unauthentic(head: RequestHead, entry: str | None, reason: str) -> None:
+    """Log a 401 and its reason (see `Provider.describe_unauthentic`) as a warning.
+
+    `entry` is the name of the receiver's entry, if it has several.
+    """
+    place = f" at {entry}" if entry else ""
     # In the template, so that the rate limit shows each reason; it has few constant texts.
-    template = f"Returned 401 to request %s: {reason.replace('%', '%%')}."
+    template = f"Returned 401 to request %s{place}: {reason.replace('%', '%%')}."
     logger.warning(template, head.request_id, extra={"request_id": head.request_id})
 
 

@@ -91,6 +91,7 @@ BEFORE_PARSING = (
     Refusal.TIMED_OUT,
     Refusal.LENGTH_REQUIRED,
     Refusal.TOO_LARGE,
+    Refusal.NOT_READY,
 )
 """Refusals of a request. All other refusals are outcomes of a notification."""
 
@@ -132,7 +133,7 @@ class Metrics(Observer):
                 f"registry. ({error})"
             ) from error
         self._source: Gauges | None = None
-        self._counted_matches: dict[int, int] = {}
+        self._counted_matches: dict[tuple[str | None, int], int] = {}
         self._newest_at = 0.0
         self._totals_due = 0.0
 
@@ -227,14 +228,15 @@ class Metrics(Observer):
         self._newest_at = max(past, default=now)
         self._newest.set(self._newest_at)
 
-    def _count_secret_matches(self, matches: Mapping[int, int]) -> None:
+    def _count_secret_matches(self, matches: Mapping[str | None, Mapping[int, int]]) -> None:
         """Add the matches since the last call; a rotation of secrets resets them to zero."""
-        for position, count in matches.items():
-            counted = self._counted_matches.get(position, 0)
-            self._secret_matches.labels(str(position + 1)).inc(
-                count - counted if count >= counted else count
-            )
-            self._counted_matches[position] = count
+        for entry, by_position in matches.items():
+            for position, count in by_position.items():
+                counted = self._counted_matches.get((entry, position), 0)
+                self._secret_matches.labels(entry or "", str(position + 1)).inc(
+                    count - counted if count >= counted else count
+                )
+                self._counted_matches[entry, position] = count
 
     def _register_counters(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
@@ -270,8 +272,8 @@ class Metrics(Observer):
         )
         self._secret_matches = counter(
             "hookrow_secret_matches",
-            "Requests that each secret authenticated; 1 is the newest secret.",
-            ("secret",),
+            "Requests that each secret of an entry authenticated; 1 is the newest secret.",
+            ("entry", "secret"),
         )
 
     def _register_histograms(self, registry: CollectorRegistry) -> None:

@@ -37,13 +37,14 @@ class Gauges:
     `backlog` returns the number of notifications waiting for a commit, and `spooled` the number in
     the spool; the latter raises `OSError`, `sqlite3.Error` or `ConfigurationError` if the file
     cannot be read. `secret_matches` returns the number of requests that each secret has
-    authenticated, by the position of the secret; 0 is the newest. `log` is None if there is no
-    log; its methods are internal.
+    authenticated, by the name of the receiver's entry, which is None for a single provider, and by
+    the position of the secret; 0 is the newest. `log` is None if there is no log; its methods are
+    internal.
     """
 
     backlog: Callable[[], int]
     spooled: Callable[[], int]
-    secret_matches: Callable[[], Mapping[int, int]]
+    secret_matches: Callable[[], Mapping[str | None, Mapping[int, int]]]
     log: SQLLog | None
 
 

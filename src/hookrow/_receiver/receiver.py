@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -11,17 +11,19 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hookrow._arguments import reject, several
 from hookrow._concurrency import PeriodicTask, reset_after_fork
 from hookrow._core.notification import Arrival, Outcome, Refusal
 from hookrow._core.optional import ALWAYS, Kinds
-from hookrow._core.rules import is_provider_test
 from hookrow._faults import describe_bug, log_fault
 from hookrow._http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
 from hookrow._observability.logging import log_refusal, log_unauthentic
 from hookrow._observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
 from hookrow._receiver.batch import QueueFull
 from hookrow._receiver.clock import Clock
+from hookrow._receiver.entries import Entries, Entry, Parsers, Tenant, read_entries
 from hookrow._receiver.hooks import Hooks, OnRecorded, OnRefused
 from hookrow._receiver.hourly import HourlyCount
 from hookrow._receiver.options import ReceiverOptions
@@ -33,7 +35,7 @@ from hookrow._receiver.recorder import (
 )
 from hookrow._receiver.replay import SWEEP_EVERY, ParkedRetry
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import Event, Provider, Unauthentic, check_provider, mask
+from hookrow.providers._base import BodyParser, Event, NotReady, Provider, Unauthentic, mask
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.stores._log import RequestKind
 from hookrow.stores._timeouts import limited_to
@@ -41,10 +43,13 @@ from hookrow.stores._timeouts import limited_to
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from hookrow._receiver.spool import Spool
+    from hookrow._receiver.spool import Spool, SpoolEntry
     from hookrow.stores.sql import SQLStore
 
 logger = logging.getLogger("hookrow")
+
+PROBE_METHODS = ("GET", "HEAD")
+"""The methods of requests that a provider may send to check the URL."""
 
 DIRECT_SHARE = 0.9
 """The share of the deadline for the database, without a queue; the rest is for the spool."""
@@ -52,6 +57,11 @@ DIRECT_SHARE = 0.9
 
 class Receiver:
     """Responds to `POST <mount path>/provider/webhooks` on any host.
+
+    The first argument is a provider, or a mapping of several, each with a name: 1 to 64 lower-case
+    ASCII letters, digits, "-" and "_". The requests of each then go to
+    `<mount path>/provider/webhooks/<name>`, and those to `<mount path>/provider/webhooks` are the
+    first one's. The values of a mapping may also be tenants (`Tenant`).
 
     The options are keyword arguments:
 
@@ -79,7 +89,7 @@ class Receiver:
     * `clock=None`: a function that returns a UTC datetime, for tests that freeze time. By default,
       the process's clock is corrected by the database's if they differ by more than an hour.
 
-    Raises `ConfigurationError` if an option is invalid.
+    Raises `ConfigurationError` if an argument is invalid.
     """
 
     _hourly: HourlyCount | None
@@ -87,7 +97,7 @@ class Receiver:
 
     def __init__(  # noqa: PLR0913 - the options, with the defaults that users see
         self,
-        provider: Provider,
+        providers: Provider | Mapping[str, Provider] | Mapping[str, Tenant],
         store: SQLStore,
         *,
         mount_path: str = "",
@@ -105,8 +115,9 @@ class Receiver:
         observer: Observer | Sequence[Observer] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        _check_parts(provider, store)
-        self.provider = provider
+        self.entries = read_entries(providers)
+        """The providers, by name."""
+        _check_parts(self.entries, store)
         self.store = store
         self.options = options = ReceiverOptions(
             mount_path=mount_path,
@@ -124,22 +135,23 @@ class Receiver:
             observer=observer,
             clock=clock,
             has_log=store.log is not None,
-            accepts_logged=provider.accepts_logged,
+            accepts_logged=any(each.provider.accepts_logged for each in self.entries),
         )
         """The validated options."""
         self.endpoint = endpoint_path(options.mount_path)
-        """The path of the endpoint, below that of the host's mount."""
+        """The path of the endpoint, below that of the host's mount, without the name of an entry.
+        """
         self.clock = Clock(store, options.clock)
         """The time by which arrivals and retries are dated."""
         self._reader = ArrivalReader(
-            provider, store.recorded, acknowledge_tests=options.acknowledge_tests
+            self.entries, store.recorded, acknowledge_tests=options.acknowledge_tests
         )
         self._hooks = Hooks(options.hooks)
         observers = several(options.observer)
         self._observer = Observers(*observers) if observers else None
         self._spool = _open_spool(options, store)
         self._responses = Responses(
-            self.provider, acknowledge_parked=self.options.acknowledge_parked
+            self.entries, acknowledge_parked=self.options.acknowledge_parked
         )
         self._responder = self._create_responder()
         self.results = self._responder.results
@@ -153,12 +165,17 @@ class Receiver:
 
     def admit(self, head: RequestHead) -> Response | None:
         """Check the path, the method and the secret, in this order; None admits the request."""
-        if not head.is_at(self.endpoint):
+        entry = self.entries.default if head.is_at(self.endpoint) else self._named(head)
+        if entry is None:
             return self.refuse(head, Refusal.NO_SUCH_PATH)
         if head.method != "POST":
-            return self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
-        challenge = self.provider.admit(head)
-        return None if challenge is None else self._refuse_unauthentic(head, challenge)
+            return self._respond_to_probe(head, entry.provider)
+        challenge = entry.provider.admit(head)
+        return None if challenge is None else self._refuse_unauthentic(head, entry, challenge)
+
+    def max_body(self, head: RequestHead) -> int:
+        """Return the largest size of the body of an admitted request, in bytes."""
+        return self._entry_of(head).provider.max_body
 
     def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
         """Return the response to a request that was refused before parsing, and report it."""
@@ -283,11 +300,13 @@ class Receiver:
 
     def _create_log_tasks(self) -> tuple[HourlyCount, ParkedRetry] | tuple[None, None]:
         """Create the count and the retries of the log, if there is one."""
-        store, log, provider = self.store, self.store.log, self.provider
+        store, log, entries = self.store, self.store.log, self.entries
         if log is None:
             return None, None
-        hourly = HourlyCount(log, lambda: provider.old_matches, self.clock)
-        return hourly, ParkedRetry(store, log, provider, self._responder.notify, self.clock)
+        hourly = HourlyCount(
+            log, lambda: sum(each.provider.old_matches for each in entries), self.clock
+        )
+        return hourly, ParkedRetry(store, log, entries, self._responder.notify, self.clock)
 
     def _create_tasks(self) -> Iterator[PeriodicTask]:
         """Yield the tasks that run from the first request until `close`."""
@@ -326,16 +345,44 @@ class Receiver:
         gauges = Gauges(
             backlog=self._writers[0].waiting,
             spooled=self._spool.count if self._spool else int,
-            secret_matches=lambda: self.provider.matched,
+            secret_matches=lambda: {each.name: each.provider.matched for each in self.entries},
             log=self.store.log,
         )
         self._observer.start(gauges)
 
-    def _refuse_unauthentic(self, head: RequestHead, challenge: str) -> Response:
+    def _named(self, head: RequestHead) -> Entry[Provider] | None:
+        """Return the entry whose name is in the path of a request, and keep it for later calls."""
+        name = head.path.removesuffix("/").rpartition("/")[2]
+        entry = self.entries.named(name)
+        if entry is None or not head.is_at(f"{self.endpoint}/{name}"):
+            return None
+        head.context[self] = entry
+        return entry
+
+    def _entry_of(self, head: RequestHead) -> Entry[Provider]:
+        """Return the entry of an admitted request."""
+        entry: Entry[Provider] = head.context.get(self, self.entries.default)
+        return entry
+
+    def _respond_to_probe(self, head: RequestHead, provider: Provider) -> Response:
+        """Return the response to a request that is not a POST: the provider's, or a 405."""
+        responses = {
+            method: provider.probe(msgspec.structs.replace(head, method=method))
+            for method in PROBE_METHODS
+        }
+        if (response := responses.get(head.method)) is not None:
+            return response
+        refused = self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
+        allowed = [method for method, response in responses.items() if response is not None]
+        return replace(refused, headers={**refused.headers, "Allow": ", ".join([*allowed, "POST"])})
+
+    def _refuse_unauthentic(
+        self, head: RequestHead, entry: Entry[Provider], challenge: str
+    ) -> Response:
         self.on_unauthentic()
         if self._observer is not None:
             self._observer.refused(head, Refusal.UNAUTHENTIC)
-        log_unauthentic(head, self.provider.describe_unauthentic(head))
+        log_unauthentic(head, entry.name, entry.provider.describe_unauthentic(head))
         refused = refuse(Refusal.UNAUTHENTIC)
         return replace(refused, headers={**refused.headers, "WWW-Authenticate": challenge})
 
@@ -344,13 +391,16 @@ class Receiver:
         if start and not self._started:
             self.start()
         head = request.head
+        entry = self._entry_of(head)
         context = None if self._observer is None else self._observer.admitted(head)
         try:
-            events = self.provider.read(request)
+            events = entry.provider.read(request)
         except Unauthentic as error:
-            return self._refuse_unauthentic(head, error.challenge)
+            return self._refuse_unauthentic(head, entry, error.challenge)
+        except NotReady:
+            return self.refuse(head, Refusal.NOT_READY)
         now = self.clock.uncorrected()
-        return self._reader.arrivals(events, now, head.request_id, context) or combine([])
+        return self._reader.arrivals(entry, events, now, head.request_id, context) or combine([])
 
     def _refuse_unlogged(
         self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]
@@ -373,13 +423,13 @@ class Receiver:
         return self._responder.refuse_overflow(arrivals)
 
 
-def _check_parts(provider: Provider, store: SQLStore) -> None:
-    """Raise `ConfigurationError` for a wrong provider or store; warn of a doubtful secret."""
+def _check_parts(entries: Entries[Provider], store: SQLStore) -> None:
+    """Raise `ConfigurationError` for a wrong store; warn of doubtful secrets."""
     from hookrow.stores.sql._store import check_store  # noqa: PLC0415 - loads sqlite3
 
-    check_provider(provider)
     check_store(store)
-    for doubt in filter(None, map(doubt_about, provider.secrets)):
+    secrets = [secret for each in entries for secret in each.provider.secrets]
+    for doubt in filter(None, map(doubt_about, secrets)):
         logger.warning(DOUBTFUL.format(doubt))
 
 
@@ -393,27 +443,35 @@ def _open_spool(options: ReceiverOptions, store: SQLStore) -> Spool | None:
 
 
 class ArrivalReader:
-    """Turns events into arrivals, which are unsupported unless their kind is `recorded`."""
+    """Turns events into arrivals, which are unsupported unless their kind is `recorded`.
+
+    `parsers` are the receiver's entries.
+    """
 
     def __init__(
-        self, provider: Provider, recorded: Kinds = ALWAYS, *, acknowledge_tests: bool = False
+        self, parsers: Parsers, recorded: Kinds = ALWAYS, *, acknowledge_tests: bool = False
     ) -> None:
-        self._provider = provider
+        self._parsers = parsers
         self._recorded = recorded
         self._acknowledge_tests = acknowledge_tests
 
-    def parse(self, body: bytes, received_at: datetime) -> Arrival:
-        """Return the arrival of an event whose body was stored."""
-        return self.arrivals([self._provider.parse(body)], received_at)[0]
+    def parse(self, spooled: SpoolEntry, received_at: datetime) -> Arrival | None:
+        """Return the arrival of an event in the spool, or None if the receiver cannot read it."""
+        entry = self._parsers.find(spooled.entry, spooled.provider)
+        if entry is None:
+            return None
+        [arrival] = self.arrivals(entry, [entry.provider.parse(spooled.body)], received_at)
+        return arrival
 
     def arrivals(
         self,
+        entry: Entry[BodyParser],
         events: Sequence[Event],
         received_at: datetime,
         request_id: str = "",
         context: object | None = None,
     ) -> list[Arrival]:
-        """Return the arrivals of events, supported or not."""
+        """Return the arrivals of events at an entry, supported or not."""
         arrivals = []
         for event in events:
             kept, record_type = mask(event, self._recorded)
@@ -422,13 +480,20 @@ class ArrivalReader:
                 kept.body,
                 received_at,
                 unsupported=kept.unsupported,
-                provider=self._provider.name,
+                provider=entry.provider.name,
+                entry=entry.name,
+                tenant=entry.tenant,
                 request_id=request_id,
                 context=context,
                 event_id=kept.event_id,
                 record_type=record_type,
                 trace_id=kept.trace_id,
-                is_test=self._acknowledge_tests and is_provider_test(kept.notification),
+                is_test=self._acknowledge_tests and _is_test(entry.provider, kept),
             )
             arrivals.append(arrival)
         return arrivals
+
+
+def _is_test(parser: BodyParser, event: Event) -> bool:
+    """Return whether an event is a test; a class, which has no secret, knows none."""
+    return isinstance(parser, Provider) and parser.is_test(event)

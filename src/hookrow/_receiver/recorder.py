@@ -47,6 +47,7 @@ from hookrow._observability.logging import describe_arrival, log_group, request_
 from hookrow._observability.observer import Observer
 from hookrow._receiver.batch import BatchWriter
 from hookrow._receiver.clock import Clock, utc_now
+from hookrow._receiver.entries import Entries
 from hookrow._receiver.locked import LockedRows
 from hookrow._receiver.options import ReceiverOptions
 from hookrow._receiver.results import RecentResults
@@ -567,15 +568,15 @@ def _large_arrival_lock(arrivals: Sequence[Arrival]) -> AbstractContextManager[N
 class Responses:
     """The responses to outcomes: the contract's, unless one of these applies.
 
-    With `acknowledge_parked`, a notification that the log retries gets a 200. If the provider
+    With `acknowledge_parked`, a notification that the log retries gets a 200. If its provider
     `accepts_logged`, every event that the log has gets one, unless `acknowledge_parked` is False;
     an event that is not supported gets one even then.
     """
 
-    def __init__(self, provider: Provider, *, acknowledge_parked: bool | None) -> None:
-        self._accepts_logged = provider.accepts_logged
+    def __init__(self, entries: Entries[Provider], *, acknowledge_parked: bool | None) -> None:
+        self._accepting = {each.name for each in entries if each.provider.accepts_logged}
         self._acknowledge_parked = acknowledge_parked
-        self.are_usual = not acknowledge_parked and not provider.accepts_logged
+        self.are_usual = not acknowledge_parked and not self._accepting
         """Whether all responses are the contract's."""
 
     def __call__(self, arrival: Arrival, outcome: Outcome) -> Response:
@@ -592,7 +593,7 @@ class Responses:
     def _is_acknowledged(self, arrival: Arrival, outcome: Refused) -> bool:
         if outcome == UNAVAILABLE or is_probe(arrival):  # the log has neither
             return False
-        if self._accepts_logged:
+        if arrival.entry in self._accepting:
             is_unsupported = outcome.refusal is Refusal.UNSUPPORTED
             return is_unsupported or self._acknowledge_parked is not False
         is_final = outcome.refusal.status != Refusal.UNAVAILABLE.status

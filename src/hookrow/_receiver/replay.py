@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hookrow._core.changes import State
 from hookrow._core.log_entry import StoredEntry, body_of
-from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
+from hookrow._core.notification import Arrival, Key, Outcome, Recorded, Refusal, RowId, Source
 from hookrow._core.optional import Kinds
 from hookrow._core.result import Result
 from hookrow._core.rules import affected_rows, decide, fail, fill, is_message_id, lookup_keys, merge
@@ -30,9 +30,9 @@ from hookrow._faults import describe_bug, log_fault
 from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.batch import BatchWriter, QueueFull
 from hookrow._receiver.clock import Clock, measured_clock
+from hookrow._receiver.entries import Parsers
 from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
-from hookrow.providers._base import BodyParser, Event, mask
-from hookrow.providers.postmark import Postmark
+from hookrow.providers._base import Event, mask
 from hookrow.stores._errors import Conflict, StoreError, Unavailable, Unchanged
 from hookrow.stores._log import IDS_PER_BATCH, START, DueKind, Query, Slice
 from hookrow.stores._timeouts import limited_to
@@ -106,49 +106,40 @@ class _Rollback(Exception):
     """Rolls a transaction back."""
 
 
-def parser_of(entry: StoredEntry, parser: BodyParser) -> BodyParser | None:
-    """Return the parser for the body of an entry, or None if another provider is needed.
-
-    Manual changes have no provider; their bodies are Postmark's.
-    """
-    known: Mapping[str | None, BodyParser] = {
-        None: Postmark,
-        Postmark.name: Postmark,
-        parser.name: parser,
-    }
-    return known.get(entry.provider)
-
-
-def parse_entry(entry: StoredEntry, parser: BodyParser) -> Event | None:
-    """Return the event of an entry, or None if its body is missing or another provider's."""
-    body, parser_ = body_of(entry), parser_of(entry, parser)
-    return None if body is None or parser_ is None else parser_.parse(body)
+def parse_entry(entry: StoredEntry, parsers: Parsers) -> Event | None:
+    """Return the event of an entry, or None if its body is missing, or none of these reads it."""
+    body, parser = body_of(entry), parsers.parser_of(entry)
+    return None if body is None or parser is None else parser.parse(body)
 
 
 def arrivals_of(
     store: SQLStore,
     entries: Iterable[StoredEntry],
-    parser: BodyParser,
+    parsers: Parsers,
     now: datetime,
     *,
     any_mapping: bool = False,
 ) -> list[Arrival]:
     """Return the arrivals of log entries at a store, to be recorded now.
 
-    Those without a readable body are omitted. Raises a `StoreError`: `WrongMapping` if the log was
-    written under another mapping, unless `any_mapping` is true, because the user has accepted the
-    mapping.
+    Those without a body that one of the `parsers` reads are omitted. Raises a `StoreError`:
+    `WrongMapping` if the log was written under another mapping, unless `any_mapping` is true,
+    because the user has accepted the mapping.
     """
     if not any_mapping:
         store.check_mapping()
-    return [
-        _arrival(entry, event, store.recorded, now)
-        for entry in entries
-        if (event := parse_entry(entry, parser)) is not None
-    ]
+    arrivals = []
+    for entry in entries:
+        reader, body = parsers.find(entry.entry, entry.provider), body_of(entry)
+        if reader is not None and body is not None:
+            event = reader.provider.parse(body)
+            arrivals.append(_arrival(entry, event, store.recorded, now, tenant=reader.tenant))
+    return arrivals
 
 
-def _arrival(entry: StoredEntry, read: Event, recorded: Kinds, now: datetime) -> Arrival:
+def _arrival(
+    entry: StoredEntry, read: Event, recorded: Kinds, now: datetime, *, tenant: Key | None
+) -> Arrival:
     """Return the arrival of an entry and its event, to be recorded now."""
     event, record_type = mask(read, recorded)
     return Arrival(
@@ -163,6 +154,7 @@ def _arrival(entry: StoredEntry, read: Event, recorded: Kinds, now: datetime) ->
         fingerprint=entry.fingerprint,
         provider=entry.provider,
         entry=entry.entry,
+        tenant=tenant,
         record_type=record_type,
         is_test=entry.first_outcome is Result.TEST,
     )
@@ -203,7 +195,7 @@ def replay_entries(
     store: SQLStore,
     log: SQLLog,
     entries: Sequence[StoredEntry],
-    parser: BodyParser,
+    parsers: Parsers,
     *,
     any_mapping: bool = False,
 ) -> list[Outcome]:
@@ -213,7 +205,7 @@ def replay_entries(
     `arrivals_of` and `replay`.
     """
     clock = measured_clock(store)
-    arrivals = arrivals_of(store, entries, parser, clock(), any_mapping=any_mapping)
+    arrivals = arrivals_of(store, entries, parsers, clock(), any_mapping=any_mapping)
     if not arrivals:
         return []
     readable = {each.fingerprint for each in arrivals}
@@ -317,7 +309,7 @@ _Call: TypeAlias = tuple[Future[int], Sequence[str]]
 class ParkedRetry:
     """Retries the parked notifications of a log.
 
-    `parser` is the receiver's provider. `on_outcomes` receives the arrivals whose rows exist, and
+    `parsers` are the receiver's entries. `on_outcomes` receives the arrivals whose rows exist, and
     their outcomes; `clock` returns the time.
     """
 
@@ -325,14 +317,14 @@ class ParkedRetry:
         self,
         store: SQLStore,
         log: SQLLog,
-        parser: BodyParser,
+        parsers: Parsers,
         on_outcomes: OutcomesCallback,
         clock: Clock,
     ) -> None:
         self._store = store
         self._log = log
-        self._parser = parser
-        self._providers = [Postmark.name, parser.name]
+        self._parsers = parsers
+        self._origins = parsers.origins
         self._on_outcomes = on_outcomes
         self._clock = clock
         self._place = START
@@ -407,7 +399,7 @@ class ParkedRetry:
     def _expire(self, *, until: float) -> None:
         """End the retries of entries that are too old, and for which there was no time."""
         while not self._is_over(until):
-            if self._log.expire(self._clock(), providers=self._providers) < IDS_PER_BATCH:
+            if self._log.expire(self._clock(), origins=self._origins) < IDS_PER_BATCH:
                 break
             sleep(REPLAY_PAUSE)
 
@@ -419,7 +411,7 @@ class ParkedRetry:
                 with limited_to(PART_TIMEOUT):
                     found = self._log.hopeful(
                         self._clock(),
-                        providers=self._providers,
+                        origins=self._origins,
                         after=self._place,
                         limit=self._part,
                     )
@@ -438,7 +430,7 @@ class ParkedRetry:
     def _retry_others(self, kind: DueKind, *, until: float) -> int:
         recorded = 0
         while not self._is_over(until):
-            ids = self._log.due(self._clock(), kind, providers=self._providers, limit=MAX_IDS)
+            ids = self._log.due(self._clock(), kind, origins=self._origins, limit=MAX_IDS)
             recorded += self._retry_ids(ids, until)
             if len(ids) < MAX_IDS:
                 break
@@ -486,7 +478,7 @@ class ParkedRetry:
             last = entries[-1].id
 
     def _record(self, found: Sequence[StoredEntry], *, patience: float | None = None) -> int:
-        arrivals = arrivals_of(self._store, found, self._parser, self._clock())
+        arrivals = arrivals_of(self._store, found, self._parsers, self._clock())
         if not arrivals:
             return 0
         ready, outcomes = replay_ready(self._store, arrivals, self._clock, patience=patience)

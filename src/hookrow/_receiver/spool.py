@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -79,10 +79,12 @@ FAILED_AFTER = timedelta(minutes=1)
 
 _UNCOUNTED = "The attempts of spooled notifications could not be counted: %s"
 
+_OF_ANOTHER = "it arrived at {}, which is not an entry of this receiver."
+
 _PUT = """
 INSERT INTO arrivals
-    (fingerprint, body, attempts, received_at, last_received_at, trace_id, mapping)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+    (fingerprint, body, attempts, received_at, last_received_at, trace_id, provider, entry, mapping)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (fingerprint, mapping) DO UPDATE SET
     attempts = attempts + excluded.attempts,
     received_at = min(received_at, excluded.received_at),
@@ -93,7 +95,8 @@ _PUT_LAST = _PUT + ", id = (SELECT max(id) + 1 FROM arrivals)"  # noqa: S608 - c
 """Puts an entry behind all others, even if it is there already."""
 
 _AFTER = f"""
-SELECT id, {FINGERPRINT}, {BODY}, attempts, trace_id, received_at, last_received_at
+SELECT
+    id, {FINGERPRINT}, {BODY}, attempts, received_at, last_received_at, trace_id, provider, entry
 FROM arrivals WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
 """  # noqa: S608 - constants
 
@@ -134,6 +137,7 @@ EntryKey: TypeAlias = tuple[int, bytes]
 class SpoolEntry:
     """A notification in the spool: its body, number of arrivals and their times, in UTC.
 
+    `provider` and `entry` are the names of its provider and of the receiver's entry, as in the log.
     `taken` is the number of these arrivals that the file no longer counts. `unreadable` names the
     columns that are damaged: an unreadable body is empty, an unreadable number of arrivals is 1,
     and an unreadable time is the other one, or None if neither can be read.
@@ -144,6 +148,8 @@ class SpoolEntry:
     body: bytes
     attempts: int
     trace_id: str | None
+    provider: str | None
+    entry: str | None
     received_at: datetime | None
     last_received_at: datetime | None
     unreadable: Sequence[str] = ()
@@ -260,7 +266,7 @@ class Spool:
 
         def read(connection: sqlite3.Connection) -> list[SpoolEntry]:
             rows = connection.execute(_AFTER, (self._mapping, last, limit))
-            entries = (_entry(*row) for row in rows)
+            entries = (_entry(row) for row in rows)
             return leading(entries, lambda each: text_size(each.body), most=limit)
 
         return self._file.transact(read)
@@ -317,23 +323,18 @@ class Spool:
         self._file.transact(lambda connection: connection.executemany(_COUNT, attempts))
 
 
-def _entry(
-    id_: int,
-    fingerprint_: bytes,
-    body: object,
-    attempts: object,
-    trace_id: object,
-    received_at: object,
-    last_received_at: object,
-) -> SpoolEntry:
+def _entry(row: Sequence[Any]) -> SpoolEntry:
     """Return the entry of a row, of which any column but the first two may be of any type."""
-    first, last = _time(received_at), _time(last_received_at)
+    id_, fingerprint_, body, attempts, *times, trace_id, provider, entry = row
+    first, last = map(_time, times)
     is_number = isinstance(attempts, int) and 0 <= attempts <= _MOST_ATTEMPTS
     readable = {
         "fingerprint": len(fingerprint_) == FINGERPRINT_SIZE,
         "body": isinstance(body, bytes),
         "attempts": is_number,
         "trace_id": isinstance(trace_id, str | None),
+        "provider": isinstance(provider, str | None),
+        "entry": isinstance(entry, str | None),
         "received_at": first is not None,
         "last_received_at": last is not None,
     }
@@ -343,6 +344,8 @@ def _entry(
         body if isinstance(body, bytes) else b"",
         attempts if isinstance(attempts, int) and is_number else 1,
         trace_id if isinstance(trace_id, str) else None,
+        provider if isinstance(provider, str) else None,
+        entry if isinstance(entry, str) else None,
         first or last,
         last or first,
         [name for name, is_readable in readable.items() if not is_readable],
@@ -365,7 +368,7 @@ def _counts_last(arrival: Arrival) -> bool:
     )
 
 
-def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str, str | None]:
+def _row(arrival: Arrival) -> tuple[bytes | int | str | None, ...]:
     last = arrival.last_received_at or arrival.received_at
     return (
         fingerprint(arrival),
@@ -374,6 +377,8 @@ def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str, str | None]:
         arrival.received_at.isoformat(timespec="microseconds"),
         last.isoformat(timespec="microseconds"),
         stored_trace_id(arrival.trace_id),
+        arrival.provider,
+        arrival.entry,
     )
 
 
@@ -383,16 +388,17 @@ _Pair: TypeAlias = tuple[SpoolEntry, Arrival]
 class Drain:
     """Records the entries of a spool, oldest first, and removes them.
 
-    `parse` returns the arrival for a body and the time at which it was received; `on_outcomes`
-    receives the outcomes of each group; `clock` returns the time. If a sweep retries the failed
-    notifications in the log (`swept`), an entry that is logged as failed is removed from the spool.
+    `parse` returns the arrival of an entry and the time at which it was received, or None if the
+    receiver cannot read it; `on_outcomes` receives the outcomes of each group; `clock` returns the
+    time. If a sweep retries the failed notifications in the log (`swept`), an entry that is logged
+    as failed is removed from the spool.
     """
 
     def __init__(
         self,
         spool: Spool,
         store: SQLStore,
-        parse: Callable[[bytes, datetime], Arrival],
+        parse: Callable[[SpoolEntry, datetime], Arrival | None],
         on_outcomes: OutcomesCallback,
         clock: Clock,
         *,
@@ -609,11 +615,14 @@ class Drain:
         is then dated too late, which is better than losing it. Raises any exception if the entry
         cannot be recorded.
         """
-        if "body" in entry.unreadable:
-            raise _Unusable("its body is unreadable.")
+        for name in ("body", "provider", "entry"):
+            if name in entry.unreadable:
+                raise _Unusable(f"its {name} is unreadable.")
         now = self._clock()
         arrived_at = entry.received_at or now
-        arrival = self._parse(entry.body, arrived_at)
+        arrival = self._parse(entry, arrived_at)
+        if arrival is None:
+            raise _Unusable(_OF_ANOTHER.format(entry.entry or entry.provider))
         if entry.received_at is None and _depends_on_arrival(arrival, now):
             raise _Unusable("its time is unreadable, so it might undo a newer suppression.")
         return msgspec.structs.replace(

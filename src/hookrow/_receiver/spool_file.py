@@ -58,6 +58,8 @@ CREATE TABLE arrivals (
     received_at TEXT NOT NULL,
     last_received_at TEXT NOT NULL,
     trace_id TEXT,
+    provider TEXT,
+    entry TEXT,
     mapping TEXT NOT NULL,
     UNIQUE (fingerprint, mapping)
 )
@@ -71,14 +73,19 @@ BODY = "CASE typeof(body) WHEN 'text' THEN CAST(body AS BLOB) ELSE body END"
 """The body, as bytes if it is text."""
 
 _RANGE = f"""
-SELECT id, {FINGERPRINT}, {BODY}, attempts, received_at, last_received_at, trace_id, mapping
+SELECT
+    id, {FINGERPRINT}, {BODY}, attempts, received_at, last_received_at, trace_id, provider, entry,
+    mapping
 FROM arrivals WHERE id BETWEEN ? AND ? ORDER BY id
 """  # noqa: S608 - constants
 
 _INSERT_ARRIVAL = """
 INSERT OR IGNORE INTO arrivals
-    (id, fingerprint, body, attempts, received_at, last_received_at, trace_id, mapping)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    (
+        id, fingerprint, body, attempts, received_at, last_received_at, trace_id, provider, entry,
+        mapping
+    )
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _LAST_ID = "SELECT seq FROM sqlite_sequence WHERE name = 'arrivals'"

@@ -112,7 +112,7 @@ class NotificationProtocol(LimitedProtocol):
         if (
             self._is_authenticated
             and self._endpoint is not None
-            and self._endpoint.is_for(data, begin)
+            and self._endpoint.path_at(data, begin) is not None
         ):
             return True
         return super()._may_begin(data, begin)
@@ -186,24 +186,36 @@ class DirectEndpoint:
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
-        self._request_line = f"POST {quote(receiver.endpoint)} HTTP/1.1\r\n".encode()
+        self._request_line = _request_line(receiver.endpoint)
+        named = (f"{receiver.endpoint}/{each.name}" for each in receiver.entries if each.name)
+        self._named = {_request_line(path): path for path in named}
+        self._longest = max(map(len, self._named), default=0)
+        self._most = min(MAX_DIRECT, *(each.provider.max_body for each in receiver.entries))
         self._parser = _Parser()
         self._encoded: tuple[Response | None, object, bytes] = (None, None, b"")
 
-    def is_for(self, data: bytes, begin: int) -> bool:
-        """Return whether the data from an offset begins with a request to the endpoint."""
-        return data.startswith(self._request_line, begin)
+    def path_at(self, data: bytes, begin: int) -> str | None:
+        """Return the path if the data from an offset begins with a request to an entry, or None."""
+        if data.startswith(self._request_line, begin):
+            return self.receiver.endpoint
+        if not self._named:
+            return None
+        end = data.find(b"\n", begin, begin + self._longest) + 1  # 0 if there is none
+        return self._named.get(data[begin:end])
 
     def parse(self, data: bytes, begin: int) -> Request | None:
-        """Return the request if the data from an offset is exactly one to the endpoint, or None."""
-        if len(data) - begin > MAX_DIRECT or not self.is_for(data, begin):
+        """Return the request if the data from an offset is exactly one to an entry, or None.
+
+        Also returns None if its body may be too large.
+        """
+        if len(data) - begin > self._most or (path := self.path_at(data, begin)) is None:
             return None
         if not self._parser.parse(data[begin:]):
             self._parser = _Parser()  # the old one may have stopped anywhere
             return None
         headers = self._parser.headers
         id_ = request_id(headers)
-        head = RequestHead("POST", self.receiver.endpoint, headers, request_id=id_)
+        head = RequestHead("POST", path, headers, request_id=id_)
         return Request(head, self._parser.body)
 
     def encode(self, response: Response, default_headers: Sequence[tuple[bytes, bytes]]) -> bytes:
@@ -211,6 +223,10 @@ class DirectEndpoint:
         if self._encoded[0] is not response or self._encoded[1] is not default_headers:
             self._encoded = response, default_headers, _encode(response, default_headers)
         return self._encoded[2]
+
+
+def _request_line(path: str) -> bytes:
+    return f"POST {quote(path)} HTTP/1.1\r\n".encode()
 
 
 class _Parser:

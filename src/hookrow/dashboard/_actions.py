@@ -56,7 +56,7 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
 def _replay(context: Context, entry: StoredEntry) -> str:
     """Record an entry again; return the name of the result."""
     try:
-        outcomes = replay_entries(context.store, context.log, [entry], context.provider)
+        outcomes = replay_entries(context.store, context.log, [entry], context.parsers)
     except WrongMapping:
         return "wrong_mapping"
     return outcome_name(outcomes[0]) if outcomes else "no_body"

@@ -15,6 +15,7 @@ from hookrow._describe import printable
 from hookrow._faults import describe_bug, describe_fault, log_fault, type_name, without_values
 from hookrow._http import Handler, Request, RequestHead, Response, plain, reject_call
 from hookrow._observability.logging import mask_email
+from hookrow._receiver.entries import Entries, Entry
 from hookrow._statistics import Statistics
 from hookrow.dashboard import _actions, _auth, _pages
 from hookrow.dashboard._actions import Done
@@ -156,7 +157,7 @@ class Dashboard(Handler):
         self._context = Context(
             store,
             Statistics(store),
-            provider,
+            Entries(Entry(None, provider)),
             provider_status=provider_status or (lambda: None),
             keep_bodies=keep_bodies,
         )

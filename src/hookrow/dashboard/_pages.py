@@ -118,18 +118,18 @@ def notification(context: Context, fields: Fields) -> View:
     """Show a notification: its results, its effects and its body."""
     entry = _queries.find_entry(context, fields)
     newer = _queries.find_superseding(context, entry)
-    event = parse_entry(entry, context.provider)
+    event = parse_entry(entry, context.parsers)
     recorded = context.store.recorded
     values = {
         "title": f"Notification {entry.id}",
         "entry": entry,
-        "outcome": describe_outcome(entry, context.store, context.provider),
+        "outcome": describe_outcome(entry, context.store, context.parsers),
         "supported": event is None or bool(mask(event, recorded)[0].notifications),
-        "provider": context.provider.name,
-        "problem": find_problem(entry, context.provider, recorded),
-        "change": _queries.describe_suppression(entry, context.provider),
-        "superseded": (newer.id, describe_change(newer, context.provider)) if newer else None,
-        "effects": _queries.find_effects(context.store, entry, context.provider),
+        "provider": context.parsers.default.provider.name,
+        "problem": find_problem(entry, context.parsers, recorded),
+        "change": _queries.describe_suppression(entry, context.parsers),
+        "superseded": (newer.id, describe_change(newer, context.parsers)) if newer else None,
+        "effects": _queries.find_effects(context.store, entry, context.parsers),
         "result": RESULTS.get(fields.get("done", "")),
     }
     return View("notification.html", values)
@@ -194,5 +194,5 @@ def _changes(context: Context, entries: Sequence[StoredEntry]) -> Mapping[int, s
     return {
         entry.id: format_text(text)
         for entry in with_bodies(context.log, changes)
-        if (text := _queries.describe_suppression(entry, context.provider))
+        if (text := _queries.describe_suppression(entry, context.parsers))
     }

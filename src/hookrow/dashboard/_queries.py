@@ -28,10 +28,10 @@ from hookrow._core.rules import decide, is_message_id, lookup_keys
 from hookrow._describe import describe_refusal, other_changes, superseding
 from hookrow._receiver import manual
 from hookrow._receiver.clock import measured_clock
+from hookrow._receiver.entries import Parsers
 from hookrow._receiver.replay import arrivals_of, parse_entry
 from hookrow._statistics import Statistics, search
 from hookrow.dashboard._forms import Fields, NotFound, parse, required
-from hookrow.providers._base import BodyParser
 from hookrow.stores._errors import WrongMapping
 from hookrow.stores._log import Query
 from hookrow.stores._log_operations import with_bodies
@@ -58,7 +58,7 @@ class Context:
 
     store: SQLStore
     statistics: Statistics
-    provider: BodyParser
+    parsers: Parsers
     provider_status: Callable[[], str | None]
     keep_bodies: bool
 
@@ -201,14 +201,14 @@ def find_dispatches(context: Context, message_id: str) -> Sequence[RowHistory]:
 
 
 def find_effects(
-    store: SQLStore, entry: StoredEntry, parser: BodyParser
+    store: SQLStore, entry: StoredEntry, parsers: Parsers
 ) -> Sequence[Effect] | str | None:
     """Return the values that a notification sets, or the text of its refusal in a replay.
 
     Returns None if its body cannot be replayed.
     """
     try:
-        arrivals = arrivals_of(store, [entry], parser, measured_clock(store)())
+        arrivals = arrivals_of(store, [entry], parsers, measured_clock(store)())
     except WrongMapping as error:
         return str(error)
     if not arrivals:
@@ -216,7 +216,7 @@ def find_effects(
     with store.reading() as reading:
         outcome = decide(arrivals[0], reading.find(lookup_keys(arrivals)))
         if not isinstance(outcome, Recorded):
-            return describe_refusal(outcome, entry, parser)
+            return describe_refusal(outcome, entry, parsers)
         states = reading.read({change.row for change in outcome.changes})
     return [
         Effect(change.row, column, value, states[change.row][column])
@@ -234,11 +234,11 @@ class _ManualFields(msgspec.Struct, rename="pascal"):
     note: str | None = None
 
 
-def describe_suppression(entry: StoredEntry, parser: BodyParser) -> str | None:
+def describe_suppression(entry: StoredEntry, parsers: Parsers) -> str | None:
     """Describe a change of suppression and, if it was manual, its author; None for other types."""
     if entry.record_type != RECORD_TYPES[Suppressed]:
         return None
-    event = parse_entry(entry, parser)
+    event = parse_entry(entry, parsers)
     match event and event.notification:
         case Suppressed(reason=reason):
             return f"suppressed for {reason}{_author(entry)}"

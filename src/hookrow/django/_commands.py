@@ -26,6 +26,7 @@ from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.check import check_tables, check_working
 from hookrow._diagnostics.probe import check_url
+from hookrow._receiver.entries import POSTMARK
 from hookrow.django._conf import conf
 from hookrow.django._receiver import store
 from hookrow.django.models import Notification
@@ -47,7 +48,7 @@ The other one cannot occur, because a migration creates the table of the log.
 class Project:
     """The store that the project's settings describe."""
 
-    provider = conf.provider
+    parsers = POSTMARK
 
     @property
     def spool(self) -> str | PathLike[str] | None:

@@ -18,7 +18,6 @@ from hookrow._core.notification import Refusal
 from hookrow._environ import read_input, request_headers
 from hookrow._http import (
     ENDPOINT,
-    MAX_BODY,
     REQUEST_ID_HEADER,
     RETRY_LATER,
     BodyReader,
@@ -47,21 +46,24 @@ def outside_transactions(view: View) -> View:
 @outside_transactions
 @csrf_exempt
 @login_not_required
-def webhooks(request: HttpRequest) -> HttpResponse:
+def webhooks(request: HttpRequest, name: str | None = None) -> HttpResponse:
     """Respond to a notification, outside the transaction of `ATOMIC_REQUESTS`.
+
+    `name` is that of an entry of the receiver, which is in the path.
 
     On WSGI, the secret is checked before the body is read. On ASGI, Django reads the body first.
     """
     # The URLconf has checked the path below its mount path.
-    head = head_of(request, ENDPOINT)
+    head = head_of(request, ENDPOINT if name is None else f"{ENDPOINT}/{name}")
     return django_response(_respond(request, head), head)
 
 
 def django_response(response: Response, head: RequestHead) -> HttpResponse:
-    """Convert a response to a Django response."""
+    """Convert a response to a Django response; that to HEAD has no body."""
     headers = {"Content-Length": str(len(response.body)), REQUEST_ID_HEADER: head.request_id}
     headers |= response.headers
-    return HttpResponse(response.body, status=response.status, headers=headers)
+    content = b"" if head.method == "HEAD" else response.body
+    return HttpResponse(content, status=response.status, headers=headers)
 
 
 def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
@@ -71,17 +73,16 @@ def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
     return RequestHead(request.method or "", path, headers, root, query, request_id(headers))
 
 
-def read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
-    """Read the body, without the project's limits; return it, or the reason to refuse it."""
-    body = BodyReader(head)
+def read_body(request: HttpRequest, body: BodyReader) -> bytes | Refusal:
+    """Read a body, without the project's limits; return it, or the reason to refuse it."""
     # No public attribute shows whether a middleware has read from the body.
     is_untouched: bool = not request._read_started  # type: ignore[attr-defined] # noqa: SLF001
     # Without a declared length, Django returns an empty body on WSGI.
     if isinstance(request, WSGIRequest) and (is_untouched or body.declared is None):
-        return read_input(head, request.environ)
+        return read_input(body, request.environ)
     try:
         # `request.body` would apply DATA_UPLOAD_MAX_MEMORY_SIZE to a body that it has not read yet.
-        read = request.read(MAX_BODY + 1) if is_untouched else request.body
+        read = request.read(body.most + 1) if is_untouched else request.body
     except RawPostDataException:
         read = b""  # the middleware has read from the stream, and Django keeps no copy
     except UnreadablePostError:
@@ -99,7 +100,7 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
     refusal = handler.admit(head)
     if refusal is not None:
         return refusal
-    body = read_body(request, head)
+    body = read_body(request, BodyReader(head, handler.max_body(head)))
     if isinstance(body, Refusal):
         return handler.refuse(head, body)
     admitted = Request(head, body)

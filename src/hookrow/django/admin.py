@@ -19,8 +19,8 @@ from hookrow._core.log_entry import RECORD_TYPES, StoredEntry, stored_message_id
 from hookrow._core.result import Result
 from hookrow._describe import describe_outcome, find_problem, format_body, pluralize, printable
 from hookrow._observability.logging import outcome_name
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.replay import matching_entries, replay_entries
-from hookrow.django._conf import conf
 from hookrow.django._large_table import LargeTableAdmin, condition_filter
 from hookrow.django._receiver import store
 from hookrow.django._suppression import SuppressionAdmin
@@ -122,13 +122,13 @@ class NotificationAdmin(LargeTableAdmin):
     def history(self, entry: Notification) -> str:
         """Describe the attempts and their results."""
         stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
-        return printable(describe_outcome(stored, store(), conf.provider))
+        return printable(describe_outcome(stored, store(), POSTMARK))
 
     @admin.display(description="not supported", empty_value="-")
     def problem(self, entry: Notification) -> str | None:
         """Return which part of the payload is not supported."""
         stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
-        problem = find_problem(stored, conf.provider, store().recorded)
+        problem = find_problem(stored, POSTMARK, store().recorded)
         return problem and printable(problem)
 
     @admin.display(description="body", empty_value="not stored")
@@ -189,7 +189,7 @@ class NotificationAdmin(LargeTableAdmin):
 
 def _replay(log: SQLLog, entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group of entries again; return how often each result occurred."""
-    outcomes = replay_entries(store(), log, entries, conf.provider)
+    outcomes = replay_entries(store(), log, entries, POSTMARK)
     counts = Counter(outcome_name(each).replace("_", " ") for each in outcomes)
     if len(outcomes) < len(entries):
         counts["without a stored body"] = len(entries) - len(outcomes)

@@ -19,7 +19,15 @@ from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from hookrow._core.notification import Refusal
-from hookrow._http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse
+from hookrow._http import (
+    MAX_BODY,
+    REQUEST_ID_HEADER,
+    BodyReader,
+    Request,
+    RequestHead,
+    Response,
+    refuse,
+)
 from hookrow.dashboard import Dashboard
 from hookrow.django._conf import conf
 from hookrow.django._receiver import store
@@ -39,7 +47,7 @@ def _respond(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpRes
         raise PermissionDenied
     root = request.path.removesuffix(path).removesuffix("/")
     head = head_of(request, request.path, root)
-    body = read_body(request, head)
+    body = read_body(request, BodyReader(head, MAX_BODY))
     if isinstance(body, Refusal):
         return django_response(refuse(body), head)
     handler = _handler(store(), keep_bodies=conf.keep_bodies)

@@ -1,13 +1,14 @@
-"""The URL of the endpoint: `path("mail/", include("hookrow.django.urls"))`.
+"""The URLs of the endpoint: `path("mail/", include("hookrow.django.urls"))`.
 
-A trailing slash in the endpoint's path is optional.
+Each entry of the receiver has one, whose name is that of the entry. A trailing slash in the
+endpoint's path is optional.
 """
 
 from __future__ import annotations
 
 from django.apps import apps
 from django.core.checks import CheckMessage
-from django.urls import URLPattern, re_path
+from django.urls import URLPattern, path, re_path
 from django.urls.resolvers import RoutePattern
 
 from hookrow._http import ENDPOINT
@@ -29,5 +30,8 @@ class _Endpoint(URLPattern):
 
 urlpatterns = [
     _Endpoint(RoutePattern(_PATH, name="webhooks", is_endpoint=True), webhooks, name="webhooks"),
-    re_path(f"^[/]?{_PATH}/?$", webhooks),  # with path("mail", ...), it begins with a slash
+    path(f"{_PATH}/<name>", webhooks, name="webhooks"),
+    # With path("mail", ...), the rest of the path begins with a slash.
+    re_path(f"^[/]?{_PATH}/?$", webhooks),
+    re_path(f"^[/]?{_PATH}/(?P<name>[^/]+)/?$", webhooks),
 ]

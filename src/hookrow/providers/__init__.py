@@ -1,5 +1,5 @@
 """Email providers: their base class, and one module for each supported provider."""
 
-from hookrow.providers._base import BodyParser, Event, Provider, Unauthentic
+from hookrow.providers._base import BodyParser, Event, NotReady, Provider, Unauthentic
 
-__all__ = ["BodyParser", "Event", "Provider", "Unauthentic"]
+__all__ = ["BodyParser", "Event", "NotReady", "Provider", "Unauthentic"]

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hookrow._arguments import kind_of, reject_secret
+from hookrow._arguments import check_counts, kind_of, reject_secret
 from hookrow._core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
 from hookrow._core.notification import Notification, Unsupported
 from hookrow._core.optional import OPTIONAL_KINDS, RECORDS, Kinds
 from hookrow._core.times import as_utc
-from hookrow._http import Request, RequestHead
+from hookrow._http import MAX_BODY, Request, RequestHead, Response
 from hookrow.errors import ConfigurationError
 
 LONGEST_TEXT = 1000
@@ -54,6 +54,10 @@ class Unauthentic(Exception):
         self.challenge = challenge
 
 
+class NotReady(Exception):
+    """The provider cannot verify the request yet, for example because it fetches a certificate."""
+
+
 class BodyParser(Protocol):
     """The part of a provider that reads stored bodies. It needs no secret."""
 
@@ -89,6 +93,9 @@ class Provider(BodyParser):
     header: str | None = None
     """The header that contains the secret, if there is one."""
 
+    max_body: int = MAX_BODY
+    """The largest size of a request's body, in bytes; a longer one results in 413."""
+
     secrets: Sequence[str] = ()
     """The accepted secrets, the newest first, if they are known."""
 
@@ -116,6 +123,16 @@ class Provider(BodyParser):
         provider that signs the body admits the request here, and verifies it in `read`.
         """
 
+    def probe(self, head: RequestHead) -> Response | None:
+        """Return the response to a GET or HEAD request, or None if its method is not allowed.
+
+        Some providers send one to check the URL before they use it. Such a request is not
+        authenticated, so the response must contain nothing secret and change nothing. The response
+        to HEAD is sent without its body. Never blocks, and never raises. By default, None.
+        """
+        del head
+        return None
+
     def describe_unauthentic(self, head: RequestHead) -> str:
         """Return why a request got a 401, for the log: a clause without a full stop. Never raises.
 
@@ -125,6 +142,14 @@ class Provider(BodyParser):
         """
         del head
         return "it has no valid secret"
+
+    def is_test(self, event: Event) -> bool:
+        """Return whether the provider sent the event to test the webhook. Never raises.
+
+        By default, False.
+        """
+        del event
+        return False
 
     def body_schema(self) -> Mapping[str, Any] | None:
         """Return the JSON Schema of a request's body for OpenAPI pages, or None if it has none.
@@ -137,22 +162,30 @@ class Provider(BodyParser):
     def read(self, request: Request) -> Sequence[Event]:
         """Return the events in an admitted request, in order.
 
-        Raises `Unauthentic` if the signature of the body is not valid, and nothing else.
+        Never blocks, because an event loop may call it. Raises `Unauthentic` if the signature of
+        the body is not valid, `NotReady` if it cannot be verified yet, and nothing else. After
+        `NotReady`, the response is 503, and the provider sends the request again.
         """
 
 
-def check_provider(provider: object) -> None:
-    """Raise `ConfigurationError` for an object that is no provider, or whose name is too long."""
+def check_provider(provider: object, line: str = "Receiver(Postmark(secret), store)") -> Provider:
+    """Return the provider of a receiver.
+
+    Raises `ConfigurationError` for an object that is no provider, with the line to write, and for a
+    name that is too long.
+    """
     if not isinstance(provider, Provider):
         raise ConfigurationError(
             "The provider must be an instance of a subclass of hookrow.providers.Provider, not "
-            f"{kind_of(provider)}: write Receiver(Postmark(secret), store)."
+            f"{kind_of(provider)}: write {line}."
         )
     if not 0 < len(provider.name) <= LONGEST_PROVIDER:
         raise ConfigurationError(
             f"The name of a provider has 1 to {LONGEST_PROVIDER} characters, but that of "
             f"{type(provider).__name__} is {provider.name!r}: choose another one."
         )
+    check_counts(**{f"{type(provider).__name__}.max_body": provider.max_body})
+    return provider
 
 
 def check_secrets(provider: Provider, secrets: Sequence[object]) -> None:

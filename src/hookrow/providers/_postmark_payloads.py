@@ -22,6 +22,7 @@ from hookrow._core.notification import (
     Suppressed,
     Unsupported,
 )
+from hookrow._core.rules import fold
 from hookrow.providers._base import LONGEST_TEXT, text_of, utc
 from hookrow.providers._json import decode, replace_surrogates
 from hookrow.providers._unreadable import explain_unreadable
@@ -59,6 +60,17 @@ _Untyped: Any = msgspec.defstruct(
 
 _decode = msgspec.json.Decoder(_Payload).decode
 _untyped_decoder = msgspec.json.Decoder(_Untyped)
+
+TEST_MESSAGE_ID = "00000000-0000-0000-0000-000000000000"
+TEST_RECIPIENT = "john@example.com"
+"""The message id and the recipient of the notifications with which Postmark tests a webhook."""
+
+
+def is_test(notification: Notification | None) -> bool:
+    """Return whether Postmark sent the notification to test a webhook, before it saves it."""
+    if notification is None or notification.message_id != TEST_MESSAGE_ID:
+        return False
+    return fold(notification.recipient or "") == TEST_RECIPIENT
 
 
 def parse(body: bytes) -> Notification | None:

@@ -13,7 +13,7 @@ from hookrow._core.notification import Bounced, Complained, Notification
 from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, Provider, check_secrets
-from hookrow.providers._postmark_payloads import body_schema, explain, parse, summarize
+from hookrow.providers._postmark_payloads import body_schema, explain, is_test, parse, summarize
 from hookrow.providers._secrets import NO_HEADER, describe_wrong_header, why_no_header
 
 
@@ -87,6 +87,10 @@ class Postmark(Provider):
 
     explain = staticmethod(explain)
     body_schema = staticmethod(body_schema)
+
+    def is_test(self, event: Event) -> bool:
+        """Return whether Postmark sent the event to test the webhook; see `Provider`."""
+        return is_test(event.notification)
 
     @staticmethod
     def field_names(notification: Notification) -> tuple[str, str]:

@@ -94,6 +94,13 @@ class Requests(NamedTuple):
     last: datetime | None
 
 
+class Origin(NamedTuple):
+    """The names of the receiver's entry and of the provider that an entry of the log contains."""
+
+    entry: str | None
+    provider: str | None
+
+
 class DueKind(Enum):
     """Due entries by the outcome of their last attempt, in the order in which they are retried."""
 

@@ -37,6 +37,7 @@ from hookrow.stores._log import (
     Counts,
     DueKind,
     Forgotten,
+    Origin,
     Prunable,
     Query,
     Recent,
@@ -132,17 +133,17 @@ class SQLLog:
         return self._read(where, [*map(stored_message_id, message_ids), after])
 
     def hopeful(
-        self, now: datetime, *, providers: Collection[str], after: RetryCursor, limit: int
+        self, now: datetime, *, origins: Collection[Origin], after: RetryCursor, limit: int
     ) -> Slice:
         """Find due entries that could be recorded now, among the next `limit` after a place.
 
         A suppression needs its subscriber, and every other notification the dispatch of the
         subscriber. Entries on which the database failed are omitted, because their rows prove
         nothing. The result is a good guess: some entries may be missing, and some may be refused.
-        `due` describes `providers`, and which entries are due.
+        `due` describes `origins`, and which entries are due.
         """
         statements, write = self._verified(), self._dialect.write
-        due, values = self._due(now, providers)
+        due, values = self._due(now, origins)
         compare = partial(self._dialect.compare, ["n.retry_at", "n.id"], marks=["%s", "%s"])
         condition, start = compare(">", values=[write(after.retry_at), after.id])
         follows = f"n.retry_at IS NOT NULL AND {condition}"
@@ -167,14 +168,14 @@ class SQLLog:
         return Slice([id_ for (id_,) in found], end)
 
     def due(
-        self, now: datetime, kind: DueKind, *, providers: Collection[str], limit: int
+        self, now: datetime, kind: DueKind, *, origins: Collection[Origin], limit: int
     ) -> Sequence[int]:
         """Return the ids of due entries of a kind, in its order.
 
-        They are those of the providers, and those without a provider. A retry that is planned
-        implausibly far ahead is due, too; see `_core.result.is_due`.
+        `origins` are the stored names of the receiver's entries and providers that can read them. A
+        retry that is planned implausibly far ahead is due, too; see `_core.result.is_due`.
         """
-        due, values = self._due(now, providers)
+        due, values = self._due(now, origins)
         order = "n.received_at DESC"
         if kind is DueKind.FAILING:  # the pause grows with each retry
             epoch = self._dialect.epoch
@@ -219,12 +220,12 @@ class SQLLog:
 
         _retried(count)
 
-    def expire(self, now: datetime, *, providers: Collection[str]) -> int:
+    def expire(self, now: datetime, *, origins: Collection[Origin]) -> int:
         """End the retries of up to `IDS_PER_BATCH` due entries without a row; return their number.
 
         They are too old even for the last retry; see `ended_before`.
         """
-        due, values = self._due(now, providers)
+        due, values = self._due(now, origins)
         ended = (
             f"SELECT n.id FROM {self._table} AS n WHERE {due} AND n.received_at < %s "
             f"AND {has_outcome('n', MISSING)} LIMIT {IDS_PER_BATCH} {self._dialect.skip_locked}"
@@ -243,15 +244,21 @@ class SQLLog:
             ((parked, oldest),) = connection.fetch(sql, [self._dialect.write(now)])
         return Backlog(parked, utc(oldest), self.count(Query(expired=True), limit=MOST_EXPIRED))
 
-    def _due(self, now: datetime, providers: Collection[str]) -> tuple[str, list[Any]]:
+    def _due(self, now: datetime, origins: Collection[Origin]) -> tuple[str, list[Any]]:
         """Return the condition on the due entries of `n` (`result.is_due`), and its parameters."""
-        is_known = self._dialect.any_of("n.provider", self._dialect.text_type)
+        dialect = self._dialect
+        # No name of an entry contains a space.
+        names = dialect.concat("coalesce(n.entry, '')", "' '", "coalesce(n.provider, '')")
+        is_known = dialect.any_of(names, dialect.text_type)
+        known = [f"{entry or ''} {provider or ''}" for entry, provider in origins]
         condition = (
-            "n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) "
-            f"AND (n.provider IS NULL OR {is_known})"
+            f"n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND {is_known}"
         )
-        write = self._dialect.write
-        return condition, [write(now), write(now + IMPLAUSIBLE), self._dialect.encode(providers)]
+        return condition, [
+            dialect.write(now),
+            dialect.write(now + IMPLAUSIBLE),
+            dialect.encode(known),
+        ]
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool

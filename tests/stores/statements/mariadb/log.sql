@@ -32,7 +32,7 @@ SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE parked_message_
 SELECT n.retry_at, n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at > %s OR n.retry_at = %s AND n.id > %s) ORDER BY n.retry_at, n.id LIMIT 1 OFFSET 1;
 
 -- hopeful entries
-SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)) AND n.retry_at IS NOT NULL AND (n.retry_at > %s OR n.retry_at = %s AND n.id > %s) AND (n.retry_at < %s OR n.retry_at = %s AND n.id <= %s) AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
+SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND concat(coalesce(n.entry, ''), ' ', coalesce(n.provider, '')) IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND n.retry_at IS NOT NULL AND (n.retry_at > %s OR n.retry_at = %s AND n.id > %s) AND (n.retry_at < %s OR n.retry_at = %s AND n.id <= %s) AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
     EXISTS (SELECT 1 FROM `hookrow_dispatches` AS d STRAIGHT_JOIN `hookrow_subscribers` AS s
         WHERE d.`provider_message_id` = CONVERT(n.message_id USING utf8mb4) COLLATE utf8mb4_bin AND s.`id` = d.`subscriber_id` AND s.`email_folded` = CONVERT(n.recipient USING utf8mb4) COLLATE utf8mb4_bin)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
@@ -40,10 +40,10 @@ SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (
 ) ORDER BY n.id;
 
 -- due entries, FAILING
-SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)) AND n.outcome IN ('failed', 'recipient_mismatch') ORDER BY TIMESTAMPDIFF(SECOND, '1970-01-01', n.retry_at) - TIMESTAMPDIFF(SECOND, '1970-01-01', n.received_at), n.id LIMIT 10;
+SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND concat(coalesce(n.entry, ''), ' ', coalesce(n.provider, '')) IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND n.outcome IN ('failed', 'recipient_mismatch') ORDER BY TIMESTAMPDIFF(SECOND, '1970-01-01', n.retry_at) - TIMESTAMPDIFF(SECOND, '1970-01-01', n.received_at), n.id LIMIT 10;
 
 -- due entries, MISSING
-SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)) AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') ORDER BY n.received_at DESC, n.id LIMIT 10;
+SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND concat(coalesce(n.entry, ''), ' ', coalesce(n.provider, '')) IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') ORDER BY n.received_at DESC, n.id LIMIT 10;
 
 -- take
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) AND (retry_at <= %s OR retry_at > %s) ORDER BY id FOR UPDATE SKIP LOCKED;
@@ -55,7 +55,7 @@ UPDATE `hookrow_notifications` SET retry_at = %s, retries = retries + 1 WHERE id
 UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given STRAIGHT_JOIN `hookrow_notifications` SET retries = retries + 1 WHERE `hookrow_notifications`.id = given.value;
 
 -- expire
-UPDATE (SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 FOR UPDATE SKIP LOCKED) AS selected STRAIGHT_JOIN `hookrow_notifications` SET retry_at = NULL WHERE `hookrow_notifications`.id = selected.id;
+UPDATE (SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND concat(coalesce(n.entry, ''), ' ', coalesce(n.provider, '')) IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 FOR UPDATE SKIP LOCKED) AS selected STRAIGHT_JOIN `hookrow_notifications` SET retry_at = NULL WHERE `hookrow_notifications`.id = selected.id;
 
 -- the backlog
 SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM `hookrow_notifications` WHERE retry_at IS NOT NULL;

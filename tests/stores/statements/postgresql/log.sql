@@ -35,7 +35,7 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
 SELECT n.retry_at, n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s) ORDER BY n.retry_at, n.id LIMIT 1 OFFSET 1;
 
 -- hopeful entries
-SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider = ANY(%s::text[])) AND n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s) AND (n.retry_at, n.id) <= (%s, %s) AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
+SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND coalesce(n.entry, '') || ' ' || coalesce(n.provider, '') = ANY(%s::text[]) AND n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s) AND (n.retry_at, n.id) <= (%s, %s) AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
     EXISTS (SELECT 1 FROM "hookrow_dispatches" AS d CROSS JOIN "hookrow_subscribers" AS s
         WHERE d."provider_message_id" = (n.message_id)::character varying AND s."id" = d."subscriber_id" AND lower(s."email" COLLATE "C") = n.recipient)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
@@ -43,10 +43,10 @@ SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (
 ) ORDER BY n.id;
 
 -- due entries, FAILING
-SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider = ANY(%s::text[])) AND n.outcome IN ('failed', 'recipient_mismatch') ORDER BY CAST(floor(date_part('epoch', n.retry_at)) AS bigint) - CAST(floor(date_part('epoch', n.received_at)) AS bigint), n.id LIMIT 10;
+SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND coalesce(n.entry, '') || ' ' || coalesce(n.provider, '') = ANY(%s::text[]) AND n.outcome IN ('failed', 'recipient_mismatch') ORDER BY CAST(floor(date_part('epoch', n.retry_at)) AS bigint) - CAST(floor(date_part('epoch', n.received_at)) AS bigint), n.id LIMIT 10;
 
 -- due entries, MISSING
-SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider = ANY(%s::text[])) AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') ORDER BY n.received_at DESC, n.id LIMIT 10;
+SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND coalesce(n.entry, '') || ' ' || coalesce(n.provider, '') = ANY(%s::text[]) AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') ORDER BY n.received_at DESC, n.id LIMIT 10;
 
 -- take
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id = ANY(%s::bigint[]) AND (retry_at <= %s OR retry_at > %s) ORDER BY id FOR UPDATE SKIP LOCKED;
@@ -58,7 +58,7 @@ UPDATE "hookrow_notifications" SET retry_at = %s, retries = retries + 1 WHERE id
 UPDATE "hookrow_notifications" SET retries = retries + 1 WHERE id = ANY(%s::bigint[]);
 
 -- expire
-UPDATE "hookrow_notifications" SET retry_at = NULL WHERE id = ANY(ARRAY(SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider = ANY(%s::text[])) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 FOR UPDATE SKIP LOCKED));
+UPDATE "hookrow_notifications" SET retry_at = NULL WHERE id = ANY(ARRAY(SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND coalesce(n.entry, '') || ' ' || coalesce(n.provider, '') = ANY(%s::text[]) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 FOR UPDATE SKIP LOCKED));
 
 -- the backlog
 SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM "hookrow_notifications" WHERE retry_at IS NOT NULL;

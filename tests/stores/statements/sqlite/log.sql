@@ -32,7 +32,7 @@ SELECT id, length(body) FROM "hookrow_notifications" WHERE message_id IN (%s, %s
 SELECT n.retry_at, n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s) ORDER BY n.retry_at, n.id LIMIT 1 OFFSET 1;
 
 -- hopeful entries
-SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM json_each(%s))) AND n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s) AND (n.retry_at, n.id) <= (%s, %s) AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
+SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND coalesce(n.entry, '') || ' ' || coalesce(n.provider, '') IN (SELECT value FROM json_each(%s)) AND n.retry_at IS NOT NULL AND (n.retry_at, n.id) > (%s, %s) AND (n.retry_at, n.id) <= (%s, %s) AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
     EXISTS (SELECT 1 FROM "hookrow_dispatches" AS d CROSS JOIN "hookrow_subscribers" AS s
         WHERE d."provider_message_id" = +n.message_id AND s."id" = d."subscriber_id" AND lower(s."email") = +n.recipient)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
@@ -40,10 +40,10 @@ SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (
 ) ORDER BY n.id;
 
 -- due entries, FAILING
-SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM json_each(%s))) AND n.outcome IN ('failed', 'recipient_mismatch') ORDER BY CAST(strftime('%%s', substr(n.retry_at, 1, 19)) AS integer) - CAST(strftime('%%s', substr(n.received_at, 1, 19)) AS integer), n.id LIMIT 10;
+SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND coalesce(n.entry, '') || ' ' || coalesce(n.provider, '') IN (SELECT value FROM json_each(%s)) AND n.outcome IN ('failed', 'recipient_mismatch') ORDER BY CAST(strftime('%%s', substr(n.retry_at, 1, 19)) AS integer) - CAST(strftime('%%s', substr(n.received_at, 1, 19)) AS integer), n.id LIMIT 10;
 
 -- due entries, MISSING
-SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM json_each(%s))) AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') ORDER BY n.received_at DESC, n.id LIMIT 10;
+SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND coalesce(n.entry, '') || ' ' || coalesce(n.provider, '') IN (SELECT value FROM json_each(%s)) AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') ORDER BY n.received_at DESC, n.id LIMIT 10;
 
 -- take
 SELECT id, length(body) FROM "hookrow_notifications" WHERE id IN (SELECT value FROM json_each(%s)) AND (retry_at <= %s OR retry_at > %s) ORDER BY id ;
@@ -55,7 +55,7 @@ UPDATE "hookrow_notifications" SET retry_at = %s, retries = retries + 1 WHERE id
 UPDATE "hookrow_notifications" SET retries = retries + 1 WHERE id IN (SELECT value FROM json_each(%s));
 
 -- expire
-UPDATE "hookrow_notifications" SET retry_at = NULL WHERE id IN (SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND (n.provider IS NULL OR n.provider IN (SELECT value FROM json_each(%s))) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 );
+UPDATE "hookrow_notifications" SET retry_at = NULL WHERE id IN (SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND coalesce(n.entry, '') || ' ' || coalesce(n.provider, '') IN (SELECT value FROM json_each(%s)) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 );
 
 -- the backlog
 SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM "hookrow_notifications" WHERE retry_at IS NOT NULL;

@@ -139,6 +139,10 @@ class Dialect(ABC):
     def as_integer(self, expression: str) -> str:
         """Return a number or a text of digits as a 64-bit integer."""
 
+    def concat(self, *texts: str) -> str:
+        """Return texts, none of which is null, as one text."""
+        return " || ".join(texts)
+
     def characters(self, text: str) -> str:
         """Return the number of characters of a text."""
         return f"length({text})"

@@ -99,6 +99,9 @@ class MariaDB(TimesAsText):
     def as_integer(self, expression: str) -> str:
         return f"CAST({expression} AS SIGNED)"
 
+    def concat(self, *texts: str) -> str:
+        return f"concat({', '.join(texts)})"  # || is OR, unless the session's mode is another one
+
     def characters(self, text: str) -> str:
         return f"char_length({text})"  # length() would return the bytes
 

@@ -1,0 +1,178 @@
+"""The entries of a receiver: its providers, by name, and which of them reads a log entry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from hookrow._arguments import reject
+from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry
+from hookrow._core.notification import Key
+from hookrow.errors import ConfigurationError
+from hookrow.providers._base import BodyParser, Provider, check_provider
+from hookrow.providers.postmark import Postmark
+from hookrow.stores._log import Origin
+
+P_co = TypeVar("P_co", bound=BodyParser, covariant=True)
+
+_is_name = re.compile(f"[a-z0-9_-]{{1,{LONGEST_ENTRY_NAME}}}").fullmatch
+
+_NAMED_LINE = 'Receiver({"postmark": Postmark(secret)}, store)'
+_TENANT_LINE = 'Receiver({"acme": Tenant(Postmark(secret), 1)}, store)'
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """An entry of a receiver whose notifications change only the rows of one tenant.
+
+    `value` is an int, a string or a UUID: these rows have it in the column that the mapping names
+    (`Role("people", tenant="team_id")`). Several entries may have the same value. Raises
+    `ConfigurationError` for arguments of other types.
+    """
+
+    provider: Provider
+    value: Key
+
+    def __post_init__(self) -> None:
+        """Check the types of the arguments."""
+        if not isinstance(self.provider, Provider):
+            reject("The provider of a tenant", "a provider", self.provider, _TENANT_LINE)
+        if isinstance(self.value, bool) or not isinstance(self.value, Key):
+            expected = "an int, a string or a UUID"
+            reject("The value of a tenant", expected, self.value, _TENANT_LINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[P_co]):
+    """A provider, its name in the receiver, and the value of its tenant.
+
+    The name is None if the receiver has a single provider, and `tenant` is None unless the entry is
+    a `Tenant`. The entries of a receiver have a `Provider`; to read the log, a `BodyParser` is
+    enough, which needs no secret.
+    """
+
+    name: str | None
+    provider: P_co
+    tenant: Key | None = None
+
+
+_POSTMARK: Entry[BodyParser] = Entry(None, Postmark)
+
+
+class Entries(Generic[P_co]):
+    """The entries of a receiver, in order: one without a name, or one or more with names."""
+
+    def __init__(self, *entries: Entry[P_co]) -> None:
+        self._entries = entries
+        self._by_name = {each.name: each for each in entries if each.name is not None}
+        self.default = entries[0]
+        """The first entry, whose requests need no name."""
+        self.have_names = self.default.name is not None
+        """Whether the entries have names."""
+        self.have_tenants = self.default.tenant is not None
+        """Whether the entries are tenants."""
+
+    def __iter__(self) -> Iterator[Entry[P_co]]:
+        """Return an iterator over the entries, in order."""
+        return iter(self._entries)
+
+    def named(self, name: str) -> Entry[P_co] | None:
+        """Return the entry with a name, or None."""
+        return self._by_name.get(name)
+
+    def find(self, name: str | None, provider: str | None) -> Entry[BodyParser] | None:
+        """Return the entry that reads what the log or the spool has stored, or None.
+
+        The arguments are the stored names of the entry and of the provider, which is None for a
+        manual change, whose body is Postmark's. What was stored without the name of an entry is not
+        known to belong to any tenant, so no entry of a receiver with tenants reads it.
+        """
+        if name is not None or not self.have_names:
+            own = self.default if name is None else self._by_name.get(name)
+            if own is None or own.provider.name == provider:
+                return own
+            if provider is None:
+                return Entry(name, Postmark, own.tenant)
+            return _POSTMARK if name is None and provider == Postmark.name else None
+        if self.have_tenants:
+            return None
+        if provider is None:
+            return _POSTMARK
+        return next((each for each in self if each.provider.name == provider), None)
+
+    def parser_of(self, stored: LogEntry) -> BodyParser | None:
+        """Return the parser for the body of a log entry, or None if no entry reads it.
+
+        `find` has the rules.
+        """
+        entry = self.find(stored.entry, stored.provider)
+        return None if entry is None else entry.provider
+
+    @property
+    def origins(self) -> Collection[Origin]:
+        """The stored names for which `find` returns an entry."""
+        names: Sequence[str | None] = [None, *self._by_name]
+        providers = {None, Postmark.name, *(each.provider.name for each in self)}
+        origins = (Origin(name, provider) for name in names for provider in providers)
+        return {each for each in origins if self.find(*each) is not None}
+
+
+Parsers: TypeAlias = Entries[BodyParser]
+"""Entries as far as they are needed to read the log."""
+
+POSTMARK: Parsers = Entries(_POSTMARK)
+"""Postmark alone."""
+
+
+def read_entries(providers: object) -> Entries[Provider]:
+    """Return the entries that a host passes to a receiver: a provider, or a mapping by name.
+
+    The values of a mapping are providers, or tenants. Raises `ConfigurationError` for anything
+    else, with the line to write.
+    """
+    if isinstance(providers, Mapping):
+        return Entries(*_named_entries(providers))
+    if isinstance(providers, Tenant):
+        raise ConfigurationError(f"A tenant needs a name: write {_TENANT_LINE}.")
+    if isinstance(providers, list | tuple | set | frozenset):
+        reject("Several providers", "a mapping, with a name for each", providers, _NAMED_LINE)
+    return Entries(Entry(None, check_provider(providers)))
+
+
+def _named_entries(providers: Mapping[Any, object]) -> Sequence[Entry[Provider]]:
+    """Return the entries of a mapping. Raises `ConfigurationError`."""
+    if not providers:
+        raise ConfigurationError(f"The mapping has no entry: write {_NAMED_LINE}.")
+    entries = [_named_entry(name, value) for name, value in providers.items()]
+    if len({each.tenant is None for each in entries}) > 1:
+        names = ", ".join(repr(each.name) for each in entries if each.tenant is None)
+        raise ConfigurationError(
+            f"These entries are no tenants, but the others are: {names}. They would change the "
+            f"rows of every tenant: write {_TENANT_LINE}, or use another receiver for them."
+        )
+    first: dict[int, str | None] = {}
+    for each in entries:
+        earlier = first.setdefault(id(each.provider), each.name)
+        if earlier != each.name:  # the uses of its secrets could not be counted by entry
+            raise ConfigurationError(
+                f"The entries {earlier!r} and {each.name!r} are the same object: construct a "
+                "provider for each."
+            )
+    return entries
+
+
+def _named_entry(name: object, value: object) -> Entry[Provider]:
+    """Return an entry of a mapping. Raises `ConfigurationError`."""
+    if not isinstance(name, str):
+        reject("The name of an entry", "a string", name, _NAMED_LINE)
+    if not _is_name(name):
+        raise ConfigurationError(
+            f"The name of an entry has 1 to {LONGEST_ENTRY_NAME} lower-case ASCII letters, digits, "
+            f'"-" and "_", because it is part of a URL, but one is {name!r}: write {_NAMED_LINE}.'
+        )
+    line = f'Receiver({{"{name}": Postmark(secret)}}, store)'
+    if isinstance(value, Tenant):
+        return Entry(name, check_provider(value.provider, line), value.value)
+    return Entry(name, check_provider(value, line))
