@@ -80,7 +80,6 @@ async def hold(batch: Writer, gate: _Gate) -> asyncio.Future[int]:
         # By default 256 items form a group, and 4,096 wait.
         ({}, [3, 1, 2], [[3, 1, 2]]),
         ({}, [1] * 4097, [[1] * 256] * 16),
-        ({"capacity": 0}, [1], [[1]]),
         # The limits of a group and of the queue.
         ({"group": 2}, [1, 2, 3, 4, 5], [[1, 2], [3, 4], [5]]),
         ({"group": 1, "backlog": 2}, [1, 2, 3], [[1], [2]]),
@@ -92,9 +91,12 @@ async def hold(batch: Writer, gate: _Gate) -> asyncio.Future[int]:
                 {"size": int, "capacity": 8 * LARGEST_GROUP, "largest": 8},
             )
         ),
-        # Waiting items have at most the capacity: 10 bytes have room for a 6 and a 4; the default
-        # has room for 40 and 24 MiB.
-        ({"size": int, "capacity": 10}, [11, 6, 5, 4, 1, 0], [[6, 4, 0]]),
+        # The queue is full once waiting items have the capacity, 64 MiB by default; the last one
+        # may exceed it.
+        *(
+            ({"size": int, "capacity": 10}, items, [items[:-1]])
+            for items in ([6, 4, 1], [9, 9, 1], [11, 1], [6, 3, 1, 0])
+        ),
         ({"size": lambda kib: kib * 1024}, [40 * 1024, 24 * 1024, 1], [[40 * 1024], [24 * 1024]]),
     ],
 )
@@ -356,30 +358,32 @@ def test_items_of_a_loop_that_closes_before_its_next_iteration_are_written() -> 
 )
 @pytest.mark.anyio
 async def test_items_that_arrive_together_are_accepted_together(limit: dict[str, Any]) -> None:
-    """They are accepted or not as a whole and, if they exceed a limit, when no others wait."""
+    """They are accepted as a whole unless the queue is full, even if they exceed a limit."""
     gate, loop = _Gate(), asyncio.get_running_loop()
     results: list[int] = []
     ended = asyncio.Event()
 
     def reply(result: int) -> None:
         results.append(result)
-        if len(results) == 3:
+        if len(results) == 6:
             ended.set()
 
     with closing(writer(gate, group=9, **limit)) as batch:
         first = await hold(batch, gate)
         batch.submit([1, 2], loop, reply)
-        for wait in (False, True):
+        batch.submit([3, 4, 5, 6], loop, reply)
+        for items in ([7], [8, 9]):
             with pytest.raises(QueueFull):
-                batch.wait([8, 9]) if wait else batch.submit([8, 9], loop, reply)
-        assert batch.waiting() == 2
-        batch.submit([3], loop, reply)
+                batch.wait(items)
+            with pytest.raises(QueueFull):
+                batch.submit(items, loop, reply)
+        assert batch.waiting() == 6
         gate.opened.set()
         await first
         await ended.wait()
+        assert (results, batch.waiting()) == ([10, 20, 30, 40, 50, 60], 0)
         assert await asyncio.to_thread(batch.wait, [4, 5, 6, 7]) == [40, 50, 60, 70]
-        assert (results, batch.waiting()) == ([10, 20, 30], 0)
-    assert gate.groups == [[0], [1, 2, 3], [4, 5, 6, 7]]
+    assert gate.groups == [[0], [1, 2, 3, 4, 5, 6], [4, 5, 6, 7]]
 
 
 def test_items_that_wait_together_share_a_group_and_a_deadline() -> None:

@@ -384,7 +384,7 @@ def test_a_hook_that_would_never_run_is_rejected(hook: Any, error: str) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "room"),
-    [("", 10), ("x" * 1024 * 1024, 64 // 5)],  # four bytes for each character, such as an emoji
+    [("", 10), ("x" * 1024 * 1024, 13)],  # 5 MiB each: 4 bytes for a character, such as an emoji
 )
 def test_too_many_or_too_large_calls_are_dropped(
     reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

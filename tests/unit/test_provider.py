@@ -248,7 +248,7 @@ def test_the_events_of_a_request_share_their_commits(post: Post) -> None:
     assert len(database.begun) <= 5
 
 
-def test_a_request_that_does_not_fit_is_refused_as_a_whole() -> None:
+def test_a_request_for_which_the_queue_is_full_is_refused_as_a_whole() -> None:
     """None of its events is recorded, and the provider sends all of them again."""
     database = people("ada", "bea", "carl")
     database.opened.clear()
@@ -262,8 +262,8 @@ def test_a_request_that_does_not_fit_is_refused_as_a_whole() -> None:
     ):
         recording = threads.submit(send, "ada")
         assert database.reached.wait(PATIENCE)
-        waiting = threads.submit(send, "ada")
-        eventually(lambda: receiver._writers[0].waiting() == 1)
+        waiting = threads.submit(send, "ada", "ada")
+        eventually(lambda: receiver._writers[0].waiting() == 2)
         assert send("bea", "carl").status == 503
         database.opened.set()
         assert [each.result(PATIENCE).status for each in (recording, waiting)] == [200, 200]

@@ -109,7 +109,7 @@ def test_after_the_deadline_the_group_is_recorded() -> None:
     [
         *((None, 1, "", 1), ("spool.db", 1, "", 1)),
         # A receiver with a spool has two queues, which share the capacity.
-        *((None, 4096, "x" * 14_000, 4), ("spool.db", 4096, "x" * 14_000, 2)),
+        *((None, 4096, "x" * 14_000, 5), ("spool.db", 4096, "x" * 14_000, 3)),
     ],
 )
 def test_the_queue_is_limited_in_number_and_bytes(

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 QUEUE_CAPACITY = 64 * 1024 * 1024
-"""The largest total size of the arrivals in the queue, in bytes."""
+"""The total size of the arrivals in the queue, in bytes, at which it is full."""
 
 LARGEST_GROUP = 8 * 1024 * 1024
 """The largest text of a group's statements, in bytes, unless a single arrival is larger.

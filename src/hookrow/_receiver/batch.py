@@ -62,10 +62,11 @@ class BatchWriter(Generic[T, R]):
     of results, each item of the group gets its `fallback`. So does an item that has no result
     after `deadline` seconds; `on_late` is then called with it, and its group may still complete.
 
-    At most `backlog` items wait, with a total of at most `capacity` bytes. Items that arrive
-    together are accepted together or not at all; if several exceed these limits by themselves, they
-    are accepted when no others wait. A group has at most `largest` bytes, or is a single item.
-    `size` returns the size of an item in bytes. If `work` returns None for an item, `defer` is
+    The queue is full while `backlog` items wait, or items with a total of `capacity` bytes. Until
+    then, items that arrive together are accepted together, even if they exceed a limit: those that
+    exceed it by themselves would otherwise never be accepted, and many would rarely find room for
+    all of them. A group has at most `largest` bytes, or is a single item. `size` returns the size
+    of an item in bytes. If `work` returns None for an item, `defer` is
     called with it and with the callback for its result, which may be called in any thread.
 
     The first item starts the thread; if the thread has ended, the next item starts another. The
@@ -214,15 +215,13 @@ class BatchWriter(Generic[T, R]):
 
         Raises `QueueFull`.
         """
-        waiting, total = self._waiting + count, self._bytes + size
-        exceeds = waiting > self._backlog or total > self._capacity
-        # Otherwise, a request with more events than the backlog would never be accepted.
-        is_alone = self._waiting == 0 and count > 1
-        if self.closed or (exceeds and not is_alone):
+        is_full = self._waiting >= self._backlog or self._bytes >= self._capacity
+        if self.closed or is_full:
             raise QueueFull
         if not self._running:
             self._start()
-        self._waiting, self._bytes = waiting, total
+        self._waiting += count
+        self._bytes += size
 
     def _release(self, waiters: Sequence[_Waiter]) -> None:
         """Release the space of items. The caller holds the lock."""

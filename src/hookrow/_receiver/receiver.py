@@ -68,7 +68,7 @@ class Receiver:
     * `mount_path=""` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A
       host that mounts the receiver reports the mount's path.
     * `group=256`: the largest number of notifications that share a commit.
-    * `backlog=4096`: the largest number of notifications that wait for one.
+    * `backlog=4096`: the number of waiting notifications at which requests get a 503.
     * `deadline=5.0`: seconds after the body was read within which each response is sent. A
       notification that got a 503 at the deadline may still be recorded.
     * `sweep=None`: whether parked notifications are retried every minute. By default, they are if

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain, repeat
+from math import inf
 from random import uniform
 from threading import Lock
 from time import monotonic, perf_counter, sleep
@@ -40,7 +41,7 @@ from hookrow._core.rules import (
     lookup_keys,
     merge,
 )
-from hookrow._core.sizes import LARGEST_GROUP, QUEUE_CAPACITY, TEXT_PER_BYTE, text_size
+from hookrow._core.sizes import LARGEST_GROUP, QUEUE_CAPACITY, TEXT_PER_BYTE, leading, text_size
 from hookrow._faults import describe_bug, describe_fault, log_fault, type_name, without_values
 from hookrow._http import RECORDED, Response, respond
 from hookrow._observability.logging import describe_arrival, log_group, request_ids
@@ -330,17 +331,19 @@ class GroupRecorder:
         late = [replace(each, applied_at=now) for each in arrivals]
         return self._record(late, until=self._until(self._seconds), skip_locked=True)
 
-    def wait(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+    def wait(self, arrivals: Sequence[Arrival], *, most: float = inf) -> list[Outcome]:
         """Return an outcome for each arrival; wait for locked rows, with pauses.
 
-        Inside a transaction of the host, do not wait: it would keep its own locks meanwhile.
+        The arrivals are recorded in groups of at most `most`. Inside a transaction of the host, do
+        not wait: it would keep its own locks meanwhile.
         """
         until = self._until(self._seconds * LOCK_WAIT_SHARE)
-        outcomes = self(arrivals)
+        outcomes = _in_groups(self, arrivals, most)
         if not self._store.is_nested():
-            outcomes = repeat_for_locked(self.resume, arrivals, outcomes, until=until)
+            again = partial(_in_groups, self.resume, most=most)
+            outcomes = repeat_for_locked(again, arrivals, outcomes, until=until)
         missing = [arrivals[n] for n, outcome in enumerate(outcomes) if outcome is None]
-        return fill(outcomes, self.give_up(missing) if missing else ())
+        return fill(outcomes, _in_groups(self.give_up, missing, most))
 
     def give_up(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Log arrivals whose rows were locked as failed; return their outcomes."""
@@ -506,6 +509,18 @@ class GroupRecorder:
             error,
             extra={"request_id": arrival.request_id},
         )
+
+
+def _in_groups(
+    record: Callable[[Sequence[Arrival]], Sequence[U]], arrivals: Sequence[Arrival], most: float
+) -> list[U]:
+    """Record arrivals in groups of at most `most`, and of a limited text; return the outcomes."""
+    outcomes: list[U] = []
+    while group := leading(
+        arrivals[len(outcomes) :], lambda each: TEXT_PER_BYTE * memory_size(each), most=most
+    ):
+        outcomes += record(group)
+    return outcomes
 
 
 def _concerns_session(error: Exception) -> bool:
@@ -677,10 +692,14 @@ class Responder:
         return self._respond(self._recorder, self._clock.date(arrivals))
 
     def wait(self, arrivals: Sequence[Arrival]) -> list[Response]:
-        """Record a group, and return the responses; wait for locked rows in this thread."""
+        """Record the arrivals of a request in groups, and return the responses.
+
+        Waits for locked rows in this thread.
+        """
         if not self._recorder.is_paused:
             self._clock.measure()
-        responses = self._respond(self._recorder.wait, self._clock.date(arrivals))
+        record = partial(self._recorder.wait, most=self._options.group)
+        responses = self._respond(record, self._clock.date(arrivals))
         return [each for each in responses if each is not None]
 
     def _resume(self, arrivals: Sequence[Arrival]) -> list[Response | None]:
