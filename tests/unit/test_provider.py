@@ -1,7 +1,7 @@
 """Other providers: several events in a request, signed bodies, and responses of the provider's."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -11,16 +11,16 @@ from unittest.mock import Mock
 import pytest
 from receiving import NOON, Database, encode, head, people
 
+from courier import BAD, Courier, event, signed
 from engines import MEMORY
 from hookrow import (
     Arrival,
     ConfigurationError,
     Delivered,
-    Event,
+    Postmark,
     Receiver,
     Request,
     Response,
-    Unsupported,
 )
 from hookrow._core.log_entry import body_of, fingerprint
 from hookrow._core.result import Result
@@ -30,39 +30,10 @@ from hookrow._receiver.entries import POSTMARK, read_entries
 from hookrow._receiver.recorder import Responses, combine
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.spool import Spool
-from hookrow.providers import Provider, Unauthentic
 from hookrow.stores.sql import SQLStore
-from wire import PATIENCE, eventually, post_together
+from wire import PATIENCE, SECRET, eventually, post_together
 
 STORE = SQLStore(MEMORY)  # which is not used
-
-
-class Courier(Provider):
-    """Sends a list of events, each with an id, and signs the body with an exclamation mark."""
-
-    name = "courier"
-
-    def admit(self, _: object) -> None:
-        return None
-
-    def read(self, request: Request) -> Sequence[Event]:
-        if not request.body.endswith(b"!"):
-            raise Unauthentic("Signature")
-        return [self.parse(encode(event)) for event in json.loads(request.body[:-1])]
-
-    def parse(self, body: bytes) -> Event:
-        event = json.loads(body)
-        if "to" not in event:
-            return Event((), body, Unsupported(event["type"]), event_id=event["id"])
-        delivered = Delivered(event["to"], event["message"], NOON)
-        return Event((delivered,), body, event_id=event["id"])
-
-
-def event(name: str, **more: object) -> dict[str, Any]:
-    return {"id": f"e-{name}", "to": f"{name}@example.com", "message": f"m-{name}"} | more
-
-
-BAD = {"id": "e-0", "type": "mail.queued"}
 
 
 def in_loop(receiver: Receiver, request: Request) -> Response:
@@ -86,7 +57,7 @@ def post_events(
     **options: Any,  # noqa: ANN401 - of Receiver
 ) -> Response:
     with closing(Receiver(Courier(), database, **options)) as receiver:
-        return post(receiver, Request(head(), json.dumps(events).encode() + b"!"))
+        return post(receiver, Request(head(), signed(*events)))
 
 
 @every_host
@@ -198,7 +169,7 @@ def test_what_is_in_the_spool_must_be_retried(options: dict[str, Any], tmp_path:
     if "spool" in options:
         options = {"spool": tmp_path / "spool.db"}
     with pytest.raises(ConfigurationError, match="`acknowledge_spooled` needs a spool, and the"):
-        Receiver(Postmark("s" * 20), people(), acknowledge_spooled=True, **options)
+        Receiver(Postmark(SECRET), people(), acknowledge_spooled=True, **options)
 
 
 def test_an_object_of_another_class() -> None:
@@ -242,7 +213,7 @@ def test_the_events_of_a_request_share_their_commits(post: Post) -> None:
     names = [f"s{number}" for number in range(1000)]
     database = people(*names)
     with closing(Receiver(Courier(), database, backlog=300, deadline=PATIENCE)) as receiver:
-        body = json.dumps([*map(event, names)]).encode() + b"!"
+        body = signed(*map(event, names))
         assert post(receiver, Request(head(), body)).status == 200
     assert all(database.tables.dispatch(f"m-{name}").delivered_at for name in names)
     assert len(database.begun) <= 5
@@ -254,7 +225,7 @@ def test_a_request_for_which_the_queue_is_full_is_refused_as_a_whole() -> None:
     database.opened.clear()
 
     def send(*names: str) -> Response:
-        return receiver(Request(head(), json.dumps([*map(event, names)]).encode() + b"!"))
+        return receiver(Request(head(), signed(*map(event, names))))
 
     with (
         closing(Receiver(Courier(), database, backlog=2, deadline=PATIENCE)) as receiver,

@@ -1,0 +1,98 @@
+"""A provider for tests: batches, events with several effects, a signed body, and a probe."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hookrow import (
+    Bounced,
+    Delivered,
+    Event,
+    Notification,
+    Reactivated,
+    Request,
+    RequestHead,
+    Response,
+    Suppressed,
+    Unsupported,
+)
+from hookrow._http import plain
+from hookrow.providers import NotReady, Provider, Unauthentic
+
+NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
+
+WELCOME = plain(200, "Welcome")
+
+SIGNATURE = b"!"
+
+
+class Courier(Provider):
+    """Posts lists of events, each with an id, and signs them with an exclamation mark at the end.
+
+    The courier no longer sends to an address after a bounce, so that event has two notifications.
+    While `certificate` is None, nothing can be verified. `limit` is the largest size of a body.
+    """
+
+    name = "courier"
+
+    def __init__(self, *, limit: int = 4 * 1024 * 1024, certificate: str | None = "signed") -> None:
+        self.max_body = limit
+        self.certificate = certificate
+
+    def probe(self, head: RequestHead) -> Response | None:
+        """Welcome a request that checks the URL, unless it has another query."""
+        return None if head.query else WELCOME
+
+    def admit(self, _: object) -> None:
+        return None
+
+    def read(self, request: Request) -> Sequence[Event]:
+        if self.certificate is None:
+            raise NotReady
+        if not request.body.endswith(SIGNATURE):
+            raise Unauthentic("Signature")
+        events = json.loads(request.body.removesuffix(SIGNATURE))
+        return [self.parse(json.dumps(each).encode()) for each in events]
+
+    def parse(self, body: bytes) -> Event:
+        event = json.loads(body)
+        return Event(
+            [*_notifications(event)],
+            body,
+            Unsupported(event["type"], event.get("to"), event.get("message")),
+            event_id=event["id"],
+        )
+
+    def is_test(self, event: Event) -> bool:
+        """Return whether the address is at the courier's own domain."""
+        notification = event.notification
+        return notification is not None and str(notification.recipient).endswith("@courier.test")
+
+
+def _notifications(event: Mapping[str, Any]) -> Sequence[Notification]:
+    to, message = event.get("to"), event.get("message")
+    match event["type"]:
+        case "delivered":
+            return (Delivered(to, message, NOON),)
+        case "bounced":
+            return Bounced(to, message, NOON, "hard"), Suppressed(to, message, NOON, "HardBounce")
+        case "restored":
+            return (Reactivated(to, message, NOON),)
+        case _:
+            return ()
+
+
+def event(name: str, type_: str = "delivered", **more: object) -> dict[str, Any]:
+    """Return an event of the message `m-NAME` to NAME@example.com."""
+    fields = {"type": type_, "to": f"{name}@example.com", "message": f"m-{name}"}
+    return {"id": f"{type_} {name}", **fields, **more}
+
+
+BAD = {"id": "e-0", "type": "mail.queued"}
+"""An event that is not supported."""
+
+
+def signed(*events: Mapping[str, Any]) -> bytes:
+    """Return the body of a request with these events."""
+    return json.dumps(events).encode() + SIGNATURE

@@ -1,0 +1,413 @@
+"""The entries of a receiver: their arguments, paths and probes, and what reads the log for them."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from itertools import product
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from receiving import NOON, Database, delivery, encode, head, people
+
+from courier import Courier, event, signed
+from engines import MEMORY
+from hookrow import (
+    Arrival,
+    ConfigurationError,
+    Gauges,
+    Key,
+    Observer,
+    Outcome,
+    Postmark,
+    Receiver,
+    Recorded,
+    Refusal,
+    Request,
+    RequestHead,
+    Response,
+    Tenant,
+)
+from hookrow._core.log_entry import LONGEST_ENTRY_NAME
+from hookrow._http import MAX_BODY
+from hookrow._receiver import hourly
+from hookrow._receiver.entries import Parsers, read_entries
+from hookrow._receiver.replay import arrivals_of
+from hookrow._receiver.spool import Spool
+from hookrow.providers import Provider
+from hookrow.stores._log import Origin, RequestKind
+from hookrow.stores.sql import SQLStore
+from wire import ENDPOINT, PATIENCE, SECRET, eventually
+
+OTHER_SECRET = "another-secret-of-the-tests"
+UNUSED = SQLStore(MEMORY)
+ONE = Postmark(SECRET)
+
+
+def both(*, limit: int = MAX_BODY) -> dict[str, Provider]:
+    """Return the entries of a receiver with two providers."""
+    return {"mail": Postmark(SECRET), "parcels": Courier(limit=limit)}
+
+
+@pytest.mark.parametrize(
+    ("providers", "message"),
+    [
+        ({}, "The mapping has no entry: write Receiver({"),
+        ([Postmark(SECRET)], "Several providers must be a mapping, with a name for each, not list"),
+        (None, "The provider must be an instance .*, not None: write Receiver(Postmark(secret), "),
+        (Postmark, "The provider must be an instance .*, not the class Postmark: write"),
+        (Tenant(ONE, 1), 'A tenant needs a name: write Receiver({"acme": Tenant(Postmark(secret)'),
+        ({1: ONE}, "The name of an entry must be a string, not 1: write Receiver({"),
+        *(
+            ({name: ONE}, f"The name of an entry has 1 to 64 .*, but one is {name!r}: write")
+            for name in ("", "Mail", "a b", "a/b", "é", "x" * (LONGEST_ENTRY_NAME + 1))
+        ),
+        ({"mail": SECRET}, "an instance .*, not str: write Receiver({"),
+        ({"mail": None}, 'not None: write Receiver({"mail": Postmark(secret)}, store)'),
+        (
+            {"mail": ONE, "acme": Tenant(Postmark(SECRET), 1)},
+            "These entries are no tenants, but the others are: 'mail'. They would",
+        ),
+        ({"a": ONE, "b": ONE}, "The entries 'a' and 'b' are the same object: construct"),
+        ({"a": Tenant(ONE, 1), "b": Tenant(ONE, 2)}, "'a' and 'b' are the same object"),
+    ],
+)
+def test_entries_that_are_rejected(providers: Any, message: str) -> None:  # noqa: ANN401 - of a host
+    pattern = message.replace("(", r"\(").replace(")", r"\)").replace("{", r"\{")
+    with pytest.raises(ConfigurationError, match=pattern):
+        Receiver(providers, UNUSED)
+
+
+@pytest.mark.parametrize("value", [None, 1.5, True, b"1", (1,)])
+def test_values_of_a_tenant_that_are_rejected(value: Any) -> None:  # noqa: ANN401 - of a host
+    with pytest.raises(ConfigurationError, match=r"must be an int, a string or a UUID, not .*acme"):
+        Tenant(ONE, value)
+
+
+def test_a_tenant_of_another_object() -> None:
+    provider: Any = SECRET
+    with pytest.raises(ConfigurationError, match=r"The provider of a tenant .*, not str: write "):
+        Tenant(provider, 1)
+
+
+@pytest.mark.parametrize("value", [1, 0, "acme", UUID(int=1)])
+def test_entries_of_tenants(value: Key) -> None:
+    """Several may have the same value, and names have up to 64 characters."""
+    names = "a", "b-2_c", "x" * LONGEST_ENTRY_NAME
+    entries = read_entries({name: Tenant(Postmark(SECRET), value) for name in names})
+    assert [(each.name, each.tenant) for each in entries] == [(name, value) for name in names]
+    assert (entries.default.name, entries.have_names, entries.have_tenants) == ("a", True, True)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "1"])
+def test_a_provider_with_an_invalid_limit(limit: Any) -> None:  # noqa: ANN401 - of a provider
+    with pytest.raises(ConfigurationError, match=r"^Courier.max_body must be an integer of at le"):
+        Receiver(Courier(limit=limit), UNUSED)
+
+
+SINGLE = read_entries(Postmark(SECRET))
+FOREIGN = read_entries(Courier())
+NAMED = read_entries({"a": Courier(), "b": Courier(), "c": Postmark(SECRET)})
+TENANTS = read_entries({"a": Tenant(Courier(), 1), "c": Tenant(Postmark(SECRET), 2)})
+
+
+@pytest.mark.parametrize(
+    ("entries", "stored", "provider", "tenant"),
+    [
+        # Without names: the provider's own, and Postmark's, which are also those of manual changes.
+        (SINGLE, (None, None), "postmark", None),
+        (SINGLE, (None, "postmark"), "postmark", None),
+        (SINGLE, (None, "courier"), None, None),
+        (SINGLE, ("a", "postmark"), None, None),
+        (SINGLE, ("a", None), None, None),
+        (FOREIGN, (None, None), "postmark", None),
+        (FOREIGN, (None, "postmark"), "postmark", None),
+        (FOREIGN, (None, "courier"), "courier", None),
+        # With names: the entry of that name, unless it has another provider now.
+        (NAMED, ("a", "courier"), "courier", None),
+        (NAMED, ("c", "postmark"), "postmark", None),
+        (NAMED, ("a", "postmark"), None, None),
+        (NAMED, ("d", "courier"), None, None),
+        (NAMED, ("a", None), "postmark", None),
+        (NAMED, ("d", None), None, None),
+        # Stored before the entries had names: the first one of the provider.
+        (NAMED, (None, "courier"), "courier", None),
+        (NAMED, (None, "postmark"), "postmark", None),
+        (NAMED, (None, "resend"), None, None),
+        (NAMED, (None, None), "postmark", None),
+        # Nobody knows the tenant of what has no name.
+        (TENANTS, ("a", "courier"), "courier", 1),
+        (TENANTS, ("a", None), "postmark", 1),
+        (TENANTS, ("c", None), "postmark", 2),
+        (TENANTS, (None, "courier"), None, None),
+        (TENANTS, (None, "postmark"), None, None),
+        (TENANTS, (None, None), None, None),
+    ],
+)
+def test_the_entry_that_reads_what_was_stored(
+    entries: Parsers,
+    stored: tuple[str | None, str | None],
+    provider: str | None,
+    tenant: Key | None,
+) -> None:
+    found = entries.find(*stored)
+    assert (found and found.provider.name, found and found.tenant) == (provider, tenant)
+    assert (Origin(*stored) in entries.origins) == (provider is not None)
+
+
+@pytest.mark.parametrize("entries", [SINGLE, FOREIGN, NAMED, TENANTS])
+def test_origins_are_those_that_an_entry_reads(entries: Parsers) -> None:
+    """A sweep takes no entry of the log that would then have no parser."""
+    names = [None, "a", "b", "c", "d"], [None, "postmark", "courier", "resend"]
+    read = {Origin(*each) for each in product(*names) if entries.find(*each) is not None}
+    assert read == {*entries.origins}
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+@pytest.mark.parametrize(
+    ("path", "root", "mount_path"),
+    [(ENDPOINT, "", ""), (f"/mail{ENDPOINT}", "/mail", ""), (f"/mail{ENDPOINT}", "", "/mail")],
+)
+def test_the_path_selects_the_entry(path: str, root: str, mount_path: str, end: str) -> None:
+    entries = {"mail": Postmark(SECRET), "more": Postmark(OTHER_SECRET)}
+    with closing(Receiver(entries, people(), mount_path=mount_path)) as receiver:
+
+        def statuses(name: str, secret: str) -> int | None:
+            sent = head(path + name + end, secret=secret)
+            refused = receiver.admit(RequestHead("POST", sent.path, sent.headers, root))
+            return None if refused is None else refused.status
+
+        names = "", "/mail", "/more", "/other", "/mail/more", "/Mail", "/"
+        admitted = {name: (statuses(name, SECRET), statuses(name, OTHER_SECRET)) for name in names}
+    first, second, missing = (None, 401), (401, None), (404, 404)
+    expected = [first, first, second, missing, missing, missing, missing]
+    if not end:
+        expected[-1] = first  # a trailing slash
+    assert [*admitted.values()] == expected
+
+
+def test_a_receiver_without_names_has_one_path() -> None:
+    with closing(Receiver(Postmark(SECRET), people())) as receiver:
+        refused = receiver.admit(head(f"{ENDPOINT}/postmark"))
+    assert refused is not None
+    assert (refused.status, refused.body) == (404, b"Not Found")
+
+
+Post = Callable[[Receiver, RequestHead, bytes], Response]
+
+
+def send(receiver: Receiver, path: str, body: bytes) -> Response:
+    """Post an authentic request as a host does."""
+    sent = head(path)
+    return receiver.admit(sent) or receiver(Request(sent, body))
+
+
+def test_equal_bodies_at_two_entries_are_two_events() -> None:
+    """The log has the name of each, and a replay keeps it."""
+    database, body = people("ada"), encode(delivery("ada"))
+    entries = {
+        "acme": Tenant(Postmark(SECRET), 1),
+        "globex": Tenant(Postmark(SECRET), "two"),
+        "parcels": Tenant(Courier(), 3),
+    }
+    arrived: list[Arrival] = []
+    keep = lambda each, _: arrived.append(each)  # noqa: E731 - the hook
+    with closing(Receiver(entries, database, on_recorded=keep)) as receiver:
+        for name in ("", "/acme", "/globex"):
+            assert send(receiver, ENDPOINT + name, body).status == 200
+        assert send(receiver, f"{ENDPOINT}/parcels", signed(event("ada"))).status == 200
+        logged = database.logged()
+        assert sorted((each.entry, each.provider, each.attempts) for each in logged) == [
+            *(("acme", "postmark", 2), ("globex", "postmark", 1), ("parcels", "courier", 1))
+        ]
+        replayed = arrivals_of(database, logged, receiver.entries, logged[0].received_at)
+    for found in (arrived, replayed):
+        assert {(each.entry, each.tenant, each.provider) for each in found} == {
+            *(("acme", 1, "postmark"), ("globex", "two", "postmark"), ("parcels", 3, "courier"))
+        }
+    assert {each.fingerprint for each in replayed} == {each.fingerprint for each in logged}
+
+
+def test_the_log_of_a_single_provider_has_no_name_of_an_entry() -> None:
+    database = people("ada")
+    with closing(Receiver(Postmark(SECRET), database)) as receiver:
+        send(receiver, ENDPOINT, encode(delivery("ada")))
+    [entry] = database.logged()
+    assert (entry.entry, entry.provider) == (None, "postmark")
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "method", "status", "allow"),
+    [
+        ("/parcels", "", "GET", 200, None),
+        ("/parcels/", "", "HEAD", 200, None),
+        ("/parcels", "", "PUT", 405, "GET, HEAD, POST"),
+        ("/parcels", "", "OPTIONS", 405, "GET, HEAD, POST"),
+        ("/parcels", "a=b", "GET", 405, "POST"),
+        ("/mail", "", "GET", 405, "POST"),
+        ("", "", "HEAD", 405, "POST"),
+        ("/other", "", "GET", 404, None),
+    ],
+)
+def test_probes(path: str, query: str, method: str, status: int, allow: str | None) -> None:
+    """A provider may check the URL without a secret; it allows only methods that it answers."""
+    with closing(Receiver(both(), people())) as receiver:
+        response = receiver.admit(RequestHead(method, ENDPOINT + path, (), query=query))
+    assert response is not None
+    assert (response.status, response.headers.get("Allow")) == (status, allow)
+
+
+@pytest.mark.parametrize("post", [Receiver.__call__, Receiver.record_directly])
+def test_a_provider_that_is_not_ready(post: Callable[[Receiver, Request], Response]) -> None:
+    """Nothing is recorded, and the provider is asked to repeat the request soon."""
+    courier, database = Courier(certificate=None), people("ada")
+    refused: list[Refusal] = []
+
+    class Watch(Observer):
+        def refused(self, _: RequestHead, refusal: Refusal) -> None:
+            refused.append(refusal)
+
+    request = Request(head(), signed(event("ada")))
+    with closing(Receiver(courier, database, observer=Watch())) as receiver:
+        response = post(receiver, request)
+        assert (response.status, response.body) == (503, b"Try again later")
+        assert response.headers["Retry-After"] == "10"
+        assert (refused, database.logged()) == ([Refusal.NOT_READY], [])
+        courier.certificate = "fetched"
+        assert post(receiver, request).status == 200
+
+
+def test_each_entry_limits_its_bodies() -> None:
+    with closing(Receiver(both(limit=5 * MAX_BODY), people())) as receiver:
+        limits = []
+        for path in ("", "/mail", "/parcels"):
+            sent = head(ENDPOINT + path)
+            assert receiver.admit(sent) is None
+            limits.append(receiver.max_body(sent))
+    assert limits == [MAX_BODY, MAX_BODY, 5 * MAX_BODY]
+
+
+def test_refusals_name_the_entry(caplog: pytest.LogCaptureFixture) -> None:
+    """A single provider has no name."""
+    with closing(Receiver(both(), people())) as receiver:
+        receiver.admit(head(f"{ENDPOINT}/mail", secret=""))
+        send(receiver, f"{ENDPOINT}/parcels", b"[]")
+    with closing(Receiver(Courier(), people())) as receiver:
+        send(receiver, ENDPOINT, b"[]")
+    assert caplog.messages == [
+        "Returned 401 to request r-1 at mail: X-Provider-Secret is empty.",
+        "Returned 401 to request r-1 at parcels: it has no valid secret.",
+        "Returned 401 to request r-1: it has no valid secret.",
+    ]
+
+
+def test_the_secrets_of_all_entries_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their uses by entry, and those of old ones together."""
+    monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
+    given: list[Gauges] = []
+
+    class Watch(Observer):
+        def start(self, gauges: Gauges) -> None:
+            given.append(gauges)
+
+    entries = {name: Postmark(SECRET, OTHER_SECRET) for name in ("a", "b")}
+    database = people()
+    assert database.log is not None
+    with closing(Receiver(entries, database, observer=Watch())) as receiver:
+        receiver.start()
+        for name, secret in (("a", SECRET), ("a", OTHER_SECRET), ("b", OTHER_SECRET)):
+            receiver.admit(head(f"{ENDPOINT}/{name}", secret=secret))
+        assert given[0].secret_matches() == {"a": {0: 1, 1: 1}, "b": {0: 0, 1: 1}}
+    assert database.log.requests(RequestKind.OLD_SECRET, NOON).number == 2
+
+
+def test_each_entry_has_its_own_responses() -> None:
+    """An unsupported event gets a 200 from the courier's entry, and a 422 from Postmark's."""
+    with closing(Receiver(both(), people())) as receiver:
+        unsupported = send(receiver, f"{ENDPOINT}/parcels", signed(event("ada", "packed")))
+        assert (unsupported.status, unsupported.body) == (200, b"")
+        assert send(receiver, ENDPOINT, encode(delivery("ada") | {"RecordType": "x"})).status == 422
+
+
+def test_each_entry_knows_its_own_tests() -> None:
+    database, test = people(), event("ada", to="check@courier.test")
+    with closing(
+        Receiver(both(), database, acknowledge_tests=True, acknowledge_parked=False)
+    ) as receiver:
+        assert send(receiver, f"{ENDPOINT}/parcels", signed(test)).status == 200
+        assert send(receiver, f"{ENDPOINT}/parcels", signed(event("eve"))).status == 404
+        of_courier = encode(delivery("ada", Recipient="check@courier.test"))
+        assert send(receiver, ENDPOINT, of_courier).status == 404
+    assert [each.outcome.value for each in database.logged()].count("test") == 1
+
+
+EVENTS = {
+    "mail": encode(delivery("ada")),
+    "parcels": signed(event("ada", "bounced"), event("bea")),
+}
+
+
+def sent_to_each(receiver: Receiver) -> Sequence[int]:
+    return [send(receiver, f"{ENDPOINT}/{name}", body).status for name, body in EVENTS.items()]
+
+
+def recorded(database: Database) -> set[tuple[str | None, str | None, str]]:
+    return {(each.entry, each.message_id, each.outcome.value) for each in database.logged()}
+
+
+ALL_RECORDED = {
+    *(("mail", "m-ada", "recorded"), ("parcels", "m-ada", "recorded")),
+    ("parcels", "m-bea", "recorded"),
+}
+
+
+def test_parked_notifications_of_each_entry_are_retried() -> None:
+    """When their rows exist, by the entry at which they arrived."""
+    database = Database()
+    with closing(Receiver(both(), database)) as receiver:
+        assert sent_to_each(receiver) == [404, 200]
+        for name in ("ada", "bea"):
+            subscriber = database.tables.add_subscriber(f"{name}@example.com")
+            database.tables.add_dispatch(f"m-{name}", subscriber)
+        assert receiver.retry_now("m-ada", "m-bea").result(PATIENCE) == 3
+    assert recorded(database) == ALL_RECORDED
+    assert database.tables.subscriber("ada@example.com").suppression_reason == "HardBounce"
+
+
+def test_spooled_notifications_of_each_entry_are_recorded(tmp_path: Path) -> None:
+    """After an outage, by the entry at which they arrived, and with the same identity."""
+    database = people("ada", "bea")
+    outcomes: list[Outcome] = []
+    with closing(
+        Receiver(
+            both(),
+            database,
+            spool=tmp_path / "spool.db",
+            on_recorded=lambda _, outcome: outcomes.append(outcome),
+        )
+    ) as receiver:
+        database.away = True
+        assert sent_to_each(receiver) == [503, 503]
+        database.away = False
+        eventually(lambda: recorded(database) == ALL_RECORDED)
+        eventually(lambda: sent_to_each(receiver) == [200, 200])
+    assert recorded(database) == ALL_RECORDED
+    assert {type(each) for each in outcomes} == {Recorded}
+
+
+def test_spooled_notifications_of_an_entry_that_was_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They stay in the spool, and the log names their entry."""
+    database, path = people("ada", "bea"), tmp_path / "spool.db"
+    with closing(Receiver(both(), database, spool=path)) as receiver:
+        database.away = True
+        sent_to_each(receiver)
+    database.away = False
+    caplog.clear()
+    with closing(Receiver({"mail": Postmark(SECRET)}, database, spool=path)) as receiver:
+        receiver.start()
+        eventually(lambda: Spool(path).count() == 2)
+    assert recorded(database) == {("mail", "m-ada", "recorded")}
+    [message] = caplog.messages
+    assert message.endswith("it arrived at parcels, which is not an entry of this receiver.")
