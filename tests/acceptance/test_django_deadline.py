@@ -92,7 +92,7 @@ def test_a_frozen_connection(alias: str, spool: Path) -> None:
         limited_to(0.5),
         store().reading() as reading,
     ):
-        reading.find(LookupKeys((), {(None, ADA, ADA)}))
+        reading.find(LookupKeys((), {(None, ADA, ADA, None)}))
     assert is_healthy()
 
 

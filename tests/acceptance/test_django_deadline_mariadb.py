@@ -61,7 +61,7 @@ def test_a_frozen_server_while_reading(alias: str, own_mariadb: Server) -> None:
         limited_to(0.5),
         store().reading() as reading,
     ):
-        reading.find(LookupKeys((), {(None, ADA, ADA)}))
+        reading.find(LookupKeys((), {(None, ADA, ADA, None)}))
     assert connections[alias].connection is None
     assert is_healthy()
 

@@ -16,6 +16,7 @@ from hookrow._core.notification import (
     EventTime,
     FoundDispatch,
     FoundSubscriber,
+    FoundSubscription,
     Key,
     LookupKeys,
     Notification,
@@ -51,7 +52,7 @@ ROWS = Rows(
         "m-2": [FoundDispatch(12, 2, BEA, 7)],
         "no-list": [FoundDispatch(13, 1, ADA, None)],
     },
-    subscriptions={(7, 1): (7, 1)},
+    subscriptions={(7, 1): FoundSubscription((7, 1))},
 )
 
 PAIRS: list[tuple[Key, Key]] = [(1, 2), (2, 1)]
@@ -132,23 +133,30 @@ def test_a_probe_is_a_notification_with_its_recipient(
 
 # -- lookup keys -----------------------------------------------------------------------
 
+ADDRESSED = ("m-1", "ada@x", "ADA@x", None)
 LOOKUPS = [
-    (None, LookupKeys(set(), set(), set())),
-    (Reactivated("a\0", "m-0", NOW), LookupKeys(set(), set(), set())),
-    (Opened("ADA@x", "m-1", NOW), LookupKeys({"m-1"}, {("m-1", "ada@x", "ADA@x")}, set())),
-    (Delivered("ZoË@x", "M-1", NOW), LookupKeys({"M-1"}, {("M-1", "zoË@x", "ZoË@x")}, set())),
+    (None, LookupKeys(set(), set(), set(), {None})),
+    (Reactivated("a\0", "m-0", NOW), LookupKeys(set(), set(), set(), {None})),
+    (Opened("ADA@x", "m-1", NOW), LookupKeys({"m-1"}, {ADDRESSED}, set(), {None})),
+    (
+        Delivered("ZoË@x", "M-1", NOW),
+        LookupKeys({"M-1"}, {("M-1", "zoË@x", "ZoË@x", None)}, set(), {None}),
+    ),
     (
         Suppressed("ADA@x", "m-1", None, "HardBounce"),
-        LookupKeys({"m-1"}, {("m-1", "ada@x", "ADA@x")}, {("m-1", "ada@x")}),
+        LookupKeys({"m-1"}, {ADDRESSED}, {("m-1", "ada@x")}, {None}),
     ),
     (
         Reactivated("b@x", "m-2", NOW),
-        LookupKeys({"m-2"}, {("m-2", "b@x", "b@x")}, {("m-2", "b@x")}),
+        LookupKeys({"m-2"}, {("m-2", "b@x", "b@x", None)}, {("m-2", "b@x")}, {None}),
     ),
-    (Reactivated("c@x", None, NOW), LookupKeys(set(), {(None, "c@x", "c@x")}, set())),
+    (
+        Reactivated("c@x", None, NOW),
+        LookupKeys(set(), {(None, "c@x", "c@x", None)}, set(), {None}),
+    ),
     (
         Suppressed("d@x", "m" * 256, NOW, "x"),
-        LookupKeys(set(), {(None, "d@x", "d@x")}, set()),
+        LookupKeys(set(), {(None, "d@x", "d@x", None)}, set(), {None}),
     ),
 ]
 
@@ -159,6 +167,70 @@ def test_lookup_keys_are_all_keys_that_a_row_can_contain() -> None:
     group = lookup_keys(_arrival(notification) for notification, _ in LOOKUPS)
     for name in ("message_ids", "addressed", "changed"):
         assert getattr(group, name) == {key for _, one in LOOKUPS for key in getattr(one, name)}
+
+
+def test_lookup_keys_pair_each_recipient_with_the_tenant() -> None:
+    """Of two tenants with the same recipient and message, each has its own rows."""
+    opened = _arrival(Opened(ADA, "m-1", NOW))
+    group = lookup_keys(replace(opened, tenant=tenant) for tenant in (1, 2, 1))
+    assert group.addressed == {("m-1", ADA, ADA, 1), ("m-1", ADA, ADA, 2)}
+    assert group.tenants == {1, 2}
+
+
+# -- tenants ---------------------------------------------------------------------------
+
+OF_TENANTS = Rows(
+    {ADA: [FoundSubscriber(n, ADA, str(n)) for n in (1, 2)]},
+    {
+        "m": [FoundDispatch(10 + n, n, ADA, 7, str(n)) for n in (1, 2)],
+        "of-2": [FoundDispatch(22, 2, ADA, 7, "2")],
+        "of-nobody": [FoundDispatch(31, None, "", 7, "1"), FoundDispatch(32, 2, ADA, 7, None)],
+    },
+    {(7, 1): FoundSubscription((7, 1), "1"), (7, 2): FoundSubscription((7, 2), "1")},
+    tenants={1: "1", 2: "2", 3: "3"},
+)
+"""Two tenants that each have Ada as number 1 and 2, and a dispatch with the message id "m".
+
+The second tenant's subscription belongs to the first one.
+"""
+
+
+def _decide_for(tenant: int, notification: Notification) -> Outcome:
+    return rules.decide(replace(_arrival(notification), tenant=tenant), OF_TENANTS)
+
+
+@pytest.mark.parametrize("tenant", [1, 2])
+def test_a_notification_changes_only_rows_of_its_tenant(tenant: int) -> None:
+    """A subscription of another tenant is left, even if it is its own subscriber's."""
+    outcome = _decide_for(tenant, Suppressed(ADA, "m", NOW, "SpamComplaint"))
+    expected = {(Suppressible.SUBSCRIBER, tenant), (Suppressible.DISPATCH, 10 + tenant)}
+    own = {(Suppressible.SUBSCRIPTION, (7, 1))} if tenant == 1 else set()
+    assert {*rules.affected_rows([outcome])} == expected | own
+    delivered = _decide_for(tenant, Delivered(ADA, "m", NOW))
+    assert [each.row for each in delivered.changes] == [(Suppressible.DISPATCH, 10 + tenant)]
+
+
+def test_rows_of_another_tenant_are_not_found() -> None:
+    """Nor does a refusal contain the email of a dispatch's owner who is another tenant's."""
+    assert _decide_for(1, Delivered(ADA, "of-2", NOW)) == NO_DISPATCH
+    [only] = _decide_for(1, Suppressed(ADA, "of-2", NOW, "SpamComplaint")).changes
+    assert only.row == (Suppressible.SUBSCRIBER, 1)
+    assert _decide_for(3, Delivered(ADA, "m", NOW)) == NO_SUBSCRIBER
+    refused = _decide_for(1, Delivered(ADA, "of-nobody", NOW))
+    assert refused == Refusal.RECIPIENT_MISMATCH.refused(owner="", recipient=ADA)
+
+
+def test_an_arrival_of_an_unknown_tenant_is_an_error() -> None:
+    """A store has looked for the rows of all tenants of the group."""
+    with pytest.raises(KeyError):
+        rules.decide(_arrival(Delivered(ADA, "m", NOW)), OF_TENANTS)
+
+
+def test_pairs_are_of_one_tenant() -> None:
+    suppressed = _arrival(Suppressed(ADA, "m", NOW, "x"))
+    group = lookup_keys(replace(suppressed, tenant=tenant) for tenant in (1, 2))
+    pairs = rules.subscription_keys(group, OF_TENANTS.subscribers, OF_TENANTS.dispatches)
+    assert pairs == {(7, 1), (7, 2)}
 
 
 # -- refusals --------------------------------------------------------------------------
@@ -251,7 +323,7 @@ def _two_tenants(*, hidden: bool = False) -> Rows:
     return Rows(
         {ADA: people},
         {"t1": [FoundDispatch(11, 1, ADA, 7)], "t2": [FoundDispatch(12, 2, ADA, 7)]},
-        {(7, 1): (7, 1), (7, 2): (7, 2)},
+        {(7, n): FoundSubscription((7, n)) for n in (1, 2)},
     )
 
 

@@ -128,11 +128,11 @@ class Arrival(msgspec.Struct, frozen=True):
     (0 for a replay), the last of them at `last_received_at`, and may have the `fingerprint` of its
     log entry. `applied_at` is the time at which it is recorded, if that is later than its arrival:
     if the source is not live, or if its rows were locked. `entry` is the name of the receiver's
-    entry, if it has several, and `tenant` the value of that entry's `Tenant`. `record_type` is that
-    of the log if the first notification does not have it. `request_id` identifies the request in
-    log lines, and is empty if there is no request; `context` holds the observers' contexts, for the
-    receiver only. `is_test` is True for a test of the provider's that is acknowledged. The other
-    fields are those of `Event`.
+    entry, if it has several. `tenant` is the tenant whose rows the arrival may change, or None if
+    the mapping has no column of tenants. `record_type` is that of the log if the first notification
+    does not have it. `request_id` identifies the request in log lines, and is empty if there is no
+    request; `context` holds the observers' contexts, for the receiver only. `is_test` is True for a
+    test of the provider's that is acknowledged. The other fields are those of `Event`.
     """
 
     notifications: Sequence[Notification]
@@ -153,6 +153,7 @@ class Arrival(msgspec.Struct, frozen=True):
     record_type: str | None = None
     trace_id: str | None = None
     is_test: bool = False
+    tenant: Key | None = None
 
     @property
     def notification(self) -> Notification | None:
@@ -164,33 +165,48 @@ class LookupKeys(msgspec.Struct, frozen=True):
     """All keys by which a store finds the rows of a group of arrivals.
 
     `message_ids` are those of dispatches. `addressed` has the recipient of each notification: the
-    message id, or None, the ASCII-lowered email, and the email in its original spelling. `changed`
-    pairs a message id with the email of the subscriber whose subscription to that dispatch's list
-    may change.
+    message id, or None, the ASCII-lowered email, the email in its original spelling, and the
+    tenant. `changed` pairs a message id with the email of the subscriber whose subscription to that
+    dispatch's list may change. `tenants` are those of the arrivals; see `Arrival`.
     """
 
     message_ids: Collection[str]
-    addressed: Collection[tuple[str | None, str, str]] = ()
+    addressed: Collection[tuple[str | None, str, str, Key | None]] = ()
     changed: Collection[tuple[str, str]] = ()
+    tenants: Collection[Key | None] = ()
 
 
 class FoundSubscriber(msgspec.Struct, frozen=True, gc=False):
-    """A subscriber that was found, with its email as the table stores it."""
+    """A subscriber that was found, with its email as the table stores it, and its tenant."""
 
     id: Key
     email: str
+    tenant: str | None = None
 
 
 class FoundDispatch(msgspec.Struct, frozen=True, gc=False):
     """A dispatch that was found, with the subscriber it belongs to and its list.
 
-    `owner` is None if there is no such subscriber, or the rows of others hide it.
+    `owner` is None if there is no such subscriber, or the rows of others hide it. The `tenant` is
+    its own or, if the table has no column for it, its owner's. An owner of another tenant is
+    unknown, and so is its email.
     """
 
     id: Key
     owner: Key | None
     owner_email: str
     list: Key | None
+    tenant: str | None = None
+
+
+class FoundSubscription(msgspec.Struct, frozen=True, gc=False):
+    """A subscription that was found, by its key: (list, subscriber).
+
+    The `tenant` is None if the table has no column for it: it is then its subscriber's.
+    """
+
+    key: tuple[Key, Key]
+    tenant: str | None = None
 
 
 class Suppressible(Enum):
@@ -211,19 +227,21 @@ class Rows(msgspec.Struct, frozen=True):
     """The rows that were found for a group: identities, never the state that a decision writes.
 
     `subscribers` maps ASCII-lowered emails, and `dispatches` message ids, to all matching rows;
-    `subscriptions` maps (list, subscriber) pairs to the keys of existing subscriptions, which may
-    differ from the pairs in case, if the database ignores it. `unguarded` are the kinds of row
-    for which no date of the last change is stored. With `exact`, an email matches only rows with
-    the same spelling or with the lower-case one. `first_opens` is whether first opens are
-    recorded.
+    `subscriptions` maps (list, subscriber) pairs to existing subscriptions, whose keys may differ
+    from the pairs in case, if the database ignores it. `unguarded` are the kinds of row for which
+    no date of the last change is stored. With `exact`, an email matches only rows with the same
+    spelling or with the lower-case one. `first_opens` is whether first opens are recorded.
+    `tenants` maps the tenant of each arrival to the form in which the rows have it: the database
+    may store equal values in several forms. It is empty if the mapping has no column of tenants.
     """
 
     subscribers: Mapping[str, Sequence[FoundSubscriber]]
     dispatches: Mapping[str, Sequence[FoundDispatch]]
-    subscriptions: Mapping[tuple[Key, Key], tuple[Key, Key]] = MappingProxyType({})
+    subscriptions: Mapping[tuple[Key, Key], FoundSubscription] = MappingProxyType({})
     unguarded: Collection[Suppressible] = ()
     exact: bool = False
     first_opens: bool = False
+    tenants: Mapping[Key | None, str] = MappingProxyType({})
 
 
 class SetTime(msgspec.Struct, frozen=True, gc=False):

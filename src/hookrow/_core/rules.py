@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain
-from typing import TypeAlias, TypeGuard, assert_never
+from typing import TypeAlias, TypeGuard, TypeVar, assert_never
 
 from msgspec.structs import replace
 
@@ -43,6 +42,8 @@ from hookrow._core.notification import (
     Suppressible,
 )
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
+
+_Found = TypeVar("_Found", FoundSubscriber, FoundDispatch)
 
 _RowTarget: TypeAlias = tuple[Target, Key | tuple[Key, Key]]
 """The row and the columns that a change sets."""
@@ -135,21 +136,24 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     Emails and message ids that no row can contain are omitted, so that no database receives them.
     """
     message_ids: set[str] = set()
-    addressed: set[tuple[str | None, str, str]] = set()
+    addressed: set[tuple[str | None, str, str, Key | None]] = set()
     changed: set[tuple[str, str]] = set()
-    for notification in chain.from_iterable(each.notifications for each in arrivals):
-        if not is_email(notification.recipient):
-            continue
-        recipient, message_id = notification.recipient, notification.message_id
-        email = fold(recipient)
-        if not is_message_id(message_id):
-            addressed.add((None, email, recipient))
-            continue
-        message_ids.add(message_id)
-        addressed.add((message_id, email, recipient))
-        if isinstance(notification, Suppressed | Reactivated):
-            changed.add((message_id, email))
-    return LookupKeys(message_ids, addressed, changed)
+    tenants: set[Key | None] = set()
+    for arrival in arrivals:
+        tenants.add(arrival.tenant)
+        for notification in arrival.notifications:
+            if not is_email(notification.recipient):
+                continue
+            recipient, message_id = notification.recipient, notification.message_id
+            email = fold(recipient)
+            if not is_message_id(message_id):
+                addressed.add((None, email, recipient, arrival.tenant))
+                continue
+            message_ids.add(message_id)
+            addressed.add((message_id, email, recipient, arrival.tenant))
+            if isinstance(notification, Suppressed | Reactivated):
+                changed.add((message_id, email))
+    return LookupKeys(message_ids, addressed, changed, tenants)
 
 
 def subscription_keys(
@@ -166,7 +170,7 @@ def subscription_keys(
         for message_id, email in group.changed
         for dispatch in dispatches.get(message_id, ())
         for subscriber in subscribers.get(email, ())
-        if dispatch.list is not None
+        if dispatch.list is not None and dispatch.tenant == subscriber.tenant
     }
 
 
@@ -188,10 +192,11 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
 
 def _decide(notification: Notification, arrival: Arrival, rows: Rows) -> Outcome:
     """Return the outcome of one of the notifications of an arrival."""
-    subscriber = _subscriber(notification, rows)
+    sent = _of_tenant(rows.dispatches.get(notification.message_id or "", ()), arrival, rows)
+    subscriber = _subscriber(notification, sent, arrival, rows)
     if subscriber is None:
         return (Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND).refused()
-    dispatch = _dispatch(notification.message_id, subscriber, rows)
+    dispatch = _dispatch(sent, subscriber)
     match notification:
         case DispatchEvent():
             if dispatch is None:
@@ -277,11 +282,24 @@ def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list
     ]
 
 
-def _subscriber(notification: Notification, rows: Rows) -> FoundSubscriber | None:
-    """Return the subscriber whom a notification concerns.
+def _of_tenant(found: Sequence[_Found], arrival: Arrival, rows: Rows) -> Sequence[_Found]:
+    """Return the rows of the arrival's tenant; all rows if the mapping has no tenants.
 
-    If several subscribers have the email, such as the people of several tenants, those who own a
-    dispatch with the message id come first, then the exact spelling, then the lowest id.
+    The texts are compared exactly: the database may regard those of two tenants as equal.
+    """
+    if not rows.tenants:
+        return found
+    tenant = rows.tenants[arrival.tenant]
+    return [row for row in found if row.tenant == tenant]
+
+
+def _subscriber(
+    notification: Notification, sent: Sequence[FoundDispatch], arrival: Arrival, rows: Rows
+) -> FoundSubscriber | None:
+    """Return the subscriber whom a notification concerns; `sent` are the message's dispatches.
+
+    If several subscribers have the email, those who own a dispatch of the message come first, then
+    the exact spelling, then the lowest id.
     """
     recipient = notification.recipient
     if recipient is None:
@@ -289,7 +307,7 @@ def _subscriber(notification: Notification, rows: Rows) -> FoundSubscriber | Non
     email = fold(recipient)
     if email == PROBE:
         return None
-    candidates = rows.subscribers.get(email, ())
+    candidates = _of_tenant(rows.subscribers.get(email, ()), arrival, rows)
     if rows.exact:
         candidates = [row for row in candidates if row.email in {recipient, email}]
     match candidates:
@@ -298,7 +316,6 @@ def _subscriber(notification: Notification, rows: Rows) -> FoundSubscriber | Non
         case [only]:
             return only
         case _:
-            sent = rows.dispatches.get(notification.message_id or "", ())
             owners = {dispatch.owner for dispatch in sent}
             return min(
                 candidates,
@@ -306,19 +323,15 @@ def _subscriber(notification: Notification, rows: Rows) -> FoundSubscriber | Non
             )
 
 
-def _dispatch(
-    message_id: str | None, subscriber: FoundSubscriber, rows: Rows
-) -> FoundDispatch | None:
-    """Return the dispatch with this id: the subscriber's own if possible, then the lowest id."""
-    if message_id is None:
-        return None
-    match rows.dispatches.get(message_id, ()):
+def _dispatch(sent: Sequence[FoundDispatch], subscriber: FoundSubscriber) -> FoundDispatch | None:
+    """Return the dispatch of a message: the subscriber's own if possible, then the lowest id."""
+    match sent:
         case []:
             return None
         case [only]:
             return only
-        case found:
-            return min(found, key=lambda row: (row.owner != subscriber.id, row.id))
+        case _:
+            return min(sent, key=lambda row: (row.owner != subscriber.id, row.id))
 
 
 def _optional_changes(
@@ -361,8 +374,8 @@ def _suppressible(
     yield Suppressible.DISPATCH, dispatch.id
     if dispatch.list is not None:
         subscription = rows.subscriptions.get((dispatch.list, subscriber.id))
-        if subscription is not None:
-            yield Suppressible.SUBSCRIPTION, subscription
+        if subscription is not None and subscription.tenant in {None, subscriber.tenant}:
+            yield Suppressible.SUBSCRIPTION, subscription.key
 
 
 def _combined(earlier: Change, later: Change) -> Change:

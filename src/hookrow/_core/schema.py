@@ -123,6 +123,10 @@ class Role:
     of `suppression_reason` for no reason: null, or an empty string if the column does not allow
     null. The empty string is read as null. Members of enums are replaced with their values.
 
+    `tenant` is the column with the tenant of a row, by the table's own name. A notification then
+    finds only the rows of its receiver's entry, which is a `Tenant`. The subscribers need the
+    column; a dispatch or a subscription without it has the tenant of its subscriber.
+
     Raises `ConfigurationError` for an object that is not a name, such as the class of a model.
     """
 
@@ -131,6 +135,7 @@ class Role:
     where: Mapping[str, Scalar] = field(default_factory=dict, kw_only=True)
     fold: Fold = field(default="ascii", kw_only=True)
     empty: str | None = field(default=None, kw_only=True)
+    tenant: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, str):
@@ -142,6 +147,11 @@ class Role:
             if not isinstance(column, str | None):
                 line = f'{{"{name}": "{getattr(column, "name", None) or name}"}}'
                 reject(f"The column for {name!r}", "the name of a column, or None", column, line)
+        if not isinstance(self.tenant, str | None):
+            line = (
+                f'Role("{self.table}", tenant="{getattr(self.tenant, "name", None) or "team_id"}")'
+            )
+            reject("The tenant of a role", "the name of a column, or None", self.tenant, line)
         object.__setattr__(self, "where", _plain(self.where))
 
     def column(self, name: str) -> str | None:
@@ -187,6 +197,7 @@ class Schema:
             _check(name, role)
             _check_twice(name, self.columns(name))
             _check_where(name, role)
+            _check_tenant(name, role, self.subscribers)
         if self.messages is not None:
             self._check_messages()
         if self.reasons is not None:
@@ -212,6 +223,11 @@ class Schema:
     def is_own(self) -> bool:
         """Whether the tables of all roles are hookrow's own."""
         return self.roles == OWN_ROLES
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether every row belongs to a tenant."""
+        return self.subscribers.tenant is not None
 
     @property
     def dated_in_side_table(self) -> Collection[Suppressible]:
@@ -365,6 +381,29 @@ def _check_where(name: str, role: Role) -> None:
                 f"The role {name!r} has {value!r} for {column_name!r} in `where`: use a string, an "
                 "integer, True, False or None."
             )
+
+
+def _check_tenant(name: str, role: Role, subscribers: Role) -> None:
+    """Reject a column of tenants in a wrong role, or with another use."""
+    column = role.tenant
+    if column is None:
+        return
+    mistake = ""
+    if not column:
+        mistake = "which is not the name of a column: omit `tenant`."
+    elif name == "messages":
+        mistake = "but a message has the tenant of its dispatches: omit `tenant`."
+    elif subscribers.tenant is None:
+        mistake = (
+            "but the subscribers have none: name their column, for example "
+            f'subscribers=Role("{subscribers.table}", tenant="{column}").'
+        )
+    elif column in role.where:
+        mistake = "which also hides rows: omit it in `where`."
+    elif column in {role.column(each) for each in (*WRITTEN, "email", "provider_message_id")}:
+        mistake = "which notifications set or search: name another column."
+    if mistake:
+        raise ConfigurationError(f"The role {name!r} has tenant={column!r}, {mistake}")
 
 
 def _check_reasons(reasons: Mapping[str, str | int]) -> None:

@@ -41,7 +41,8 @@ def _lookups(tables: RoleTables) -> Iterator[Lookup]:
     yield _email(tables, tables.schema.subscribers.fold)
     for role, name in _SINGLE:
         if tables.has(role):
-            yield Lookup(role, [name], _equals(tables, role, name))
+            by_tenant = name == "provider_message_id"
+            yield Lookup(role, [name], _equals(tables, role, name), by_tenant=by_tenant)
     if tables.has("subscriptions"):
         # An index on the list alone is not enough: a list may have many subscribers.
         pair = ["list_id", "subscriber_id"]
@@ -51,7 +52,8 @@ def _lookups(tables: RoleTables) -> Iterator[Lookup]:
 
 def _email(tables: RoleTables, fold: Fold) -> Lookup:
     parameters = [tables.dialect.encode([""])]
-    return Lookup("subscribers", ["email"], tables.email_is_any(fold), parameters, fold)
+    condition = tables.email_is_any(fold)
+    return Lookup("subscribers", ["email"], condition, parameters, fold, by_tenant=True)
 
 
 def _equals(tables: RoleTables, role: str, name: str) -> str:

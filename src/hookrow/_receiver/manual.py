@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hookrow._core.notification import Arrival, Outcome, Reactivated, Recorded, Refusal, RowId
+from hookrow._core.notification import (
+    Arrival,
+    Key,
+    Outcome,
+    Reactivated,
+    Recorded,
+    Refusal,
+    RowId,
+)
 from hookrow._core.rules import decide, lookup_keys
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
@@ -39,13 +47,17 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     message_id: str | None = None,
     note: str | None = None,
     bodies: bool = True,
+    entry: str | None = None,
+    tenant: Key | None = None,
 ) -> Outcome:
     """Suppress a subscriber for a reason, or lift the suppression if the reason is None.
 
     With a message id, its dispatch and the subscription to the dispatch's list are changed too.
     `at` is the time of the change, and has a time zone. The body in the log contains `by` and
-    `note`, unless `bodies` is False. A blank reason is refused as unsupported, without a log entry.
-    Raises a `StoreError` if the change cannot be recorded now.
+    `note`, unless `bodies` is False. If the receiver has several entries, the change belongs to the
+    one with the name `entry`, and concerns only the rows of its `tenant`, if it has one. A blank
+    reason is refused as unsupported, without a log entry. Raises a `StoreError` if the change
+    cannot be recorded now.
     """
     body = msgspec.json.encode(
         {
@@ -63,7 +75,7 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     notifications = Postmark.parse(body).notifications
     if not notifications:
         return Refusal.UNSUPPORTED.refused()
-    arrival = Arrival(notifications, body, at)
+    arrival = Arrival(notifications, body, at, entry=entry, tenant=tenant)
     clock = measured_clock(store)
     attempts = Attempts(store, bodies, clock)
     [outcome] = attempts.wait_for_locks([arrival], until=monotonic() + RETRY_CONFLICTS_FOR)
@@ -72,8 +84,8 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     return outcome
 
 
-def find_subscriber(reading: SQLReading, email: str) -> RowId | None:
-    """Find the subscriber to whom a notification for the address would apply."""
-    arrival = Arrival((Reactivated(email, None, None),), b"", datetime.now(UTC))
+def find_subscriber(reading: SQLReading, email: str, tenant: Key | None = None) -> RowId | None:
+    """Find the subscriber to whom a notification of a tenant for the address would apply."""
+    arrival = Arrival((Reactivated(email, None, None),), b"", datetime.now(UTC), tenant=tenant)
     outcome = decide(arrival, reading.find(lookup_keys([arrival])))
     return outcome.changes[0].row if isinstance(outcome, Recorded) else None

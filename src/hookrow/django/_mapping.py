@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Field, Model, Q, UniqueConstraint
 from django.db.models.constants import LOOKUP_SEP
 
+from hookrow._core.notification import Key
 from hookrow._core.schema import WRITTEN, Role, Scalar, Schema, nearest
 from hookrow.django._columns import (
     AnyField,
@@ -29,6 +30,7 @@ from hookrow.django._columns import (
     column_name,
     holds,
     literal,
+    target_of,
 )
 from hookrow.django._vendors import vendor_of
 from hookrow.errors import SchemaMismatch
@@ -60,14 +62,20 @@ class ModelMapping:
     """The models of a schema by role, and their fields by role and hookrow's name.
 
     `schema` is the same schema with the names of tables and columns in the database; `columns`
-    contains the columns by role and name.
+    contains the columns by role and name, and `tenants` the fields with the tenants of rows.
     """
 
     schema: Schema
     columns: Mapping[str, Mapping[str, Column]]
     models: Mapping[str, type[Model]]
     fields: MappedFields
+    tenants: Mapping[str, AnyField]
     log: type[Model] | None
+
+    def check_tenant(self, tenant: Key, using: str) -> None:
+        """Raise `SchemaMismatch` for a tenant that a field cannot hold in a database."""
+        for field in self.tenants.values():
+            check_value(field, tenant, connections[using])
 
     @property
     def has_separate_rows(self) -> bool:
@@ -89,6 +97,7 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     roles: dict[str, Role] = {}
     columns: dict[str, dict[str, Column]] = {}
     hiding: dict[str, _Where] = {}
+    tenants: dict[str, AnyField] = {}
     for name, role in schema.roles.items():
         model = models[name]
         _check_table_name(model, connection)
@@ -98,14 +107,16 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
         }
         fields |= {(name, own_name): field for own_name, field in mapped.items()}
         where = hiding[name] = _where(model, role, mapped, connection)
-        roles[name] = _database_role(role, model, mapped, where)
-        columns[name] = {
-            column_name(field): column(field, connection) for field in (*mapped.values(), *where)
-        }
+        used = [*mapped.values(), *where]
+        if role.tenant is not None:
+            tenants[name] = _tenant(model, role.tenant)
+            used.append(tenants[name])
+        roles[name] = _database_role(role, model, mapped, where, tenants.get(name))
+        columns[name] = {column_name(field): column(field, connection) for field in used}
     log = find_model(LOG_MODEL) if schema.log else None
     table = log._meta.db_table if log else None
     changed: dict[str, Any] = {**roles, "log": table}
-    mapping = ModelMapping(replace(schema, **changed), columns, models, fields, log)
+    mapping = ModelMapping(replace(schema, **changed), columns, models, fields, tenants, log)
     _check_fields(mapping, connection)
     for name, key in keys(schema).items():
         fields_of_key = [fields[name, own_name] for own_name in key]
@@ -238,8 +249,24 @@ def _where(
     return where
 
 
+def _tenant(model: type[Model], path: str) -> AnyField:
+    """Return the field with the tenant of a row, such as a foreign key to the model of tenants."""
+    if LOOKUP_SEP in path:
+        raise NeedsORM(
+            f"{model._meta.label}: `tenant` names {path!r}, a field of another model: use a field "
+            "of this model."
+        )
+    field = _own_field(model, path)
+    check_plain(target_of(field))
+    return field
+
+
 def _database_role(
-    role: Role, model: type[Model], mapped: Mapping[str, AnyField], where: _Where
+    role: Role,
+    model: type[Model],
+    mapped: Mapping[str, AnyField],
+    where: _Where,
+    tenant: AnyField | None,
 ) -> Role:
     """Return the role with the name of its table, and of each column that needs one."""
     named = Role(
@@ -247,6 +274,7 @@ def _database_role(
         where={column_name(field): value for field, value in where.items()},
         fold=role.fold,
         empty=role.empty,
+        tenant=None if tenant is None else column_name(tenant),
     )
     columns = {own_name: None for own_name, column in role.columns.items() if column is None}
     names = {own_name: column_name(field) for own_name, field in mapped.items()}

@@ -83,6 +83,11 @@ class DjangoStore(SQLStore):
         }
         return self._build(columns)
 
+    def _verify_tenants(self) -> None:
+        """Check that the fields hold the values of the tenants, without the database."""
+        for tenant in self.tenants.values():
+            self.mapping.check_tenant(tenant, self.using)
+
     def _build(self, columns: Mapping[str, Mapping[str, Column]]) -> Statements:
         """Return the statements on the columns of each role's table."""
         dialect = self.database.dialect

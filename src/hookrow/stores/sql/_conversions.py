@@ -7,7 +7,7 @@ store message ids, because the provider's are GUIDs. All other columns cost noth
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -26,25 +26,36 @@ Converters: TypeAlias = Mapping[int, Convert]
 LIST = 4
 """The index of a list's key in the rows of `Statements.find`."""
 
+_TENANTS = (5, 6)
+"""The indexes of tenants in the same rows."""
+
 _GUID_FORMAT = re.compile(GUID_PATTERN, re.IGNORECASE)
 """The canonical form, in upper or lower case: the provider sends no other."""
 
 
 class Conversions:
-    """The conversions of all roles' columns; `written` are the columns that notifications set."""
+    """The conversions of all roles' columns.
+
+    `written` are the columns that notifications set, and `tenants` those with the tenants of rows.
+    """
 
     def __init__(
         self,
         columns: Mapping[str, Mapping[str, Column]],
         written: Mapping[Suppressible, Sequence[str]],
+        tenants: Mapping[str, Column],
     ) -> None:
         self._columns = columns
         lists = "messages" if "messages" in columns else "dispatches"
+        are_uuids = any(each.holds_uuids or each.kind == "binary" for each in tenants.values())
+        self.tenant: Callable[[str], str] | None = tenant_digits if are_uuids else None
+        """The conversion of the text of a tenant; None if the texts are compared as they are."""
         self.found = _present(
             {
                 0: self.read("subscribers", "id"),
                 3: self.read("dispatches", "id"),
                 LIST: self.read(lists, "list_id"),
+                **dict.fromkeys(_TENANTS, self.tenant),
             }.items()
         )
         """The conversions of the rows of `Statements.find`."""
@@ -56,7 +67,7 @@ class Conversions:
             named |= {field: columns[kind.value][field] for field in names}
             self.state[kind] = _present(enumerate(column.read for column in named.values()))
             self._writes[kind] = _present((name, column.write) for name, column in named.items())
-        self.pairs = _pairs_of(columns)
+        self.pairs = _pairs_of(columns, self.tenant)
         """The conversions of the rows of `Statements.select_pairs`."""
         self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
         """Whether any column has a conversion."""
@@ -98,12 +109,12 @@ def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:
     ]
 
 
-def _pairs_of(columns: Mapping[str, Mapping[str, Column]]) -> Converters:
+def _pairs_of(columns: Mapping[str, Mapping[str, Column]], tenant: Convert | None) -> Converters:
     kind = Suppressible.SUBSCRIPTION
     if kind.value not in columns:
         return {}
     key = [columns[kind.value][name].read for name in KEYS[kind]]
-    return _present(enumerate(key * 2))
+    return _present(enumerate([*key, *key, tenant]))
 
 
 def _present(converters: Iterable[tuple[K, Convert | None]]) -> dict[K, Convert]:
@@ -132,6 +143,14 @@ def guid(stored: str) -> str:
         return str(UUID(stored))
     except ValueError:
         return stored
+
+
+def tenant_digits(text: str) -> str:
+    """Return a GUID as its digits, which a column of bytes or of 32 characters stores.
+
+    Another text is returned unchanged, so that different tenants stay different.
+    """
+    return _digits(text) if _GUID_FORMAT.fullmatch(text) else text
 
 
 def _digits(guid: str) -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import sleep
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from hookrow._concurrency import TASK_PAUSE
@@ -22,7 +23,7 @@ from hookrow._core.log_entry import (
     stored_message_id,
     stored_recipient,
 )
-from hookrow._core.notification import Delivered
+from hookrow._core.notification import Delivered, Key
 from hookrow._core.result import IMPLAUSIBLE, MISSING, Result, ended_before
 from hookrow._core.result import retry_at as next_retry
 from hookrow._core.schema import Schema
@@ -133,14 +134,21 @@ class SQLLog:
         return self._read(where, [*map(stored_message_id, message_ids), after])
 
     def hopeful(
-        self, now: datetime, *, origins: Collection[Origin], after: RetryCursor, limit: int
+        self,
+        now: datetime,
+        *,
+        origins: Collection[Origin],
+        after: RetryCursor,
+        limit: int,
+        tenants: Mapping[str, Key] = MappingProxyType({}),
     ) -> Slice:
         """Find due entries that could be recorded now, among the next `limit` after a place.
 
         A suppression needs its subscriber, and every other notification the dispatch of the
         subscriber. Entries on which the database failed are omitted, because their rows prove
         nothing. The result is a good guess: some entries may be missing, and some may be refused.
-        `due` describes `origins`, and which entries are due.
+        `due` describes `origins`, and which entries are due. `tenants` are those of the receiver's
+        entries, by name. If the mapping has tenants, other entries of the log are omitted.
         """
         statements, write = self._verified(), self._dialect.write
         due, values = self._due(now, origins)
@@ -161,9 +169,9 @@ class SQLLog:
             if end is not None:
                 within = compare("<=", values=[write(end[0]), end[1]])
             found = connection.fetch(
-                f"SELECT n.id FROM {self._table} AS n WHERE {due} AND {follows} AND {within[0]} "
-                f"AND {statements.hopeful} ORDER BY n.id",
-                [*values, *start, *within[1]],
+                f"SELECT n.id FROM {self._table} AS n{statements.of_entries} WHERE {due} "
+                f"AND {follows} AND {within[0]} AND {statements.hopeful} ORDER BY n.id",
+                [*statements.given_tenants(tenants), *values, *start, *within[1]],
             )
         return Slice([id_ for (id_,) in found], end)
 

@@ -1,11 +1,11 @@
 """The record of the mappings under which the log was written, in the table hookrow_meta.
 
 A mapping consists of the database's own names for the roles' tables, so it does not depend on how
-it was configured, and of the conditions (`where`) that hide rows. Two mappings may find different
-rows for one notification: if the receiver of one tenant refuses a complaint, another tenant's
-receiver may find a person with the same email. Therefore, nothing is retried or replayed under a
-mapping other than the log's, nor if the log has several. Notifications that arrive are recorded all
-the same, because hosts rename tables.
+it was configured, of the conditions (`where`) that hide rows, and of the columns of tenants. Two
+mappings may find different rows for one notification: if the receiver of one tenant refuses a
+complaint, another tenant's receiver may find a person with the same email. Therefore, nothing is
+retried or replayed under a mapping other than the log's, nor if the log has several. Notifications
+that arrive are recorded all the same, because hosts rename tables.
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ MAPPING_TIMEOUT = 1.0
 class MappedRole(msgspec.Struct, frozen=True, omit_defaults=True):
     """A role's table, by the database's own name, and the values of columns that select its rows.
 
-    None stands for null.
+    None stands for null. `tenant` is the column with the tenant of a row, or empty.
     """
 
     table: str
     where: Mapping[str, Scalar] = {}
+    tenant: str = ""
 
     def __str__(self) -> str:
         """Describe the role, for a sentence."""
-        if not self.where:
-            return self.table
-        return f"{self.table} where {msgspec.json.encode(self.where).decode()}"
+        where = f" where {msgspec.json.encode(self.where).decode()}" if self.where else ""
+        tenant = f" with the tenant in {self.tenant}" if self.tenant else ""
+        return f"{self.table}{where}{tenant}"
 
 
 MappedTables: TypeAlias = Mapping[str, MappedRole]
@@ -162,17 +163,24 @@ def mapped_tables(
         table = catalogue.own_name(role.table)
         if table is None:
             return None
-        mapped[name] = MappedRole(table, tables.selecting(name))
+        tenant = tables.tenants[name].name if name in tables.tenants else ""
+        mapped[name] = MappedRole(table, tables.selecting(name), tenant)
     return mapped
 
 
 def conditions_key(schema: Schema) -> str:
-    """Return a text that is the same for equal conditions (`where`), and empty without any.
+    """Return a text that is the same for equal conditions and tenants, and empty without any.
 
-    An entry of the spool may arrive while the database, which knows the names of the tables, cannot
-    be reached. Tables may be spelled in several ways, or renamed, so they are not a part of it.
+    The conditions are those of `where`, and the tenants the names of their columns. An entry of the
+    spool may arrive while the database, which knows the names of the tables, cannot be reached.
+    Tables may be spelled in several ways, or renamed, so they are not a part of it.
     """
-    conditions = {name: role.where for name, role in schema.roles.items() if role.where}
+    conditions: dict[str, Mapping[str, Scalar]] = {
+        name: role.where for name, role in schema.roles.items() if role.where
+    }
+    tenants = {name: role.tenant for name, role in schema.roles.items() if role.tenant}
+    if tenants:
+        conditions["tenant"] = tenants
     return msgspec.json.encode(conditions, order="sorted").decode() if conditions else ""
 
 

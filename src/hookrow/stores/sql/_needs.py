@@ -20,12 +20,13 @@ from hookrow._core.log_entry import (
     LONGEST_RECORD_TYPE,
     LONGEST_TRACE_ID,
 )
-from hookrow._core.notification import Source, Suppressible
+from hookrow._core.notification import Key, Source, Suppressible
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.result import Result
 from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
 from hookrow._core.schema import TIMES, Scalar, Schema, nearest
 from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._conversions import guid, tenant_digits
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
 
 Columns: TypeAlias = Mapping[str, Column]
@@ -54,6 +55,7 @@ class Use(Enum):
     WRITTEN = "written; the samples stand for others"
     COMPARED = "compared with the provider's texts, of which any may be too long for the column"
     CONDITION = "compared with the value of `where`"
+    TENANT = "compared with a tenant, as a text that must be the same as the column's value"
     OWN = "written to one of hookrow's own tables, and read from it without a conversion"
 
 
@@ -136,6 +138,27 @@ def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
             if value is not None and (value is not False or column.kind == "boolean"):
                 text = never_equals(role.table, column, value)
                 yield _need(role.table, column, Use.CONDITION, [value], text)
+
+
+def tenant_needs(table: str, column: Column, tenants: Mapping[str, Key]) -> Iterator[Need]:
+    """Yield what a column of tenants must hold, given the tenants by the names of entries."""
+    names: dict[str, str] = {}
+    for name, tenant in tenants.items():
+        text = str(tenant)
+        if column.holds_uuids:  # the form in which the database returns them
+            text = tenant_digits(text) if column.kind == "text" else guid(text)
+        names[text] = name
+
+    def describe(values: Sequence[Any], _: Obstacle | None) -> str:
+        entries = ", ".join(repr(names[each]) for each in values[:MOST_NAMED])
+        given = ", ".join(repr(tenants[names[each]]) for each in values[:MOST_NAMED])
+        return (
+            f"{_of_type(table, column)}, which never equals the value of the tenant of {entries}: "
+            f"correct {given}."
+        )
+
+    if names:
+        yield Need(table, column, Use.TENANT, {each: each for each in names}, describe)
 
 
 def _need(table: str, column: Column, use: Use, values: Iterable[Any], text: str) -> Need:

@@ -6,13 +6,13 @@ whose email a response may contain. `_statements` builds whole statements from t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hookrow._core.notification import EventTime, Suppressible
+from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.schema import WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._conversions import Conversions
+from hookrow.stores.sql._conversions import Conversions, tenant_digits
 from hookrow.stores.sql._dialects.base import Dialect
 
 ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "messages": "m"}
@@ -43,6 +43,12 @@ class RoleTables:
             for name, role in schema.roles.items()
         }
         """By role: the columns of `where`, each with the value of the rows that are not hidden."""
+        self.tenants = {
+            name: columns[name][role.tenant]
+            for name, role in schema.roles.items()
+            if role.tenant is not None
+        }
+        """By role: the column with the tenant of a row, if the role has one."""
         self._columns = {
             name: {field: columns[name][column] for field, column in schema.columns(name).items()}
             for name in schema.roles
@@ -61,7 +67,7 @@ class RoleTables:
         self.first_opens = self.has("dispatches", EventTime.FIRST_OPENED.value)
         """Whether the first open of a dispatch is recorded."""
         self.unguarded, self.dated_in_side_table = schema.unguarded, schema.dated_in_side_table
-        self.conversions = Conversions(self._columns, self.written)
+        self.conversions = Conversions(self._columns, self.written, self.tenants)
 
     def has(self, role: str, column: str | None = None) -> bool:
         """Return whether there is such a role, and its table has such a column."""
@@ -72,9 +78,14 @@ class RoleTables:
         return self._columns[role]
 
     def named_columns(self, role: str) -> Mapping[str, Column]:
-        """Return the columns of a role and those of its `where`, by the table's own names."""
-        hiding = [column for column, _ in self.hiding[role]]
-        return {column.name: column for column in (*self._columns[role].values(), *hiding)}
+        """Return all columns that are used of a role, by the table's own names.
+
+        They are those that are mapped, those of its `where`, and that of its tenant.
+        """
+        named = [*self._columns[role].values(), *(column for column, _ in self.hiding[role])]
+        if role in self.tenants:
+            named.append(self.tenants[role])
+        return {column.name: column for column in named}
 
     def name(self, role: str) -> str:
         """Return the name of a role's table in SQL."""
@@ -119,6 +130,53 @@ class RoleTables:
             f" AND {alias}.{self.dialect.quote(column.name)} {self.equals(column, value)}"
             for column, value in self.hiding[role]
         )
+
+    def tenant(self, role: str, alias: str | None = None) -> str:
+        """Return the tenant of a row as text, for SELECT: in the form of `tenant_text`."""
+        return self.dialect.tenant(self._tenant(role, alias), self.tenants[role])
+
+    def of_tenants(self, role: str, alias: str | None = None) -> str:
+        """Return the condition that a row is of any tenant of a parameter, to follow another one.
+
+        An index on the tenant and other columns serves it. A collation may regard the tenants of
+        more rows as equal; `rules.decide` compares them exactly.
+        """
+        is_any = self.dialect.tenant_is_any(self._tenant(role, alias), self.tenants[role])
+        return f" AND {is_any}"
+
+    def of_given_tenant(self, role: str) -> str:
+        """Return the condition that a row is of the tenant of `given`, to follow another one.
+
+        The relation has the tenant of an entry of the log by role; see `Statements.of_entries`.
+        """
+        given = self.dialect.given(role, self.tenants[role])
+        return f" AND {self._tenant(role)} = {given}"
+
+    def tenant_role(self, role: str) -> str:
+        """Return the role whose column has the tenant of a row: its own, or the subscribers'."""
+        return role if role in self.tenants else "subscribers"
+
+    def tenant_values(
+        self, role: str, tenants: Collection[Key | None]
+    ) -> Sequence[Collection[Key]]:
+        """Return the parameter of `of_tenants`: one, or none if the role has no such column."""
+        if role not in self.tenants:
+            return ()
+        return [{self.tenant_value(role, each) for each in tenants if each is not None}]
+
+    def tenant_value(self, role: str, tenant: Key) -> Key:
+        """Return the value of a tenant as a parameter to compare with a role's column."""
+        column = self.tenants[role]
+        is_digits = column.holds_uuids or column.kind == "binary"
+        return tenant_digits(str(tenant)) if is_digits else tenant
+
+    def tenant_text(self, tenant: Key) -> str:
+        """Return the value of a tenant in the form in which all rows are compared with it."""
+        convert = self.conversions.tenant
+        return convert(str(tenant)) if convert else str(tenant)
+
+    def _tenant(self, role: str, alias: str | None = None) -> str:
+        return f"{alias or ALIASES[role]}.{self.dialect.quote(self.tenants[role].name)}"
 
     def may_hide(self, role: str) -> bool:
         """Return whether a change, also one by a trigger, may hide a row from a later statement."""

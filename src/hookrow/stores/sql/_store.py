@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from math import inf
@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from hookrow._arguments import check_flags, reject
+from hookrow._core.notification import Key
 from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
@@ -71,7 +72,11 @@ class SQLStore:
     """Reads the suppressed subscribers."""
 
     mapping_key: str
-    """Identifies, in the spool, the conditions that hide rows (`where`); empty without any."""
+    """Identifies, in the spool, the conditions that hide rows (`where`) and the columns of tenants;
+    empty without any."""
+
+    tenants: Mapping[str, Key]
+    """The tenants of the receivers' entries, by the entry's name."""
 
     _statements: Statements | None
     _claim_at: float
@@ -84,12 +89,36 @@ class SQLStore:
         verify: bool = False,
     ) -> None:
         check_flags(verify=verify)
+        self._verifies_at_once = verify
         if not isinstance(schema, Schema):
             line = 'SQLStore(url, Schema(subscribers=Role("people"), ...))'
             reject("The schema of a store", "a Schema", schema, line)
         self._open(open_database(database), schema)
         if verify:
             self._statements = self._verify()
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether the mapping has a column of tenants, so that every arrival needs a tenant."""
+        return self.schema.has_tenants
+
+    def use_tenants(self, tenants: Mapping[str, Key]) -> None:
+        """Add the tenants of a receiver, by the names of its entries, for retries and verification.
+
+        Raises `ConfigurationError` if a name already stands for another tenant. The columns are
+        verified to hold the values at the next use of the store; if it was constructed with
+        `verify`, immediately, which raises the errors of the constructor.
+        """
+        for name, tenant in tenants.items():
+            if (former := self.tenants.get(name, tenant)) != tenant:
+                raise ConfigurationError(
+                    f"The entry {name!r} stands for the tenants {former!r} and {tenant!r} in two "
+                    "receivers of one store: rename one of the two."
+                )
+        if tenants.items() <= self.tenants.items():
+            return
+        self.tenants = {**self.tenants, **tenants}
+        self._verify_tenants()
 
     @contextmanager
     def transaction(
@@ -187,6 +216,7 @@ class SQLStore:
         self._statements = None
         self._mismatch, self._refused_at = "", float("-inf")
         self.mapping_key = conditions_key(schema)
+        self.tenants = {}
         self._claim_at = inf if schema.log is None else 0.0
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
         self.row_counts = SQLRowCounts(database, lambda: self.role_tables)
@@ -208,7 +238,11 @@ class SQLStore:
     def _verify(self) -> Statements:
         if missing := missing_file(self.database):
             raise SchemaMismatch(missing)
-        return verify_tables(self.database, self.schema)
+        return verify_tables(self.database, self.schema, self.tenants)
+
+    def _verify_tenants(self) -> None:
+        """Verify that the columns hold the values of the tenants, now or at the next use."""
+        self._statements = self._verify() if self._verifies_at_once else None
 
     @property
     def role_tables(self) -> RoleTables:

@@ -31,6 +31,7 @@ from hookrow.stores.sql._connections import Connection, Row
 from hookrow.stores.sql._conversions import converted, message_ids_as_stored
 from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
 from hookrow.stores.sql._found import FoundRows
+from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._statements.base import Statement, Statements, Step
 
 
@@ -50,16 +51,20 @@ class SQLReading:
         Most notifications concern the owner of their dispatch, so the owners are found first, with
         the dispatches. For the other notifications, all rows are found together: those of each one
         are from one snapshot.
+
+        Raises `Rejected` for an arrival without a tenant if the mapping has tenants, and for one
+        with a tenant if it has none: its rows could be another tenant's.
         """
         tables = self._statements.tables
-        found = FoundRows(tables)
+        _check_tenants(tables, lookup.tenants)
+        found = FoundRows(tables, lookup.tenants)
         if lookup.message_ids:
             found.add(self._found(lookup, subscribers=False), lookup.message_ids)
         others = found.add_owners(lookup)
         if others.addressed:
             found.add(self._found(others, subscribers=True), others.message_ids)
         if lookup.changed:
-            found.subscriptions |= self._find_pairs(lookup, found)
+            self._find_pairs(lookup, found)
         return Rows(
             found.subscribers,
             found.dispatches,
@@ -67,6 +72,7 @@ class SQLReading:
             tables.unguarded,
             exact=tables.schema.subscribers.fold == "exact",
             first_opens=tables.first_opens,
+            tenants=found.tenants,
         )
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
@@ -96,38 +102,42 @@ class SQLReading:
         """Return the rows of `Statements.find`, with all `subscribers` or only owners."""
         statements, tables = self._statements, self._statements.tables
         subscriptions = bool(lookup.changed) and statements.finds_subscriptions
-        message_ids = [lookup.message_ids]
-        if subscriptions:
-            message_ids.append({message_id for message_id, _ in lookup.changed})
+        sent: Collection[str] = lookup.message_ids
+        changed: Collection[str] = {message_id for message_id, _ in lookup.changed}
         if tables.has_uuids:
-            message_ids = [message_ids_as_stored(each) for each in message_ids]
-        keys = [self._emails(lookup), *message_ids] if subscribers else message_ids
+            sent, changed = message_ids_as_stored(sent), message_ids_as_stored(changed)
+        keys: list[Collection[Any]] = []
+        if subscribers:
+            keys += [self._emails(lookup), *tables.tenant_values("subscribers", lookup.tenants)]
+        role = tables.tenant_role("dispatches")
+        keys += [sent, *tables.tenant_values(role, lookup.tenants)]
+        if subscriptions:
+            keys += [changed, *tables.tenant_values("dispatches", lookup.tenants)]
         sql = statements.find(subscribers=subscribers, subscriptions=subscriptions)
         rows = self._connection.fetch(sql, list(map(tables.dialect.encode, keys)))
         return converted(rows, tables.conversions.found)
 
     def _emails(self, lookup: LookupKeys) -> Collection[str]:
         """Return the emails to search: in ASCII-lowered form, and if it matters, in their own."""
-        emails = {email for _, email, _ in lookup.addressed}
+        emails = {email for _, email, *_ in lookup.addressed}
         if self._statements.tables.schema.subscribers.fold != "ascii":
-            emails |= {recipient for *_, recipient in lookup.addressed}
+            emails |= {recipient for _, _, recipient, _ in lookup.addressed}
         return emails
 
-    def _find_pairs(
-        self, lookup: LookupKeys, found: FoundRows
-    ) -> Mapping[tuple[Key, Key], tuple[Key, Key]]:
-        """Find the subscriptions that `Statements.find` does not return: their keys by pair."""
+    def _find_pairs(self, lookup: LookupKeys, found: FoundRows) -> None:
+        """Add the subscriptions that `Statements.find` does not return."""
         statements, kind = self._statements, Suppressible.SUBSCRIPTION
         if not statements.tables.has(kind.value):
-            return {}
+            return
         keys = set(subscription_keys(lookup, found.subscribers, found.dispatches))
         if statements.finds_subscriptions:
             keys -= _of_owners(lookup, found.dispatches)
         if not keys:
-            return {}
+            return
         rows = self._fetch_keyed(statements.select_pairs(), self._keys(kind, keys))
         found_pairs = converted(rows, statements.tables.conversions.pairs)
-        return {(each[2], each[3]): (each[0], each[1]) for each in found_pairs}
+        for key_0, key_1, list_, subscriber, *tenants in found_pairs:
+            found.add_subscription((list_, subscriber), (key_0, key_1), *tenants)
 
     def _fetch_keyed(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
         """Return the rows with these keys, as `_keys` returns them."""
@@ -141,6 +151,20 @@ class SQLReading:
         tables = self._statements.tables
         return self._statements.dialect.encode_rows(tables.conversions.keys(kind, keys))
 
+
+def _check_tenants(tables: RoleTables, tenants: Collection[Key | None]) -> None:
+    """Raise `Rejected` unless the mapping and all arrivals have tenants, or none does."""
+    if tables.tenants:
+        if None in tenants:
+            raise Rejected(_NO_TENANT)
+    elif not _WITHOUT.issuperset(tenants):
+        raise Rejected(_NO_COLUMN)
+
+
+_WITHOUT = frozenset({None})
+
+_NO_TENANT = "The arrival has no tenant, but the mapping names a column of tenants."
+_NO_COLUMN = "The arrival has a tenant, but the mapping names no column of tenants."
 
 _NOT_UNIQUE = "Several rows of the {} have one key, so one change would concern all of them."
 """The error for the rows of a view, whose keys cannot be verified."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from hookrow._core.notification import EventTime, Suppressible
+from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.schema import OWN_ROLES, WRITTEN, Schema, nearest
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import _change_dates
@@ -30,6 +31,7 @@ from hookrow.stores.sql._needs import (
     date_needs,
     log_needs,
     role_needs,
+    tenant_needs,
 )
 from hookrow.stores.sql._rehearsals import REHEARSALS
 from hookrow.stores.sql._rehearsals.base import comparisons
@@ -39,8 +41,12 @@ from hookrow.stores.sql._statements import STATEMENTS
 from hookrow.stores.sql._statements.base import Statements
 
 
-def verify(database: Database, schema: Schema) -> Statements:
+def verify(
+    database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
+) -> Statements:
     """Verify every table and column; return the statements on them.
+
+    The columns of tenants must hold the values of the `tenants`, which are named by their entries.
 
     Raises `SchemaMismatch` for the first table or column that is missing, for all columns that are
     unsuitable, or for the first other reason why the tables cannot work; `ConfigurationError` if
@@ -69,7 +75,7 @@ def verify(database: Database, schema: Schema) -> Statements:
         changed = [schema.roles[kind.value].table for kind in statements.tables.written]
         if not catalogue.can_combine(changed):
             statements.combining = None
-        _check_columns(connection, statements.tables, columns, own_tables)
+        _check_columns(connection, statements.tables, columns, own_tables, tenants)
         for mistake in key_mistakes(catalogue, statements.tables):
             raise SchemaMismatch(mistake)
         if dialect.locks_rows:
@@ -90,6 +96,7 @@ def _check_columns(
     tables: RoleTables,
     columns_of_roles: Mapping[str, Columns],
     own_tables: Sequence[_FoundTable],
+    tenants: Mapping[str, Key],
 ) -> None:
     """Raise `SchemaMismatch` for all unsuitable columns of the roles' tables and of hookrow's own.
 
@@ -98,6 +105,8 @@ def _check_columns(
     schema, dialect = tables.schema, tables.dialect
     found = [*mistakes(schema, columns_of_roles)]
     needs = [*role_needs(schema, columns_of_roles)]
+    for name, column in tables.tenants.items():
+        needs += tenant_needs(schema.roles[name].table, column, tenants)
     columns = {role.table: columns_of_roles[name] for name, role in schema.roles.items()}
     for each in own_tables:
         found += each.mistakes
@@ -154,7 +163,7 @@ def _lookups(statements: Statements) -> Iterator[str]:
     yield statements.find(subscribers=True, subscriptions=statements.finds_subscriptions)
     if statements.tables.schema.log:
         log = statements.dialect.table(statements.tables.schema.log)
-        yield f"SELECT 1 FROM {log} AS n WHERE {statements.hopeful}"
+        yield f"SELECT 1 FROM {log} AS n{statements.of_entries} WHERE {statements.hopeful}"
 
 
 def _writes(statements: Statements, kind: Suppressible) -> Iterator[str]:
@@ -234,8 +243,10 @@ class _Verification:
         """Verify the table of a role; return its columns."""
         role, named = self._schema.roles[name], self._schema.columns(name)
         columns = self._existing(name, role.table)
-        used = {*named.values(), *role.where}
-        for column in (*named.values(), *role.where):
+        used = [*named.values(), *role.where]
+        if role.tenant is not None:
+            used.append(role.tenant)
+        for column in used:
             if column not in columns:
                 raise SchemaMismatch(
                     f"The table {role.table!r} has no column {column!r}.{nearest(column, columns)}"

@@ -53,7 +53,9 @@ class Lock(Enum):
 class Lookup(NamedTuple):
     """A search for rows of a role by columns, by hookrow's names, and its condition as SQL.
 
-    The last of the columns is the one that an index must find. `fold` is that of an email.
+    The last of the columns is the one that an index must find. `fold` is that of an email. If
+    `by_tenant`, the rows are also searched by their tenant, if the role has it, so the index may
+    have it, too.
     """
 
     role: str
@@ -61,6 +63,7 @@ class Lookup(NamedTuple):
     condition: str
     parameters: Sequence[object] = ()
     fold: Fold | None = None
+    by_tenant: bool = False
 
 
 class Listing(NamedTuple):
@@ -227,15 +230,19 @@ class Catalogue(ABC):
     def plan_lookup(self, tables: RoleTables, lookup: Lookup) -> Iterator[str]:
         """Yield the lines of the plans of a lookup, among all rows and among the visible ones.
 
-        An index that excludes hidden rows is sufficient. The first query is for all rows, because
-        the planner might otherwise prefer an index on the columns that hide rows.
+        An index that excludes hidden rows is sufficient, and one that begins with the tenant. The
+        first query is for all rows, because the planner might otherwise prefer an index on the
+        columns that hide rows, or on the tenant alone.
         """
-        for visible in ("", tables.visible(lookup.role)):
+        variants: dict[str, Sequence[object]] = {"": (), tables.visible(lookup.role): ()}
+        if lookup.by_tenant and lookup.role in tables.tenants:
+            variants[tables.of_tenants(lookup.role)] = [self.dialect.encode(())]
+        for condition, parameters in variants.items():
             sql = (
                 f"SELECT {tables.column(lookup.role, lookup.columns[-1])} "
-                f"FROM {tables.table(lookup.role)} WHERE {lookup.condition}{visible}"
+                f"FROM {tables.table(lookup.role)} WHERE {lookup.condition}{condition}"
             )
-            yield from self.plan(sql, lookup.parameters)
+            yield from self.plan(sql, [*lookup.parameters, *parameters])
 
     def index_advice(
         self,

@@ -234,6 +234,8 @@ class MariaDBCatalogue(Catalogue):
         if lookup.fold:
             searched = [self._searched(lookup.fold, *columns)]
         fixed = {*searched, *map(self.dialect.quote, role.where)}
+        if lookup.by_tenant and role.tenant is not None:
+            fixed.add(self.dialect.quote(role.tenant))
         return any(index.finds(searched[-1], fixed) for index in self._indexes(role.table))
 
     def sorts(self, tables: RoleTables, listing: Listing) -> bool:

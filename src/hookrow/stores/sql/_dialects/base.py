@@ -241,6 +241,18 @@ class Dialect(ABC):
     def any_of(self, expression: str, type_: str) -> str:
         """Return the condition that an expression is one of a parameter's values (`encode`)."""
 
+    def tenant(self, expression: str, column: Column) -> str:
+        """Return the tenant of a row as text, which equals no text of another tenant."""
+        return self.text(expression, column)
+
+    def tenant_is_any(self, expression: str, column: Column) -> str:
+        """Return the condition that a tenant is one of a parameter's values (`encode`)."""
+        return self.any_of(expression, column.type)
+
+    @abstractmethod
+    def is_same_text(self, expression: str) -> str:
+        """Return the condition that a text has the same characters as the next parameter."""
+
     def preselected(self, expression: str, select: str) -> str:
         """Return the condition, to follow another one, that an expression has a value of a SELECT.
 

@@ -206,6 +206,20 @@ class MariaDB(TimesAsText):
     def any_of(self, expression: str, type_: str) -> str:
         return f"{expression} IN (SELECT value FROM {self._values(type_)})"
 
+    def tenant(self, expression: str, column: Column) -> str:
+        if column.kind == "binary":
+            return f"lower(hex({expression}))"
+        return self.as_text(expression)
+
+    def tenant_is_any(self, expression: str, column: Column) -> str:
+        if column.kind == "binary":  # JSON has no bytes
+            return f"{expression} IN (SELECT unhex(value) FROM {self._values(column.type)})"
+        return super().tenant_is_any(expression, column)
+
+    def is_same_text(self, expression: str) -> str:
+        # As bytes: to most collations, blanks at the end of a text make no difference.
+        return f"CAST({expression} AS binary) = CAST(%s AS binary)"
+
     def _values(self, type_: str) -> str:
         return f"JSON_TABLE(%s, '$[*]' COLUMNS (value {type_} PATH '$')) AS given"
 

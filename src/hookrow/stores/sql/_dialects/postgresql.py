@@ -101,6 +101,12 @@ class PostgreSQL(Dialect):
     def any_of(self, expression: str, type_: str) -> str:
         return f"{expression} = ANY(%s::{type_}[])"
 
+    def tenant(self, expression: str, column: Column) -> str:  # noqa: ARG002 - of any column
+        return f"{expression}::text"
+
+    def is_same_text(self, expression: str) -> str:
+        return f'{expression} COLLATE "C" = %s'
+
     def selected_by(self, expression: str, select: str) -> str:
         # The planner could reverse a join.
         return f"{expression} = ANY(ARRAY({select}))"

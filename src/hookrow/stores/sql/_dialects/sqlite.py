@@ -83,6 +83,9 @@ class SQLite(TimesAsText):
     def any_of(self, expression: str, type_: str) -> str:  # noqa: ARG002 - columns have no types
         return f"{expression} IN (SELECT value FROM json_each(%s))"
 
+    def is_same_text(self, expression: str) -> str:
+        return f"{expression} COLLATE BINARY = %s"
+
     def selected_by(self, expression: str, select: str) -> str:
         return f"{expression} IN ({select})"
 

@@ -15,6 +15,7 @@ from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues.mariadb import MariaDBCatalogue
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection
+from hookrow.stores.sql._conversions import tenant_digits
 from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._needs import Columns, Mistake, Need, Use
 from hookrow.stores.sql._rehearsals.base import (
@@ -95,6 +96,8 @@ def _changed(connection: Connection, needs: Sequence[Need]) -> Sequence[Collecti
     for number, need in enumerate(needs):
         kind = need.column.kind
         is_unchanged = _IS_UNCHANGED.get(kind)
+        if is_unchanged and need.use is Use.TENANT:
+            is_unchanged = _IS_UNCHANGED["text"]
         texts = [_as_text(each) for each in need.values.values() if isinstance(each, str | int)]
         if is_unchanged and texts and need.use is not Use.COMPARED:
             questions.append(
@@ -119,6 +122,7 @@ def _as_text(value: str | int) -> str:
 
 _INTEGER = re.compile(r"\w*INT\b.*")
 _SUITS_FINGERPRINT = re.compile(rf"BINARY\({FINGERPRINT_SIZE}\)|VARBINARY\(\d{{2,}}\)")
+_HEX_DIGITS = re.compile(r"([0-9a-f]{2})+")
 _NUMERAL = re.compile(r"-?\d+(\.\d+)?")
 
 _KINDS_OF_TEXT = {
@@ -169,6 +173,8 @@ def _is_spelled(column: Column, use: Use, text: str) -> bool:
             return {*text.split(",")} <= {*labels, ""}
         case "uuid":
             return _is_uuid(text)
+        case "binary" if use is Use.TENANT:
+            return _HEX_DIGITS.fullmatch(tenant_digits(text)) is not None
         case _:
             return True
 

@@ -68,7 +68,7 @@ class PostgreSQLRehearsal(Rehearsal):
 
     def _refused(self, connection: Connection, need: Need) -> Sequence[Any]:
         """Return the values that a column does not hold, of which it has at least one."""
-        if need.use is not Use.REASON:
+        if need.use not in {Use.REASON, Use.TENANT}:
             return [*need.values]  # the others are samples
 
         def hold(some: Sequence[Any]) -> bool | None:
@@ -171,7 +171,7 @@ class _Question:
         self._is_read = self._is_own and self._kind in {int, str}
         # `incomparable` compares constants; the form of a host's conversion is not hookrow's.
         self._is_returned = use is not Use.CONDITION and not column.write
-        declared = {Use.REASON: column.declared, Use.CONDITION: column.declared}
+        declared = dict.fromkeys((Use.REASON, Use.CONDITION, Use.TENANT), column.declared)
         type_ = column.type if use is Use.COMPARED else declared.get(use, column.sized)
         self.types = f"{name} {type_}"
         if self._is_returned:

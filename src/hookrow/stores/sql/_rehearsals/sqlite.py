@@ -80,6 +80,10 @@ _UNEXPECTED: Mapping[str, tuple[type[object], ...]] = {
 
 def _is_unexpected(need: Need, value: object) -> bool:
     column = need.column
+    if need.use is Use.TENANT:
+        return column.kind in _NEVER_TEXT or (
+            column.kind in _INTEGER_KINDS and _IS_INTEGER.fullmatch(str(value)) is None
+        )
     if need.use is Use.COMPARED or column.write:
         return False
     if value is True and column.kind in _NEVER_TRUE:
@@ -92,6 +96,15 @@ def _is_unexpected(need: Need, value: object) -> bool:
 _TIME_TYPES = {"date", "time", "datetime"}
 _NEVER_TRUE = {*_TIME_TYPES, "blob", "json", "jsonb"}
 """Kinds of which no value equals the number 1, as which SQLite stores True."""
+
+
+_NEVER_TEXT = {"blob", *_TIME_TYPES}
+"""Kinds whose values are not the text of a tenant."""
+
+_INTEGER_KINDS = {"integer", "boolean"}
+
+_IS_INTEGER = re.compile("0|-?[1-9][0-9]*")
+"""Matches an integer as the database returns it."""
 
 
 def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -> Sequence[Row]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from hookrow._core.changes import WRITES, Write
 from hookrow._core.log_entry import LogEntry
-from hookrow._core.notification import EventTime, Suppressible
+from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.result import PARKED, Result
 from hookrow._core.schema import KEYS
 from hookrow.stores._change_dates import CHANGE_DATE_COLUMNS
@@ -149,33 +149,33 @@ class Combining(ABC, Generic[S]):
 
 
 _FIND_SUBSCRIBERS = Template("""\
-SELECT $id, $email, NULL, NULL, NULL
+SELECT $id, $email, NULL, NULL, NULL$tenants
 FROM $subscribers
-WHERE $is_any$visible""")
+WHERE $is_any$of_tenants$visible""")
 
 _FIND_DISPATCHES = Template("""\
-SELECT $subscriber_id, $email, $message_id, $id, $list_id
+SELECT $subscriber_id, $email, $message_id, $id, $list_id$tenants
 FROM $dispatches
 LEFT JOIN $owners ON $is_owner$messages
-WHERE $is_any$visible""")
+WHERE $is_any$of_tenants$visible""")
 
 _IS_VISIBLE_OWNER = Template("""\
 $refers AND ($is_visible
     OR NOT EXISTS (SELECT 1 FROM $subscribers WHERE $of_dispatch$visible))""")
 
 _FIND_SUBSCRIPTIONS = Template("""\
-SELECT $subscriber_id, NULL, NULL, NULL, $list_id
+SELECT $subscriber_id, NULL, NULL, NULL, $list_id$tenants
 FROM $dispatches$messages
 JOIN $subscriptions ON $in_list AND $of_owner
-WHERE $is_any$visible""")
+WHERE $is_any$of_tenants$visible""")
 
 # The dispatches of the message are read first: a person may have many dispatches.
 _HOPEFUL = Template("""\
-$is_parked AND (
+$of_entry$is_parked AND (
     EXISTS (SELECT 1 FROM $dispatches $join_in_order $subscribers
-        WHERE $is_sent AND $is_owned AND $is_owner$visible)
+        WHERE $is_sent AND $is_owned AND $is_owner$is_of_tenant$visible)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
-        AND EXISTS (SELECT 1 FROM $subscribers WHERE $is_recipient$visible_subscribers))
+        AND EXISTS (SELECT 1 FROM $subscribers WHERE $is_recipient$has_tenant$visible_subscribers))
 )""")
 
 _SELECT_DATES = Template("""\
@@ -201,6 +201,9 @@ class Statements(ABC):
     those of the dispatches with other message ids, the last parameter."""
     hopeful: str
     """The condition that the rows of an entry `n` of the log exist now."""
+    of_entries: str
+    """Joins the entries `n` of the log with the tenants of the receiver's entries, `given`, for
+    `hopeful`; empty if the mapping has no tenants. `given_tenants` returns its parameters."""
     add_entries: Statement | None = None
     """Adds entries to the log, or merges those that arrived before; None without a log."""
     register_writer: str | None = None
@@ -226,6 +229,7 @@ class Statements(ABC):
         self.find = cache(self._find)
         self.select_pairs = cache(self._select_pairs)
         self.hopeful = self._hopeful()
+        self.of_entries = self._of_entries()
         if tables.schema.log:
             self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
         self._dates = self.dialect.table(tables.schema.side_table(CHANGE_DATES_TABLE))
@@ -293,22 +297,26 @@ class Statements(ABC):
         return all(_are_equal_in_python(*pair) for pair in pairs)
 
     def _select_pairs(self) -> str:
-        """Select the keys of subscriptions by pairs, followed by the pairs as they are given."""
+        """Select the keys of subscriptions by pairs, followed by the pairs as they are given.
+
+        If the table has a column of tenants, the tenant follows.
+        """
         kind, dialect = Suppressible.SUBSCRIPTION, self.dialect
         columns = self.tables.columns(kind.value)
-        return self._select(
-            kind,
-            *(
-                dialect.select(dialect.given(key, columns[name], folds=False), columns[name])
-                for key, name in key_parameters(kind).items()
-            ),
-        )
+        pair = [
+            dialect.select(dialect.given(key, columns[name], folds=False), columns[name])
+            for key, name in key_parameters(kind).items()
+        ]
+        has_tenant = kind.value in self.tables.tenants
+        return self._select(kind, *pair, *([self.tables.tenant(kind.value)] if has_tenant else []))
 
     def _find(self, *, subscribers: bool, subscriptions: bool) -> str:
         """Select subscribers (id, email), dispatches, and subscriptions of owners (owner, list).
 
         All are in the columns of dispatches: the owner, its email, the message id, the id and the
-        list.
+        list. If the mapping has tenants, that of the owner follows, and that of the dispatch or
+        the subscription. The keys of each kind are a parameter, and their tenants are the next one,
+        except for subscriptions if the dispatches have no column of tenants.
         """
         selects = [self._find_dispatches()]
         if subscribers:
@@ -322,24 +330,34 @@ class Statements(ABC):
         return _FIND_SUBSCRIBERS.substitute(
             id=tables.key("subscribers", "id"),
             email=tables.text("subscribers", "email"),
+            tenants=f", {tables.tenant('subscribers')}, NULL" if tables.tenants else "",
             subscribers=tables.table("subscribers"),
             is_any=tables.email_is_any(tables.schema.subscribers.fold),
+            of_tenants=tables.of_tenants("subscribers") if tables.tenants else "",
             visible=tables.visible("subscribers"),
         )
 
     def _find_dispatches(self) -> str:
         tables = self.tables
+        tenants = of_tenants = ""
+        if tables.tenants:
+            role = tables.tenant_role("dispatches")
+            alias = OWNER if role == "subscribers" else None
+            tenants = f", {tables.tenant('subscribers', OWNER)}, {tables.tenant(role, alias)}"
+            of_tenants = tables.of_tenants(role, alias)
         return _FIND_DISPATCHES.substitute(
             subscriber_id=self._visible_owner(),
             email=tables.text("subscribers", "email", OWNER),
             message_id=tables.text("dispatches", "provider_message_id"),
             id=tables.key("dispatches", "id"),
             list_id=tables.list_id() or "NULL",
+            tenants=tenants,
             dispatches=tables.table("dispatches"),
             owners=tables.table("subscribers", OWNER),
             is_owner=self._is_owner(),
             messages=tables.joined_messages(),
             is_any=tables.any_of("dispatches", "provider_message_id"),
+            of_tenants=of_tenants,
             visible=tables.visible("dispatches"),
         )
 
@@ -370,15 +388,18 @@ class Statements(ABC):
     def _find_subscriptions(self) -> str:
         tables = self.tables
         lists = "messages" if tables.has("messages") else "dispatches"
+        own = tables.tenant("subscriptions") if "subscriptions" in tables.tenants else "NULL"
         return _FIND_SUBSCRIPTIONS.substitute(
             subscriber_id=tables.key("subscriptions", "subscriber_id"),
             list_id=tables.key("subscriptions", "list_id"),
+            tenants=f", NULL, {own}" if tables.tenants else "",
             dispatches=tables.table("dispatches"),
             messages=tables.joined_messages(),
             subscriptions=tables.table("subscriptions"),
             in_list=tables.refers(lists, "list_id", "subscriptions", "list_id"),
             of_owner=tables.refers("dispatches", "subscriber_id", "subscriptions", "subscriber_id"),
             is_any=tables.any_of("dispatches", "provider_message_id"),
+            of_tenants=tables.of_tenants("dispatches") if "dispatches" in tables.tenants else "",
             visible=tables.visible("dispatches", "subscriptions"),
         )
 
@@ -393,9 +414,11 @@ class Statements(ABC):
         is_recipient = is_owner = dialect.is_email(
             fold, ALIASES["subscribers"], email, "n.recipient"
         )
+        own = [role for role in ("dispatches", "subscribers") if role in tables.tenants]
         if fold == "exact":
             is_owner = f"lower({tables.text('subscribers', 'email')}) = lower(n.recipient)"
         return _HOPEFUL.substitute(
+            of_entry="given.entry = n.entry AND " if own else "",
             is_parked=has_outcome("n", PARKED - {Result.FAILED}),
             dispatches=tables.table("dispatches"),
             join_in_order=dialect.join_in_order,
@@ -407,10 +430,39 @@ class Statements(ABC):
             ),
             is_owned=tables.refers("dispatches", "subscriber_id", "subscribers", "id"),
             is_owner=is_owner,
+            is_of_tenant="".join(map(tables.of_given_tenant, own)),
             visible=tables.visible("dispatches", "subscribers"),
             is_recipient=is_recipient,
+            has_tenant=tables.of_given_tenant("subscribers") if own else "",
             visible_subscribers=tables.visible("subscribers"),
         )
+
+    def _of_entries(self) -> str:
+        tables, dialect = self.tables, self.dialect
+        if not tables.tenants:
+            return ""
+        types = {role: column.type for role, column in tables.tenants.items()}
+        given = self._relation({"entry": dialect.text_type, **types})
+        return f" {dialect.join_in_order} {given}"
+
+    def given_tenants(self, tenants: Mapping[str, Key]) -> Sequence[Any]:
+        """Return the parameters of `of_entries`, given the tenants by the names of entries."""
+        roles = self.tables.tenants
+        if not roles:
+            return ()
+        values = (
+            [self.tables.tenant_value(role, tenant) for tenant in tenants.values()]
+            for role in roles
+        )
+        return self._related([[*tenants], *values])
+
+    @abstractmethod
+    def _relation(self, types: Mapping[str, str]) -> str:
+        """Return the relation `given`, for FROM, by the types of its columns."""
+
+    @abstractmethod
+    def _related(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Return the parameters of `_relation`, given the values of each column."""
 
     def _state(self, kind: Suppressible) -> str:
         """Return the SELECT by keys of each key, and the columns that notifications set."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from string import Template
+from typing import Any
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
@@ -100,6 +101,12 @@ class MariaDBStatements(Statements):
             visible=rows.visible,
         )
         return Statement(self._insert_dates(dates), [*types])
+
+    def _relation(self, types: Mapping[str, str]) -> str:
+        return given(types)
+
+    def _related(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        return self.dialect.encode_rows(zip(*columns, strict=True))
 
     def _add_entries(self, log: str) -> Statement:
         # From JSON_TABLE, it would take the server twice as long.

@@ -261,6 +261,12 @@ class PostgresStatements(Statements):
 
         return _Part(text("", ""), text)
 
+    def _relation(self, types: Mapping[str, str]) -> str:
+        return positional(_given(types))[0]
+
+    def _related(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        return list(map(self.dialect.encode, columns))
+
     def _types(self, kind: Suppressible, names: Mapping[str, str]) -> dict[str, str]:
         """Return the types of given values by name, from their columns by name."""
         columns = self.tables.columns(kind.value)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from string import Template
+from typing import Any
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
@@ -103,6 +104,15 @@ class SQLiteStatements(Statements):
     def _add_entries(self, log: str) -> Statement:
         marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
         return RowStatement(self._insert_entries(log, f"VALUES ({marks})"))
+
+    def _relation(self, types: Mapping[str, str]) -> str:
+        columns = ", ".join(
+            f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(types)
+        )
+        return f"(SELECT {columns} FROM json_each(%s)) AS given"
+
+    def _related(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        return [self.dialect.encode(zip(*columns, strict=True))]
 
     def _is_key(self, kind: Suppressible, alias: str) -> str:
         """Return the condition that the key of a row is the given one."""
