@@ -21,6 +21,10 @@ class Group(models.Model):
     uid = models.UUIDField(primary_key=True)
 
 
+class Team(models.Model):
+    uid = models.UUIDField(primary_key=True)
+
+
 class Person(models.Model):
     uid = models.UUIDField(primary_key=True)
     address = models.EmailField(max_length=320)
@@ -30,6 +34,7 @@ class Person(models.Model):
     mute_code = models.SmallIntegerField(null=True, choices=Reason.choices)
     mute_changed = models.DateTimeField(null=True)
     deleted_at = models.DateTimeField(null=True)
+    team = models.ForeignKey(Team, models.PROTECT, null=True, db_constraint=False)
     groups = models.ManyToManyField(Group, through="Membership")
     friends = models.ManyToManyField("self")
 
@@ -48,6 +53,7 @@ class Send(models.Model):
     postmark_id = models.TextField(null=True)
     person = models.ForeignKey(Person, models.PROTECT, null=True, db_constraint=False)
     mail = models.ForeignKey(Mail, models.PROTECT, null=True, db_constraint=False)
+    team = models.ForeignKey(Team, models.PROTECT, null=True, db_constraint=False)
     arrived = models.DateTimeField(null=True)
     seen = models.DateTimeField(null=True)
     muted_at = models.DateTimeField(null=True)

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import current_thread, main_thread
+from typing import Any
 
 from django.apps import apps
 from django.db import connections
 from homes import Home
 from sqlalchemy import Column, MetaData, Table, Uuid, insert
+from sqlalchemy.types import TypeEngine
 
 import django_host
 from copying import replace
@@ -46,6 +48,14 @@ LEAN = replace(
 """No lists, only the times of a dispatch, and no log."""
 
 
+MODELS_OF_TENANTS = replace(
+    CRM,
+    subscribers=replace(CRM.subscribers, tenant="team"),
+    dispatches=replace(CRM.dispatches, tenant="team_id"),
+)
+"""People and sends have a foreign key to their team; the memberships are those of people."""
+
+
 class DjangoHome(Home):
     """A home in an empty database, with Django models of its tables."""
 
@@ -67,6 +77,9 @@ class DjangoHome(Home):
     def _has_uuids(self) -> bool:
         return True
 
+    def _type(self, column: str) -> TypeEngine[Any]:
+        return Uuid() if column == "tenant" else super()._type(column)
+
     def _make_mails(self) -> None:
         """Insert a mail to each list, with the key of the list."""
         key = Column("uid", Uuid(), primary_key=True)
@@ -87,7 +100,8 @@ def _in_the_database(role: Role) -> Role:
         ours: theirs and model.get_field(theirs.partition("__")[0]).column
         for ours, theirs in {**own, **role.columns}.items()
     }
-    return replace(role, table=model.db_table, columns=columns)
+    tenant = role.tenant and model.get_field(role.tenant).column
+    return replace(role, table=model.db_table, columns=columns, tenant=tenant)
 
 
 class _Closing(DjangoStore):

@@ -199,6 +199,8 @@ class Home:
         return Uuid() if self._has_uuids else String(20)
 
     def _name(self, name: str, column: str) -> str:
+        if column == "tenant":
+            return self.schema.roles[name].tenant or ""
         return self.schema.roles[name].column(column) or self.schema.columns(name)[column]
 
     def _row(self, name: str, row: Row) -> dict[str, Any]:
@@ -220,8 +222,8 @@ def as_rows(entries: Sequence[LogEntry]) -> list[dict[str, Any]]:
 
 
 def columns_of(schema: Schema, name: str) -> list[str]:
-    """List the columns that a role has in the schema, by hookrow's names."""
-    columns = schema.roles[name].columns
+    """List the columns that a role has in the schema, by hookrow's names, and its tenant's."""
+    role, columns = schema.roles[name], schema.roles[name].columns
     optional = [column for column in OPTIONAL_COLUMNS if column in schema.columns(name)]
     usual = [column for column in COLUMNS[name] if columns.get(column, column) is not None]
-    return usual + optional
+    return [*usual, *optional, *(["tenant"] if role.tenant else [])]

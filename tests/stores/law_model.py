@@ -4,7 +4,7 @@ It has no SQL and no transactions, and finds no rows by their keys: the rules ge
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
@@ -18,6 +18,8 @@ from hookrow._core.notification import (
     EventTime,
     FoundDispatch,
     FoundSubscriber,
+    FoundSubscription,
+    Key,
     RowId,
     SetTime,
 )
@@ -45,7 +47,7 @@ class Model:
 
     def record(self, group: Sequence[Arrival]) -> list[Outcome]:
         """Decide on a group, change its rows, and log it, if there is a log."""
-        found = self._found()
+        found = self._found({each.tenant for each in group})
         outcomes = [decide(each, found) for each in group]
         for change in merge(outcomes):
             self._apply(change)
@@ -70,24 +72,33 @@ class Model:
             for row in as_rows([last])
         ]
 
-    def _found(self) -> Found:
-        """Find all rows, which the rules compare with a notification."""
+    def _found(self, tenants: Collection[Key | None]) -> Found:
+        """Find all rows, which the rules compare with a notification of one of the tenants."""
         people, sent = self._tables["subscribers"], self._tables["dispatches"]
         subscribers, dispatches = defaultdict(list), defaultdict(list)
         for id_, row in people.items():
-            subscribers[fold(row["email"])].append(FoundSubscriber(id_, row["email"]))
+            found = FoundSubscriber(id_, row["email"], _text(row.get("tenant")))
+            subscribers[fold(row["email"])].append(found)
         for id_, row in sent.items():
-            owner = row["subscriber_id"]
-            email = people[owner]["email"]
+            owner = people[row["subscriber_id"]]
+            tenant = row.get("tenant", owner.get("tenant"))
+            named = (owner["id"], owner["email"])
+            if tenant != owner.get("tenant"):
+                named = (None, "")
             dispatches[row["provider_message_id"]].append(
-                FoundDispatch(id_, owner, email, row.get("list_id"))
+                FoundDispatch(id_, *named, row.get("list_id"), _text(tenant))
             )
         return Found(
             subscribers,
             dispatches,
-            {pair: pair for pair in self._tables.get("subscriptions", ())},
+            {
+                pair: FoundSubscription(pair, _text(row.get("tenant")))
+                for pair, row in self._tables.get("subscriptions", {}).items()
+                if row.get("tenant", "the subscriber's") is not None
+            },
             self._schema.unguarded,
             first_opens="first_opened_at" in columns_of(self._schema, "dispatches"),
+            tenants={each: str(each) for each in tenants if each is not None},
         )
 
     def _apply(self, change: Change) -> None:
@@ -111,3 +122,7 @@ class Model:
             row |= {column: new[column] for column in new if column in row}
             if guard not in row:
                 self._dates[change.row] = change.at
+
+
+def _text(tenant: Key | None) -> str | None:
+    return None if tenant is None else str(tenant)

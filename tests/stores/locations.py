@@ -12,6 +12,7 @@ from django_home import DjangoHome
 from fitted import FITTED, FittedHome
 from homes import OURS, Home
 from sqlalchemy import Engine
+from tenanted import TenantedHome
 
 from databases import NAMES, places
 from engines import connect
@@ -33,7 +34,7 @@ def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) ->
     url = new_database(database)
     if through == "django":
         return DjangoHome(url, schema)
-    kind = FittedHome if schema is FITTED else Home
+    kind = FittedHome if schema is FITTED else TenantedHome if schema.has_tenants else Home
     return kind(url, schema, supplied=through == "supplied")
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from contract import ADA, NOON
-from django_home import BARE, FORGETFUL_MODELS, LEAN
+from django_home import BARE, FORGETFUL_MODELS, LEAN, MODELS_OF_TENANTS
 from fitted import FITTED
 from homes import (
     EVERY_RECORD,
@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 from law_model import Model
 from locations import open_home
 from log_contract import keep, timeless, without_clock
+from tenanted import OWNED, TENANTED, tenants_of
 
 from copying import replace
 from crm.schema import CRM
@@ -50,7 +51,7 @@ from hookrow import (
     Suppressed,
 )
 from hookrow._core.log_entry import log_entries
-from hookrow._core.notification import Notification, Source
+from hookrow._core.notification import Key, Notification, Source
 from hookrow._core.rules import decide, fail, lookup_keys
 from hookrow._receiver.clock import LEAST_EVENTS, Clock
 from hookrow._receiver.recorder import record
@@ -79,6 +80,8 @@ SCHEMAS = {
     "sparse": SPARSE,
     "fitted": FITTED,
     "recording": RECORDING,
+    "tenants": TENANTED,
+    "tenants of owners": OWNED,
 }
 MODELS = {
     "dated": CRM,
@@ -86,6 +89,7 @@ MODELS = {
     "undated": FORGETFUL_MODELS,
     "sparse": LEAN,
     "recording": EVERY_RECORD,
+    "tenants": MODELS_OF_TENANTS,
 }
 """The same for Django, in a host's models."""
 
@@ -186,6 +190,21 @@ delivery = st.sampled_from([*product(MAYBE, MAYBE)])
 optional = st.sampled_from([*product(*[[None, *TIMES[1:3]]] * 4, [None, "HardBounce"])])
 
 
+def _of_tenants(
+    groups: st.SearchStrategy[Group], tenants: Mapping[str, Key]
+) -> st.SearchStrategy[Group]:
+    """Return a strategy for groups whose arrivals are those of several entries and tenants."""
+    named = st.lists(st.sampled_from([*tenants.items()]), min_size=9, max_size=9)
+    return st.builds(
+        lambda group, entries: [
+            replace(each, entry=entry, tenant=tenant)
+            for each, (entry, tenant) in zip(group, entries, strict=False)
+        ],
+        groups,
+        named,
+    )
+
+
 TWIN: Mapping[str, Sequence[Any]] = {
     "subscribers": [(3, ADA)],
     "subscriptions": [(1, 3)],
@@ -231,6 +250,24 @@ def worlds(draw: st.DrawFn, *, records: bool = False, twins: bool = False) -> Wo
             )
         ],
     }
+
+
+@st.composite
+def worlds_of_tenants(draw: st.DrawFn, tenants: Mapping[str, Key]) -> World:
+    """Draw rows of several tenants, of which two have Ada's email and a dispatch of one message.
+
+    Most rows belong to the tenant of their subscriber; some belong to another one, or to none.
+    """
+    world = draw(worlds(twins=True))
+    world["dispatches"][4]["provider_message_id"] = "m-ada"
+    of_rows = st.sampled_from([*tenants.values(), None])
+    people = {row["id"]: draw(of_rows) for row in world["subscribers"]}
+    for row in chain(*world.values()):
+        row["tenant"] = people[row.get("subscriber_id", row.get("id"))]
+    strays = st.tuples(st.sampled_from([*world["dispatches"], *world["subscriptions"]]), of_rows)
+    for row, tenant in draw(st.lists(strays, max_size=2)):
+        row["tenant"] = tenant
+    return world
 
 
 OPTIONAL = ("first_opened_at", "clicked_at", "complained_at", "bounced_at", "bounce_type")
@@ -378,19 +415,39 @@ def home(place: str, schema: str, new_database: Callable[[str], str]) -> Iterato
         yield home
 
 
+def _drawn(
+    schema: Schema, tenants: Mapping[str, Key], *, records: bool
+) -> tuple[st.SearchStrategy[World], st.SearchStrategy[Group], list[Group], World]:
+    """Return the worlds and the groups of a schema, the groups that are rare, and their world.
+
+    The `tenants` are named by entries of the receiver.
+    """
+    if not tenants:
+        twins = not schema.is_own  # hookrow's own emails are unique
+        rare = RARE + (RARE_OPTIONAL if records else [])
+        drawn = groups_with_optional if records else groups
+        return worlds(records=records, twins=twins), drawn, rare, WORLD
+    entry, tenant = next(iter(tenants.items()))
+    return (
+        worlds_of_tenants(tenants),
+        _of_tenants(groups, tenants),
+        [[replace(each, entry=entry, tenant=tenant) for each in group] for group in RARE],
+        {name: [{**row, "tenant": tenant} for row in rows] for name, rows in WORLD.items()},
+    )
+
+
 def _search(claim: Callable[..., None], schema: Schema, examples: int, *, records: bool) -> None:
     """Search for a counterexample to a claim about a world, a group, its parts and checks."""
-    twins = not schema.is_own  # hookrow's own emails are unique
-    drawn = groups_with_optional if records else groups
+    drawn_worlds, drawn, rare, world = _drawn(schema, tenants_of(schema), records=records)
     tried = given(
-        world=worlds(records=records, twins=twins),
+        world=drawn_worlds,
         group=drawn,
         size=st.integers(2, 9),
         checked=st.booleans(),
     )(claim)
-    for group in RARE + (RARE_OPTIONAL if records else []):
+    for group in rare:
         for checked in (False, True):
-            tried = example(world=WORLD, group=group, size=2, checked=checked)(tried)
+            tried = example(world=world, group=group, size=2, checked=checked)(tried)
     # How long an example takes depends on the database and the machine.
     settings(
         max_examples=examples,
@@ -444,9 +501,10 @@ def test_hopeful(home: Home, schema: str) -> None:
         assert home.store.log is not None
         found: list[int] = []
         place: RetryCursor | None = START
-        find = partial(home.store.log.hopeful, NOON + DAY, origins=[Origin(None, None)], limit=2)
+        origins = [Origin(name, None) for name in (None, *tenants)]
+        find = partial(home.store.log.hopeful, NOON + DAY, origins=origins, limit=2)
         while place is not None:
-            ids, place = find(after=place)
+            ids, place = find(after=place, tenants=tenants)
             found += ids
         with home.store.reading() as reading:
             rows = reading.find(lookup_keys(sent))
@@ -454,12 +512,10 @@ def test_hopeful(home: Home, schema: str) -> None:
         assert {row["body"] for row in home.logged() if row["id"] in found} == recorded
         assert len(found) == len(recorded)
 
-    records = schema == "recording"
-    drawn = groups_with_optional if records else groups
-    tried = given(
-        world=worlds(records=records, twins=not home.schema.is_own),
-        group=drawn,
-    )(claim)
+    # The search does not distinguish tenants that are equal to the database.
+    tenants = {name: each for name, each in tenants_of(home.schema).items() if name != "upper"}
+    drawn_worlds, drawn, *_ = _drawn(home.schema, tenants, records=schema == "recording")
+    tried = given(world=drawn_worlds, group=drawn)(claim)
     settings(
         max_examples=20, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
     )(tried)()

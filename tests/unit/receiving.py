@@ -109,7 +109,7 @@ class _Transaction:
         self.read, self.probe = transaction.read, transaction.probe
 
     def find(self, lookup: LookupKeys) -> Rows:
-        self._database.groups.append({email for _, email, _ in lookup.addressed})
+        self._database.groups.append({email for _, email, *_ in lookup.addressed})
         return self._transaction.find(lookup)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
