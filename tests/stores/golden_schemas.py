@@ -125,6 +125,26 @@ SCHEMAS = {
             "messages": {"id": "integer", "list_id": "integer", "tenant": "integer"},
         },
     ),
+    "columns_of_tenants": Golden(
+        Schema(
+            subscribers=Role("people", tenant="team"),
+            dispatches=Role("mails", tenant="team_name"),
+            subscriptions=Role("members", tenant="team"),
+        ),
+        {
+            "subscribers": {**_OWN["subscribers"], "team": "uuid"},
+            "dispatches": {**_OWN["dispatches"], "team_name": "text"},
+            "subscriptions": {**_OWN["subscriptions"], "team": "uuid"},
+        },
+    ),
+    "tenants_of_owners": Golden(
+        Schema(
+            subscribers=Role("people", tenant="team"),
+            dispatches=Role("mails"),
+            subscriptions=Role("members"),
+        ),
+        {**_OWN, "subscribers": {**_OWN["subscribers"], "team": "integer"}},
+    ),
     "dates_beside_the_log": Golden(
         Schema(
             subscribers=Role("people", _UNDATED, fold="citext"),

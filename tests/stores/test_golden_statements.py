@@ -163,6 +163,8 @@ def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
     if statements.add_entries is not None:
         yield "add entries to the log", statements.add_entries.text
         yield "the condition of entries `n` that can be recorded", statements.hopeful
+        if statements.of_entries:
+            yield "the join of entries with the tenants", statements.of_entries
     for number, sql in enumerate(statements.probes(), 1):
         yield f"probe {number}", sql
     if statements.combining is not None:
