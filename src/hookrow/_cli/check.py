@@ -108,7 +108,7 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
             yield CheckResult(Level.OK, "app", text)
         if secrets:
             yield check.check_secrets(lambda: secrets)
-        yield from check.check_rows(app.store.database, app.schema)
+        yield from check.check_rows(app.store.database, app.schema, app.store.tenants)
         if receiver is not None and app.provider.name == Postmark.name:
             yield from check.check_sweep(
                 log=app.schema.log is not None,

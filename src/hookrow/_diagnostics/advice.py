@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
+from hookrow._core.notification import Key
 from hookrow._core.result import Result
 from hookrow._core.schema import OTHERWISE
 from hookrow._describe import format_duration, pluralize
@@ -84,10 +86,51 @@ def check_retries(database: Database, statements: Statements) -> CheckResult:
     return CheckResult(level, "retries", "".join(f"{text}. " for text in texts).rstrip())
 
 
+def check_tenants(
+    database: Database, tables: RoleTables, tenants: Mapping[str, Key]
+) -> Iterator[CheckResult]:
+    """Yield a warning for the tenants of entries, by name, of which no subscriber is a row."""
+    try:
+        with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
+            missing = [
+                name
+                for name, tenant in tenants.items()
+                if not connection.fetch(*_subscriber_of(tables, tenant))
+            ]
+    except StoreError as error:
+        text = f"They cannot be checked: {message(error)}"
+        yield CheckResult(Level.WARNING, "tenants", text)
+        return
+    if missing:
+        names = ", ".join(map(repr, missing[:MOST_NAMED_ENTRIES]))
+        if len(missing) > MOST_NAMED_ENTRIES:
+            names += f", and {len(missing) - MOST_NAMED_ENTRIES} more"
+        role = tables.schema.subscribers
+        text = (
+            f"No row of {role.table!r} has the tenant of these entries in {role.tenant!r}: "
+            f"{names}. Their notifications find no subscriber: if the tenants have subscribers, "
+            "correct the values of the entries."
+        )
+        yield CheckResult(Level.WARNING, "tenants", text)
+
+
+MOST_NAMED_ENTRIES = 10
+"""How many entries a warning names."""
+
+
+def _subscriber_of(tables: RoleTables, tenant: Key) -> tuple[str, Sequence[Any]]:
+    """Return the statement that finds any subscriber of a tenant, and its parameters."""
+    condition, values = tables.of_tenant("subscribers", tenant)
+    visible = tables.visible("subscribers")
+    sql = f"SELECT 1 FROM {tables.table('subscribers')} WHERE {condition}{visible} LIMIT 1"
+    return sql, values
+
+
 def repeated_emails(database: Database, tables: RoleTables) -> Iterator[str]:
     """Yield a warning if several subscribers have the same email. Reads a whole table.
 
-    Emails whose rows differ by case, and others, have separate warnings.
+    Subscribers of different tenants may have the same. Emails whose rows differ by case, and
+    others, have separate warnings.
     """
     email = tables.column("subscribers", "email")
     spelling = f"{tables.text('subscribers', 'email')} COLLATE {tables.dialect.binary}"
@@ -97,7 +140,8 @@ def repeated_emails(database: Database, tables: RoleTables) -> Iterator[str]:
         f"FROM {tables.table('subscribers')} WHERE {email} IS NOT NULL"
         f"{tables.visible('subscribers')}"
     )
-    large = "GROUP BY 1 HAVING count(*) > 1"
+    of_tenant = f", {tables.tenant('subscribers')}" if tables.tenants else ""
+    large = f"GROUP BY 1{of_tenant} HAVING count(*) > 1"
     selected = tables.dialect.preselected(folded, f"SELECT {folded} {rows} {large}")
     repeated = (
         f"{tables.dialect.select_many_groups} {folded} AS email, "
@@ -119,8 +163,8 @@ _CHOICE = (
     "hookrow uses the row that owns a dispatch with the notification's MessageID, or else the row "
     "with the Recipient's spelling, or else the lowest id. Manual suppressions and reactivations "
     "at the provider have no MessageID, so they may change the wrong person's row. Make emails "
-    "unique regardless of case or, if the rows belong to several tenants, give each tenant its own "
-    "receiver and log, with `where`."
+    "unique regardless of case or, if the rows belong to several tenants, name the column with the "
+    "tenant of a row in the mapping: `tenant`."
 )
 
 

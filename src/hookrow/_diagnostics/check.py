@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 
 from hookrow import _migrations
+from hookrow._core.notification import Key
 from hookrow._core.schema import Schema
 from hookrow._describe import pluralize
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._diagnostics.advice import WEAKNESSES, check_retries, check_weaknesses
+from hookrow._diagnostics.advice import (
+    WEAKNESSES,
+    check_retries,
+    check_tenants,
+    check_weaknesses,
+)
 from hookrow.errors import ConfigurationError, HookrowError, SchemaMismatch
 from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
 from hookrow.providers.postmark import Postmark
@@ -42,22 +49,28 @@ def check_database_url(url: str, schema: Schema) -> Iterator[CheckResult]:
         yield CheckResult(Level.ERROR, "database", str(error))
 
 
-def check_rows(database: Database, schema: Schema) -> Iterator[CheckResult]:
+def check_rows(
+    database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
+) -> Iterator[CheckResult]:
     """Check the database and its tables and, if they work, their weaknesses and the retries.
 
-    Raises `ConfigurationError` for a database in memory.
+    `tenants` are those of a receiver, by the names of its entries. Raises `ConfigurationError` for
+    a database in memory.
     """
     refuse_memory(database)
-    results = list(check_database(database, schema))
+    results = list(check_database(database, schema, tenants))
     yield from results
     if all(each.level is Level.OK for each in results):
-        yield from check_working(database, schema, WEAKNESSES)
+        yield from check_working(database, schema, WEAKNESSES, tenants)
 
 
 def check_working(
-    database: Database, schema: Schema, subjects: Collection[str]
+    database: Database,
+    schema: Schema,
+    subjects: Collection[str],
+    tenants: Mapping[str, Key] = MappingProxyType({}),
 ) -> Iterator[CheckResult]:
-    """Check tables that work for weaknesses of these subjects, and the retries.
+    """Check tables that work for weaknesses of these subjects, their tenants, and the retries.
 
     `subjects` must include `indexes`, because tables without a warning about them are reported as
     indexed.
@@ -67,6 +80,8 @@ def check_working(
     yield from weaknesses
     if "indexes" not in {each.subject for each in weaknesses}:
         yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
+    if statements.tables.tenants:
+        yield from check_tenants(database, statements.tables, tenants)
     if schema.log is not None:
         yield check_retries(database, statements)
 
@@ -136,7 +151,9 @@ def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult
     yield CheckResult(Level.WARNING, "sweep", f"{final} {then}", remedy=remedy)
 
 
-def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
+def check_database(
+    database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
+) -> Iterator[CheckResult]:
     """Check that the database responds, is migrated, and has tables that it lets hookrow change."""
     try:
         if missing := missing_file(database):
@@ -156,7 +173,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         yield CheckResult(Level.ERROR, "migrations", str(error))
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
-    tables = list(check_tables(database, schema))
+    tables = list(check_tables(database, schema, tenants))
     if needed := _migrations.needed(schema):
         by_the_host = not current and tables[0].level is Level.OK
         revision = _OWN_MIGRATIONS if by_the_host else _check_revision(schema, current, needed)
@@ -171,10 +188,12 @@ _OWN_MIGRATIONS = CheckResult(
 )
 
 
-def check_tables(database: Database, schema: Schema) -> Iterator[CheckResult]:
+def check_tables(
+    database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
+) -> Iterator[CheckResult]:
     """Check that the tables and columns exist, with suitable types, and can be changed now."""
     try:
-        statements = verify(database, schema)
+        statements = verify(database, schema, tenants)
     except HookrowError as error:
         yield CheckResult(Level.ERROR, "tables", str(error))
         return

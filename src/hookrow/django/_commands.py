@@ -131,7 +131,7 @@ def _check_database() -> Iterator[CheckResult]:
     tables = list(check_tables(database, schema))
     yield from tables
     if all(each.level is Level.OK for each in tables):
-        yield from check_working(database, schema, _SUBJECTS)
+        yield from check_working(database, schema, _SUBJECTS, store().tenants)
 
 
 def _level(level: int) -> Level:

@@ -135,13 +135,13 @@ class RoleTables:
         """Return the tenant of a row as text, for SELECT: in the form of `tenant_text`."""
         return self.dialect.tenant(self._tenant(role, alias), self.tenants[role])
 
-    def of_tenants(self, role: str, alias: str | None = None) -> str:
+    def of_tenants(self, role: str) -> str:
         """Return the condition that a row is of any tenant of a parameter, to follow another one.
 
         An index on the tenant and other columns serves it. A collation may regard the tenants of
         more rows as equal; `rules.decide` compares them exactly.
         """
-        is_any = self.dialect.tenant_is_any(self._tenant(role, alias), self.tenants[role])
+        is_any = self.dialect.tenant_is_any(self._tenant(role), self.tenants[role])
         return f" AND {is_any}"
 
     def of_given_tenant(self, role: str) -> str:
@@ -152,9 +152,22 @@ class RoleTables:
         given = self.dialect.given(role, self.tenants[role])
         return f" AND {self._tenant(role)} = {given}"
 
-    def tenant_role(self, role: str) -> str:
-        """Return the role whose column has the tenant of a row: its own, or the subscribers'."""
-        return role if role in self.tenants else "subscribers"
+    def of_tenant(self, role: str, tenant: Key) -> tuple[str, Sequence[Any]]:
+        """Return the condition that a row is of exactly one tenant, and its parameters.
+
+        A row whose table has no column of tenants has the tenant of its subscriber.
+        """
+        if role not in self.tenants:
+            subscriber = self.refers(role, "subscriber_id", "subscribers", "id")
+            of_subscriber, values = self.of_tenant("subscribers", tenant)
+            rows = f"{self.table('subscribers')} WHERE {subscriber} AND {of_subscriber}"
+            return f"EXISTS (SELECT 1 FROM {rows})", values
+        column, value = self.tenants[role], self.tenant_value(role, tenant)
+        condition = f"{self._tenant(role)} = {self.dialect.tenant_parameter(column)}"
+        if column.kind != "text" or column.holds_uuids:
+            return condition, [value]
+        is_same = self.dialect.is_same_text(self.tenant(role))
+        return f"{condition} AND {is_same}", [value, str(tenant)]
 
     def tenant_values(
         self, role: str, tenants: Collection[Key | None]
@@ -168,7 +181,9 @@ class RoleTables:
         """Return the value of a tenant as a parameter to compare with a role's column."""
         column = self.tenants[role]
         is_digits = column.holds_uuids or column.kind == "binary"
-        return tenant_digits(str(tenant)) if is_digits else tenant
+        if is_digits:
+            return tenant_digits(str(tenant))
+        return tenant if isinstance(tenant, int) else str(tenant)
 
     def tenant_text(self, tenant: Key) -> str:
         """Return the value of a tenant in the form in which all rows are compared with it."""

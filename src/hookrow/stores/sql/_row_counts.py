@@ -64,29 +64,29 @@ class Undelivered(NamedTuple):
 class SQLRowCounts:
     """Counts and lists the rows that the schema of a store does not hide. Raises a `StoreError`.
 
-    `tables` returns the SQL for the tables.
+    `tables` returns the SQL for the tables. With a `tenant`, only its rows are counted.
     """
 
     def __init__(self, database: Database, tables: Callable[[], RoleTables]) -> None:
         self._database, self._tables = database, tables
 
-    def lists(self) -> Sequence[ListCount]:
+    def lists(self, *, tenant: Key | None = None) -> Sequence[ListCount]:
         """Count the rows of each list, in the order of the lists' keys, after those of no list.
 
         Only hookrow's own lists have names.
         """
         tables = self._tables()
         with self._database.reading() as connection:
-            sent = connection.fetch(_dispatches(tables))
+            sent = connection.fetch(*_dispatches(tables, tenant))
             has_members = tables.has("subscriptions")
-            members = connection.fetch(_members(tables)) if has_members else None
+            members = connection.fetch(*_members(tables, tenant)) if has_members else None
             is_own = tables.schema.is_own
             names = connection.fetch("SELECT id, name FROM hookrow_lists") if is_own else ()
         if read := tables.conversions.found.get(LIST):
             sent, members = converted(sent, {0: read}), members and converted(members, {0: read})
         return _by_list(sent, members, dict(map(tuple, names)))
 
-    def suppressed(self) -> Mapping[str | None, int]:
+    def suppressed(self, *, tenant: Key | None = None) -> Mapping[str | None, int]:
         """Count the suppressed subscribers by reason: the text of the value in the table.
 
         Reasons may count as one if they begin with the same `MAX_COUNTED_REASON` characters.
@@ -94,9 +94,9 @@ class SQLRowCounts:
         tables = self._tables()
         where = f"{tables.column('subscribers', 'suppressed_at')} IS NOT NULL"
         reason = tables.dialect.grouped(f"NULLIF({tables.reason()}, '')", MAX_COUNTED_REASON)
-        sql = _grouped(tables, "subscribers", f"{reason}, count(*)", where)
+        sql, values = _grouped(tables, "subscribers", f"{reason}, count(*)", tenant, where)
         with self._database.reading() as connection:
-            return dict(map(tuple, connection.fetch(sql)))
+            return dict(map(tuple, connection.fetch(sql, values)))
 
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
         """Return when these messages were sent, by message id, omitting those without a time."""
@@ -119,7 +119,11 @@ class SQLRowCounts:
         return by_message_id(message_ids, times) if tables.has_uuids else times
 
     def undelivered(
-        self, since: datetime | None = None, until: datetime | None = None
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        tenant: Key | None = None,
     ) -> int | None:
         """Count the dispatches sent since a time, and before another, that are not delivered.
 
@@ -133,9 +137,10 @@ class SQLRowCounts:
         sql = f"SELECT count(*) FROM {_undelivered(tables)}" + "".join(
             f" AND {tables.column(*_SENT_AT)} {each} {tables.time(*_SENT_AT)}" for each in times
         )
+        of_tenant, of_values = _of_tenant(tables, "dispatches", tenant)
         with self._database.reading() as connection:
-            values = [tables.stored(*_SENT_AT, each) for each in times.values()]
-            return int(connection.fetch(sql, values)[0][0])
+            values = [*(tables.stored(*_SENT_AT, each) for each in times.values()), *of_values]
+            return int(connection.fetch(f"{sql}{of_tenant}", values)[0][0])
 
     def list_undelivered(
         self, since: datetime, *, after: DispatchCursor | None = None, limit: int
@@ -204,28 +209,42 @@ def _any_time(
     return f" AND {tables.column(*_KEY)} > {tables.parameter(*_KEY)}", [after.id]
 
 
-def _dispatches(tables: RoleTables) -> str:
+def _dispatches(tables: RoleTables, tenant: Key | None) -> tuple[str, Sequence[Any]]:
     """Return the SELECT that counts sent, delivered and opened dispatches by list."""
     names = ("provider_message_id", "delivered_at", "opened_at")
     counts = ", ".join(f"count({tables.column('dispatches', name)})" for name in names)
     list_id = tables.list_id()
     group = tables.dialect.without_index(list_id) if list_id else "NULL"
-    return _grouped(tables, "dispatches", f"{group}, {counts}")
+    return _grouped(tables, "dispatches", f"{group}, {counts}", tenant)
 
 
-def _members(tables: RoleTables) -> str:
+def _members(tables: RoleTables, tenant: Key | None) -> tuple[str, Sequence[Any]]:
     """Return the SELECT that counts subscriptions, and suppressed ones, by list."""
     dated = tables.has("subscriptions", "suppressed_at")
     suppressed = f"count({tables.column('subscriptions', 'suppressed_at')})" if dated else "NULL"
     list_id = tables.dialect.without_index(tables.key("subscriptions", "list_id"))
-    return _grouped(tables, "subscriptions", f"{list_id}, count(*), {suppressed}")
+    return _grouped(tables, "subscriptions", f"{list_id}, count(*), {suppressed}", tenant)
 
 
-def _grouped(tables: RoleTables, role: str, columns: str, where: str = "true") -> str:
-    """Return the SELECT of aggregates of a role's rows, grouped by the first column."""
+def _grouped(
+    tables: RoleTables, role: str, columns: str, tenant: Key | None, where: str = "true"
+) -> tuple[str, Sequence[Any]]:
+    """Return the SELECT of aggregates of a role's rows, grouped by the first column.
+
+    Also return its parameters.
+    """
     joined = tables.joined_messages() if role == "dispatches" else ""
-    rows = f"{tables.table(role)}{joined} WHERE {where}{tables.visible(role)}"
-    return f"SELECT {columns} FROM {rows} GROUP BY 1"
+    of_tenant, values = _of_tenant(tables, role, tenant)
+    rows = f"{tables.table(role)}{joined} WHERE {where}{tables.visible(role)}{of_tenant}"
+    return f"SELECT {columns} FROM {rows} GROUP BY 1", values
+
+
+def _of_tenant(tables: RoleTables, role: str, tenant: Key | None) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a row is of a tenant, if one is given, and its parameters."""
+    if tenant is None:
+        return "", ()
+    condition, values = tables.of_tenant(role, tenant)
+    return f" AND {condition}", values
 
 
 def _by_list(

@@ -82,13 +82,14 @@ class Filter:
     """Selects suppressed subscribers by every condition that is not None.
 
     `reason` is the text of the stored reason, empty for subscribers without one. `list` selects the
-    subscribers of a list, and `since` those who were suppressed at that time or later. `direct` is
-    set by `SQLSuppressions.plan`.
+    subscribers of a list, `since` those who were suppressed at that time or later, and `tenant`
+    those of a tenant. `direct` is set by `SQLSuppressions.plan`.
     """
 
     reason: str | None = None
     list: Key | None = None
     since: datetime | None = None
+    tenant: Key | None = None
     direct: bool = False
 
 
@@ -138,7 +139,7 @@ class SQLSuppressions:
             direct = self._is_small(selected)
         else:
             length = len(selected.reason or "")
-            direct = self._schema.is_own and 0 < length <= MAX_INDEXED
+            direct = self._schema.is_own and 0 < length <= MAX_INDEXED and selected.tenant is None
         return replace(selected, direct=direct)
 
     def step(
@@ -314,6 +315,10 @@ def _where(
     if selected.reason is not None:
         conditions.append(_has_reason(tables, selected.reason))
         values.append(selected.reason)
+    if selected.tenant is not None:
+        of_tenant, compared = tables.of_tenant("subscribers", selected.tenant)
+        conditions.append(of_tenant)
+        values += compared
     if selected.list is not None:
         in_list, list_ = _in_list(tables, selected)
         conditions.append(in_list)

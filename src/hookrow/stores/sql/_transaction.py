@@ -109,10 +109,10 @@ class SQLReading:
         keys: list[Collection[Any]] = []
         if subscribers:
             keys += [self._emails(lookup), *tables.tenant_values("subscribers", lookup.tenants)]
-        role = tables.tenant_role("dispatches")
-        keys += [sent, *tables.tenant_values(role, lookup.tenants)]
+        of_dispatches = tables.tenant_values("dispatches", lookup.tenants)
+        keys += [sent, *of_dispatches]
         if subscriptions:
-            keys += [changed, *tables.tenant_values("dispatches", lookup.tenants)]
+            keys += [changed, *of_dispatches]
         sql = statements.find(subscribers=subscribers, subscriptions=subscriptions)
         rows = self._connection.fetch(sql, list(map(tables.dialect.encode, keys)))
         return converted(rows, tables.conversions.found)

@@ -2,7 +2,7 @@
 SELECT o.`id`, CAST(o.`email` AS CHAR), CAST(d.`provider_message_id` AS CHAR), d.`id`, d.`list_id`, CAST(o.`team` AS CHAR), CAST(o.`team` AS CHAR)
 FROM `mails` AS d
 LEFT JOIN `people` AS o ON o.`id` = d.`subscriber_id`
-WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND o.`team` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given);
+WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given);
 
 -- find
 SELECT s.`id`, CAST(s.`email` AS CHAR), NULL, NULL, NULL, CAST(s.`team` AS CHAR), NULL
@@ -12,7 +12,7 @@ UNION ALL
 SELECT o.`id`, CAST(o.`email` AS CHAR), CAST(d.`provider_message_id` AS CHAR), d.`id`, d.`list_id`, CAST(o.`team` AS CHAR), CAST(o.`team` AS CHAR)
 FROM `mails` AS d
 LEFT JOIN `people` AS o ON o.`id` = d.`subscriber_id`
-WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND o.`team` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given)
+WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given)
 UNION ALL
 SELECT b.`subscriber_id`, NULL, NULL, NULL, b.`list_id`, NULL, NULL
 FROM `mails` AS d

@@ -2,7 +2,7 @@
 SELECT o."id", o."email", d."provider_message_id", d."id", d."list_id", o."team"::text, o."team"::text
 FROM "mails" AS d
 LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
-WHERE d."provider_message_id" = ANY(%s::text[]) AND o."team" = ANY(%s::bigint[]);
+WHERE d."provider_message_id" = ANY(%s::text[]);
 
 -- find
 SELECT s."id", s."email", NULL, NULL, NULL, s."team"::text, NULL
@@ -12,7 +12,7 @@ UNION ALL
 SELECT o."id", o."email", d."provider_message_id", d."id", d."list_id", o."team"::text, o."team"::text
 FROM "mails" AS d
 LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
-WHERE d."provider_message_id" = ANY(%s::text[]) AND o."team" = ANY(%s::bigint[])
+WHERE d."provider_message_id" = ANY(%s::text[])
 UNION ALL
 SELECT b."subscriber_id", NULL, NULL, NULL, b."list_id", NULL, NULL
 FROM "mails" AS d

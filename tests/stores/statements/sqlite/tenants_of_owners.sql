@@ -2,7 +2,7 @@
 SELECT o."id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", d."list_id", CAST(o."team" AS TEXT), CAST(o."team" AS TEXT)
 FROM "mails" AS d
 LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
-WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s)) AND o."team" IN (SELECT value FROM json_each(%s));
+WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
 
 -- find
 SELECT s."id", CAST(s."email" AS TEXT), NULL, NULL, NULL, CAST(s."team" AS TEXT), NULL
@@ -12,7 +12,7 @@ UNION ALL
 SELECT o."id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", d."list_id", CAST(o."team" AS TEXT), CAST(o."team" AS TEXT)
 FROM "mails" AS d
 LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
-WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s)) AND o."team" IN (SELECT value FROM json_each(%s))
+WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s))
 UNION ALL
 SELECT b."subscriber_id", NULL, NULL, NULL, b."list_id", NULL, NULL
 FROM "mails" AS d

@@ -249,6 +249,10 @@ class Dialect(ABC):
         """Return the condition that a tenant is one of a parameter's values (`encode`)."""
         return self.any_of(expression, column.type)
 
+    def tenant_parameter(self, column: Column) -> str:
+        """Return a parameter for a tenant, to compare with a column."""
+        return self.cast("%s", column.type)
+
     @abstractmethod
     def is_same_text(self, expression: str) -> str:
         """Return the condition that a text has the same characters as the next parameter."""

@@ -216,6 +216,9 @@ class MariaDB(TimesAsText):
             return f"{expression} IN (SELECT unhex(value) FROM {self._values(column.type)})"
         return super().tenant_is_any(expression, column)
 
+    def tenant_parameter(self, column: Column) -> str:
+        return "unhex(%s)" if column.kind == "binary" else "%s"
+
     def is_same_text(self, expression: str) -> str:
         # As bytes: to most collations, blanks at the end of a text make no difference.
         return f"CAST({expression} AS binary) = CAST(%s AS binary)"

@@ -315,8 +315,8 @@ class Statements(ABC):
 
         All are in the columns of dispatches: the owner, its email, the message id, the id and the
         list. If the mapping has tenants, that of the owner follows, and that of the dispatch or
-        the subscription. The keys of each kind are a parameter, and their tenants are the next one,
-        except for subscriptions if the dispatches have no column of tenants.
+        the subscription. The keys of each kind are a parameter. The tenants are the next one, if
+        the table of the subscribers, or of the dispatches, has a column for them.
         """
         selects = [self._find_dispatches()]
         if subscribers:
@@ -340,11 +340,13 @@ class Statements(ABC):
     def _find_dispatches(self) -> str:
         tables = self.tables
         tenants = of_tenants = ""
-        if tables.tenants:
-            role = tables.tenant_role("dispatches")
-            alias = OWNER if role == "subscribers" else None
-            tenants = f", {tables.tenant('subscribers', OWNER)}, {tables.tenant(role, alias)}"
-            of_tenants = tables.of_tenants(role, alias)
+        if "dispatches" in tables.tenants:
+            tenants = f", {tables.tenant('subscribers', OWNER)}, {tables.tenant('dispatches')}"
+            of_tenants = tables.of_tenants("dispatches")
+        elif tables.tenants:
+            # No condition on the owners: the planner might read all those of a tenant.
+            of_owner = tables.tenant("subscribers", OWNER)
+            tenants = f", {of_owner}, {of_owner}"
         return _FIND_DISPATCHES.substitute(
             subscriber_id=self._visible_owner(),
             email=tables.text("subscribers", "email", OWNER),
