@@ -476,7 +476,7 @@ class TestConditions:
         for each in (by_case, equal):
             assert "the row that owns a dispatch with the notification's MessageID, or else" in each
             assert "have no MessageID, so they may change the wrong person's row. Make" in each
-            assert "give each tenant its own receiver and log, with `where`." in each
+            assert "name the column with the tenant of a row in the mapping: `tenant`." in each
 
     def test_duplicates_in_a_column_that_ignores_case(self, engine: Engine) -> None:
         """Spellings are compared exactly, even if the column's type ignores case."""
