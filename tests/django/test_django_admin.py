@@ -15,10 +15,11 @@ from django.test.utils import CaptureQueriesContext
 import django_host  # noqa: F401 - configures Django, before models are imported
 import world
 from copying import replace
-from crm.models import Person
+from crm.models import Person, Team
 from crm.schema import CRM
 from django_project.site import Site
 from hookrow import testing
+from hookrow.django import store
 from hookrow.django.models import Notification
 from hookrow.django.tables.models import Dispatch, Subscriber
 from wire import ADA, ADAS, SECRET
@@ -189,6 +190,25 @@ class TestSuppression:
         assert (muted.uid, muted.mute_reason) == (UUID(int=2), "asked")
         history = apps.get_model("admin", "LogEntry").objects
         assert history.latest("id").object_id == str(UUID(int=2))
+
+    def test_tenants(self, sqlite_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of equal addresses, only the person of the row's tenant is changed, at its entry."""
+        # Its provider would need the settings of several entries.
+        monkeypatch.setattr("hookrow.django._suppression.receiver", lambda: None)
+        tables = replace(CRM, subscribers=replace(CRM.subscribers, tenant="team"))
+        teams = [Team.objects.create(uid=UUID(int=10 + number)) for number in range(2)]
+        with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": tables}):
+            store().use_tenants({"second": str(teams[1].uid)})
+            for number, team in enumerate((*teams, None)):
+                Person.objects.create(uid=UUID(int=number), address=ADA, team=team)
+            chosen = [UUID(int=number) for number in (1, 2)]
+            page = sqlite_site.act(HOSTS, "suppress", *chosen, reason="asked")
+        assert page.count("was not changed: it belongs to no tenant.") == 1
+        assert "1 subscriber suppressed." in page
+        [muted] = Person.objects.filter(muted_at__isnull=False)
+        assert muted.uid == UUID(int=1)
+        [entry] = Notification.objects.all()
+        assert entry.entry == "second"
 
 
 class TestTables:

@@ -72,6 +72,11 @@ def mapping(
     return {"TABLES": replace(CRM, subscribers=role, dispatches=Role("crm.Send", theirs))}
 
 
+def tenants(field: str) -> dict[str, Any]:
+    """Return settings with a field for the tenants of the subscribers."""
+    return {"TABLES": replace(CRM, subscribers=replace(CRM.subscribers, tenant=field))}
+
+
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SECRET": None}, "E001", "hookrow has no secret: set HOOKROW"),
     ({"SECRET": 7}, "E001", r"HOOKROW\['SECRET'\] must be text, not int"),
@@ -122,6 +127,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "E002",
         "`where` names 'mail_id', which notifications set",
     ),
+    (tenants("taem"), "E002", r"no field 'taem'\. Did you mean 'team'\?"),
+    (tenants("team__uid"), "E006", "crm.Person: `tenant` names 'team__uid', a field of another"),
     # a reason that no field, or its field, cannot hold
     ({"TABLES": {"reasons": {"*": 2**63}}}, "E003", "use an integer that fits 64 bits"),
     (

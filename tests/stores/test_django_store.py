@@ -22,7 +22,7 @@ import django_host
 import mariadb
 import postgres
 from copying import replace
-from crm.models import Group, Mail, Membership, Person, Reason, Send
+from crm.models import Group, Mail, Membership, Person, Reason, Send, Team
 from crm.schema import MUTED
 from databases import kind_of, places
 from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppressed
@@ -170,6 +170,16 @@ class TestModelsOfAHost:
             (subscribers(where={"deleted_at": NOON.isoformat()}), [400, 404]),
         ):
             assert respond(schema, crm, opens("x@x", "m-1"), opens(ADA, "m-1")) == expected
+
+    def test_values_of_tenants(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The fields check them without the database, and must not convert them."""
+        store = DjangoStore(subscribers(tenant="team"), crm)
+        with pytest.raises(SchemaMismatch, match="team cannot hold 'acme': use a value"):
+            store.use_tenants({"acme": "acme"})
+        uid = Team._meta.get_field("uid")
+        monkeypatch.setattr(uid, "from_db_value", lambda value, *_: value, raising=False)
+        with pytest.raises(SchemaMismatch, match=r"crm\.Team\.uid converts its values"):
+            DjangoStore(subscribers(tenant="team"), crm)
 
     def test_a_column_that_is_missing(self, crm: str) -> None:
         """The tables are verified after an error, even if the reasons are an enum."""

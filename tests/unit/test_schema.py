@@ -9,6 +9,7 @@ import pytest
 
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.schema import Role, Schema, nearest
+from hookrow._core.schema_values import schema_of
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
@@ -182,11 +183,41 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
         (members(empty="") | {"reasons": {"*": 9}}, "but `reasons` has integers"),
         (members(empty="") | {"reasons": {"Spam": ""}}, "which is also a value in `reasons`"),
         (members({"suppressed_at": "at"}, where={"at": None}), "'subscribers' hides rows by 'at'"),
+        (members(tenant=""), "'subscribers' has tenant='', which is not the name of a column"),
+        (members(tenant="email"), "tenant='email', which notifications set or search: name"),
+        (members({"suppressed_at": "at"}, tenant="at"), "tenant='at', which notifications set or"),
+        (members(tenant="t", where={"t": 1}), "tenant='t', which also hides rows: omit it in"),
+        (
+            {"dispatches": Role("sends", tenant="team_id")},
+            r'have none: .* subscribers=Role\("hookrow_subscribers", tenant="team_id"\)',
+        ),
+        (
+            members(tenant="t") | {"messages": Role("m", tenant="t")},
+            "'messages' has tenant='t', but a message has the tenant of its dispatches: omit",
+        ),
     ],
 )
 def test_an_invalid_schema_is_rejected(given: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Schema(**given)
+
+
+def test_a_tenant_that_is_not_a_name() -> None:
+    """The error shows the line to write."""
+    given: Any = 7
+    with pytest.raises(ConfigurationError, match=r'write Role\("people", tenant="team_id"\)'):
+        Role("people", tenant=given)
+
+
+def test_tenants_from_plain_values() -> None:
+    """In a settings file, false stands for none."""
+    tables = {
+        "subscribers": {"table": "people", "tenant": "team_id"},
+        "dispatches": {"table": "sends", "tenant": False},
+    }
+    schema = schema_of(tables)
+    assert (schema.subscribers.tenant, schema.dispatches.tenant) == ("team_id", None)
+    assert (schema.has_tenants, Schema().has_tenants) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from hookrow._core.changes import is_news
-from hookrow._core.notification import Arrival, Recorded, Source
+from hookrow._core.notification import Arrival, Key, Recorded, Source
 from hookrow._core.rules import affected_rows, decide, fold, lookup_keys
 from hookrow._postmark_api.client import PostmarkAPI
 from hookrow._postmark_api.errors import UNKNOWN_MESSAGE, APIError, unexpected
@@ -104,7 +104,9 @@ class Reconciliation:
 
     Suppressions and opens are those of `streams`; so are deliveries, if they are `chosen`.
     `server` is the id of the provider's server, for the bodies. In a `dry_run`, nothing is
-    recorded. `report` receives each event to be recorded.
+    recorded. `report` receives each event to be recorded. `entry` is the name of the receiver's
+    entry for this server, if it has several, and `tenant` its tenant, whose rows alone are read and
+    changed.
     """
 
     api: PostmarkAPI
@@ -117,6 +119,8 @@ class Reconciliation:
     server: int = 0
     dry_run: bool = False
     report: Callable[[Arrival], object] = lambda _: None
+    entry: str | None = None
+    tenant: Key | None = None
     result: Reconciled = field(default_factory=Reconciled, init=False)
     clock: Clock = field(init=False)
 
@@ -136,10 +140,10 @@ class Reconciliation:
         If the time of sending is mapped, a dispatch without one is not counted, but the provider is
         queried for it.
         """
-        recent = self.store.row_counts.undelivered(self._sent_since)
+        recent = self.store.row_counts.undelivered(self._sent_since, tenant=self.tenant)
         if recent is not None:
             return recent, True
-        return self.store.row_counts.undelivered() or 0, False
+        return self.store.row_counts.undelivered(tenant=self.tenant) or 0, False
 
     def steps(self, every_stream: Sequence[Stream] = ()) -> Iterator[int]:
         """Record suppressions, opens, then deliveries; yield the number of messages asked about.
@@ -170,7 +174,7 @@ class Reconciliation:
     def _lift(self, listed: set[str], at: datetime) -> Iterator[int]:
         """Reactivate the suppressed subscribers who are not listed."""
         reader = self.store.suppressions
-        selected, bounds = reader.plan(Filter()), SuppressionRange(oldest=True)
+        selected, bounds = reader.plan(Filter(tenant=self.tenant)), SuppressionRange(oldest=True)
         while found := reader.read(bounds, selected, limit=ROWS_PER_PAGE):
             absent = [each.email for each in found if fold(each.email) not in listed]
             for group in _groups(
@@ -198,7 +202,7 @@ class Reconciliation:
         """Ask about the dispatches without a delivery, the oldest first."""
         row_counts, after = self.store.row_counts, None
         while page := row_counts.list_undelivered(
-            self._sent_since, after=after, limit=ROWS_PER_PAGE
+            self._sent_since, after=after, limit=ROWS_PER_PAGE, tenant=self.tenant
         ):
             for some in _groups(page, MESSAGES_PER_STEP):
                 ids = dict.fromkeys(each.message_id for each in some)  # recipients may share one
@@ -262,6 +266,8 @@ class Reconciliation:
             unsupported=event.unsupported,
             attempts=0,
             provider=self.parser.name,
+            entry=self.entry,
+            tenant=self.tenant,
         )
 
     def _record(self, payloads: Sequence[Mapping[str, Any]]) -> int:

@@ -193,8 +193,9 @@ def find_dispatches(context: Context, message_id: str) -> Sequence[RowHistory]:
     """
     if not is_message_id(message_id):
         return []
+    keys = LookupKeys({message_id}, tenants={*context.store.tenants.values()})
     with context.store.reading() as reading:
-        dispatches = reading.find(LookupKeys({message_id})).dispatches.get(message_id, ())
+        dispatches = reading.find(keys).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
     return [RowHistory(id_, states.get(id_, {}), {}, dispatch) for id_, dispatch in rows.items()]

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from hookrow._core.notification import Recorded
+from hookrow._core.notification import Key, Recorded
 from hookrow._describe import pluralize
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.manual import (
@@ -24,7 +24,7 @@ from hookrow._receiver.manual import (
     find_subscriber,
 )
 from hookrow.django._conf import conf
-from hookrow.django._receiver import store
+from hookrow.django._receiver import receiver, store
 from hookrow.errors import HookrowError
 
 MAX_CHANGED = 100
@@ -91,8 +91,13 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
 
     def _check_address(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
         """Return whether notifications for the row's address apply to this row; warn if not."""
+        _, tenant = _tenant(row)
+        if store().has_tenants and tenant is None:
+            text = f"{row} was not changed: it belongs to no tenant."
+            self.message_user(request, text, messages.WARNING)
+            return False
         with store().reading() as reading:
-            found = find_subscriber(reading, _value(row, "email"))
+            found = find_subscriber(reading, _value(row, "email"), tenant)
         if found is None or found[1] == _value(row, "id"):
             return True
         text = f"{row} was not changed: notifications for its address apply to the row {found[1]}."
@@ -101,6 +106,7 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
 
     def _record(self, request: HttpRequest, row: Any, reason: str, *, suppress: bool) -> bool:  # noqa: ANN401 - any model's
         """Record the change as a notification; return whether it was applied."""
+        entry, tenant = _tenant(row)
         outcome = change_suppression(
             store(),
             _value(row, "email"),
@@ -109,6 +115,8 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
             at=measured_clock(store())(),
             note=reason,
             bodies=conf.keep_bodies,
+            entry=entry,
+            tenant=tenant,
         )
         if not isinstance(outcome, Recorded):
             return False
@@ -136,3 +144,17 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
 def _value(row: Any, name: str) -> Any:  # noqa: ANN401 - any model's
     """Return the value of a subscriber's field, by hookrow's name for it."""
     return getattr(row, store().mapping.fields["subscribers", name].attname)
+
+
+def _tenant(row: Any) -> tuple[str | None, Key | None]:  # noqa: ANN401 - any model's
+    """Return the name of the receiver's entry for a subscriber's tenant, and the tenant.
+
+    Both are None if the mapping has no tenants. The name is None if the tenant has no entry.
+    """
+    field = store().mapping.tenants.get("subscribers")
+    if field is None:
+        return None, None
+    tenant: Key | None = getattr(row, field.attname)
+    receiver()  # which lets the store use the tenants of its entries
+    names = (name for name, each in store().tenants.items() if str(each) == str(tenant))
+    return next(names, None), tenant

@@ -143,7 +143,12 @@ class SQLRowCounts:
             return int(connection.fetch(f"{sql}{of_tenant}", values)[0][0])
 
     def list_undelivered(
-        self, since: datetime, *, after: DispatchCursor | None = None, limit: int
+        self,
+        since: datetime,
+        *,
+        after: DispatchCursor | None = None,
+        limit: int,
+        tenant: Key | None = None,
     ) -> Sequence[Undelivered]:
         """Return the first dispatches after a place that are not delivered, the oldest first.
 
@@ -153,15 +158,16 @@ class SQLRowCounts:
         tables = self._tables()
         dated = tables.has(*_SENT_AT)
         condition, values = (_since if dated else _any_time)(tables, since, after)
+        of_tenant, of_values = _of_tenant(tables, "dispatches", tenant)
         at, key = tables.column(*_SENT_AT) if dated else "NULL", tables.column(*_KEY)
         order = f"{at} IS NOT NULL, {at}, {key}" if dated else key
         sql = (
             f"SELECT {tables.text('dispatches', 'provider_message_id')}, {at}, "
             f"{tables.text(*_SENT_AT) if dated else at}, {tables.key(*_KEY)} "
-            f"FROM {_undelivered(tables)}{condition} ORDER BY {order} LIMIT {limit}"
+            f"FROM {_undelivered(tables)}{condition}{of_tenant} ORDER BY {order} LIMIT {limit}"
         )
         with self._database.reading() as connection:
-            rows = connection.fetch(sql, values)
+            rows = connection.fetch(sql, [*values, *of_values])
         if read := tables.conversions.read(*_SENT_AT):
             rows = converted(rows, {1: read})
         spelled = guid if tables.has_uuids else str
