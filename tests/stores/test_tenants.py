@@ -39,7 +39,7 @@ from hookrow._receiver.replay import dry_run
 from hookrow._receiver.tenants import check_tenants
 from hookrow.migrations import upgrade
 from hookrow.stores._errors import Rejected, Unavailable, WrongMapping
-from hookrow.stores._log import START, Query
+from hookrow.stores._log import START, Origin, Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._suppressions import Filter, SuppressionRange
@@ -312,7 +312,8 @@ class TestLog:
             "INSERT INTO sends (id, provider_message_id, subscriber_id, team) "
             "VALUES (9, 'late', 2, 2)",
         )
-        hopeful = partial(log.hopeful, NOON + DAY, providers=[], after=START, limit=9)
+        origins = [Origin(name, None) for name in self.TENANTS]
+        hopeful = partial(log.hopeful, NOON + DAY, origins=origins, after=START, limit=9)
         found = log.newest(Query(ids=hopeful(tenants=self.TENANTS).ids), limit=9)
         assert [each.entry for each in found] == ["second"]
         for tenants in ({"first": 1}, {"other": 2}, {}):

@@ -206,9 +206,9 @@ def test_equal_bodies_at_two_entries_are_two_events() -> None:
     """The log has the name of each, and a replay keeps it."""
     database, body = people("ada"), encode(delivery("ada"))
     entries = {
-        "acme": Tenant(Postmark(SECRET), 1),
-        "globex": Tenant(Postmark(SECRET), "two"),
-        "parcels": Tenant(Courier(), 3),
+        "acme": Postmark(SECRET),
+        "globex": Postmark(SECRET),
+        "parcels": Courier(),
     }
     arrived: list[Arrival] = []
     keep = lambda each, _: arrived.append(each)  # noqa: E731 - the hook
@@ -222,8 +222,8 @@ def test_equal_bodies_at_two_entries_are_two_events() -> None:
         ]
         replayed = arrivals_of(database, logged, receiver.entries, logged[0].received_at)
     for found in (arrived, replayed):
-        assert {(each.entry, each.tenant, each.provider) for each in found} == {
-            *(("acme", 1, "postmark"), ("globex", "two", "postmark"), ("parcels", 3, "courier"))
+        assert {(each.entry, each.provider) for each in found} == {
+            *(("acme", "postmark"), ("globex", "postmark"), ("parcels", "courier"))
         }
     assert {each.fingerprint for each in replayed} == {each.fingerprint for each in logged}
 

@@ -153,7 +153,6 @@ class Arrival(msgspec.Struct, frozen=True):
     record_type: str | None = None
     trace_id: str | None = None
     is_test: bool = False
-    tenant: Key | None = None
 
     @property
     def notification(self) -> Notification | None:

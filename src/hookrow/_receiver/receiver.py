@@ -34,6 +34,7 @@ from hookrow._receiver.recorder import (
     combine,
 )
 from hookrow._receiver.replay import SWEEP_EVERY, ParkedRetry
+from hookrow._receiver.tenants import check_tenants
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, Event, NotReady, Provider, Unauthentic, mask
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
@@ -424,10 +425,11 @@ class Receiver:
 
 
 def _check_parts(entries: Entries[Provider], store: SQLStore) -> None:
-    """Raise `ConfigurationError` for a wrong store; warn of doubtful secrets."""
+    """Raise `ConfigurationError` for a store that does not fit; warn of doubtful secrets."""
     from hookrow.stores.sql._store import check_store  # noqa: PLC0415 - loads sqlite3
 
     check_store(store)
+    check_tenants(store, {each.name: each.tenant for each in entries})
     secrets = [secret for each in entries for secret in each.provider.secrets]
     for doubt in filter(None, map(doubt_about, secrets)):
         logger.warning(DOUBTFUL.format(doubt))
