@@ -102,9 +102,8 @@ class _ReceiverResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response, then run the background tasks of the host's dependencies."""
         del receive
-        name = scope["path_params"].get("name")
-        path = ENDPOINT if name is None else f"{ENDPOINT}/{name}"
-        scope = {**scope, "path": path, "root_path": ""}
+        _, endpoint, rest = scope["path"].rpartition(ENDPOINT)
+        scope = {**scope, "path": endpoint + rest, "root_path": ""}
         await self._webhook(scope, _receive_body(self._request), send)
         if self.background is not None:
             await self.background()

@@ -24,15 +24,18 @@ from prometheus_client import CollectorRegistry
 
 import django_host
 import world
+from courier import Courier, event, signed
 from django_project.site import post
-from hookrow import Arrival, testing
+from hookrow import Arrival, Postmark, Receiver, testing
 from hookrow._diagnostics.probe import PROBE_BODY as PROBE
 from hookrow._http import MAX_BODY
-from hookrow.django import receiver
+from hookrow.django import receiver, store
+from hookrow.django._receiver import BatchReceiver, SyncReceiver
 from hookrow.django._views import webhooks
 from hookrow.django.signals import notification_recorded, notification_refused
 from hookrow.metrics import Metrics
-from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, eventually
+from hookrow.stores._log import Query
+from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, PATIENCE, SECRET, STRANGER, TEXT, eventually
 
 PATH = f"/mail{ENDPOINT}"
 
@@ -107,6 +110,69 @@ class TestResponses:
         assert registry.get_sample_value("hookrow_notifications_total", ended) == 1
         refused = {"refusal": "too_large"}
         assert registry.get_sample_value("hookrow_requests_refused_total", refused) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
+@pytest.mark.parametrize("several", [False, True], indirect=True, ids=["directly", "in groups"])
+class TestEntries:
+    """A receiver with several entries, without and with group commit."""
+
+    @pytest.fixture
+    def several(
+        self, request: pytest.FixtureRequest, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Receiver]:
+        world.fill(sqlite_url)
+        entries = {"mail": Postmark(SECRET), "parcels": Courier(limit=2 * MAX_BODY)}
+        kind = BatchReceiver if request.param else SyncReceiver
+        with django_host.project(sqlite_url, GROUP_COMMIT=request.param):
+            made = kind(entries, store(), deadline=PATIENCE)
+            monkeypatch.setattr("hookrow.django._views.receiver", lambda: made)
+            yield made
+            made.close(PATIENCE)
+        gc.collect()  # the connection of the thread, which would warn in another test
+
+    @pytest.mark.parametrize("mount", ["mail/", "mail"])
+    @pytest.mark.parametrize("end", ["", "/"])
+    @pytest.mark.usefixtures("several")
+    def test_paths(self, mount: str, end: str) -> None:
+        """Each entry has a URL, and another name gets a 404."""
+        assert reverse("hookrow:webhooks", args=["parcels"]) == f"{PATH}/parcels"
+        parcel = signed(event("1", to=ADA, message=ADAS))
+        with override_settings(ROOT_URLCONF=(url(mount, include("hookrow.django.urls")),)):
+            statuses = {
+                name: post(body, path=f"{PATH}{name}{end}").status_code
+                for name, body in (("", DELIVERY), ("/mail", DELIVERY), ("/parcels", parcel))
+            }
+            unknown = post(DELIVERY, path=f"{PATH}/other{end}")
+        assert statuses == dict.fromkeys(statuses, 200)
+        assert (unknown.status_code, unknown.content) == (404, b"Not Found")
+
+    @pytest.mark.usefixtures("several")
+    def test_probes(self) -> None:
+        """The response to HEAD has no body; Postmark's entry accepts POST only."""
+        got, of_head = Client().get(f"{PATH}/parcels"), Client().head(f"{PATH}/parcels")
+        assert (got.status_code, got.content) == (200, b"Welcome")
+        assert (of_head.status_code, of_head.content) == (200, b"")
+        assert of_head["Content-Length"] == "7"
+        assert Client().put(f"{PATH}/parcels")["Allow"] == "GET, HEAD, POST"
+        assert (Client().get(PATH).status_code, Client().get(PATH)["Allow"]) == (405, "POST")
+
+    @pytest.mark.usefixtures("several")
+    def test_limits(self) -> None:
+        parcel = signed(event("1", to=ADA, message=ADAS))
+        for name, size, status in (
+            *(("/parcels", 2 * MAX_BODY, 200), ("/parcels", 2 * MAX_BODY + 1, 413)),
+            ("", MAX_BODY + 1, 413),
+        ):
+            assert post(parcel.rjust(size), path=PATH + name).status_code == status
+
+    def test_a_request_with_many_events(self, several: Receiver) -> None:
+        """Each of them is recorded, in groups."""
+        events = (event(str(number), to=ADA, message=ADAS) for number in range(1000))
+        assert post(signed(*events), path=f"{PATH}/parcels").status_code == 200
+        assert several.store.log is not None
+        found = several.store.log.newest(Query(), limit=2000)
+        assert [each.outcome.value for each in found] == ["recorded"] * 1000
 
 
 class _Untouched(BytesIO):

@@ -2,25 +2,38 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from threading import Event
 
 import pytest
+from fastapi import FastAPI
+from flask import Flask
 from sqlalchemy import make_url
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from werkzeug.exceptions import NotFound
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import world
 from databases import kind_of
 from engines import MEMORY, engine_of
 from hookrow import Postmark, Receiver
 from hookrow._server import RECEIVER
+from hookrow._server.protocol import NotificationProtocol
 from hookrow.asgi import ASGI, Receive, Scope, Send
+from hookrow.fastapi import router
+from hookrow.flask import blueprint
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._transaction import SQLTransaction
 from hookrow.testing import Tables
+from hookrow.wsgi import WSGI
 from loopback import loopback
 from process import EXAMPLES
 from wire import ADAS, PATIENCE, SECRET, uvicorn_serving
+
+MOUNT = "/mail"
+HOSTS = ["asgi", "fastapi", "wsgi", "flask", "direct"]
 
 
 class GatedStore(SQLStore):
@@ -80,6 +93,25 @@ class Webhook(ASGI):
         if scope["type"] == "lifespan":
             scope["state"][RECEIVER] = self.handler
         await super().__call__(scope, receive, send)
+
+
+def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
+    """Serve a receiver below the mount; "direct" is the protocol of `hookrow serve`."""
+    match kind:
+        case "asgi":
+            return uvicorn_serving(Starlette(routes=[Mount(MOUNT, ASGI(receiver))]))
+        case "fastapi":
+            fastapi = FastAPI()
+            fastapi.include_router(router(receiver), prefix=MOUNT)
+            return uvicorn_serving(fastapi)
+        case "wsgi":
+            return loopback(DispatcherMiddleware(NotFound(), {MOUNT: WSGI(receiver)}))
+        case "flask":
+            flask = Flask(__name__)
+            flask.register_blueprint(blueprint(receiver), url_prefix=MOUNT)
+            return loopback(flask)
+        case _:
+            return uvicorn_serving(Webhook(receiver), http=NotificationProtocol)
 
 
 def _for_sqlalchemy(url: str) -> str:

@@ -28,8 +28,9 @@ from werkzeug.wsgi import get_input_stream
 
 import asgi_client
 import wire
+from courier import Courier
 from engines import MEMORY
-from hookrow import ConfigurationError, Receiver, Refusal, Schema
+from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Schema
 from hookrow._http import MAX_BODY
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.fastapi import router
@@ -138,6 +139,21 @@ class TestFastAPI:
         with closing(Receiver(resend, SQLStore(MEMORY))) as receiver:
             app.include_router(router(receiver))
         assert not {"parameters", "requestBody"} & {*app.openapi()["paths"][ENDPOINT]["post"]}
+
+    def test_page_with_several_entries(self) -> None:
+        """Each path has the description of its provider; that of the endpoint has the first's."""
+        app = fastapi.FastAPI()
+        entries = {"parcels": Courier(), "mail": Postmark(SECRET)}
+        with closing(Receiver(entries, SQLStore(MEMORY))) as receiver:
+            app.include_router(router(receiver), prefix="/mail")
+        paths: dict[str, Any] = app.openapi()["paths"]
+        assert {path: "parameters" in verbs["post"] for path, verbs in paths.items()} == {
+            f"/mail{ENDPOINT}": False,
+            f"/mail{ENDPOINT}/parcels": False,
+            f"/mail{ENDPOINT}/mail": True,
+        }
+        ids = {verbs["post"]["operationId"] for verbs in paths.values()}
+        assert len(ids) == len(paths)
 
     def test_dependencies(self, receiver: Receiver) -> None:
         """Dependencies run before the receiver, and their background tasks after it."""

@@ -6,54 +6,22 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 
 import pytest
-from drivers import GatedStore, Webhook
-from fastapi import FastAPI
-from flask import Flask
-from starlette.applications import Starlette
-from starlette.routing import Mount
-from werkzeug.exceptions import NotFound
-from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from drivers import HOSTS, MOUNT, GatedStore, mounted
 
 import wire
 import world
 from case_model import ALL, body_of, expect
 from hookrow import Postmark, Receiver, testing
 from hookrow._http import MAX_BODY
-from hookrow._server.protocol import NotificationProtocol
-from hookrow.asgi import ASGI
-from hookrow.fastapi import router
-from hookrow.flask import blueprint
-from hookrow.wsgi import WSGI
-from loopback import loopback
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT
 
-MOUNT = "/mail"
 PATH = MOUNT + ENDPOINT
 PREVIOUS = "the-secret-of-last-year"
 ZOE = "zoë.müller@example.net"
 LARGEST = DELIVERY.ljust(MAX_BODY)
-
-
-def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
-    """Serve a receiver below the mount; "direct" is the protocol of `hookrow serve`."""
-    match kind:
-        case "asgi":
-            return wire.uvicorn_serving(Starlette(routes=[Mount(MOUNT, ASGI(receiver))]))
-        case "fastapi":
-            fastapi = FastAPI()
-            fastapi.include_router(router(receiver), prefix=MOUNT)
-            return wire.uvicorn_serving(fastapi)
-        case "wsgi":
-            return loopback(DispatcherMiddleware(NotFound(), {MOUNT: WSGI(receiver)}))
-        case "flask":
-            flask = Flask(__name__)
-            flask.register_blueprint(blueprint(receiver), url_prefix=MOUNT)
-            return loopback(flask)
-        case _:
-            return wire.uvicorn_serving(Webhook(receiver), http=NotificationProtocol)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +30,7 @@ def store() -> Iterator[GatedStore]:
         yield store
 
 
-@pytest.fixture(scope="module", params=["asgi", "fastapi", "wsgi", "flask", "direct"])
+@pytest.fixture(scope="module", params=HOSTS)
 def running(request: pytest.FixtureRequest, store: GatedStore) -> Iterator[int]:
     mount_path = MOUNT if request.param == "direct" else ""
     receiver = Receiver(Postmark(SECRET, PREVIOUS), store, mount_path=mount_path, deadline=60)

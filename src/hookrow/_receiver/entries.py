@@ -119,6 +119,9 @@ class Entries(Generic[P_co]):
         return {each for each in origins if self.find(*each) is not None}
 
 
+Providers: TypeAlias = Provider | Mapping[str, Provider] | Mapping[str, Tenant]
+"""What a host passes to a receiver."""
+
 Parsers: TypeAlias = Entries[BodyParser]
 """Entries as far as they are needed to read the log."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ from hookrow._observability.logging import log_refusal, log_unauthentic
 from hookrow._observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
 from hookrow._receiver.batch import QueueFull
 from hookrow._receiver.clock import Clock
-from hookrow._receiver.entries import Entries, Entry, Parsers, Tenant, read_entries
+from hookrow._receiver.entries import Entries, Entry, Parsers, Providers, read_entries
 from hookrow._receiver.hooks import Hooks, OnRecorded, OnRefused
 from hookrow._receiver.hourly import HourlyCount
 from hookrow._receiver.options import ReceiverOptions
@@ -98,7 +98,7 @@ class Receiver:
 
     def __init__(  # noqa: PLR0913 - the options, with the defaults that users see
         self,
-        providers: Provider | Mapping[str, Provider] | Mapping[str, Tenant],
+        providers: Providers,
         store: SQLStore,
         *,
         mount_path: str = "",

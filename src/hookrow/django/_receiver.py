@@ -15,11 +15,11 @@ from django.db.transaction import on_commit
 
 from hookrow._core.notification import Arrival, Outcome, Recorded
 from hookrow._observability.observer import Observer, Observers
+from hookrow._receiver.entries import Providers
 from hookrow._receiver.receiver import Receiver
 from hookrow.django._conf import conf
 from hookrow.django._store import DjangoStore
 from hookrow.django.signals import NotificationSignal, notification_recorded, notification_refused
-from hookrow.providers.postmark import Postmark
 
 _lock = RLock()
 
@@ -48,8 +48,8 @@ def store() -> DjangoStore:
 class SyncReceiver(Receiver):
     """Records in the thread of the request, and sends signals there."""
 
-    def __init__(self, provider: Postmark, store: DjangoStore, **options: Any) -> None:  # noqa: ANN401 - passed on
-        super().__init__(provider, store, **options)
+    def __init__(self, providers: Providers, store: DjangoStore, **options: Any) -> None:  # noqa: ANN401 - passed on
+        super().__init__(providers, store, **options)
         self._using = store.using
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
