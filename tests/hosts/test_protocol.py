@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, suppress
 from functools import wraps
 from math import inf
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from drivers import GatedStore, Webhook
@@ -15,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 import streams
 import wire
+from courier import Courier
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow._http import MAX_BODY, LoopHandler, plain
@@ -25,7 +27,7 @@ from hookrow._server.limits import (
     MAX_DISCARDED_BODY,
     MAX_HEAD,
 )
-from hookrow._server.protocol import NotificationProtocol
+from hookrow._server.protocol import DirectEndpoint, NotificationProtocol
 from hookrow._server.run import choose_protocol
 from hookrow.stores.sql import SQLStore
 from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
@@ -181,6 +183,41 @@ class TestNotifications:
             assert (answer.status, answer.header("connection")) == (422, "close")
             assert connection.is_over()
         assert store.delivered_at is None
+
+
+class TestDirectEndpoint:
+    """Which requests are passed to the receiver without uvicorn."""
+
+    @pytest.fixture
+    def endpoint(self) -> DirectEndpoint:
+        entries = {"mail": Postmark(SECRET), "parcels": Courier(limit=2000)}
+        return DirectEndpoint(Receiver(entries, SQLStore(MEMORY), mount_path="/mäil"))
+
+    @pytest.mark.parametrize(
+        ("path", "is_direct"),
+        [
+            *(("", True), ("/mail", True), ("/parcels", True)),
+            # All others get their responses through ASGI.
+            *(("/", False), ("/mail/", False), ("/mail?a=b", False)),
+            *(("/other", False), ("/parcels" + "s" * 99, False), ("/parcel", False)),
+        ],
+    )
+    def test_paths(self, endpoint: DirectEndpoint, path: str, *, is_direct: bool) -> None:
+        path = f"/m%C3%A4il{wire.ENDPOINT}{path}"
+        for before in (b"", b"\n", wire.request(b"{}")):  # of another request
+            parsed = endpoint.parse(before + wire.request(b"{}", path), len(before))
+            assert (parsed is not None) == is_direct
+            if parsed is not None:
+                assert (parsed.head.path, parsed.body) == (unquote(path), b"{}")
+
+    @pytest.mark.parametrize("name", ["", "/parcels"])
+    def test_the_smallest_limit(self, endpoint: DirectEndpoint, name: str) -> None:
+        """Only uvicorn handles a request whose body may be over an entry's limit."""
+        path = f"/m%C3%A4il{wire.ENDPOINT}{name}"
+        longest = 2000 - len(wire.request(b"", path)) - len("1234") + len("0")
+        for size, is_direct in ((longest, True), (longest + 1, False)):
+            parsed = endpoint.parse(wire.request(b" " * size, path), 0)
+            assert (parsed is not None) == is_direct
 
 
 class TestHead:
