@@ -381,14 +381,14 @@ def _parse_except_ada(reader: ArrivalReader, entry: SpoolEntry, at: datetime) ->
     return _parse(reader, entry, at)
 
 
-@pytest.mark.parametrize("fault", ["body", "parsing"])
+@pytest.mark.parametrize("fault", ["body = 7", "provider = x'01'", "entry = 'a'", "parsing"])
 def test_an_unusable_entry_stays_and_is_reported_once(
     site: Site, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It neither holds up other entries nor keeps the drain busy."""
     site.put(BEA, ADA)
-    if fault == "body":
-        site.execute("UPDATE arrivals SET body = 7 WHERE id = 2")
+    if fault != "parsing":
+        site.execute(f"UPDATE arrivals SET {fault} WHERE id = 2")
     else:
         monkeypatch.setattr(ArrivalReader, "parse", _parse_except_ada)
     drain = site.drain()
