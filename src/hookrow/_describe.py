@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hookrow._core.changes import State
-from hookrow._core.log_entry import RECORD_TYPES, StoredEntry, unescaped
-from hookrow._core.notification import Reactivated, Recorded, Refused, RowId, Source, Suppressed
+from hookrow._core.log_entry import StoredEntry, unescaped
+from hookrow._core.notification import (
+    DispatchEvent,
+    Reactivated,
+    Recorded,
+    Refused,
+    RowId,
+    Source,
+    Suppressed,
+)
 from hookrow._core.optional import Kinds
 from hookrow._core.result import MISSING, PARKED, RESULTS, Result
 from hookrow._core.rules import effective_time, why_no_email, why_no_message_id
@@ -26,11 +34,6 @@ if TYPE_CHECKING:
 MAX_BODY_LENGTH = 20_000
 """Characters to which a longer body is truncated."""
 
-_CHANGE = RECORD_TYPES[Suppressed]
-_CHANGE_NAMES: Mapping[type[object], str] = {
-    Suppressed: "a suppression",
-    Reactivated: "a reactivation",
-}
 
 _RESULT_REASONS = {
     Result.RECORDED: "",
@@ -86,9 +89,9 @@ def format_result(entry: StoredEntry) -> str:
 
 def other_changes(entry: StoredEntry) -> Query | None:
     """Return the query for all changes of the entry's subscriber, or None if it changed nothing."""
-    if entry.record_type != _CHANGE or entry.outcome is not Result.RECORDED or not entry.recipient:
+    if not entry.has_changed or not entry.recipient:
         return None
-    return Query(recipient=entry.recipient, record_type=_CHANGE, outcome=Result.RECORDED)
+    return Query(recipient=entry.recipient, changes=True)
 
 
 def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEntry | None:
@@ -108,10 +111,24 @@ def describe_change(entry: StoredEntry, parsers: Parsers) -> str:
 
     Without a reason and a body, it is unknown whether it was a suppression.
     """
+    kind = "a change"
+    if entry.reason:
+        kind = "a suppression"
+    elif change := find_change(entry, parsers):
+        kind = "a suppression" if isinstance(change, Suppressed) else "a reactivation"
+    return f"entry {entry.id}, {kind} of {format_time(_changed_at(entry))}"
+
+
+def find_change(entry: StoredEntry, parsers: Parsers) -> Suppressed | Reactivated | None:
+    """Return the first change of suppression in the body of an entry.
+
+    Returns None if there is none, or if the body is missing or another provider's.
+    """
     event = parse_entry(entry, parsers)
-    kind = Suppressed if entry.reason else type(event and event.notification)
-    change = _CHANGE_NAMES.get(kind, "a change")
-    return f"entry {entry.id}, {change} of {format_time(_changed_at(entry))}"
+    for each in event.notifications if event else ():
+        if isinstance(each, Suppressed | Reactivated):
+            return each
+    return None
 
 
 def find_problem(entry: StoredEntry, parsers: Parsers, recorded: Kinds) -> str | None:
@@ -192,13 +209,21 @@ def _why_no_row(result: Result, entry: StoredEntry, parsers: Parsers) -> str | N
     Returns None if the row can exist, or if the body is unknown.
     """
     event, own = parse_entry(entry, parsers), parsers.parser_of(entry)
-    if event is None or event.notification is None or own is None:
+    if event is None or own is None:
         return None
-    recipient_name, id_name = own.field_names(event.notification)
-    if result is Result.SUBSCRIBER_NOT_FOUND:
-        name, value, why = recipient_name, event.notification.recipient, why_no_email
+    needs_dispatch = result is Result.DISPATCH_NOT_FOUND
+    refused = [
+        each
+        for each in event.notifications
+        if isinstance(each, DispatchEvent) or not needs_dispatch
+    ]
+    if not refused:
+        return None
+    recipient_name, id_name = own.field_names(refused[0])
+    if needs_dispatch:
+        name, value, why = id_name, refused[0].message_id, why_no_message_id
     else:
-        name, value, why = id_name, event.notification.message_id, why_no_message_id
+        name, value, why = recipient_name, refused[0].recipient, why_no_email
     if value is None:
         return f"the payload has no {name} that is a string"
     fault = why(value)

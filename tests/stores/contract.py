@@ -777,20 +777,24 @@ class ReadSuppressionsContract:
         assert [causes[each.cursor].id for each in found] == [
             logged[fold(each.email)] for each in found
         ]
-        assert {each.message_id for each in causes.values()} == {"m-ada", None}
+        assert {each.message_id for each in causes.values()} == {"m-ada", None, "m-nowhere"}
         later = [each._replace(suppressed_at=NOON + SECOND) for each in found]
         assert find_causes(reader, later) == find_causes(reader, []) == {}
 
 
 def suppressed(home: Home) -> Home:
-    """Suppress all three subscribers, two of them at the same time."""
+    """Suppress all three subscribers, two of them at the same time.
+
+    The last event has another effect, which is refused because there is no such dispatch.
+    """
     fill(home)
+    dropped = Suppressed(ZOE, "m-nowhere", NOON + TICK, "HardBounce")
     for number, each in enumerate(
         [
-            Suppressed(ADA, "m-ada", NOON, "HardBounce"),
-            Suppressed(BEA, None, None, "SpamComplaint"),
-            Suppressed(ZOE, None, NOON + TICK, "HardBounce"),
+            (Suppressed(ADA, "m-ada", NOON, "HardBounce"),),
+            (Suppressed(BEA, None, None, "SpamComplaint"),),
+            (Delivered(ZOE, "m-nowhere", NOON + TICK), dropped),
         ]
     ):
-        record(home.store, [Arrival((each,), b"%d" % number, NOON)])
+        record(home.store, [Arrival(each, b"%d" % number, NOON)])
     return home

@@ -369,6 +369,28 @@ class ReadContract:
                 rest = read(query, **there_on, limit=9) if page else ()
                 assert numbers([*page, *rest]) == expected[::order], query
 
+    def test_changes(self, home: Home, log: SQLLog) -> None:
+        """A change of suppression is found by its type, or by the reason of another type.
+
+        It needs only its subscriber: an event that was refused for another row has made it.
+        """
+        reason, missing = {"reason": "HardBounce"}, {"outcome": Result.SUBSCRIBER_NOT_FOUND}
+        keep(
+            home,
+            entry(1, record_type="SubscriptionChange", recipient=ADA),
+            entry(2, record_type="SubscriptionChange", recipient=BEA, **reason),
+            entry(3, record_type="Bounce", recipient=ADA, **reason),
+            parked(4, minutes=1, record_type="Bounce", recipient=ADA, **reason),
+            entry(5, outcome=Result.RECIPIENT_MISMATCH, recipient=ADA, **reason),
+            entry(6, record_type="Bounce", recipient=ADA),
+            entry(7, record_type="SubscriptionChange", recipient=ADA, **reason, **missing),
+            entry(8, outcome=Result.FAILED, recipient=ADA, **reason),
+        )
+        assert numbers(log.oldest(Query(changes=True), limit=9)) == [1, 2, 3, 4, 5]
+        assert numbers(log.newest(Query(changes=True, recipient=ADA), limit=9)) == [5, 4, 3, 1]
+        causes = home.store.suppressions.changes([ADA, "nobody@example.com"], limit=9)
+        assert sorted(each.message_id or "" for each in causes) == ["m-1", "m-3", "m-4", "m-5"]
+
     def test_period_after_late_entries(self, home: Home, log: SQLLog) -> None:
         """Entries that were written late, from a spool, hide none that arrived later."""
         for number in range(40):

@@ -296,6 +296,9 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
         "newest": lambda: log.newest(Query(), limit=10),
         "newest without bodies": lambda: log.newest(Query(), before=9, limit=10, bodies=False),
         "newest by every condition": lambda: log.newest(every, limit=10),
+        "newest changes of a person": lambda: log.newest(
+            Query(changes=True, recipient="ada@example.com"), limit=10
+        ),
         "oldest": lambda: log.oldest(Query(), after=1, limit=10),
         "oldest of other types": lambda: log.oldest(Query(record_type=OTHER), limit=10),
         "count": lambda: log.count(Query(), limit=10),

@@ -388,7 +388,7 @@ def test_search_of_the_log(engine: Engine, fold: Fold, type_: str) -> None:
     ]
     with closing(SQLStore(url, schema)) as store:
         with store.transaction() as transaction:
-            refused = fail(arrivals, Refusal.DISPATCH_NOT_FOUND)
+            refused = fail(arrivals, Refusal.SUBSCRIBER_NOT_FOUND)
             transaction.write((), log_entries(arrivals, refused, NOON))
         assert store.log is not None
         origins = [Origin(None, "postmark")]

@@ -51,8 +51,8 @@ from hookrow import (
     Suppressed,
 )
 from hookrow._core.log_entry import log_entries
-from hookrow._core.notification import Key, Notification, Source
-from hookrow._core.rules import decide, fail, lookup_keys
+from hookrow._core.notification import DispatchEvent, Key, Notification, Source
+from hookrow._core.rules import decide, lookup_keys
 from hookrow._receiver.clock import LEAST_EVENTS, Clock
 from hookrow._receiver.recorder import record
 from hookrow.stores._log import START, Origin, RetryCursor
@@ -60,6 +60,7 @@ from hookrow.stores.sql import SQLStore
 from times import DAY, SECOND
 
 Group: TypeAlias = list[Arrival]
+Effects: TypeAlias = tuple[Notification, ...]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
 Results: TypeAlias = tuple[list[Outcome], Rows, list[dict[str, Any]]]
 
@@ -121,8 +122,8 @@ def _about(
     ]
 
 
-# Half are about the same rows; some are unsupported.
-notifications = st.one_of(*_about([ADA], ["m-ada"]), *_about(RECIPIENTS, MESSAGES), st.none())
+# Half are about the same rows.
+notifications = st.one_of(*_about([ADA], ["m-ada"]), *_about(RECIPIENTS, MESSAGES))
 
 
 def _optional(
@@ -143,15 +144,22 @@ recorded = st.one_of(
     *(_optional([ADA], ["m-ada"]), _optional(RECIPIENTS, MESSAGES)),
     *_about([ADA], ["m-ada"]),
 )
+MORE_EFFECTS: list[Effects] = [
+    *((), ()),
+    (Delivered(None, None, NOON),),
+    (Suppressed(None, None, None, "HardBounce"),),
+    (Delivered(None, None, NOON), Suppressed(None, None, None, "HardBounce")),
+]
 times = st.sampled_from(TIMES)
 late = st.sampled_from([*product(TIMES, range(4), MAYBE, MAYBE)])
 
 
 @st.composite
-def _arrivals(draw: st.DrawFn, kinds: st.SearchStrategy[Notification | None]) -> Arrival:
-    notification = draw(kinds)
-    notifications = () if notification is None else (notification,)
-    body = repr(notification).encode()
+def _arrivals(draw: st.DrawFn, kinds: st.SearchStrategy[Notification]) -> Arrival:
+    """Draw an arrival whose event has one effect, or several, or is not supported."""
+    number = draw(st.sampled_from([1, 1, 1, 2, 3, 0]))
+    notifications = tuple(draw(kinds) for _ in range(number))
+    body = repr(notifications).encode()
     if draw(st.booleans()):
         return Arrival(notifications, body, draw(times))
     at, attempts, last, now = draw(late)
@@ -163,6 +171,16 @@ def _arrivals(draw: st.DrawFn, kinds: st.SearchStrategy[Notification | None]) ->
         attempts=attempts,
         last_received_at=last,
         applied_at=now,
+    )
+
+
+@st.composite
+def _effects(draw: st.DrawFn, kinds: st.SearchStrategy[Notification]) -> Effects:
+    """Draw the notifications of an event, which are about the same recipient and message."""
+    first = draw(kinds)
+    return first, *(
+        replace(each, recipient=first.recipient, message_id=first.message_id)
+        for each in draw(st.sampled_from(MORE_EFFECTS))
     )
 
 
@@ -272,22 +290,39 @@ def worlds_of_tenants(draw: st.DrawFn, tenants: Mapping[str, Key]) -> World:
 
 OPTIONAL = ("first_opened_at", "clicked_at", "complained_at", "bounced_at", "bounce_type")
 SENT = {"provider_message_id": "m-ada", "subscriber_id": 1, "delivered_at": NOON + 3 * SECOND}
-WORLD: World = {"subscribers": [{"id": 1, "email": ADA}], "dispatches": [{"id": 1, **SENT}]}
-RARE = [
-    # A live change sets an earlier time, which a guarded one then finds.
+OF_BEA = {"provider_message_id": "m-bea", "subscriber_id": 2}
+WORLD: World = {
+    "subscribers": [{"id": 1, "email": ADA}, {"id": 2, "email": BEA}],
+    "dispatches": [{"id": 1, **SENT}, {"id": 2, **OF_BEA}],
+}
+RARE = (
     [
-        Arrival((Delivered(ADA, "m-ada", NOON + SECOND),), b"{}", NOON),
-        Arrival((Delivered(ADA, "m-ada", at),), b"{}", NOON, source=Source.REPLAY),
+        # A live change sets an earlier time, which a guarded one then finds.
+        [
+            Arrival((Delivered(ADA, "m-ada", NOON + SECOND),), b"{}", NOON),
+            Arrival((Delivered(ADA, "m-ada", at),), b"{}", NOON, source=Source.REPLAY),
+        ]
+        for at in (NOON, NOON + 2 * SECOND)
     ]
-    for at in (NOON, NOON + 2 * SECOND)
-] + [
-    # Among equal times, the last to arrive wins.
-    [
-        Arrival((Suppressed(ADA, "m-ada", NOON, "HardBounce"),), b"{}", NOON),
-        Arrival((Suppressed(ADA, "m-ada", at, "SpamComplaint"),), b"{}", NOON),
+    + [
+        # Among equal times, the last to arrive wins.
+        [
+            Arrival((Suppressed(ADA, "m-ada", NOON, "HardBounce"),), b"{}", NOON),
+            Arrival((Suppressed(ADA, "m-ada", at, "SpamComplaint"),), b"{}", NOON),
+        ]
+        for at in (NOON, NOON - SECOND)
     ]
-    for at in (NOON, NOON - SECOND)
-]
+    + [
+        # An event suppresses its recipient even if its dispatch is missing, or another person's.
+        [
+            Arrival(
+                (Delivered(ADA, id_, NOON), Suppressed(ADA, id_, NOON, "HardBounce")), b"1", NOON
+            ),
+            Arrival((Reactivated(ADA, id_, NOON), Opened(ADA, id_, NOON)), b"2", NOON),
+        ]
+        for id_ in ("m-bea", "m-nowhere")
+    ]
+)
 """Groups that are rarely drawn."""
 RARE_OPTIONAL = [
     # Of bounces with equal times, the type of the last one stays; a later one stays as it is.
@@ -468,6 +503,32 @@ def test_law_of_the_rules(schema: str) -> None:
     _search(claim, SCHEMAS[schema], RULES, records=schema == "recording")
 
 
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_events_with_several_effects(schema: str) -> None:
+    """The effects of an event change the same rows as events with one effect each.
+
+    Its outcome is the first refusal, if there is one.
+    """
+
+    def claim(world: World, group: Group, **_: object) -> None:
+        together, rows, _log = _expected(SCHEMAS[schema], world, group)
+        split = [[replace(each, notifications=(n,)) for n in each.notifications] for each in group]
+        single, rows_of_single, _log = _expected(SCHEMAS[schema], world, [*chain(*split)])
+        assert rows == rows_of_single
+        rest = iter(single)
+        for outcome, effects in zip(together, split, strict=True):
+            outcomes = [next(rest) for _ in effects] or [Refusal.UNSUPPORTED.refused()]
+            refused = [each for each in outcomes if isinstance(each, Refused)]
+            if refused:
+                assert isinstance(outcome, Refused)
+                assert (outcome.refusal, outcome.text) == (refused[0].refusal, refused[0].text)
+            else:
+                assert isinstance(outcome, Recorded)
+            assert [*outcome.changes] == [*chain(*(each.changes for each in outcomes))]
+
+    _search(claim, SCHEMAS[schema], RULES, records=schema == "recording")
+
+
 @pytest.mark.parametrize(
     ("place", "schema"), [(place, name) for place in EXAMPLES for name in _schemas(place)]
 )
@@ -492,12 +553,26 @@ def test_law(home: Home, place: str, schema: str) -> None:
     ],
 )
 def test_hopeful(home: Home, schema: str) -> None:
-    """Of the parked notifications, a sweep finds those that would be recorded now."""
+    """Of the parked events, a sweep finds those of which something new would be recorded.
 
-    def claim(world: World, group: Group) -> None:
+    One that was refused because its dispatch was missing has already changed its subscriber.
+    """
+
+    def claim(
+        world: World, group: list[tuple[Effects, bool, tuple[str | None, Key | None]]]
+    ) -> None:
         _fill(home, world)
-        sent = [replace(each, body=str(n).encode()) for n, each in enumerate(group)]
-        keep(home, *log_entries(sent, fail(sent, Refusal.DISPATCH_NOT_FOUND), NOON))
+        sent = [
+            Arrival(effects, str(n).encode(), NOON, entry=entry, tenant=tenant)
+            for n, (effects, _, (entry, tenant)) in enumerate(group)
+        ]
+        refusals = [
+            Refusal.DISPATCH_NOT_FOUND
+            if had_subscriber and any(isinstance(each, DispatchEvent) for each in effects)
+            else Refusal.SUBSCRIBER_NOT_FOUND
+            for effects, had_subscriber, _ in group
+        ]
+        keep(home, *log_entries(sent, [each.refused() for each in refusals], NOON))
         assert home.store.log is not None
         found: list[int] = []
         place: RetryCursor | None = START
@@ -508,14 +583,24 @@ def test_hopeful(home: Home, schema: str) -> None:
             found += ids
         with home.store.reading() as reading:
             rows = reading.find(lookup_keys(sent))
-        recorded = {each.body.decode() for each in sent if isinstance(decide(each, rows), Recorded)}
-        assert {row["body"] for row in home.logged() if row["id"] in found} == recorded
-        assert len(found) == len(recorded)
+        outcomes = [decide(each, rows) for each in sent]
+        hopeful = {
+            each.body.decode()
+            for each, refusal, outcome in zip(sent, refusals, outcomes, strict=True)
+            if isinstance(outcome, Recorded)
+            or (outcome.changes and refusal is Refusal.SUBSCRIBER_NOT_FOUND)
+        }
+        assert {row["body"] for row in home.logged() if row["id"] in found} == hopeful
+        assert len(found) == len(hopeful)
 
     # The search does not distinguish tenants that are equal to the database.
     tenants = {name: each for name, each in tenants_of(home.schema).items() if name != "upper"}
-    drawn_worlds, drawn, *_ = _drawn(home.schema, tenants, records=schema == "recording")
-    tried = given(world=drawn_worlds, group=drawn)(claim)
+    records = schema == "recording"
+    drawn_worlds, *_ = _drawn(home.schema, tenants, records=records)
+    entries: list[tuple[str | None, Key | None]] = [*tenants.items()] or [(None, None)]
+    effects = _effects(recorded if records else notifications)
+    event = st.tuples(effects, st.booleans(), st.sampled_from(entries))
+    tried = given(world=drawn_worlds, group=st.lists(event, min_size=2, max_size=9))(claim)
     settings(
         max_examples=20, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
     )(tried)()

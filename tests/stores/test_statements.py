@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from contract import NOON, arrival, fill_many, opens, statuses
+from contract import ADA, NOON, arrival, fill_many, opens, statuses
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
@@ -191,6 +191,16 @@ def test_changes_of_the_log(home: Home, change: Callable[[SQLLog], object]) -> N
     found = plan(home, of_log, scans=False)
     assert "Seq Scan on hookrow" not in found
     assert "SCAN hookrow" not in found
+
+
+def test_changes_of_a_person(home: Home) -> None:
+    """An index has the changes of suppression only, so a person's are found among many entries."""
+    with statements(home) as executed:
+        reader(home).newest(Query(changes=True, recipient=ADA), limit=64)
+        home.store.suppressions.changes([ADA], limit=64)
+    of_log = [each for each in executed if "recipient" in each[0]]
+    found = plan(home, of_log, scans=False)
+    assert found.count("hookrow_notifications_changes") == len(of_log) == 2
 
 
 def test_search_of_the_log(home: Home) -> None:

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import astuple
 
 from copying import replace
+from effects import Effects, body_of
 from engines import MEMORY
 from hookrow import Arrival, Opened, Reactivated, Recorded, Role, Schema, Suppressed, testing
 from hookrow._core.changes import State
@@ -42,6 +43,7 @@ STORE = SQLStore(MEMORY)  # which is not used
 LATER = {"ended_at": NOON + timedelta(seconds=64), "attempts": 3}
 RETRIED = {**LATER, "retry_at": datetime(2026, 3, 4, 12, 3, 8, tzinfo=UTC)}
 NO_DISPATCH = Result.DISPATCH_NOT_FOUND
+EFFECTS = Entries(Entry(None, Effects()))
 
 
 @pytest.mark.parametrize(
@@ -155,6 +157,15 @@ def test_unusable_email_of_a_bounce() -> None:
     assert described.startswith("the payload has no data.to that is a string;")
 
 
+def test_unusable_message_id_of_one_effect() -> None:
+    """Only the effect that needs the dispatch is refused without its message ID."""
+    logged = _event("HardBounce", "Bounced", message_id="", outcome=NO_DISPATCH)
+    described = describe_outcome(logged, STORE, EFFECTS)
+    assert described.startswith("the payload's message ID is empty;")
+    logged = _event("HardBounce", message_id="", outcome=NO_DISPATCH)
+    assert "is empty" not in describe_outcome(logged, STORE, EFFECTS)
+
+
 @pytest.mark.parametrize(
     ("before", "described"),
     [
@@ -249,26 +260,45 @@ def test_superseded_between_two_arrivals() -> None:
     assert superseding(entry, [entry, _change(2, NOON + 3 * HOUR)])
 
 
-def test_only_a_recorded_change_whose_address_is_still_in_the_log_can_be_superseded() -> None:
+def test_only_a_change_that_was_made_can_be_superseded() -> None:
+    """Its type is that of a change, or it has a reason, and its address is still in the log.
+
+    It was also made if the dispatch of another effect was missing.
+    """
     entry = _change(1, NOON)
     query = other_changes(entry)
     assert query is not None
     fields = ({"record_type": "Open"}, {"outcome": Result.FAILED}, {"recipient": None})
     others = [replace(entry, **each) for each in fields]
     assert [other_changes(each) for each in others] == [None] * 3
-    given = [_change(2, NOON), *others]
+    bounce = _event("Bounced", "HardBounce", outcome=NO_DISPATCH)
+    assert other_changes(bounce) == query
+    given = [_change(2, NOON), bounce, *others]
     logged = [replace(each, fingerprint=bytes([n]) * 16) for n, each in enumerate(given)]
     with closing(SQLStore(MEMORY)) as store:
         with store.transaction() as transaction:
             transaction.write((), logged)
         assert store.log is not None
         found = store.log.oldest(query, limit=len(logged))
-    assert [each.fingerprint for each in found] == [logged[0].fingerprint]
+    assert [each.fingerprint for each in found] == [each.fingerprint for each in logged[:2]]
+
+
+def _event(
+    *effects: str, message_id: str = "m-1", outcome: Result = Result.RECORDED
+) -> StoredEntry:
+    """Return an entry of an event with several effects, with this outcome."""
+    body = body_of(*effects, recipient=ADA, message_id=message_id, at=NOON).encode()
+    arrived = Arrival(Effects.parse(body).notifications, body, NOON, provider=Effects.name)
+    [entry] = log_entries([arrived], [Recorded(())], NOON)
+    return replace(StoredEntry(*(*astuple(entry), 7, outcome)), outcome=outcome)
 
 
 @pytest.mark.parametrize(
     ("entry", "named"),
     [
+        (_event("Bounced", "HardBounce"), "suppression"),
+        (_event("Reactivated", "Delivered"), "reactivation"),
+        (_event("Delivered", "Reactivated"), "reactivation"),
         (_change(7, NOON), "reactivation"),
         (_change(7, NOON, "HardBounce"), "suppression"),
         (_change(7, NOON, "x", body=None), "suppression"),
@@ -277,7 +307,7 @@ def test_only_a_recorded_change_whose_address_is_still_in_the_log_can_be_superse
 )
 def test_names_of_changes(entry: StoredEntry, named: str) -> None:
     """The kind of a change is known from its reason or its body."""
-    assert describe_change(entry, POSTMARK) == f"entry 7, a {named} of 2026-03-04 12:00:00Z"
+    assert describe_change(entry, EFFECTS) == f"entry 7, a {named} of 2026-03-04 12:00:00Z"
 
 
 def test_json_is_indented() -> None:

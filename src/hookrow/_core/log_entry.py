@@ -31,7 +31,7 @@ from hookrow._core.notification import (
     Source,
     Suppressed,
 )
-from hookrow._core.result import PARKED, RESULTS, Result, retry_at
+from hookrow._core.result import CHANGED, PARKED, RESULTS, Result, retry_at
 from hookrow._core.rules import (
     LONGEST_EMAIL,
     LONGEST_MESSAGE_ID,
@@ -108,6 +108,16 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     source: Source
     trace_id: str | None
     entry: str | None
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the event changes a suppression; every type that suppresses has a reason."""
+        return self.reason is not None or self.record_type == RECORD_TYPES[Suppressed]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the change was made: it needs only its subscriber, unlike other notifications."""
+        return self.is_change and self.outcome in CHANGED
 
 
 class StoredEntry(LogEntry, frozen=True, gc=False):

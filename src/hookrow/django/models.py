@@ -68,7 +68,8 @@ class Notification(ScriptedModel):
             models.Index(
                 fields=["recipient"],
                 name="hookrow_notifications_changes",
-                condition=models.Q(record_type="SubscriptionChange"),
+                condition=models.Q(record_type="SubscriptionChange")
+                | models.Q(reason__isnull=False),
             ),
             models.Index(
                 fields=["id"],

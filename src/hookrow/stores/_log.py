@@ -164,7 +164,9 @@ class Query:
     `since` and `until` limit the first arrival; `until` is excluded. `parked` selects entries that
     wait for a retry, `expired` those that are neither recorded nor retried any more, but can be
     replayed, and `posted` those that a provider posted, in contrast to manual changes and events
-    from its API. `unaddressed` selects entries without a recipient, which no retry can record.
+    from its API. `changes` selects those that have changed a suppression, whatever their type is:
+    every type that suppresses has a reason. `unaddressed` selects entries without a recipient,
+    which no retry can record.
     `ids` may be a range. With `until`, a database skips entries that a spool delayed by more than
     `LONGEST_SPOOL_DELAY`. The `record_type` `OTHER` selects entries without a type, and those of
     every type that is not known.
@@ -182,6 +184,7 @@ class Query:
     parked: bool = False
     expired: bool = False
     posted: bool = False
+    changes: bool = False
     unaddressed: bool = False
 
     @property

@@ -270,7 +270,8 @@ def _notifications(*, mariadb: bool) -> Sequence[_Item]:
         _generated(
             "changed_recipient",
             320,
-            "CASE WHEN record_type = _utf8mb4'SubscriptionChange' THEN recipient END",
+            "CASE WHEN record_type = _utf8mb4'SubscriptionChange' OR reason IS NOT NULL "
+            "THEN recipient END",
         ),
         sa.Column("is_expired", sa.Boolean, sa.Computed(_IS_EXPIRED, persisted=True)),
     ]
@@ -313,7 +314,9 @@ def _indexes_of_notifications() -> Sequence[_Item]:
         _index("hookrow_parked", "retry_at", "id", where="retry_at IS NOT NULL"),
         _index("hookrow_parked_message_id", "message_id", where="retry_at IS NOT NULL"),
         _index(
-            "hookrow_notifications_changes", "recipient", where="record_type = 'SubscriptionChange'"
+            "hookrow_notifications_changes",
+            "recipient",
+            where="record_type = 'SubscriptionChange' OR reason IS NOT NULL",
         ),
         _index(
             "hookrow_recoveries",

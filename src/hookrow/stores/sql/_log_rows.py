@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from hookrow._core.log_entry import StoredEntry
-from hookrow._core.notification import Source
-from hookrow._core.result import PARKED, Result
+from hookrow._core.log_entry import RECORD_TYPES, StoredEntry
+from hookrow._core.notification import Source, Suppressed
+from hookrow._core.result import CHANGED, PARKED, Result
 from hookrow.stores._log import KNOWN_TYPES, Query
 from hookrow.stores.sql._dialects.base import Dialect, utc
 
@@ -40,6 +40,12 @@ def has_outcome(table: str, results: Collection[Result]) -> str:
     return f"{table}.outcome IN ({names})" if table else f"outcome IN ({names})"
 
 
+IS_CHANGE = f"(record_type = '{RECORD_TYPES[Suppressed]}' OR reason IS NOT NULL)"
+"""The condition of events that change a suppression, which is that of an index or a column."""
+
+HAS_CHANGED = f"{IS_CHANGE} AND {has_outcome('', CHANGED)}"
+"""The condition of those of them that have found their subscriber (`Query.changes`)."""
+
 _EXPIRED = f"retry_at IS NULL AND body IS NOT NULL AND {has_outcome('', PARKED)}"
 """The condition of expired entries (`Query.expired`), which is that of an index or a column."""
 
@@ -55,6 +61,8 @@ def conditions(
     for name, value in query.equal.items():
         # Of the expired entries, only their own index has the first ones.
         column = dialect.without_index(name) if query.expired and ordered else name
+        if query.changes and name == "recipient":
+            column = dialect.changed_recipient
         found.append(f"{column} = %s")
         values.append(value)
     if isinstance(query.ids, range) and query.ids.step == 1:
@@ -81,6 +89,8 @@ def _without_values(dialect: Dialect, query: Query) -> Iterator[str]:
         yield "retry_at IS NOT NULL"
     if query.expired:
         yield f"{dialect.is_expired} = 1" if dialect.is_expired else _EXPIRED
+    if query.changes:
+        yield HAS_CHANGED
     if query.posted:
         yield "attempts > 0 AND provider IS NOT NULL"
     if query.unaddressed:

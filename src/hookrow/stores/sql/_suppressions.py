@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from hookrow._core.log_entry import RECORD_TYPES, stored_recipient
-from hookrow._core.notification import Key, Suppressed
-from hookrow._core.result import Result
+from hookrow._core.log_entry import stored_recipient
+from hookrow._core.notification import Key
 from hookrow._core.schema import OTHERWISE, Schema
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._conversions import converted
 from hookrow.stores.sql._dialects.base import utc
+from hookrow.stores.sql._log_rows import HAS_CHANGED
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 _SMALL_LIST = 10_000
@@ -27,8 +27,6 @@ _REASON_INDEX = "hookrow_subscribers_reason"
 
 MAX_READ_REASON = 1000
 """Characters of a reason that are read; the rest of a longer one is not."""
-
-_SUPPRESSING = f"record_type = '{RECORD_TYPES[Suppressed]}' AND outcome = '{Result.RECORDED.value}'"
 
 
 class SuppressionCursor(NamedTuple):
@@ -208,20 +206,21 @@ class SQLSuppressions:
         return {key: str(name[0] if name else key) for key, *name in rows}
 
     def changes(self, recipients: Collection[str], *, limit: int) -> Iterable[LoggedChange]:
-        """Return recorded changes of the recipients from the log, in any order.
+        """Return the changes that the log has of the recipients, in any order.
 
         The recipients are those of `stored_recipient`. Returns nothing without a log.
         """
-        if self._schema.log is None:
+        if self._schema.log is None or not recipients:
             return ()
         dialect = self._database.dialect
-        is_any = dialect.any_of(dialect.changed_recipient, dialect.text_type)
+        # A parameter for each: for one that holds all, MariaDB may read the whole log.
+        marks = ", ".join(["%s"] * len(recipients))
         sql = (
             f"SELECT {', '.join(LoggedChange._fields)} FROM {dialect.table(self._schema.log)} "
-            f"WHERE {_SUPPRESSING} AND {is_any} LIMIT {limit}"
+            f"WHERE {HAS_CHANGED} AND {dialect.changed_recipient} IN ({marks}) LIMIT {limit}"
         )
         with self._database.reading() as connection:
-            rows = connection.fetch(sql, [dialect.encode(recipients)])
+            rows = connection.fetch(sql, [*recipients])
         return [LoggedChange(*row[:3], *map(utc, row[3:])) for row in rows]
 
     def reason_name(self, stored: str) -> str:

@@ -104,6 +104,7 @@ n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found'
     EXISTS (SELECT 1 FROM `mails` AS d STRAIGHT_JOIN `people` AS s
         WHERE d.`provider_message_id` = CONVERT(n.message_id USING utf8mb4) COLLATE utf8mb4_bin AND s.`id` = d.`subscriber_id` AND s.`email` = CONVERT(n.recipient USING utf8mb4) COLLATE utf8mb4_general_ci)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM `people` AS s WHERE s.`email` = CONVERT(n.recipient USING utf8mb4) COLLATE utf8mb4_general_ci))
 );
 
@@ -282,4 +283,4 @@ SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(CAST('' AS CHAR), 1, 1
 SELECT count(*) FROM (SELECT 1 FROM `people` AS s WHERE s.`suppressed_at` IS NOT NULL ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM `hookrow_notifications` WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND changed_recipient IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) LIMIT 10;
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM `hookrow_notifications` WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND changed_recipient IN (%s) LIMIT 10;

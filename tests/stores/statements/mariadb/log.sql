@@ -16,6 +16,9 @@ SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, st
 -- newest by every condition
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id + 0 BETWEEN %s AND %s AND coalesce(outcome) = %s AND coalesce(first_outcome) = %s AND coalesce(reason) = %s AND coalesce(record_type) = %s AND coalesce(recipient) = %s AND coalesce(message_id) = %s AND id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND is_expired = 1 AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
 
+-- newest changes of a person
+SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s AND changed_recipient = %s AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') ORDER BY id DESC LIMIT 10;
+
 -- oldest
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id LIMIT 10;
 
@@ -36,6 +39,7 @@ SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (
     EXISTS (SELECT 1 FROM `hookrow_dispatches` AS d STRAIGHT_JOIN `hookrow_subscribers` AS s
         WHERE d.`provider_message_id` = CONVERT(n.message_id USING utf8mb4) COLLATE utf8mb4_bin AND s.`id` = d.`subscriber_id` AND s.`email_folded` = CONVERT(n.recipient USING utf8mb4) COLLATE utf8mb4_bin)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM `hookrow_subscribers` AS s WHERE s.`email_folded` = CONVERT(n.recipient USING utf8mb4) COLLATE utf8mb4_bin))
 ) ORDER BY n.id;
 

@@ -112,6 +112,7 @@ n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found'
     EXISTS (SELECT 1 FROM "mails" AS d CROSS JOIN "people" AS s
         WHERE d."provider_message_id" = (n.message_id)::text AND s."id" = d."subscriber_id" AND s."email" = n.recipient::citext)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM "people" AS s WHERE s."email" = n.recipient::citext))
 );
 
@@ -352,4 +353,4 @@ SELECT s."suppressed_at", s."email"::text, substr(CAST('' AS text), 1, 1000), s.
 SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient = ANY(%s::text[]) LIMIT 10;
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;

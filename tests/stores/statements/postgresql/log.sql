@@ -16,6 +16,9 @@ SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, st
 -- newest by every condition
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND id = ANY(%s::bigint[]) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
 
+-- newest changes of a person
+SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s AND recipient = %s AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') ORDER BY id DESC LIMIT 10;
+
 -- oldest
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id LIMIT 10;
 
@@ -39,6 +42,7 @@ SELECT n.id FROM "hookrow_notifications" AS n WHERE n.retry_at IS NOT NULL AND (
     EXISTS (SELECT 1 FROM "hookrow_dispatches" AS d CROSS JOIN "hookrow_subscribers" AS s
         WHERE d."provider_message_id" = (n.message_id)::character varying AND s."id" = d."subscriber_id" AND lower(s."email" COLLATE "C") = n.recipient)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM "hookrow_subscribers" AS s WHERE lower(s."email" COLLATE "C") = n.recipient))
 ) ORDER BY n.id;
 

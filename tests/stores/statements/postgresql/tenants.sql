@@ -146,6 +146,7 @@ n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found'
     EXISTS (SELECT 1 FROM "mail"."sends" AS d CROSS JOIN "peo""ple" AS s
         WHERE d."postmark_id" = (CASE WHEN n.message_id ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN n.message_id END)::uuid AND s."id" = d."person"::bpchar AND lower(s."address") = lower(n.recipient) AND d."state" IS NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM "peo""ple" AS s WHERE lower(s."address") = lower(n.recipient) AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL))
 );
 
@@ -424,7 +425,7 @@ SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 
 SELECT count(*) FROM (SELECT 1 FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "mail"."notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient = ANY(%s::text[]) LIMIT 10;
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "mail"."notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
 
 -- lists
 WITH RECURSIVE found (list_id) AS (SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" IS NOT NULL ORDER BY b."list_id" LIMIT 1)::bigint UNION ALL SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" > found.list_id ORDER BY b."list_id" LIMIT 1)::bigint FROM found WHERE list_id IS NOT NULL) SELECT list_id FROM found WHERE list_id IS NOT NULL LIMIT 10;

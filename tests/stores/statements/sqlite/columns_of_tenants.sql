@@ -102,6 +102,7 @@ given.entry = n.entry AND n.outcome IN ('dispatch_not_found', 'recipient_mismatc
     EXISTS (SELECT 1 FROM "mails" AS d CROSS JOIN "people" AS s
         WHERE d."provider_message_id" = +n.message_id AND s."id" = d."subscriber_id" AND lower(s."email") = +n.recipient AND d."team_name" = given.dispatches AND s."team" = given.subscribers)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM "people" AS s WHERE lower(s."email") = +n.recipient AND s."team" = given.subscribers))
 );
 
@@ -151,7 +152,7 @@ SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppr
 SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient IN (SELECT value FROM json_each(%s)) LIMIT 10;
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
 
 -- lists
 WITH RECURSIVE found (list_id) AS (SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" IS NOT NULL ORDER BY b."list_id" LIMIT 1) UNION ALL SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" > found.list_id ORDER BY b."list_id" LIMIT 1) FROM found WHERE list_id IS NOT NULL) SELECT list_id FROM found WHERE list_id IS NOT NULL LIMIT 10;

@@ -134,6 +134,7 @@ n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found'
     EXISTS (SELECT 1 FROM "hookrow_dispatches" AS d CROSS JOIN "hookrow_subscribers" AS s
         WHERE d."provider_message_id" = +n.message_id AND s."id" = d."subscriber_id" AND lower(s."email") = +n.recipient)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM "hookrow_subscribers" AS s WHERE lower(s."email") = +n.recipient))
 );
 
@@ -192,7 +193,7 @@ SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppr
 SELECT count(*) FROM (SELECT 1 FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient IN (SELECT value FROM json_each(%s)) LIMIT 10;
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
 
 -- lists
 SELECT id, name FROM hookrow_lists ORDER BY name, id LIMIT 10;

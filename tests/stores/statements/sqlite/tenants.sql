@@ -99,6 +99,7 @@ n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found'
     EXISTS (SELECT 1 FROM "mail"."sends" AS d CROSS JOIN "peo""ple" AS s
         WHERE d."postmark_id" IN (+n.message_id, replace(lower(n.message_id), '-', '')) AND s."id" = d."person" AND lower(s."address") = +n.recipient AND d."state" IS NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM "peo""ple" AS s WHERE lower(s."address") = +n.recipient AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL))
 );
 
@@ -145,7 +146,7 @@ SELECT s."left_at", CAST(s."address" AS TEXT), substr(coalesce(CAST(s."why" AS t
 SELECT count(*) FROM (SELECT 1 FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "mail"."notifications" WHERE record_type = 'SubscriptionChange' AND outcome = 'recorded' AND recipient IN (SELECT value FROM json_each(%s)) LIMIT 10;
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "mail"."notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
 
 -- lists
 WITH RECURSIVE found (list_id) AS (SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" IS NOT NULL ORDER BY b."list_id" LIMIT 1) UNION ALL SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" > found.list_id ORDER BY b."list_id" LIMIT 1) FROM found WHERE list_id IS NOT NULL) SELECT list_id FROM found WHERE list_id IS NOT NULL LIMIT 10;

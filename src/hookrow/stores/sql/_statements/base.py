@@ -175,6 +175,7 @@ $of_entry$is_parked AND (
     EXISTS (SELECT 1 FROM $dispatches $join_in_order $subscribers
         WHERE $is_sent AND $is_owned AND $is_owner$is_of_tenant$visible)
     OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
         AND EXISTS (SELECT 1 FROM $subscribers WHERE $is_recipient$has_tenant$visible_subscribers))
 )""")
 

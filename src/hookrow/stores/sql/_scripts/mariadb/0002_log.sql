@@ -7,7 +7,8 @@
 --
 -- hookrow_parked: the parked entries in the order in which a sweep searches them, also if many are
 -- due at one time.
--- hookrow_notifications_changes: a person's history of suppressions and reactivations.
+-- hookrow_notifications_changes: a person's history of suppressions and reactivations. Other types
+-- that suppress have a reason.
 -- hookrow_recoveries: entries that were refused at first, are recorded now, and are not yet counted
 -- as recovered.
 -- hookrow_expired: entries that are neither recorded nor retried any more, but can be replayed, by id.
@@ -38,7 +39,8 @@ CREATE TABLE hookrow_notifications (
         CASE WHEN retry_at IS NOT NULL THEN message_id END
     ) VIRTUAL,
     changed_recipient VARCHAR(320) AS (
-        CASE WHEN record_type = _utf8mb4'SubscriptionChange' THEN recipient END
+        CASE WHEN record_type = _utf8mb4'SubscriptionChange' OR reason IS NOT NULL
+            THEN recipient END
     ) VIRTUAL,
     is_expired BOOLEAN AS (
         CASE WHEN retry_at IS NULL AND body IS NOT NULL AND outcome IN (

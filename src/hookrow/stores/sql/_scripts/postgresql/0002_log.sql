@@ -33,9 +33,10 @@ CREATE INDEX hookrow_parked
 CREATE INDEX hookrow_parked_message_id
     ON hookrow_notifications (message_id) WHERE retry_at IS NOT NULL;
 
--- A person's history of suppressions and reactivations.
+-- A person's history of suppressions and reactivations. Other types that suppress have a reason.
 CREATE INDEX hookrow_notifications_changes
-    ON hookrow_notifications (recipient) WHERE record_type = 'SubscriptionChange';
+    ON hookrow_notifications (recipient)
+    WHERE record_type = 'SubscriptionChange' OR reason IS NOT NULL;
 
 -- Entries that were refused at first, are recorded now, and are not yet counted as recovered.
 CREATE INDEX hookrow_recoveries
