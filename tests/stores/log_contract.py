@@ -322,8 +322,8 @@ class ReadContract:
         late = {"recipient": None, "received_at": NOON + HOUR, "ended_at": NOON + HOUR + SECOND}
         minute = {"received_at": NOON + MINUTE, "ended_at": NOON + MINUTE + SECOND}
         for each in (  # ids follow arrival, not the fingerprint
-            entry(9, attempts=0),
-            parked(2, minutes=1, record_type="Bounce"),
+            entry(9, attempts=0, entry="sendgrid"),
+            parked(2, minutes=1, record_type="Inbound", entry="postmark"),
             entry(3, record_type="Delivery", reason="HardBounce", **minute),
             entry(4, record_type=None, outcome=Result.UNSUPPORTED, provider=None, **late),
         ):
@@ -335,7 +335,7 @@ class ReadContract:
             (Query(first_outcome=Result.UNSUPPORTED), [4]),
             (Query(reason="HardBounce"), [3]),
             (Query(record_type="Delivery"), [3]),
-            (Query(record_type="Bounce"), [2]),
+            (Query(record_type="Inbound"), [2]),
             (Query(record_type="other"), [2, 4]),
             (Query(record_type="other", parked=True), [2]),
             (Query(recipient="S2@EXAMPLE.com"), [2]),
@@ -353,6 +353,9 @@ class ReadContract:
             (Query(parked=True), [2]),
             (Query(parked=True, outcome=Result.RECORDED), []),
             (Query(posted=True), [2, 3]),
+            (Query(entry="sendgrid"), [9]),
+            (Query(entry="sendgrid", parked=True), []),
+            (Query(entry="\udcff"), []),
             (Query(ids=()), []),
             (Query(ids=[there[3], there[1], there[3] + 99]), [2, 4]),
             (Query(ids=range(there[1], there[3])), [2, 3]),
@@ -439,6 +442,7 @@ class ReadContract:
             entry(8, **change, reason="HardBounce"),
             entry(9, **change, reason="because of ada@example.com"),
             entry(10, **change),
+            entry(11, record_type="Bounce", reason="HardBounce", entry="sendgrid"),
         )
         keep(home, entry(4, record_type="Delivery"))
         if counted:
@@ -447,13 +451,14 @@ class ReadContract:
             found, complete_since = log.counts(sharp - bucket, bucket)
             assert complete_since is None
             assert set(found) == {
-                Count(sharp - bucket, "Open", "", Result.RECORDED, opened, 0),
-                Count(sharp, "Delivery", "", Result.DISPATCH_NOT_FOUND, 2, 1),
-                Count(sharp, "other", "", Result.RECORDED, 1, 0),
-                Count(last, "other", "", Result.UNSUPPORTED, 1, 0),
-                Count(sharp, "SubscriptionChange", "HardBounce", Result.RECORDED, 1, 0),
-                Count(sharp, "SubscriptionChange", "other", Result.RECORDED, 1, 0),
-                Count(sharp, "SubscriptionChange", "", Result.RECORDED, 1, 0),
+                Count(sharp - bucket, "Open", "", Result.RECORDED, "", opened, 0),
+                Count(sharp, "Delivery", "", Result.DISPATCH_NOT_FOUND, "", 2, 1),
+                Count(sharp, "other", "", Result.RECORDED, "", 1, 0),
+                Count(last, "other", "", Result.UNSUPPORTED, "", 1, 0),
+                Count(sharp, "SubscriptionChange", "HardBounce", Result.RECORDED, "", 1, 0),
+                Count(sharp, "SubscriptionChange", "other", Result.RECORDED, "", 1, 0),
+                Count(sharp, "SubscriptionChange", "", Result.RECORDED, "", 1, 0),
+                Count(sharp, "Bounce", "HardBounce", Result.RECORDED, "sendgrid", 1, 0),
             }
 
     def test_requests(self, home: Home, log: SQLLog) -> None:
@@ -476,12 +481,29 @@ class ReadContract:
 
     def test_recent(self, home: Home, log: SQLLog) -> None:
         """The newest entries are counted by their present outcome, whenever they arrived."""
-        assert log.recent(9) == (None, {}, set())
+        assert log.recent(9) == (None, {}, set(), set())
         keep(home, *(parked(number, minutes=1) for number in range(1, 5)))
         keep(home, entry(5, last_received_at=NOON + MINUTE), entry(6), entry(3))
         recorded, refused = Result.RECORDED, Result.DISPATCH_NOT_FOUND
-        assert log.recent(5) == (NOON + MINUTE, {recorded: 3, refused: 2}, {"Open"})
-        assert log.recent(1) == (NOON, {recorded: 1}, {"Open"})
+        assert log.recent(5) == (NOON + MINUTE, {recorded: 3, refused: 2}, {"Open"}, set())
+        assert log.recent(1) == (NOON, {recorded: 1}, {"Open"}, set())
+
+    def test_entries_of_the_receiver(self, home: Home, log: SQLLog) -> None:
+        """The log is summarized by the receiver's entries, or for one of them."""
+        keep(
+            home,
+            entry(1, record_type="Bounce", entry="sendgrid"),
+            parked(2, minutes=1, entry="postmark"),
+            parked(3, minutes=1, retry_at=None, entry="postmark"),
+            parked(4, minutes=0),
+        )
+        refused = Result.DISPATCH_NOT_FOUND
+        assert log.recent(9).entries == {"postmark", "sendgrid"}
+        assert log.recent(9, "postmark") == (NOON, {refused: 2}, {"Open"}, {"postmark"})
+        assert log.recent(9, "nobody") == (None, {}, set(), set())
+        assert log.backlog(NOON + HOUR) == Backlog(2, NOON, 1)
+        assert log.backlog(NOON + HOUR, "postmark") == Backlog(1, NOON + MINUTE, 1)
+        assert log.backlog(NOON + HOUR, "sendgrid") == Backlog(0, None, 0)
 
     def test_deliveries(self, home: Home, log: SQLLog) -> None:
         """The newest recorded deliveries of a message are found by their time of arrival."""
@@ -499,6 +521,8 @@ class ReadContract:
         found = {f"m-{number}": NOON + number * SECOND for number in range(1, 5)}
         assert log.deliveries(NOON, limit=9) == found
         assert log.deliveries(NOON, limit=2) == {each: found[each] for each in ("m-4", "m-3")}
+        keep(home, entry(10, **delivery, entry="sendgrid"))
+        assert log.deliveries(NOON, "sendgrid", limit=9) == {"m-10": NOON - SECOND}
 
     def test_parked(self, home: Home, log: SQLLog) -> None:
         """Parked entries are counted, and found by message, whether they are due or not."""

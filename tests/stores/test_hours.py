@@ -520,6 +520,7 @@ def _entries(chance: random.Random) -> Iterator[LogEntry]:
             last_received_at=at,
             record_type=fixed.choice(["Open", "Delivery", "SubscriptionChange"]),
             reason=fixed.choice([None, "HardBounce", "SpamComplaint"]),
+            entry=fixed.choice([None, "sendgrid"]),
             outcome=fixed.choice([Result.RECORDED, Result.FAILED, Result.DISPATCH_NOT_FOUND]),
         )
 
@@ -532,7 +533,10 @@ def _expected(
     for row in kept.values():
         if row["received_at"] >= since:
             at = row["received_at"] - (row["received_at"] - (TODAY - 9 * DAY)) % bucket
-            key = at, row["record_type"], row["reason"] or "", row["first_outcome"]
+            key = (
+                *(at, row["record_type"], row["reason"] or "", row["first_outcome"]),
+                row["entry"] or "",
+            )
             expected[key] += 1
             expected[(*key, "recovered")] += row["first_outcome"] != row["outcome"] == "recorded"
     return +expected
@@ -580,7 +584,7 @@ def test_each_entry_counts_once(home: Home, request: pytest.FixtureRequest) -> N
             counts, complete_since = log.counts(since, bucket)
             found = Counter[Any]()
             for each in counts:
-                key = each.at, each.record_type, each.reason, each.first_outcome.value
+                key = (*each[:3], each.first_outcome.value, each.entry)
                 found[key] += each.entries
                 found[(*key, "recovered")] += each.recovered
             assert (+found, complete_since) == (_expected(kept, since, bucket), None)
@@ -590,12 +594,14 @@ def test_each_entry_counts_once(home: Home, request: pytest.FixtureRequest) -> N
 @IN_EVERY_PLACE
 def test_recount(home: Home) -> None:
     """Entries that the counts lack are added, once; those that are not counted yet are left."""
-    keep(home, *map(entry, range(1, 5)))
-    assert counted(home) == 4
+    keep(home, *map(entry, range(1, 5)), entry(5, entry="sendgrid"))
+    assert counted(home) == 5
     home.run("UPDATE hookrow_hours SET entries = 1")
-    keep(home, entry(5))
-    assert [reader(home).recount_hours(), reader(home).recount_hours()] == [3, 0]
-    assert (total(home), counted(home)) == (4, 5)
+    home.run("DELETE FROM hookrow_hours WHERE entry = 'sendgrid'")
+    keep(home, entry(6))
+    assert [reader(home).recount_hours(), reader(home).recount_hours()] == [4, 0]
+    assert (total(home), counted(home)) == (5, 6)
+    assert {each.entry: each.entries for each in totals(reader(home))} == {"": 5, "sendgrid": 1}
 
 
 @IN_EVERY_PLACE

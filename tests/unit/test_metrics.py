@@ -14,7 +14,7 @@ from receiving import NOON, Database, delivery, head, people, receive, request
 
 from copying import replace
 from hookrow import ConfigurationError, Receiver, Refusal
-from hookrow._core.notification import Arrival, Delivered
+from hookrow._core.notification import Arrival, Bounced, Delivered, Recorded, Suppressed
 from hookrow._core.result import Result
 from hookrow._observability.observer import Gauges
 from hookrow.metrics import Metrics, MetricsEndpoint
@@ -114,6 +114,48 @@ def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) ->
     assert counted[NEWEST] == late.received_at.timestamp()
 
 
+def test_each_effect_of_an_event_is_counted(registry: CollectorRegistry, metrics: Metrics) -> None:
+    """A suppression is also recorded if only the dispatch is missing, which the bounce needs."""
+    effects = (Bounced("a", "m", NOON), Suppressed("a", "m", NOON, "HardBounce"))
+    events = [Arrival(effects, b"", NOON)] * 3
+    refusals = (Refusal.DISPATCH_NOT_FOUND, Refusal.SUBSCRIBER_NOT_FOUND)
+    outcomes = [Recorded(()), *(each.refused() for each in refusals)]
+    metrics.begin_group(events, [None] * 3)(outcomes)
+    counted = values(registry)
+    prefix = "hookrow_notifications_total"
+    found = {name.removeprefix(prefix): counted[name] for name in counted if prefix in name}
+    assert found == {
+        "{outcome=recorded,type=bounced}": 1,
+        "{outcome=dispatch_not_found,type=bounced}": 1,
+        "{outcome=subscriber_not_found,type=bounced}": 1,
+        "{outcome=recorded,type=suppressed}": 2,
+        "{outcome=subscriber_not_found,type=suppressed}": 1,
+    }
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(0.01, 60), (2.0, 200)])
+def test_totals_that_take_long_are_read_less_often(
+    metrics: Metrics, monkeypatch: pytest.MonkeyPatch, seconds: float, pause: float
+) -> None:
+    """Reading them takes at most a hundredth of the time."""
+    now = 0.0
+
+    def counts(*_: object) -> Counts:
+        nonlocal now
+        now += seconds
+        return Counts((), None)
+
+    monkeypatch.setattr("hookrow._observability.metrics.monotonic", lambda: now)
+    log = Mock(SQLLog, newest=lambda *_, **__: (), counts=Mock(wraps=counts))
+    log.backlog.return_value = Backlog(0, None, 0)
+    metrics.start(Gauges(lambda: 7, lambda: 5, dict, log))
+    metrics.collect()
+    for later, calls in ((pause - 1, 1), (1, 2)):
+        now += later
+        metrics.collect()
+        assert log.counts.call_count == calls
+
+
 def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics) -> None:
     matched, database = {0: 3, 1: 2}, people()
     of_entries = {None: matched, "acme": {0: 8}}
@@ -128,8 +170,8 @@ def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics)
     for changed in ({}, {0: 4, 1: 2}, {0: 1, 1: 0}):
         matched |= changed
         metrics.collect()
-    unknown_subscriber = "{first_outcome=subscriber_not_found,reason=,type=Delivery}"
-    unknown_dispatch = "{first_outcome=dispatch_not_found,reason=,type=Delivery}"
+    unknown_subscriber = "{entry=,first_outcome=subscriber_not_found,reason=,type=Delivery}"
+    unknown_dispatch = "{entry=,first_outcome=dispatch_not_found,reason=,type=Delivery}"
     counted = values(registry)
     assert counted.pop(NEWEST) > NOON.timestamp()
     assert counted == {
@@ -149,7 +191,7 @@ def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics)
 def test_totals_of_the_log_are_not_set_while_entries_are_missing(
     registry: CollectorRegistry, metrics: Metrics, complete_since: datetime | None, series: int
 ) -> None:
-    counted = [Count(NOON, "Delivery", "", Result.RECORDED, entries=100_000, recovered=0)]
+    counted = [Count(NOON, "Delivery", "", Result.RECORDED, "sendgrid", 100_000, 0)]
     log = Mock(SQLLog, newest=lambda *_, **__: ())
     log.backlog.return_value = Backlog(0, None, 0)
     log.counts.return_value = Counts(counted, complete_since)

@@ -116,15 +116,55 @@ def test_overview(store: SQLStore) -> None:
     assert present.outcomes == {RECORDED: 8, UNSUPPORTED: 1, FAILED: 1}
     assert (present.last_received, present.parked) == (AT + HOUR, 1)
     assert present.types == {"Open", "Delivery", "SubscriptionChange", "Made up"}
+    assert (present.entries, present.expired) == (set(), 0)
+
+
+def test_an_entry_of_the_receiver(store: SQLStore) -> None:
+    """The figures of an entry are those of its notifications, before and after they are counted."""
+    ada = Tables(store).add_subscriber("ada@example.com")
+    add_sent(store, "m-1", ada, AT - MINUTE)
+    of_entry, delivery = {"entry": "sendgrid"}, {"record_type": "Delivery", "occurred_at": AT}
+    log = keep(
+        store,
+        entry(1, **of_entry, **delivery, message_id="m-1"),
+        entry(2, AT - MINUTE, **of_entry, record_type="Bounce", reason="HardBounce"),
+        entry(3, AT - DAY, **of_entry, **delivery),
+        entry(4, **of_entry, outcome=NOT_SAVED, retry_at=AT),
+        entry(5, **of_entry, outcome=NOT_SAVED),
+        entry(6, AT + MINUTE, entry="postmark", **delivery, reason="HardBounce"),
+        entry(7, AT + MINUTE, **delivery, outcome=FAILED, retry_at=AT),
+    )
+    for _ in range(2):
+        for period, previous in ((Period.DAY, 0), (Period.HOUR, None)):
+            seen = read_overview(store, period, AT, "sendgrid")
+            assert {name: sum(row) for name, row in seen.by_type.items()} == {
+                "Open": 2,
+                "Delivery": 1,
+                "Bounce": 1,
+            }
+            assert (seen.by_reason, seen.rates["bounce"]) == ({"HardBounce": 1}, (1, previous))
+            assert seen.delays is not None
+            assert (seen.entry, seen.delays.count) == ("sendgrid", 1)
+        while log.count_hours():
+            pass
+    present = read_present(store, AT, "sendgrid")
+    assert present.outcomes == {RECORDED: 3, NOT_SAVED: 2}
+    assert (present.parked, present.expired, present.last_received) == (1, 1, AT)
+    assert present.health.startswith("The last notification of the entry sendgrid was received")
+    unused = read_present(store, AT, "brevo")
+    assert unused.health == "None of the last 100,000 notifications is of the entry brevo."
+    assert read_present(store, AT).entries == {"sendgrid", "postmark"}
 
 
 def test_rates_of_suppressions(store: SQLStore) -> None:
     """Recorded suppressions are divided by recorded deliveries, in the period and before it.
 
-    A notification that was recorded later counts, one that was refused does not.
+    A notification that was recorded later counts, one that was refused does not. A suppression also
+    counts if its event is of another type, or was refused for another of its effects.
     """
     before = AT - DAY
     delivery, bounce = {"record_type": "Delivery"}, {"record_type": "SubscriptionChange"}
+    both = {"record_type": "Bounce", "reason": "HardBounce"}
     keep(
         store,
         *(entry(n, **delivery) for n in range(1, 8)),
@@ -137,14 +177,18 @@ def test_rates_of_suppressions(store: SQLStore) -> None:
         *(entry(n, before, **delivery) for n in (15, 16)),
         entry(17, before, **bounce, reason="SpamComplaint"),
         entry(18, AT - 3 * DAY, **bounce, reason="SpamComplaint"),
+        entry(19, **both),
+        entry(20, **both, outcome=NOT_SAVED),
+        entry(21, **both, outcome=UNKNOWN),
+        entry(22, record_type="Bounce"),
     )
     keep(store, entry(8, **delivery))
     assert read_overview(store, Period.DAY, AT).rates == {
-        "bounce": (2 / 8, 0),
+        "bounce": (4 / 8, 0),
         "complaint": (0, 1 / 2),
         "unsubscribe": (1 / 8, 0),
     }
-    assert read_overview(store, Period.HOUR, AT).rates["bounce"] == (2 / 8, None)
+    assert read_overview(store, Period.HOUR, AT).rates["bounce"] == (4 / 8, None)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +202,7 @@ def test_rates_while_counting(
     shown: tuple[float, ...],
 ) -> None:
     """The previous rate is unknown if notifications are missing; the period may be complete."""
-    at, found = NOON - 30 * HOUR, (RECORDED, 3, 0)
+    at, found = NOON - 30 * HOUR, (RECORDED, "", 3, 0)
     counts = [
         Count(at, "Delivery", "", *found),
         Count(at, "SubscriptionChange", "HardBounce", *found),
@@ -316,7 +360,9 @@ def read(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> Mock:
 def test_an_overview_is_kept(
     clock: list[float], store: SQLStore, statistics: Statistics, read: Mock
 ) -> None:
-    """It is read again after some seconds, or later if that took long. Each period has its own.
+    """It is read again after some seconds, or later if that took long.
+
+    Each period and entry has its own.
 
     If several take long, each is read less often: they share one budget of time.
     """
@@ -325,9 +371,9 @@ def test_an_overview_is_kept(
         clock[0] += 1
         return read_overview(store, Period.DAY, AT)
 
-    def reads(*, after: float, period: Period = Period.DAY) -> int:
+    def reads(*, after: float, period: Period = Period.DAY, entry: str | None = None) -> int:
         clock[0] += after
-        statistics.overview(period, AT)
+        statistics.overview(period, AT, entry)
         return read.call_count
 
     assert [reads(after=0), reads(after=cache.FRESH_FOR / 2)] == [1, 1]
@@ -339,6 +385,18 @@ def test_an_overview_is_kept(
     assert [reads(after=pause - 1), reads(after=1)] == [4, 5]
     assert reads(after=0, period=Period.WEEK) == 6
     assert [reads(after=pause), reads(after=pause), reads(after=pause)] == [7, 7, 8]
+    assert [reads(after=0, entry="a"), reads(after=1, entry="a"), reads(after=0)] == [9, 9, 9]
+
+
+def test_overviews_that_are_not_requested_any_more(
+    clock: list[float], statistics: Statistics, read: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last ones are cached, whatever entries users ask for."""
+    monkeypatch.setattr(cache, "MOST_CACHED", 2)
+    for entry, reads in (("a", 1), ("b", 2), ("a", 2), ("c", 3), ("a", 3), ("b", 4)):
+        statistics.overview(Period.DAY, AT, entry)
+        assert read.call_count == reads
+    assert clock == [1000.0]
 
 
 @pytest.mark.parametrize(

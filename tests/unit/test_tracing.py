@@ -7,8 +7,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from receiving import delivery, people, receive, request
+from receiving import NOON, delivery, people, receive, request
 
+from hookrow import Arrival, Recorded, Suppressed
 from hookrow.tracing import Tracing
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -56,6 +57,21 @@ def test_a_notifications_span_links_to_its_groups_span(traced: Traced) -> None:
     assert (span.parent, group.parent) == (None, None)
     assert (span.kind, span.status.status_code) == (SpanKind.SERVER, StatusCode.UNSET)
     assert (span.start_time or 0) <= (group.start_time or 0)
+
+
+def test_a_suppression_after_a_bounce(traced: Traced) -> None:
+    """The span has the type that the log has, and states that the event suppresses."""
+    sent = Suppressed("ada@example.com", "m-ada", NOON, "HardBounce")
+    arrival = Arrival((sent,), b"", NOON, entry="sendgrid", record_type="Bounce")
+    tracing = Tracing(traced.provider)
+    end = tracing.begin_group([arrival], [tracing.admitted(request(b"").head)])
+    end([Recorded(())])
+    _, span = traced.spans
+    attributes = span.attributes or {}
+    assert span.name == "hookrow Bounce"
+    assert attributes["hookrow.record_type"] == "Bounce"
+    assert attributes["hookrow.suppresses"] is True
+    assert attributes["hookrow.entry"] == "sendgrid"
 
 
 def test_a_traceparent_is_the_parent_of_the_span(traced: Traced) -> None:

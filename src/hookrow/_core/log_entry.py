@@ -246,6 +246,11 @@ def stored_record_type(text: str | None) -> str | None:
     return text and _escape(text)[:LONGEST_RECORD_TYPE]
 
 
+def stored_entry_name(text: str | None) -> str | None:
+    """Return a text as the log would store it as the name of an entry: escaped and truncated."""
+    return text and _escape(text)[:LONGEST_ENTRY_NAME]
+
+
 def stored_message_id(text: str | None) -> str | None:
     """Return the text that the log stores for a message id: escaped and truncated."""
     return text and _escape(text)[:LONGEST_MESSAGE_ID]

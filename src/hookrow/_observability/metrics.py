@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter, time
 from types import NoneType
@@ -32,6 +33,7 @@ from hookrow._core.notification import (
     Refusal,
     Suppressed,
 )
+from hookrow._core.result import CHANGED, RESULTS
 from hookrow._http import Handler, Request, RequestHead, Response, reject_call
 from hookrow._observability.observer import Gauges, GroupEnd, Observer
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
@@ -105,10 +107,17 @@ ATTEMPT_LABELS = {
 }
 """The label of an attempt by the class of its exception; any other exception is a fault."""
 
+_OF_OTHERS = {refusal for refusal, result in RESULTS.items() if result in CHANGED}
+"""The refusals of an event that are never those of its change of suppression."""
+
 _FAULT = "fault"
 
 TOTALS_EVERY = 60.0
-"""Seconds between two reads of the totals of the log, which are the slowest gauges."""
+"""Seconds between two reads of the totals of the log, at least: they are the slowest gauges."""
+
+TOTALS_SHARE = 1 / 100
+"""The largest share of the time for reading the totals, of which a receiver with many entries has
+many."""
 
 _UNREADABLE = (HookrowError, OSError, sqlite3.Error)
 """Raised if the database or the spool cannot be read; the gauge then keeps its last value."""
@@ -195,7 +204,7 @@ class Metrics(Observer):
             for arrival, began, outcome in zip(arrivals, contexts, outcomes, strict=True)
             if outcome is not None
         ]
-        results = (_result(arrival, outcome) for arrival, _, outcome in ended)
+        results = chain.from_iterable(_results(arrival, outcome) for arrival, _, outcome in ended)
         for result, count in collections.Counter(results).items():
             self._notifications[result].inc(count)
         for arrival, began, _ in ended:
@@ -214,12 +223,14 @@ class Metrics(Observer):
         self._expired.set(backlog.expired)
         for entry in log.newest(Query(), limit=1, bodies=False):
             self._set_newest(entry.received_at.timestamp())
-        if monotonic() >= self._totals_due:
-            self._totals_due = monotonic() + TOTALS_EVERY
+        if (begin := monotonic()) >= self._totals_due:
+            self._totals_due = begin + TOTALS_EVERY
             for each in totals(log):
-                labels = (each.record_type, each.reason, each.first_outcome.value)
+                labels = (each.record_type, each.reason, each.first_outcome.value, each.entry)
                 self._logged.labels(*labels).set(each.entries)
                 self._recovered.labels(*labels).set(each.recovered)
+            seconds = monotonic() - begin
+            self._totals_due = monotonic() + max(TOTALS_EVERY, seconds / TOTALS_SHARE)
 
     def _set_newest(self, at: float) -> None:
         """Set the time of the newest notification to `at` if it is later, but not in the future."""
@@ -319,7 +330,7 @@ class Metrics(Observer):
             "Notifications in the spool, waiting for the database.",
             multiprocess_mode="mostrecent",
         )
-        labels = ("type", "reason", "first_outcome")
+        labels = ("type", "reason", "first_outcome", "entry")
         self._logged = gauge(
             "hookrow_log_notifications",
             "Distinct notifications that the log has counted since it was created.",
@@ -339,10 +350,15 @@ class Metrics(Observer):
         )
 
 
-def _result(arrival: Arrival, outcome: Outcome) -> tuple[type, Refusal | None]:
-    """Return the type of a notification, and its refusal unless it was recorded."""
+def _results(arrival: Arrival, outcome: Outcome) -> Iterator[tuple[type, Refusal | None]]:
+    """Yield the type of each notification of an event, and its refusal unless it was recorded.
+
+    A change of suppression is also recorded if another notification of the event is refused.
+    """
     refusal = None if isinstance(outcome, Recorded) else outcome.refusal
-    return type(arrival.notification), refusal
+    for each in arrival.notifications or (None,):
+        is_change = isinstance(each, Suppressed | Reactivated)
+        yield type(each), None if is_change and refusal in _OF_OTHERS else refusal
 
 
 class MetricsEndpoint(Handler):

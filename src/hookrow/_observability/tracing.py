@@ -13,7 +13,7 @@ from time import time_ns
 from hookrow import __version__
 from hookrow._arguments import has_members, reject
 from hookrow._core.log_entry import RECORD_TYPES
-from hookrow._core.notification import Arrival, Outcome
+from hookrow._core.notification import Arrival, Outcome, Suppressed
 from hookrow._http import RequestHead, respond
 from hookrow._observability.logging import outcome_name
 from hookrow._observability.observer import GroupEnd, Observer
@@ -94,17 +94,24 @@ class Tracing(Observer):
     def _create_span(
         self, start: _SpanStart, link: Link, arrival: Arrival, outcome: Outcome
     ) -> None:
-        record_type = RECORD_TYPES.get(type(arrival.notification), "unsupported")
+        record_type = arrival.record_type or RECORD_TYPES.get(
+            type(arrival.notification), "unsupported"
+        )
+        attributes: dict[str, str | bool] = {
+            "hookrow.record_type": record_type,
+            "hookrow.request_id": arrival.request_id,
+        }
+        if any(isinstance(each, Suppressed) for each in arrival.notifications):
+            attributes["hookrow.suppresses"] = True
+        if arrival.entry is not None:
+            attributes["hookrow.entry"] = arrival.entry
         span = self._tracer.start_span(
             f"hookrow {record_type}",
             context=start.parent,
             kind=start.kind,
             links=[link],
             start_time=start.at,
-            attributes={
-                "hookrow.record_type": record_type,
-                "hookrow.request_id": arrival.request_id,
-            },
+            attributes=attributes,
         )
         _set_outcome(span, outcome)
         span.end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
@@ -28,6 +28,7 @@ from hookrow.stores._timeouts import STATEMENT_TIMEOUT, left, limited_to
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 logger = logging.getLogger("hookrow")
@@ -47,6 +48,10 @@ READ_SHARE = 1 / 100
 SHARE_OF_ERRORS = 1 / 2
 """The largest share of the time for queries that fail, most often because they wait for a lock."""
 
+MOST_CACHED = 128
+"""The largest number of results that are cached: overviews of a period and an entry, for example.
+"""
+
 RECOUNT_SHARE = 1 / 20
 """The largest share of the time for counting the tables."""
 
@@ -60,8 +65,8 @@ class Statistics:
     However often they are requested, the database is queried at most once every few seconds.
     """
 
-    _present: _Cached[Present]
-    _overviews: Mapping[Period, _Cached[Overview]]
+    _present: _Cache[str | None, Present]
+    _overviews: _Cache[tuple[Period, str | None], Overview]
     _lock: Lock
     _thread: Thread | None
     _counts: TableCounts | None
@@ -73,17 +78,19 @@ class Statistics:
         self.reset()
         reset_after_fork(self)
 
-    def present(self, now: datetime) -> Present:
+    def present(self, now: datetime, entry: str | None = None) -> Present:
         """Return the state of the log, now or a few seconds ago; see `overview`."""
-        return self._present.get(lambda: read_present(self._store, now))
+        return self._present.get(entry, lambda: read_present(self._store, now, entry))
 
-    def overview(self, period: Period, now: datetime) -> Overview:
+    def overview(self, period: Period, now: datetime, entry: str | None = None) -> Overview:
         """Return the figures of a period up to now, or to some seconds ago if reading takes long.
 
-        One thread at a time reads them, and the others get the previous ones. Raises a
-        `StoreError`.
+        If `entry` is given, they are those of that entry of the receiver. One thread at a time
+        reads them, and the others get the previous ones. Raises a `StoreError`.
         """
-        return self._overviews[period].get(lambda: read_overview(self._store, period, now))
+        return self._overviews.get(
+            (period, entry), lambda: read_overview(self._store, period, now, entry)
+        )
 
     def table_counts(self, wait: float = FIRST_WAIT) -> TableCounts | None:
         """Return the last counts of the tables; None if they are not counted within `wait` seconds.
@@ -110,9 +117,7 @@ class Statistics:
 
     def reset(self) -> None:
         """Return to the state after construction."""
-        group: list[_Cached[Overview]] = []
-        self._overviews = {period: _Cached(group) for period in Period}
-        self._present = _Cached([])
+        self._overviews, self._present = _Cache(), _Cache()
         self._lock = Lock()
         self._thread = self._counts = self._error = None
         self._recount_at = -inf
@@ -142,18 +147,39 @@ class Statistics:
             self._recount_at = end + (FRESH_FOR if isinstance(self._error, Unavailable) else pause)
 
 
+class _Cache(Generic[K, T]):
+    """The last results of queries by key, at most `MOST_CACHED`; they share one budget of time."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._results: dict[K, _Cached[T]] = {}
+
+    def get(self, key: K, read: Callable[[], T]) -> T:
+        """Return the result for a key; if it is old, one thread at a time reads a new one."""
+        with self._lock:
+            cached = self._results.pop(key, None) or _Cached[T](self._duration)
+            self._results[key] = cached  # as the one that was requested last
+            if len(self._results) > MOST_CACHED:
+                del self._results[next(iter(self._results))]
+        return cached.get(read)
+
+    def _duration(self) -> float:
+        """Return the sum of the last durations of the queries, in seconds."""
+        with self._lock:
+            return sum(each.duration for each in self._results.values())
+
+
 class _Cached(Generic[T]):
     """The last result of a query, or its error; and its last duration in seconds.
 
-    The queries of a `group` share one budget of time.
+    `together` returns the sum of the durations of all queries that share its budget of time.
     """
 
-    def __init__(self, group: list[_Cached[T]]) -> None:
+    def __init__(self, together: Callable[[], float]) -> None:
         self._lock = Lock()
         self._result: T | StoreError = Unavailable("The figures have not been read yet.")
         self._until = -inf
-        self._group, self.duration = group, 0.0
-        group.append(self)
+        self._together, self.duration = together, 0.0
 
     def get(self, read: Callable[[], T]) -> T:
         """Return the result; if it is old, one thread at a time reads a new one."""
@@ -181,5 +207,5 @@ class _Cached(Generic[T]):
             self._result, pause = error, (monotonic() - begin) / SHARE_OF_ERRORS
         else:
             self.duration = monotonic() - begin
-            pause = sum(each.duration for each in self._group) / READ_SHARE
+            pause = self._together() / READ_SHARE
         self._until = monotonic() + max(FRESH_FOR, pause)

@@ -15,8 +15,8 @@ from statistics import quantiles
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hookrow._core.log_entry import RECORD_TYPES
-from hookrow._core.notification import Delivered, Suppressed
-from hookrow._core.result import Result
+from hookrow._core.notification import Delivered
+from hookrow._core.result import CHANGED, Result
 from hookrow._describe import format_duration
 from hookrow.stores._log import MOST_COUNTED, Count, RequestKind, Requests
 
@@ -113,18 +113,23 @@ class Delays:
 class Present:
     """The state of the log at `now`; `logged` is False if the store has none.
 
-    `last_received` is when the last notification arrived, `outcomes` has the outcomes of the newest
-    `RECENT_ENTRIES` ones, and `types` their record types. `parked` is the number of notifications
-    that wait for a retry. `unauthentic` are the requests without a valid secret in the last day,
-    which the log does not contain.
+    If `entry` is set, it is the state of that entry of the receiver. `last_received` is when the
+    last notification arrived, `outcomes` has the outcomes of the newest `RECENT_ENTRIES` ones,
+    `types` their record types, and `entries` the names of their entries. `parked` is the number of
+    notifications that wait for a retry, and `expired` the number of those that are neither recorded
+    nor retried any more, at most `MOST_EXPIRED`. `unauthentic` are the requests without a valid
+    secret in the last day, which the log does not contain; they are those of all entries.
     """
 
     now: datetime
+    entry: str | None = None
     logged: bool = True
     last_received: datetime | None = None
     outcomes: Mapping[Result, int] = field(default_factory=dict)
     types: Collection[str] = ()
+    entries: Collection[str] = ()
     parked: int = 0
+    expired: int = 0
     unauthentic: Requests = _NO_REQUESTS
 
     @property
@@ -140,20 +145,24 @@ class Present:
         """A sentence: when the last notification was received, how many were refused, and why."""
         if not self.logged:
             return "This store has no log, so notifications are not counted."
+        if self.last_received is None and self.entry is not None:
+            return f"None of the last {MOST_COUNTED:,} notifications is of the entry {self.entry}."
         if self.last_received is None:
             return "No notification has been received yet."
+        of_entry = "" if self.entry is None else f" of the entry {self.entry}"
         refusals = _refusals(self.outcomes)
-        return f"The last notification was received {self.received}; {refusals}"
+        return f"The last notification{of_entry} was received {self.received}; {refusals}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Overview:
     """The figures of a period that ended at `now`, in buckets that begin at `starts`.
 
-    `by_type` and `by_first_outcome` have a number of notifications for each bucket. Types are those
-    that hookrow knows, or "other", most frequent first. `by_reason` counts the suppressions in the
-    period by reason: one that hookrow knows, or "other". `rates` are those of `RATES`, by name.
-    `recovered` is the number of notifications that were refused at first and recorded later.
+    If `entry` is set, they are those of that entry of the receiver. `by_type` and
+    `by_first_outcome` have a number of notifications for each bucket. Types are those that hookrow
+    knows, or "other", most frequent first. `by_reason` counts the suppressions in the period by
+    reason: one that hookrow knows, or "other". `rates` are those of `RATES`, by name. `recovered`
+    is the number of notifications that were refused at first and recorded later.
 
     `complete_since` is None if no notification of the period is missing from these counts;
     otherwise, those before that time are missing, for the reason that `why_incomplete` states.
@@ -166,6 +175,7 @@ class Overview:
     period: Period
     now: datetime
     starts: Sequence[datetime]
+    entry: str | None = None
     by_type: Mapping[str, Sequence[int]] = field(default_factory=dict)
     by_first_outcome: Mapping[Result, Sequence[int]] = field(default_factory=dict)
     by_reason: Mapping[str, int] = field(default_factory=dict)
@@ -187,30 +197,39 @@ class Overview:
         return "The hourly counts are not up to date"
 
 
-def read_present(store: SQLStore, now: datetime) -> Present:
-    """Read the state of the log. Raises a `StoreError`."""
+def read_present(store: SQLStore, now: datetime, entry: str | None = None) -> Present:
+    """Read the state of the log, or of a receiver's entry. Raises a `StoreError`."""
     if store.log is None:
-        return Present(now=now, logged=False)
-    last_received, outcomes, types = store.log.recent(RECENT_ENTRIES)
-    parked = store.log.backlog(now).parked
+        return Present(now=now, entry=entry, logged=False)
+    last_received, outcomes, types, entries = store.log.recent(RECENT_ENTRIES, entry)
+    backlog = store.log.backlog(now, entry)
     return Present(
         now=now,
+        entry=entry,
         last_received=last_received,
         outcomes=outcomes,
         types=types,
-        parked=parked,
+        entries=entries,
+        parked=backlog.parked,
+        expired=backlog.expired,
         unauthentic=store.log.requests(RequestKind.UNAUTHENTIC, now - _DAY),
     )
 
 
-def read_overview(store: SQLStore, period: Period, now: datetime) -> Overview:
-    """Read the figures of a period up to now. Raises a `StoreError`."""
+def read_overview(
+    store: SQLStore, period: Period, now: datetime, entry: str | None = None
+) -> Overview:
+    """Read the figures of a period up to now, or those of a receiver's entry.
+
+    Raises a `StoreError`.
+    """
     starts, log = period.starts(now), store.log
-    empty = Overview(period=period, now=now, starts=starts)
+    empty = Overview(period=period, now=now, entry=entry, starts=starts)
     if log is None:
         return empty
     previous_start = starts[0] - period.bucket * len(starts)
-    both, complete_since = log.counts(previous_start, period.bucket)
+    all_counts, complete_since = log.counts(previous_start, period.bucket)
+    both = [each for each in all_counts if entry in {None, each.entry}]
     counts = [each for each in both if each.at >= starts[0]]
     before = [each for each in both if each.at < starts[0]] if complete_since is None else []
     if complete_since is not None and complete_since <= starts[0]:
@@ -231,7 +250,7 @@ def read_overview(store: SQLStore, period: Period, now: datetime) -> Overview:
         },
         recovered=sum(count.recovered for count in counts),
         complete_since=complete_since,
-        delays=_delays(store.row_counts, log, starts[0]),
+        delays=_delays(store.row_counts, log, starts[0], entry),
     )
 
 
@@ -248,19 +267,30 @@ def _series(
 
 
 def _rate(counts: Sequence[Count], reason: str) -> float | None:
-    """Return the recorded suppressions for a reason, divided by the recorded deliveries."""
-    recorded: Counter[tuple[str, str]] = Counter()
+    """Return the recorded suppressions for a reason, divided by the recorded deliveries.
+
+    An event that suppresses may be of any type. Its suppression was also recorded if the event was
+    refused for another of its effects.
+    """
+    suppressions = deliveries = 0
     for count in counts:
-        was_recorded = count.first_outcome is Result.RECORDED
-        number = count.entries if was_recorded else count.recovered
-        recorded[count.record_type, count.reason] += number
-    deliveries = recorded[RECORD_TYPES[Delivered], ""]
-    return recorded[RECORD_TYPES[Suppressed], reason] / deliveries if deliveries else None
+        if count.reason == reason:
+            suppressions += _recorded(count, CHANGED)
+        elif count.record_type == RECORD_TYPES[Delivered] and not count.reason:
+            deliveries += _recorded(count, {Result.RECORDED})
+    return suppressions / deliveries if deliveries else None
 
 
-def _delays(row_counts: SQLRowCounts, log: SQLLog, since: datetime) -> Delays | None:
+def _recorded(count: Count, results: Collection[Result]) -> int:
+    """Return how many entries had one of these results at first, or have recovered."""
+    return count.entries if count.first_outcome in results else count.recovered
+
+
+def _delays(
+    row_counts: SQLRowCounts, log: SQLLog, since: datetime, entry: str | None
+) -> Delays | None:
     """Return the delays of the newest deliveries; a negative delay counts as zero."""
-    delivered = log.deliveries(since, limit=MAX_DELIVERIES)
+    delivered = log.deliveries(since, entry, limit=MAX_DELIVERIES)
     sent = row_counts.sent(delivered.keys())
     seconds = [max((delivered[id_] - at).total_seconds(), 0) for id_, at in sent.items()]
     if not seconds:

@@ -93,11 +93,12 @@ class Notification(ScriptedModel):
 class Hours(ScriptedModel):
     """The number of entries of a kind that arrived in an hour."""
 
-    pk = models.CompositePrimaryKey("hour", "record_type", "reason", "first_outcome")
+    pk = models.CompositePrimaryKey("hour", "record_type", "reason", "first_outcome", "entry")
     hour = UTCDateTimeField()
     record_type: _Text = models.CharField(max_length=64)
     reason: _Text = models.CharField(max_length=64)
     first_outcome: _Text = models.CharField(max_length=32)
+    entry: _Text = models.CharField(max_length=64)
     entries: models.BigIntegerField[int, int] = models.BigIntegerField()
     recovered: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
 

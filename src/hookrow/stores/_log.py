@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from hookrow._core.log_entry import (
     RECORD_TYPES,
+    stored_entry_name,
     stored_message_id,
     stored_recipient,
     stored_record_type,
 )
-from hookrow._core.optional import ALWAYS
 from hookrow._core.result import MISSING, PARKED, Result
 from hookrow._core.sizes import WIDEST_CHARACTER, leading
 
@@ -34,7 +34,7 @@ MOST_EXPIRED = 100_000
 MOST_COUNTED = 100_000
 """The largest number of entries not in the hourly counts that `SQLLog.counts` reads."""
 
-KNOWN_TYPES = frozenset(RECORD_TYPES[kind] for kind in ALWAYS)
+KNOWN_TYPES = frozenset(RECORD_TYPES.values())
 
 OTHER = "other"
 """The name of every other record type or reason in counts, and of every other type in a query."""
@@ -46,14 +46,15 @@ class Count(NamedTuple):
     """The number of entries that arrived in a time bucket, and how many of them have recovered.
 
     `at` is the start of the bucket, in UTC. `record_type` and `reason` are known values or `OTHER`;
-    `reason` is empty if there is none. Entries have recovered if they were refused at first and
-    recorded later.
+    `reason` is empty if there is none. `entry` is the name of the receiver's entry, or empty. Log
+    entries have recovered if they were refused at first and recorded later.
     """
 
     at: datetime
     record_type: str
     reason: str
     first_outcome: Result
+    entry: str
     entries: int
     recovered: int
 
@@ -66,11 +67,16 @@ class Counts(NamedTuple):
 
 
 class Recent(NamedTuple):
-    """The last arrival of the newest entries, their number by present outcome, and their types."""
+    """The last arrival of the newest entries, and their number by present outcome.
+
+    `types` are their record types, and `entries` the names of the receiver's entries that received
+    them.
+    """
 
     last_received: datetime | None
     outcomes: Mapping[Result, int]
     types: Collection[str]
+    entries: Collection[str]
 
 
 class RequestKind(Enum):
@@ -169,7 +175,7 @@ class Query:
     which no retry can record.
     `ids` may be a range. With `until`, a database skips entries that a spool delayed by more than
     `LONGEST_SPOOL_DELAY`. The `record_type` `OTHER` selects entries without a type, and those of
-    every type that is not known.
+    every type that is not known. `entry` is the name of the receiver's entry.
     """
 
     ids: Collection[int] | None = None
@@ -179,6 +185,7 @@ class Query:
     record_type: str | None = None
     recipient: str | None = None
     message_id: str | None = None
+    entry: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     parked: bool = False
@@ -202,6 +209,7 @@ class Query:
             "record_type": None if self.other_types else stored_record_type(self.record_type),
             "recipient": stored_recipient(self.recipient),
             "message_id": stored_message_id(self.message_id),
+            "entry": stored_entry_name(self.entry),
         }
         return {name: value for name, value in conditions.items() if value is not None}
 

@@ -349,6 +349,7 @@ def _hours() -> Sequence[_Item]:
         sa.Column("record_type", sa.String(64), primary_key=True),
         sa.Column("reason", sa.String(64), primary_key=True),
         sa.Column("first_outcome", sa.String(32), primary_key=True),
+        sa.Column("entry", sa.String(64), primary_key=True),
         sa.Column("entries", sa.BigInteger, nullable=False),
         sa.Column("recovered", sa.BigInteger, nullable=False, server_default="0"),
     )

@@ -98,11 +98,12 @@ class Migration(migrations.Migration):
         CreateTable(
             "Hours",
             fields=[
-                _key("hour", "record_type", "reason", "first_outcome"),
+                _key("hour", "record_type", "reason", "first_outcome", "entry"),
                 ("hour", UTCDateTimeField()),
                 ("record_type", models.CharField(max_length=64)),
                 ("reason", models.CharField(max_length=64)),
                 ("first_outcome", models.CharField(max_length=32)),
+                ("entry", models.CharField(max_length=64)),
                 ("entries", models.BigIntegerField()),
                 ("recovered", models.BigIntegerField(db_default=0)),
             ],

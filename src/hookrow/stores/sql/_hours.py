@@ -63,12 +63,12 @@ If PostgreSQL expected many more, it would compile the statement, which would ta
 running it.
 """
 
-_COUNTED_COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome"
+_COUNTED_COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome, entry"
 
 _REQUESTS = ", ".join(f"'{kind.value}'" for kind in RequestKind)
 
-HOURLY_COLUMNS = ("hour", "record_type", "reason", "first_outcome")
-"""The key of a row of counts."""
+HOURLY_COLUMNS = ("hour", "record_type", "reason", "first_outcome", "entry")
+"""The key of a row of counts. `entry` is empty if a receiver has a single provider."""
 
 
 def _missing(differences: Iterable[Row]) -> Iterator[Row]:
@@ -77,19 +77,19 @@ def _missing(differences: Iterable[Row]) -> Iterator[Row]:
     `differences` have the same form: how many more entries the log has in an hour than the counts;
     negative if it has fewer.
     """
-    sums: defaultdict[tuple[str, str], int] = defaultdict(int)
-    found: defaultdict[tuple[str, str], int] = defaultdict(int)
+    sums: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+    found: defaultdict[tuple[str, str, str], int] = defaultdict(int)
     by_hour = sorted(differences, key=itemgetter(0), reverse=True)
     for hour, of_hour in groupby(by_hour, itemgetter(0)):
         rows = [*of_hour]
-        for _, type_, _, outcome, number in rows:
-            sums[type_, outcome] += number
-        for _, type_, reason, outcome, number in rows:
-            kind = type_, outcome
+        for _, type_, _, outcome, entry, number in rows:
+            sums[type_, outcome, entry] += number
+        for _, type_, reason, outcome, entry, number in rows:
+            kind = type_, outcome, entry
             added = min(number, sums[kind] - found[kind])
             if added > 0:
                 found[kind] += added
-                yield hour, type_, reason, outcome, added
+                yield hour, type_, reason, outcome, entry, added
 
 
 def _is_any(column: str, words: Collection[str]) -> str:
@@ -102,8 +102,12 @@ HOURLY_KEYS = (
     f"CASE {_is_any('record_type', KNOWN_TYPES)} ELSE '{OTHER}' END",
     f"CASE WHEN reason IS NULL THEN '' {_is_any('reason', KNOWN_REASONS)} ELSE '{OTHER}' END",
     "first_outcome",
+    "coalesce(entry, '')",
 )
 """The keys of the counts apart from the time; each has a bounded set of values."""
+
+_GROUPS = ", ".join(str(number + 1) for number in range(len(HOURLY_COLUMNS)))
+"""The positions of the time and the keys in a SELECT that begins with them."""
 
 
 class MissingEntries(NamedTuple):
@@ -188,16 +192,16 @@ class HourlyCounts:
     def select_all(self, length: int) -> str:
         """Return the SELECT of the hourly counts, newer entries, and recoveries not yet counted.
 
-        It counts by buckets of `length` seconds since 1970, record type, reason and first outcome.
-        One statement reads them all, so that each entry counts once while a receiver moves entries
-        from one to the other. Each of its three parts has one parameter, the start of the period.
+        It counts by buckets of `length` seconds since 1970, and by the keys. One statement reads
+        them all, so that each entry counts once while a receiver moves entries from one to the
+        other. Each of its three parts has one parameter, the start of the period.
         """
         entries, recoveries = map(self._dialect.as_integer, ("sum(entries)", "sum(recovered)"))
         counted = (
-            f"SELECT {self._bucket('hour', length)}, record_type, reason, first_outcome, "
+            f"SELECT {self._bucket('hour', length)}, {', '.join(HOURLY_COLUMNS[1:])}, "
             f"{entries}, {recoveries}, NULL "
             f"FROM {self._table} WHERE hour >= %s "
-            f"AND first_outcome NOT IN ({_REQUESTS}) GROUP BY 1, 2, 3, 4"
+            f"AND first_outcome NOT IN ({_REQUESTS}) GROUP BY {_GROUPS}"
         )
         late = f"{RECOVERED} AND {self._id_of_few} <= {self.watermark}"
         recovered = self._grouped(
@@ -228,7 +232,7 @@ class HourlyCounts:
         return (
             f"SELECT CASE WHEN received_at >= %s THEN {number} END, {', '.join(HOURLY_KEYS)}, "
             f"{figures} FROM (SELECT {_COUNTED_COLUMNS} FROM {self._log_table} WHERE {where} "
-            f"ORDER BY {first}) AS entries GROUP BY 1, 2, 3, 4"
+            f"ORDER BY {first}) AS entries GROUP BY {_GROUPS}"
         )
 
     def _bucket(self, time: str, length: int) -> str:
@@ -238,8 +242,8 @@ class HourlyCounts:
     def missing_entries(self, connection: Connection) -> MissingEntries:
         """Find the counted ids whose entries the counts lack; see `add_missing`.
 
-        The type and the first outcome of an entry never change. Its reason may, and its hour may
-        become an earlier one, so entries are compared by type and first outcome, from the newest
+        The type, the first outcome and the receiver's entry never change. The reason may, and the
+        hour may become an earlier one, so log entries are compared by the others, from the newest
         hour on. What was pruned or has moved may hide others that are missing, but none is found
         twice.
         """
@@ -253,7 +257,7 @@ class HourlyCounts:
             f"SELECT {columns}, {self._dialect.as_integer('sum(number)')} FROM ("
             f"SELECT {self._bucket('received_at', HOUR_LENGTH)} AS hour, {logged}, "
             f"count(*) AS number FROM {self._log_table} WHERE id <= {self.watermark} "
-            "GROUP BY 1, 2, 3, 4 UNION ALL "
+            f"GROUP BY {_GROUPS} UNION ALL "
             f"SELECT {self._bucket('hour', HOUR_LENGTH)}, {', '.join(HOURLY_COLUMNS[1:])}, "
             f"-entries FROM {self._table} WHERE first_outcome NOT IN ({_REQUESTS})"
             f") AS compared GROUP BY {columns} HAVING sum(number) <> 0"
@@ -273,7 +277,7 @@ class HourlyCounts:
             (self._dialect.write(datetime.fromtimestamp(number * HOUR_LENGTH, UTC)), *rest)
             for number, *rest in missing.rows
         ]
-        connection.execute_many(self._insert("VALUES (%s, %s, %s, %s, %s, 0)"), added)
+        connection.execute_many(self._insert("VALUES (%s, %s, %s, %s, %s, %s, 0)"), added)
         changed = self._put({"value": self._dialect.new("value")})
         connection.execute(changed, [RECOUNTS, str(recounts + 1)])
 
@@ -287,7 +291,7 @@ class HourlyCounts:
         """Add requests by kind and hour, unless the tables do not allow it."""
         if not self.are_usable(connection):
             return
-        sql = self._insert("VALUES (%s, '', '', %s, %s, 0)")
+        sql = self._insert("VALUES (%s, '', '', %s, '', %s, 0)")
         # In the order of the hours, so that two processes cannot deadlock.
         rows = sorted((hour, kind.value, number) for (kind, hour), number in counts.items())
         connection.execute_many(sql, [(self._dialect.write(hour), *rest) for hour, *rest in rows])
@@ -371,7 +375,7 @@ class HourlyCounts:
         return self._insert(
             f"SELECT {self._dialect.hour_as_time(hour)}, {', '.join(HOURLY_KEYS)}, "
             f"{number}, {recovered} "
-            f"FROM {self._log_table} WHERE {where} GROUP BY {hour}, 2, 3, 4"
+            f"FROM {self._log_table} WHERE {where} GROUP BY {hour}, 2, 3, 4, 5"
         )
 
     def _insert(self, rows: str) -> str:

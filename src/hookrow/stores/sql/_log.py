@@ -242,15 +242,17 @@ class SQLLog:
         with self._transaction() as connection:
             return connection.execute(change, [*values, self._dialect.write(ended_before(now))])
 
-    def backlog(self, now: datetime) -> Backlog:
-        """Return the state of the parked entries."""
+    def backlog(self, now: datetime, entry: str | None = None) -> Backlog:
+        """Return the state of the parked entries, or of those of a receiver's entry."""
+        of_entry, values = ("", []) if entry is None else (" AND entry = %s", [entry])
         sql = (
             f"SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) "
-            f"FROM {self._table} WHERE retry_at IS NOT NULL"
+            f"FROM {self._table} WHERE retry_at IS NOT NULL{of_entry}"
         )
         with self._database.reading() as connection:
-            ((parked, oldest),) = connection.fetch(sql, [self._dialect.write(now)])
-        return Backlog(parked, utc(oldest), self.count(Query(expired=True), limit=MOST_EXPIRED))
+            ((parked, oldest),) = connection.fetch(sql, [self._dialect.write(now), *values])
+        expired = self.count(Query(expired=True, entry=entry), limit=MOST_EXPIRED)
+        return Backlog(parked, utc(oldest), expired)
 
     def _due(self, now: datetime, origins: Collection[Origin]) -> tuple[str, list[Any]]:
         """Return the condition on the due entries of `n` (`result.is_due`), and its parameters."""
@@ -443,41 +445,56 @@ class SQLLog:
         oldest = datetime.fromtimestamp(min(written for _, written in newest), UTC)
         return Counts(counts, oldest if oldest > since else None)
 
-    def recent(self, limit: int) -> Recent:
-        """Return a summary of the newest entries."""
-        columns = "outcome, record_type"
+    def recent(self, limit: int, entry: str | None = None) -> Recent:
+        """Return a summary of the newest entries.
+
+        If `entry` is given, they are those of that entry of the receiver, among the newest
+        `MOST_COUNTED` ones.
+        """
+        columns = "outcome, record_type, entry"
+        where = "" if entry is None else f"WHERE {self._is_recent} AND entry = %s "
         newest = (
-            f"SELECT {columns}, last_received_at FROM {self._table} ORDER BY id DESC LIMIT {limit}"
+            f"SELECT {columns}, last_received_at FROM {self._table} {where}"
+            f"ORDER BY id DESC LIMIT {limit}"
         )
         sql = (
             f"SELECT {columns}, count(*), max(last_received_at) FROM ({newest}) AS newest "
-            "GROUP BY 1, 2"
+            "GROUP BY 1, 2, 3"
         )
         with self._database.reading() as connection:
-            rows = connection.fetch(sql)
+            rows = connection.fetch(sql, [] if entry is None else [entry])
         last = max((read_time(received) for *_, received in rows), default=None)
         outcomes: Counter[Result] = Counter()
-        for outcome, _, number, _ in rows:
+        for outcome, _, _, number, _ in rows:
             outcomes[Result(outcome)] += number
-        return Recent(last, outcomes, {type_ for _, type_, *_ in rows if type_})
+        types, entries = ({row[column] for row in rows} - {None} for column in (1, 2))
+        return Recent(last, outcomes, types, entries)
 
-    def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
+    def deliveries(
+        self, since: datetime, entry: str | None = None, *, limit: int
+    ) -> Mapping[str, datetime]:
         """Return the times at which messages were delivered, by message id.
 
         These are from the newest recorded deliveries that arrived since then, among the newest
-        `MOST_COUNTED` entries.
+        `MOST_COUNTED` entries; if `entry` is given, from those of that entry of the receiver.
         """
+        of_entry = "" if entry is None else "AND entry = %s "
         sql = (
             f"SELECT message_id, occurred_at FROM {self._table} "
-            f"WHERE id > (SELECT max(id) FROM {self._table}) - {MOST_COUNTED} "
-            f"AND record_type = '{RECORD_TYPES[Delivered]}' "
+            f"WHERE {self._is_recent} AND record_type = '{RECORD_TYPES[Delivered]}' "
             f"AND outcome = '{Result.RECORDED.value}' "
             "AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s "
-            f"ORDER BY id DESC LIMIT {limit}"
+            f"{of_entry}ORDER BY id DESC LIMIT {limit}"
         )
+        values = [self._dialect.write(since), *([] if entry is None else [entry])]
         with self._database.reading() as connection:
-            rows = connection.fetch(sql, [self._dialect.write(since)])
+            rows = connection.fetch(sql, values)
         return {message_id: read_time(occurred_at) for message_id, occurred_at in rows}
+
+    @property
+    def _is_recent(self) -> str:
+        """The condition of the newest `MOST_COUNTED` entries."""
+        return f"id > (SELECT max(id) FROM {self._table}) - {MOST_COUNTED}"
 
     def count_hours(self) -> bool:
         """Add a chunk of entries to the hourly counts, if the log has any.

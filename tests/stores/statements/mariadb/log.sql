@@ -14,7 +14,7 @@ SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, st
 SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
-SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id + 0 BETWEEN %s AND %s AND coalesce(outcome) = %s AND coalesce(first_outcome) = %s AND coalesce(reason) = %s AND coalesce(record_type) = %s AND coalesce(recipient) = %s AND coalesce(message_id) = %s AND id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND is_expired = 1 AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
+SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id + 0 BETWEEN %s AND %s AND coalesce(outcome) = %s AND coalesce(first_outcome) = %s AND coalesce(reason) = %s AND coalesce(record_type) = %s AND changed_recipient = %s AND coalesce(message_id) = %s AND coalesce(entry) = %s AND id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND is_expired = 1 AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
 
 -- newest changes of a person
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s AND changed_recipient = %s AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') ORDER BY id DESC LIMIT 10;
@@ -23,7 +23,7 @@ SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s A
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id LIMIT 10;
 
 -- oldest of other types
-SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s AND (record_type IS NULL OR record_type NOT IN (%s, %s, %s)) ORDER BY id LIMIT 10;
+SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s AND (record_type IS NULL OR record_type NOT IN (%s, %s, %s, %s, %s, %s)) ORDER BY id LIMIT 10;
 
 -- count
 SELECT count(*) FROM (SELECT 1 FROM `hookrow_notifications` WHERE true LIMIT 10) AS found;
@@ -66,6 +66,12 @@ SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM `hookrow_n
 
 -- the backlog
 SELECT count(*) FROM (SELECT 1 FROM `hookrow_notifications` WHERE true AND is_expired = 1 LIMIT 100000) AS found;
+
+-- the backlog of an entry
+SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM `hookrow_notifications` WHERE retry_at IS NOT NULL AND entry = %s;
+
+-- the backlog of an entry
+SELECT count(*) FROM (SELECT 1 FROM `hookrow_notifications` WHERE true AND entry = %s AND is_expired = 1 LIMIT 100000) AS found;
 
 -- count a chunk by hour
 
@@ -130,27 +136,33 @@ SELECT id FROM `hookrow_notifications` WHERE first_outcome <> 'recorded' AND out
 SELECT min(id) FROM `hookrow_notifications` WHERE id > %s AND id <= %s;
 
 -- count the next chunk
-INSERT INTO `hookrow_hours` (hour, record_type, reason, first_outcome, entries, recovered)
-SELECT date_format(received_at, '%%Y-%%m-%%d %%H:00:00'), CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), 0 FROM `hookrow_notifications` WHERE id > %s AND id <= %s GROUP BY date_format(received_at, '%%Y-%%m-%%d %%H:00:00'), 2, 3, 4
+INSERT INTO `hookrow_hours` (hour, record_type, reason, first_outcome, entry, entries, recovered)
+SELECT date_format(received_at, '%%Y-%%m-%%d %%H:00:00'), CASE WHEN record_type IN ('Bounce', 'Click', 'Delivery', 'Open', 'SpamComplaint', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, coalesce(entry, ''), count(*), 0 FROM `hookrow_notifications` WHERE id > %s AND id <= %s GROUP BY date_format(received_at, '%%Y-%%m-%%d %%H:00:00'), 2, 3, 4, 5
 ON DUPLICATE KEY UPDATE
 entries = `hookrow_hours`.entries + VALUES(entries),
 recovered = `hookrow_hours`.recovered + VALUES(recovered);
 
 -- counts by hour
-SELECT CASE WHEN received_at >= %s THEN TIMESTAMPDIFF(SECOND, '1970-01-01', received_at) DIV 3600 END, CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), TIMESTAMPDIFF(SECOND, '1970-01-01', min(ended_at)) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome FROM `hookrow_notifications` WHERE id > coalesce((SELECT CAST(value AS SIGNED) FROM `hookrow_meta` WHERE name = 'hours_watermark'), 0) ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4 UNION ALL SELECT TIMESTAMPDIFF(SECOND, '1970-01-01', hour) DIV 3600, record_type, reason, first_outcome, CAST(sum(entries) AS SIGNED), CAST(sum(recovered) AS SIGNED), NULL FROM `hookrow_hours` WHERE hour >= %s AND first_outcome NOT IN ('unauthentic', 'old secret') GROUP BY 1, 2, 3, 4 UNION ALL SELECT CASE WHEN received_at >= %s THEN TIMESTAMPDIFF(SECOND, '1970-01-01', received_at) DIV 3600 END, CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, 0, count(*), NULL FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome FROM `hookrow_notifications` WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL AND coalesce(id) <= coalesce((SELECT CAST(value AS SIGNED) FROM `hookrow_meta` WHERE name = 'hours_watermark'), 0) ORDER BY coalesce(id) DESC LIMIT 10000) AS entries GROUP BY 1, 2, 3, 4;
+SELECT CASE WHEN received_at >= %s THEN TIMESTAMPDIFF(SECOND, '1970-01-01', received_at) DIV 3600 END, CASE WHEN record_type IN ('Bounce', 'Click', 'Delivery', 'Open', 'SpamComplaint', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, coalesce(entry, ''), count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), TIMESTAMPDIFF(SECOND, '1970-01-01', min(ended_at)) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome, entry FROM `hookrow_notifications` WHERE id > coalesce((SELECT CAST(value AS SIGNED) FROM `hookrow_meta` WHERE name = 'hours_watermark'), 0) ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4, 5 UNION ALL SELECT TIMESTAMPDIFF(SECOND, '1970-01-01', hour) DIV 3600, record_type, reason, first_outcome, entry, CAST(sum(entries) AS SIGNED), CAST(sum(recovered) AS SIGNED), NULL FROM `hookrow_hours` WHERE hour >= %s AND first_outcome NOT IN ('unauthentic', 'old secret') GROUP BY 1, 2, 3, 4, 5 UNION ALL SELECT CASE WHEN received_at >= %s THEN TIMESTAMPDIFF(SECOND, '1970-01-01', received_at) DIV 3600 END, CASE WHEN record_type IN ('Bounce', 'Click', 'Delivery', 'Open', 'SpamComplaint', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, coalesce(entry, ''), 0, count(*), NULL FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome, entry FROM `hookrow_notifications` WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL AND coalesce(id) <= coalesce((SELECT CAST(value AS SIGNED) FROM `hookrow_meta` WHERE name = 'hours_watermark'), 0) ORDER BY coalesce(id) DESC LIMIT 10000) AS entries GROUP BY 1, 2, 3, 4, 5;
 
 -- counts by minute
-SELECT CASE WHEN received_at >= %s THEN TIMESTAMPDIFF(SECOND, '1970-01-01', received_at) DIV 60 END, CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), TIMESTAMPDIFF(SECOND, '1970-01-01', min(ended_at)) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome FROM `hookrow_notifications` WHERE id > %s ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4;
+SELECT CASE WHEN received_at >= %s THEN TIMESTAMPDIFF(SECOND, '1970-01-01', received_at) DIV 60 END, CASE WHEN record_type IN ('Bounce', 'Click', 'Delivery', 'Open', 'SpamComplaint', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, coalesce(entry, ''), count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), TIMESTAMPDIFF(SECOND, '1970-01-01', min(ended_at)) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome, entry FROM `hookrow_notifications` WHERE id > %s ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4, 5;
 
 -- recent entries
-SELECT outcome, record_type, count(*), max(last_received_at) FROM (SELECT outcome, record_type, last_received_at FROM `hookrow_notifications` ORDER BY id DESC LIMIT 10) AS newest GROUP BY 1, 2;
+SELECT outcome, record_type, entry, count(*), max(last_received_at) FROM (SELECT outcome, record_type, entry, last_received_at FROM `hookrow_notifications` ORDER BY id DESC LIMIT 10) AS newest GROUP BY 1, 2, 3;
+
+-- those of an entry
+SELECT outcome, record_type, entry, count(*), max(last_received_at) FROM (SELECT outcome, record_type, entry, last_received_at FROM `hookrow_notifications` WHERE id > (SELECT max(id) FROM `hookrow_notifications`) - 100000 AND entry = %s ORDER BY id DESC LIMIT 10) AS newest GROUP BY 1, 2, 3;
 
 -- deliveries
 SELECT message_id, occurred_at FROM `hookrow_notifications` WHERE id > (SELECT max(id) FROM `hookrow_notifications`) - 100000 AND record_type = 'Delivery' AND outcome = 'recorded' AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s ORDER BY id DESC LIMIT 10;
 
+-- deliveries of an entry
+SELECT message_id, occurred_at FROM `hookrow_notifications` WHERE id > (SELECT max(id) FROM `hookrow_notifications`) - 100000 AND record_type = 'Delivery' AND outcome = 'recorded' AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s AND entry = %s ORDER BY id DESC LIMIT 10;
+
 -- add requests
-INSERT INTO `hookrow_hours` (hour, record_type, reason, first_outcome, entries, recovered)
-VALUES (%s, '', '', %s, %s, 0)
+INSERT INTO `hookrow_hours` (hour, record_type, reason, first_outcome, entry, entries, recovered)
+VALUES (%s, '', '', %s, '', %s, 0)
 ON DUPLICATE KEY UPDATE
 entries = `hookrow_hours`.entries + VALUES(entries),
 recovered = `hookrow_hours`.recovered + VALUES(recovered);

@@ -14,7 +14,7 @@ SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, st
 SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
-SELECT id, length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND id IN (SELECT value FROM json_each(%s)) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
+SELECT id, length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND entry = %s AND id IN (SELECT value FROM json_each(%s)) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
 
 -- newest changes of a person
 SELECT id, length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s AND recipient = %s AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') ORDER BY id DESC LIMIT 10;
@@ -23,7 +23,7 @@ SELECT id, length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s 
 SELECT id, length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id LIMIT 10;
 
 -- oldest of other types
-SELECT id, length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s AND (record_type IS NULL OR record_type NOT IN (%s, %s, %s)) ORDER BY id LIMIT 10;
+SELECT id, length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s AND (record_type IS NULL OR record_type NOT IN (%s, %s, %s, %s, %s, %s)) ORDER BY id LIMIT 10;
 
 -- count
 SELECT count(*) FROM (SELECT 1 FROM "hookrow_notifications" WHERE true LIMIT 10) AS found;
@@ -67,6 +67,12 @@ SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM "hookrow_n
 -- the backlog
 SELECT count(*) FROM (SELECT 1 FROM "hookrow_notifications" WHERE true AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') LIMIT 100000) AS found;
 
+-- the backlog of an entry
+SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM "hookrow_notifications" WHERE retry_at IS NOT NULL AND entry = %s;
+
+-- the backlog of an entry
+SELECT count(*) FROM (SELECT 1 FROM "hookrow_notifications" WHERE true AND entry = %s AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') LIMIT 100000) AS found;
+
 -- count a chunk by hour
 SELECT name FROM pragma_database_list;
 
@@ -101,9 +107,9 @@ value = excluded.value;
 SELECT min(id) FROM "hookrow_notifications" WHERE id > %s AND id <= %s;
 
 -- count a chunk by hour
-INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered)
-SELECT substr(received_at, 1, 13) || ':00:00.000000', CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), 0 FROM "hookrow_notifications" WHERE id > %s AND id <= %s GROUP BY substr(received_at, 1, 13), 2, 3, 4
-ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET
+INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entry, entries, recovered)
+SELECT substr(received_at, 1, 13) || ':00:00.000000', CASE WHEN record_type IN ('Bounce', 'Click', 'Delivery', 'Open', 'SpamComplaint', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, coalesce(entry, ''), count(*), 0 FROM "hookrow_notifications" WHERE id > %s AND id <= %s GROUP BY substr(received_at, 1, 13), 2, 3, 4, 5
+ON CONFLICT (hour, record_type, reason, first_outcome, entry) DO UPDATE SET
 entries = kept.entries + excluded.entries,
 recovered = kept.recovered + excluded.recovered;
 
@@ -111,21 +117,27 @@ recovered = kept.recovered + excluded.recovered;
 SELECT id FROM "hookrow_notifications" WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL AND id <= coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id LIMIT 5000 ;
 
 -- counts by hour
-SELECT CASE WHEN received_at >= %s THEN CAST(strftime('%%s', substr(received_at, 1, 19)) AS integer) / 3600 END, CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), CAST(strftime('%%s', substr(min(ended_at), 1, 19)) AS integer) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome FROM "hookrow_notifications" WHERE id > coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4 UNION ALL SELECT CAST(strftime('%%s', substr(hour, 1, 19)) AS integer) / 3600, record_type, reason, first_outcome, CAST(sum(entries) AS bigint), CAST(sum(recovered) AS bigint), NULL FROM "hookrow_hours" WHERE hour >= %s AND first_outcome NOT IN ('unauthentic', 'old secret') GROUP BY 1, 2, 3, 4 UNION ALL SELECT CASE WHEN received_at >= %s THEN CAST(strftime('%%s', substr(received_at, 1, 19)) AS integer) / 3600 END, CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, 0, count(*), NULL FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome FROM "hookrow_notifications" WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL AND id <= coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id DESC LIMIT 10000) AS entries GROUP BY 1, 2, 3, 4;
+SELECT CASE WHEN received_at >= %s THEN CAST(strftime('%%s', substr(received_at, 1, 19)) AS integer) / 3600 END, CASE WHEN record_type IN ('Bounce', 'Click', 'Delivery', 'Open', 'SpamComplaint', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, coalesce(entry, ''), count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), CAST(strftime('%%s', substr(min(ended_at), 1, 19)) AS integer) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome, entry FROM "hookrow_notifications" WHERE id > coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4, 5 UNION ALL SELECT CAST(strftime('%%s', substr(hour, 1, 19)) AS integer) / 3600, record_type, reason, first_outcome, entry, CAST(sum(entries) AS bigint), CAST(sum(recovered) AS bigint), NULL FROM "hookrow_hours" WHERE hour >= %s AND first_outcome NOT IN ('unauthentic', 'old secret') GROUP BY 1, 2, 3, 4, 5 UNION ALL SELECT CASE WHEN received_at >= %s THEN CAST(strftime('%%s', substr(received_at, 1, 19)) AS integer) / 3600 END, CASE WHEN record_type IN ('Bounce', 'Click', 'Delivery', 'Open', 'SpamComplaint', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, coalesce(entry, ''), 0, count(*), NULL FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome, entry FROM "hookrow_notifications" WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL AND id <= coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0) ORDER BY id DESC LIMIT 10000) AS entries GROUP BY 1, 2, 3, 4, 5;
 
 -- counts by minute
-SELECT CASE WHEN received_at >= %s THEN CAST(strftime('%%s', substr(received_at, 1, 19)) AS integer) / 60 END, CASE WHEN record_type IN ('Delivery', 'Open', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), CAST(strftime('%%s', substr(min(ended_at), 1, 19)) AS integer) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome FROM "hookrow_notifications" WHERE id > %s ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4;
+SELECT CASE WHEN received_at >= %s THEN CAST(strftime('%%s', substr(received_at, 1, 19)) AS integer) / 60 END, CASE WHEN record_type IN ('Bounce', 'Click', 'Delivery', 'Open', 'SpamComplaint', 'SubscriptionChange') THEN record_type ELSE 'other' END, CASE WHEN reason IS NULL THEN '' WHEN reason IN ('HardBounce', 'ManualSuppression', 'SpamComplaint') THEN reason ELSE 'other' END, first_outcome, coalesce(entry, ''), count(*), count(CASE WHEN first_outcome <> 'recorded' AND outcome = 'recorded' THEN 1 END), CAST(strftime('%%s', substr(min(ended_at), 1, 19)) AS integer) FROM (SELECT received_at, ended_at, record_type, reason, outcome, first_outcome, entry FROM "hookrow_notifications" WHERE id > %s ORDER BY id DESC LIMIT 100000) AS entries GROUP BY 1, 2, 3, 4, 5;
 
 -- recent entries
-SELECT outcome, record_type, count(*), max(last_received_at) FROM (SELECT outcome, record_type, last_received_at FROM "hookrow_notifications" ORDER BY id DESC LIMIT 10) AS newest GROUP BY 1, 2;
+SELECT outcome, record_type, entry, count(*), max(last_received_at) FROM (SELECT outcome, record_type, entry, last_received_at FROM "hookrow_notifications" ORDER BY id DESC LIMIT 10) AS newest GROUP BY 1, 2, 3;
+
+-- those of an entry
+SELECT outcome, record_type, entry, count(*), max(last_received_at) FROM (SELECT outcome, record_type, entry, last_received_at FROM "hookrow_notifications" WHERE id > (SELECT max(id) FROM "hookrow_notifications") - 100000 AND entry = %s ORDER BY id DESC LIMIT 10) AS newest GROUP BY 1, 2, 3;
 
 -- deliveries
 SELECT message_id, occurred_at FROM "hookrow_notifications" WHERE id > (SELECT max(id) FROM "hookrow_notifications") - 100000 AND record_type = 'Delivery' AND outcome = 'recorded' AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s ORDER BY id DESC LIMIT 10;
 
+-- deliveries of an entry
+SELECT message_id, occurred_at FROM "hookrow_notifications" WHERE id > (SELECT max(id) FROM "hookrow_notifications") - 100000 AND record_type = 'Delivery' AND outcome = 'recorded' AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s AND entry = %s ORDER BY id DESC LIMIT 10;
+
 -- add requests
-INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entries, recovered)
-VALUES (%s, '', '', %s, %s, 0)
-ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET
+INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entry, entries, recovered)
+VALUES (%s, '', '', %s, '', %s, 0)
+ON CONFLICT (hour, record_type, reason, first_outcome, entry) DO UPDATE SET
 entries = kept.entries + excluded.entries,
 recovered = kept.recovered + excluded.recovered;
 

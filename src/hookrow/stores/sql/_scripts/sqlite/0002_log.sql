@@ -54,9 +54,10 @@ CREATE TABLE hookrow_hours (
     record_type VARCHAR(64) NOT NULL,
     reason VARCHAR(64) NOT NULL,
     first_outcome VARCHAR(32) NOT NULL,
+    entry VARCHAR(64) NOT NULL,
     entries BIGINT NOT NULL,
     recovered BIGINT DEFAULT 0 NOT NULL,
-    PRIMARY KEY (hour, record_type, reason, first_outcome)
+    PRIMARY KEY (hour, record_type, reason, first_outcome, entry)
 );
 
 CREATE TABLE hookrow_meta (
