@@ -4,6 +4,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from hookrow import Arrival, Outcome, Postmark
 from hookrow._core.log_entry import log_entries
@@ -21,9 +22,19 @@ def arrival(payload: object, at: datetime | None = None) -> Arrival:
     return arrived
 
 
-def keep(url: str, payload: object, outcome: Outcome, at: datetime | None = None) -> None:
-    """Log a payload or a raw body with an outcome, regardless of the rows."""
-    arrived = arrival(payload, at)
+def keep(
+    url: str,
+    payload: object,
+    outcome: Outcome,
+    at: datetime | None = None,
+    *,
+    entry: str | None = None,
+) -> None:
+    """Log a payload or a raw body with an outcome, regardless of the rows.
+
+    It arrived at the receiver's entry with this name, if there is one.
+    """
+    arrived = replace(arrival(payload, at), entry=entry)
     with closing(SQLStore(url)) as store:
         store.claim_log()
         with store.transaction() as transaction:

@@ -69,7 +69,7 @@ class TestList:
     def _received(self, url: str) -> None:
         keep(url, DELIVERY, RECORDED)
         keep(url, UNKNOWN, NO_DISPATCH)
-        keep(url, BOUNCE, UNSUPPORTED)
+        keep(url, BOUNCE, UNSUPPORTED, entry="sendgrid")
         keep(url, DELIVERY, RECORDED)
 
     def test_table(self, command: Command) -> None:
@@ -78,7 +78,7 @@ class TestList:
         lines = re.sub(time, "T", command.call("log").stdout).splitlines()
         assert [re.split(r"  +", line.strip()) for line in lines] == [
             ["ID", "Received", "Type", "Recipient", "Message ID", "Outcome"],
-            ["3", "T", "Bounce", ADA, "m-3", "unsupported"],
+            ["3", "T", "Bounce", ADA, "m-3", "unsupported, entry sendgrid"],
             ["2", "T", "Open", ADA, "m-1", "dispatch_not_found, next retry T"],
             ["1", "T", "Delivery", ADA, ADAS, "recorded, 2 posts"],
         ]
@@ -95,6 +95,8 @@ class TestList:
             (f"--parked --recipient {ADA}", [2]),
             ("--since 1h --before 3", [2, 1]),
             ("--since 9999-12-31", []),
+            ("--entry sendgrid", [3]),
+            ("--entry brevo", []),
         ],
     )
     def test_filters(self, command: Command, arguments: str, found: list[int]) -> None:
@@ -116,8 +118,8 @@ class TestShow:
     def test_everything(self, command: Command, url: str) -> None:
         """It prints every field, the explanation, the changes of a replay, and the body."""
         suppression = testing.suppression(ADA.upper(), ADAS, at=AT)
-        keep(url, suppression, NO_DISPATCH, AT)
-        keep(url, suppression, FAILED, AT + HOUR)
+        keep(url, suppression, NO_DISPATCH, AT, entry="postmark")
+        keep(url, suppression, FAILED, AT + HOUR, entry="postmark")
         before = world.rows(url)
         fields = show(command)
         why, changes, body = (fields.pop(name) for name in ("Explanation", "Replay", "Body"))
@@ -128,6 +130,7 @@ class TestShow:
             "Reason": "HardBounce",
             "Occurred": "2026-03-04 05:06:07Z",
             "Received": "2026-03-04 05:06:07Z, last 2026-03-04 06:06:07Z",
+            "Entry": "postmark",
             "Result": "failed, 503, 2026-03-04 06:06:07Z",
         }
         assert why.startswith(f"no dispatch had the message ID {ADAS} at first; 2 posts; ")
@@ -406,11 +409,11 @@ def test_progress(command: Command, url: str, typed: str, label: str) -> None:
         eventually(lambda: re.search(rf"{label}  \[#+\]  100%", terminal.printed))
 
 
-def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
+def test_prune_keeps_the_bodies_of_what_was_not_recorded(command: Command, url: str) -> None:
     now = datetime.now(UTC)
     for ago in (100, 10, 3):
         keep(url, testing.opening(ADA, ADAS, at=AT + ago * HOUR), RECORDED, now - ago * DAY)
-    keep(url, UNKNOWN, NO_DISPATCH, now - DAY)
+    keep(url, UNKNOWN, NO_DISPATCH, now - 5 * DAY)
     options = ("prune", "--keep", "60d", "--keep-bodies", "none", "--yes")
     before = listed(command)
     done = command.call(*options, "--dry-run")

@@ -9,11 +9,11 @@ import pytest
 
 import world
 from command import Command
-from hookrow import testing
+from hookrow import Recorded, Refusal, testing
 from hookrow._receiver.clock import utc_now
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow.stores.sql import SQLStore
-from received import arrival
+from received import arrival, keep
 from session import ROOT
 from times import DAY, HOUR, SECOND
 from wire import ADA, ADAS
@@ -82,6 +82,7 @@ def test_text(command: Command) -> None:
         "rate": "share",
         **dict.fromkeys(("bounce", "complaint", "unsubscribe"), "0.00%"),
         "parked": "1",
+        "expired": "1",
         "median": printed["median"],
         **ROWS,
     }
@@ -108,6 +109,26 @@ def test_json(command: Command, period: str, total: int) -> None:
     assert found["lists"][0]["delivered"] == 1
 
 
+def test_entry(command: Command, sqlite_url: str) -> None:
+    """The notifications of an entry are counted, but no rows, which belong to none."""
+    now = datetime.now(UTC)
+    keep(sqlite_url, testing.opening(ADA, ADAS, at=now), Recorded(()), now, entry="sendgrid")
+    refused = Refusal.DISPATCH_NOT_FOUND.refused()
+    old = now - 5 * DAY
+    keep(sqlite_url, testing.opening(ADA, "m-1", at=old), refused, old, entry="sendgrid")
+    lines = command.call("stats", "--entry", "sendgrid").stdout.splitlines()
+    assert lines[0].startswith("The last notification of the entry sendgrid was received ")
+    assert lines[2].startswith("1 notification of the entry sendgrid from ")
+    assert {"Open": "1", "parked": "1"}.items() <= figures(lines[3:]).items()
+    assert not ROWS.keys() & figures(lines).keys()
+    found = json.loads(command.call("stats", "--json", "--entry", "sendgrid").stdout)
+    assert (found["entry"], found["total"], found["parked"]) == ("sendgrid", 1, 1)
+    assert {found[name] for name in ("sent", "undelivered")} == {None}
+    assert (found["suppressed"], found["lists"]) == (None, None)
+    refusal = command.call("stats", "--entry", "Not a name")
+    assert (refusal.returncode, "is not the name of an entry" in refusal.stderr) == (2, True)
+
+
 def test_no_log(command: Command) -> None:
     """Without a log the rows alone are counted."""
     (command.folder / "hookrow.toml").write_text("[tables]\nlog = false")
@@ -115,5 +136,5 @@ def test_no_log(command: Command) -> None:
     assert first == "This store has no log, so notifications are not counted."
     assert figures(lines) == ROWS
     found = json.loads(command.call("stats", "--json").stdout)
-    names = ("total", "recovered", "last_received", "parked", "sent")
-    assert [found[name] for name in names] == [*[None] * 4, 6]
+    names = ("total", "recovered", "last_received", "parked", "expired", "sent")
+    assert [found[name] for name in names] == [*[None] * 5, 6]

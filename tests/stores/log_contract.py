@@ -355,7 +355,7 @@ class ReadContract:
             (Query(posted=True), [2, 3]),
             (Query(entry="sendgrid"), [9]),
             (Query(entry="sendgrid", parked=True), []),
-            (Query(entry="\udcff"), []),
+            (Query(entry="nobody"), []),
             (Query(ids=()), []),
             (Query(ids=[there[3], there[1], there[3] + 99]), [2, 4]),
             (Query(ids=range(there[1], there[3])), [2, 3]),
@@ -703,27 +703,39 @@ class ReadContract:
 
     @pytest.mark.parametrize("bodies_only", [True, False])
     def test_prune(self, home: Home, log: SQLLog, *, bodies_only: bool) -> None:
-        """Old entries, or only their bodies, are deleted; parked ones after their last retry."""
+        """Old entries, or only their bodies, are deleted; parked ones after their last retry.
+
+        The bodies of entries that were not recorded stay as long as these, whether they are retried
+        or not.
+        """
         over = {"before": NOON - 36 * HOUR, "parked_before": GIVEN_UP}
         assert sum(log.prune(**over, bodies_only=bodies_only)) == 0
-        # Of which 1 to 3 are old enough.
-        for number, days in {1: 9, 2: 4, 3: 5, 4: 2, 5: 3, 6: 1}.items():
+        missing = {"outcome": Result.DISPATCH_NOT_FOUND}
+        results: dict[int, dict[str, Any]] = {
+            2: {"outcome": Result.UNSUPPORTED},
+            3: {**missing, "retry_at": NOON},
+            4: missing,
+            5: {**missing, "retry_at": NOON},
+        }
+        # Of which 1 to 4 are old enough.
+        for number, days in {1: 9, 2: 4, 3: 5, 4: 8, 5: 2, 6: 3, 7: 1}.items():
             received = NOON - days * DAY
-            last = NOON - DAY if number == 5 else received
-            made = entry(number, received_at=received, last_received_at=last)
-            keep(home, replace(made, retry_at=NOON) if number in {3, 4} else made)
+            last = NOON - DAY if number == 6 else received
+            times = {"received_at": received, "last_received_at": last}
+            keep(home, entry(number, **times, **results.get(number, {})))
         left = home.logged()
-        for row in left[:3]:
-            row.update(body=None, retry_at=None)
-        assert [sum(log.prune(**over, bodies_only=bodies_only)) for _ in range(2)] == [3, 0]
-        assert home.logged() == (left if bodies_only else left[3:])
+        for row in left[:2]:
+            row.update(body=None)
+        pruned = [sum(log.prune(**over, bodies_only=bodies_only)) for _ in range(2)]
+        assert pruned == ([2, 0] if bodies_only else [4, 0])
+        assert home.logged() == (left if bodies_only else left[4:])
 
     @pytest.mark.parametrize(
         ("entries", "bodies", "expected"),
         [
             (4 * DAY, 2 * DAY, (2, 2)),
             (2 * DAY, 4 * DAY, (4, 0)),
-            (None, 4 * DAY, (0, 2)),
+            (None, 4 * DAY, (0, 1)),
             (4 * DAY, None, (2, 0)),
         ],
     )
@@ -737,8 +749,9 @@ class ReadContract:
     ) -> None:
         """What can be deleted is counted, nothing is changed, and then as much is deleted."""
         for number, days in {1: 9, 2: 5, 3: 3, 4: 3, 5: 2, 6: 3, 7: 1}.items():
-            made = entry(number, received_at=NOON - days * DAY, last_received_at=NOON - days * DAY)
-            keep(home, replace(made, retry_at=NOON) if number in {2, 5, 6} else made)
+            at = NOON - days * DAY
+            waits = {"retry_at": NOON, "outcome": Result.FAILED} if number in {2, 5, 6} else {}
+            keep(home, entry(number, received_at=at, last_received_at=at, **waits))
         before = home.logged()
         ages = {False: entries, True: bodies}
         limits = {only: NOON - age + HOUR for only, age in ages.items() if age is not None}

@@ -48,14 +48,15 @@ AGES = (0, 1, 10, 100)
         (None, None, 8, 8),
         (5 * DAY, None, 4, 4),
         (timedelta(hours=1), None, 3, 3),
-        (90 * DAY, 5 * DAY, 6, 4),
-        (None, timedelta(0), 8, 2),
+        (90 * DAY, 5 * DAY, 6, 5),
+        (None, timedelta(0), 8, 4),
         (5 * DAY, 90 * DAY, 4, 4),
     ],
 )
 def test_old_entries_or_bodies_are_deleted_unless_parked(
     keep: timedelta | None, keep_bodies: timedelta | None, left: int, with_body: int
 ) -> None:
+    """An entry that was not recorded keeps its body."""
     database, now = people(), datetime.now(UTC)
     for outcome in (Recorded(()), Refusal.SUBSCRIBER_NOT_FOUND.refused()):
         for days in reversed(AGES):  # the log would keep its last entry at any age

@@ -14,7 +14,7 @@ import msgspec
 from click.core import ParameterSource
 
 from hookrow._cli.app import App, require_log
-from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, F, moment
+from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, F, entry_name, moment
 from hookrow._cli.output import INTERRUPTED, echo, echo_json
 from hookrow._core.log_entry import StoredEntry, stored_body
 from hookrow._core.result import Result
@@ -43,7 +43,7 @@ from hookrow.stores._errors import (
     Unavailable,
     WrongMapping,
 )
-from hookrow.stores._log import Forgotten, Query
+from hookrow.stores._log import KNOWN_TYPES, Forgotten, Query
 from hookrow.stores._log_operations import with_bodies
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ _MAX_SEARCHED_CHANGES = 1000
 _NO_UUID = (
     "the column to which provider_message_id is mapped holds UUIDs, and this message ID is not "
     "one, so no dispatch matches it: map a text column if the provider's ids have another form"
+)
+
+_PRUNE = (
+    "`hookrow prune --keep-bodies DURATION` deletes old ones, and `hookrow prune --keep DURATION` "
+    "those of notifications that were not recorded."
 )
 
 FOLLOW_EVERY = 1.0
@@ -82,9 +87,11 @@ def filters(command: F) -> F:
         ("--since", "TIME", moment, "Only those received at or after this time."),
         ("--outcome", None, outcome, "Only those with this outcome."),
         ("--message-id", None, str, "Only those with this message ID."),
+        ("--entry", "NAME", entry_name, "Only those of this entry of the receiver."),
     ):
         command = click.option(name, type=type_, metavar=metavar, help=text)(command)
-    text = "Only those with this RecordType; other: any but Delivery, Open, SubscriptionChange."
+    known = ", ".join(sorted(KNOWN_TYPES))
+    text = f"Only those with this type; other: any but {known}."
     command = click.option("--type", "record_type", help=text)(command)
     text = "Only those that are neither recorded nor retried any more."
     command = click.option("--expired", is_flag=True, help=text)(command)
@@ -250,13 +257,12 @@ def _describe_forgotten(forgotten: Forgotten, spooled: int) -> Iterator[str]:
     if forgotten.unread:
         yield (
             "Not searched, because the body is compressed or binary: "
-            f"{_list(forgotten.unread)}. `hookrow prune --keep-bodies DURATION` deletes old ones."
+            f"{_list(forgotten.unread)}. {_PRUNE}"
         )
     if forgotten.doubtful:
         yield (
             "Left, because the address in the body may be a part of another one: "
-            f"{_list(forgotten.doubtful)}. See `hookrow log show ID`. `hookrow prune --keep-bodies "
-            "DURATION` deletes old ones."
+            f"{_list(forgotten.doubtful)}. See `hookrow log show ID`. {_PRUNE}"
         )
     if spooled:
         yield (
@@ -273,13 +279,14 @@ def format_entry(entry: StoredEntry) -> str:
     """Return the line for an entry in the table of notifications."""
     tries = f", {count_tries(entry)}" if entry.attempts > 1 or entry.retries else ""
     retry = f", next retry {format_time(entry.retry_at)}" if entry.retry_at else ""
+    of_entry = f", entry {entry.entry}" if entry.entry else ""
     return _ROW_FORMAT.format(
         entry.id,
         format_time(entry.received_at),
         printable(entry.record_type or "-"),
         printable(entry.recipient or "-"),
         printable(entry.message_id or "-"),
-        f"{entry.outcome.value}{tries}{retry}",
+        f"{entry.outcome.value}{tries}{retry}{of_entry}",
     )
 
 
@@ -327,6 +334,8 @@ def _details(
         yield "Reason", entry.reason
     yield "Occurred", format_time(entry.occurred_at)
     yield "Received", received
+    if entry.entry:
+        yield "Entry", entry.entry
     if entry.provider not in {None, parsers.default.provider.name}:
         yield "Provider", entry.provider or ""
     if entry.trace_id:

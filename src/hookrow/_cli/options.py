@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.times import as_utc
 from hookrow._postmark_api import ADDRESS
 from hookrow.errors import ConfigurationError
@@ -49,6 +50,17 @@ def moment(value: object) -> datetime:
         raise click.BadParameter(
             f"{value!r} is not a time: use 2h for two hours ago, or 2026-03-04T05:06."
         ) from error
+
+
+def entry_name(value: object) -> str:
+    """Check the name of a receiver's entry."""
+    name = str(value)
+    if not is_entry_name(name):
+        raise click.BadParameter(
+            f"{name!r} is not the name of an entry, which has 1 to {LONGEST_ENTRY_NAME} lower-case "
+            "letters, digits, hyphens and underscores."
+        )
+    return name
 
 
 def webhook_url(value: object) -> str:

@@ -71,8 +71,8 @@ def replay(
     selects = bool(ids or any(conditions.values()))
     if not (selects or (accept_mapping and not dry_run)):
         raise click.UsageError(
-            "Select notifications by ID, --type, --recipient, --message-id, --outcome, --since, "
-            "--parked or --expired."
+            "Select notifications by ID, --type, --recipient, --message-id, --entry, --outcome, "
+            "--since, --parked or --expired."
         )
     query = Query(ids=ids or None, **conditions)
     replay_group = partial(_print_dry_run, as_json=as_json) if dry_run else _replay
@@ -125,9 +125,10 @@ def prune(
 ) -> None:
     """Delete old notifications and bodies from the log.
 
-    Parked notifications are kept until their retries end. If no notification arrived for half of
-    the time to keep, nothing is deleted without --yes, because the clock may have jumped, unless
-    the database's clock confirms the time.
+    Parked notifications are kept until their retries end. The body of a notification that was not
+    recorded is kept as long as the notification, because it can be replayed. If no notification
+    arrived for half of the time to keep, nothing is deleted without --yes, because the clock may
+    have jumped, unless the database's clock confirms the time.
 
     The exit status is 130 after Ctrl-C. What was committed before remains.
     """

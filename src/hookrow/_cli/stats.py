@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from hookrow._cli.app import App
-from hookrow._cli.options import DATABASE_URL, JSON
+from hookrow._cli.options import DATABASE_URL, JSON, entry_name
 from hookrow._cli.output import echo, echo_json
 from hookrow._describe import format_time, pluralize, printable
 from hookrow._statistics import (
@@ -38,10 +38,16 @@ _MAX_LISTS = 10
     show_default="day",
     help="The last hour by minute, day by hour, week by six hours, or month by day.",
 )
+@click.option(
+    "--entry",
+    type=entry_name,
+    metavar="NAME",
+    help="Only notifications of this entry of the receiver; the rows are not counted.",
+)
 @JSON
 @DATABASE_URL
 @click.pass_obj
-def stats(app: App, *, period: Period, as_json: bool, database_url: str) -> None:
+def stats(app: App, *, period: Period, entry: str | None, as_json: bool, database_url: str) -> None:
     """Show what was received, recorded, delivered, opened and suppressed.
 
     Notifications are counted by their first outcome. "recorded later" is the number of those that
@@ -49,12 +55,13 @@ def stats(app: App, *, period: Period, as_json: bool, database_url: str) -> None
     """
     now = datetime.now(UTC)
     with app.open_store(database_url) as store:
-        present, overview = read_present(store, now), read_overview(store, period, now)
-        tables = count_tables(store, now)
+        present = read_present(store, now, entry)
+        overview = read_overview(store, period, now, entry)
+        tables = count_tables(store, now) if entry is None else None  # no row has an entry
     if as_json:
         echo_json(_as_json(present, overview, tables))
         return
-    echo(*_received(present, overview), *_tables(overview, tables))
+    echo(*_received(present, overview), "", *_rows(overview, tables))
 
 
 def _received(present: Present, overview: Overview) -> Iterator[str]:
@@ -62,8 +69,9 @@ def _received(present: Present, overview: Overview) -> Iterator[str]:
     yield present.health
     if present.logged:
         start, end = format_time(overview.starts[0]), format_time(overview.now)
+        of_entry = f" of the entry {overview.entry}" if overview.entry else ""
         yield ""
-        yield f"{pluralize(overview.total, 'notification')} from {start} to {end}"
+        yield f"{pluralize(overview.total, 'notification')}{of_entry} from {start} to {end}"
     if overview.complete_since:
         since = format_time(overview.complete_since)
         yield f"{overview.why_incomplete}: figures before {since} are incomplete."
@@ -75,14 +83,26 @@ def _received(present: Present, overview: Overview) -> Iterator[str]:
             yield _line("recorded later", f"{overview.recovered:,}", "of those refused at first")
         yield from _reasons("suppressions", overview.by_reason, "in this period, by reason")
         yield from _rates(overview.rates)
-    if present.parked:
+    if present.parked or present.expired:
         yield ""
+    if present.parked:
         yield _line("parked", f"{present.parked:,}", "waiting for a retry")
+    if present.expired:
+        yield _line("expired", f"{present.expired:,}", "not recorded, and not retried any more")
 
 
-def _tables(overview: Overview, tables: TableCounts) -> Iterator[str]:
-    """Describe the rows, regardless of their age."""
-    yield ""
+def _rows(overview: Overview, tables: TableCounts | None) -> Iterator[str]:
+    """Describe the rows, regardless of their age, and how fast dispatches are delivered."""
+    if tables is not None:
+        yield from _sent(tables)
+    if delays := overview.delays:
+        rest = f"95 % within {_seconds(delays.p95)}; newest {delays.count:,}"
+        yield _line("median", _seconds(delays.median), f"from sent to delivered; {rest}")
+    if tables is not None:
+        yield from _suppressed(tables)
+
+
+def _sent(tables: TableCounts) -> Iterator[str]:
     yield _line("sent", f"{tables.sent:,}", "in total, of which")
     for name, rate in (("delivered", tables.delivery_rate), ("opened", tables.open_rate)):
         if rate is not None:
@@ -90,9 +110,9 @@ def _tables(overview: Overview, tables: TableCounts) -> Iterator[str]:
     if tables.undelivered is not None:
         rest = "sent more than an hour and at most 7 days ago"
         yield _line("undelivered", f"{tables.undelivered:,}", rest)
-    if delays := overview.delays:
-        rest = f"95 % within {_seconds(delays.p95)}; newest {delays.count:,}"
-        yield _line("median", _seconds(delays.median), f"from sent to delivered; {rest}")
+
+
+def _suppressed(tables: TableCounts) -> Iterator[str]:
     yield from _reasons("suppressed", tables.suppressed, "of all subscribers, by reason")
     if len(tables.lists) > 1:
         yield ""
@@ -141,11 +161,12 @@ def _seconds(time: timedelta) -> str:
     return f"{time.total_seconds():,.1f} s"
 
 
-def _as_json(present: Present, overview: Overview, tables: TableCounts) -> Mapping[str, Any]:
+def _as_json(present: Present, overview: Overview, tables: TableCounts | None) -> Mapping[str, Any]:
     """Return the object that is printed: delays are in seconds, unknown values null."""
     logged, delays = present.logged, overview.delays
     return {
         "health": present.health,
+        "entry": overview.entry,
         "period": overview.period.value,
         "now": overview.now,
         "starts": overview.starts,
@@ -158,12 +179,13 @@ def _as_json(present: Present, overview: Overview, tables: TableCounts) -> Mappi
         "complete_since": overview.complete_since,
         "last_received": present.last_received,
         "parked": present.parked if logged else None,
+        "expired": present.expired if logged else None,
         "delay_median": delays and delays.median.total_seconds(),
         "delay_p95": delays and delays.p95.total_seconds(),
-        "sent": tables.sent,
-        "delivery_rate": tables.delivery_rate,
-        "open_rate": tables.open_rate,
-        "undelivered": tables.undelivered,
-        "suppressed": {reason or "": count for reason, count in tables.suppressed.items()},
-        "lists": [msgspec.to_builtins(each) for each in tables.lists],
+        "sent": tables and tables.sent,
+        "delivery_rate": tables and tables.delivery_rate,
+        "open_rate": tables and tables.open_rate,
+        "undelivered": tables and tables.undelivered,
+        "suppressed": tables and {name or "": n for name, n in tables.suppressed.items()},
+        "lists": tables and [msgspec.to_builtins(each) for each in tables.lists],
     }

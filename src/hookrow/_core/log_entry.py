@@ -62,6 +62,9 @@ LONGEST_PROVIDER = 32
 LONGEST_ENTRY_NAME = 64
 """The maximum length of the log's column `entry`, the name of a receiver's entry, in characters."""
 
+is_entry_name = re.compile(f"[a-z0-9_-]{{1,{LONGEST_ENTRY_NAME}}}").fullmatch
+"""Returns whether a receiver's entry may have a name; it is part of URLs."""
+
 LONGEST_TRACE_ID = 255
 """The maximum length of a trace id in the log, in characters; Postmark's have 36."""
 
@@ -244,11 +247,6 @@ def _has_digest(body: bytes, entry: LogEntry) -> bool:
 def stored_record_type(text: str | None) -> str | None:
     """Return the text that the log stores for a record type: escaped and truncated."""
     return text and _escape(text)[:LONGEST_RECORD_TYPE]
-
-
-def stored_entry_name(text: str | None) -> str | None:
-    """Return a text as the log would store it as the name of an entry: escaped and truncated."""
-    return text and _escape(text)[:LONGEST_ENTRY_NAME]
 
 
 def stored_message_id(text: str | None) -> str | None:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from hookrow._core.log_entry import (
     RECORD_TYPES,
-    stored_entry_name,
     stored_message_id,
     stored_recipient,
     stored_record_type,
@@ -209,7 +208,7 @@ class Query:
             "record_type": None if self.other_types else stored_record_type(self.record_type),
             "recipient": stored_recipient(self.recipient),
             "message_id": stored_message_id(self.message_id),
-            "entry": stored_entry_name(self.entry),
+            "entry": self.entry,
         }
         return {name: value for name, value in conditions.items() if value is not None}
 

@@ -84,7 +84,8 @@ class Retention:
     def prune(self) -> Iterator[int]:
         """Delete; yield the number of entries or bodies in each batch.
 
-        Parked notifications are kept until their retries end. Raises `DoubtfulClock`, and a
+        Parked notifications are kept until their retries end, and the bodies of those that were not
+        recorded as long as the notification. Raises `DoubtfulClock`, and a
         `StoreError`.
         """
         for age, bodies_only in self._ages:

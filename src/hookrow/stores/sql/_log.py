@@ -24,7 +24,7 @@ from hookrow._core.log_entry import (
     stored_recipient,
 )
 from hookrow._core.notification import Delivered, Key
-from hookrow._core.result import IMPLAUSIBLE, MISSING, Result, ended_before
+from hookrow._core.result import IMPLAUSIBLE, MISSING, PARKED, Result, ended_before
 from hookrow._core.result import retry_at as next_retry
 from hookrow._core.schema import Schema
 from hookrow.errors import SchemaMismatch
@@ -70,6 +70,10 @@ TRIES_PER_BATCH = 5
 
 _OVER = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
 """The condition of the entries that can be pruned, whose retries have ended."""
+
+_HAS_SPARE_BODY = f"last_received_at < %s AND body IS NOT NULL AND NOT {has_outcome('', PARKED)}"
+"""The condition of the entries whose body can be pruned. Without it, one that was not recorded
+could never be."""
 
 _ERASED = ", ".join(f"{each} = NULL" for each in ("recipient", "body", "reason", "retry_at"))
 """The assignments that erase a person from an entry."""
@@ -276,21 +280,23 @@ class SQLLog:
         """Delete entries, or only their bodies, that last arrived before a time, in batches.
 
         Yields the number in each batch. Parked entries that first arrived at `parked_before` or
-        later are kept, because they may still be retried. If entries are counted by hour, those
-        that are not counted yet are kept, too, and the newest one, because SQLite would reuse its
-        id. Ends early if another process is pruning.
+        later are kept, because they may still be retried. Bodies of entries that were not recorded
+        are only deleted with the entry, because they can be replayed. If entries are counted by
+        hour, those that are not counted yet are kept, too, and the newest one, because SQLite would
+        reuse its id. Ends early if another process is pruning.
         """
         self._verified()
         with self._database.reading() as connection:
             catalogue_of(connection, self._dialect).check_privileges(self._name, ["DELETE"])
-        change = f"DELETE FROM {self._table} WHERE {_OVER}"
-        values = [self._dialect.write(before), self._dialect.write(parked_before)]
+        values = [self._dialect.write(before)]
         if bodies_only:
-            clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
-            change = f"{clear} WHERE {_OVER} AND body IS NOT NULL"
-        elif self._count_all_hours():
-            change += f" AND id <= %s AND NOT ({RECOVERED})"
-            values.append(self._last_deletable())
+            change = f"UPDATE {self._table} SET body = NULL WHERE {_HAS_SPARE_BODY}"
+        else:
+            change = f"DELETE FROM {self._table} WHERE {_OVER}"
+            values.append(self._dialect.write(parked_before))
+            if self._count_all_hours():
+                change += f" AND id <= %s AND NOT ({RECOVERED})"
+                values.append(self._last_deletable())
         for low, high in self._ranges():
             pruned = _retried(partial(self._prune_batch, change, values, low, high))
             if pruned is None:
@@ -315,14 +321,11 @@ class SQLLog:
             keeps_last = self._hours.find_obstacle(connection) is None
             is_not_last = f"id < (SELECT max(id) FROM {self._table})"
             entry = f"{_OVER} AND {is_not_last}" if keeps_last else _OVER
+            of_entry = [write(before or never), write(parked_before)]
             ((entries, bodies),) = connection.fetch(
-                f"SELECT count(CASE WHEN {entry} THEN 1 END), count(CASE WHEN {_OVER} "
-                f"AND body IS NOT NULL AND NOT ({entry}) THEN 1 END) FROM {self._table}",
-                [
-                    write(each)
-                    for limit in (before, bodies_before, before)
-                    for each in (limit or never, parked_before)
-                ],
+                f"SELECT count(CASE WHEN {entry} THEN 1 END), count(CASE WHEN {_HAS_SPARE_BODY} "
+                f"AND NOT ({entry}) THEN 1 END) FROM {self._table}",
+                [*of_entry, write(bodies_before or never), *of_entry],
             )
         return Prunable(entries, bodies)
 

@@ -171,13 +171,13 @@ recovered = `hookrow_hours`.recovered + VALUES(recovered);
 SELECT CAST(coalesce(sum(entries), 0) AS SIGNED), min(hour), max(hour) FROM `hookrow_hours` WHERE hour >= %s AND first_outcome = 'unauthentic';
 
 -- what can be pruned
-SELECT count(CASE WHEN last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT max(id) FROM `hookrow_notifications`) THEN 1 END), count(CASE WHEN last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND body IS NOT NULL AND NOT (last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT max(id) FROM `hookrow_notifications`)) THEN 1 END) FROM `hookrow_notifications`;
+SELECT count(CASE WHEN last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT max(id) FROM `hookrow_notifications`) THEN 1 END), count(CASE WHEN last_received_at < %s AND body IS NOT NULL AND NOT outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND NOT (last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT max(id) FROM `hookrow_notifications`)) THEN 1 END) FROM `hookrow_notifications`;
 
 -- prune bodies
 EXPLAIN DELETE FROM `hookrow_notifications` WHERE 1 = 0;
 
 -- prune bodies
-UPDATE `hookrow_notifications` SET body = NULL, retry_at = NULL WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND body IS NOT NULL AND id BETWEEN %s AND %s;
+UPDATE `hookrow_notifications` SET body = NULL WHERE last_received_at < %s AND body IS NOT NULL AND NOT outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND id BETWEEN %s AND %s;
 
 -- prune bodies
 SELECT min(received_at) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s;
