@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from receiving import NOON, Database, delivery, head, people, receive, request
 
 from copying import replace
-from hookrow import ConfigurationError, Receiver, Refusal
+from hookrow import ConfigurationError, Outcome, Receiver, Refusal
 from hookrow._core.notification import Arrival, Bounced, Delivered, Recorded, Suppressed
 from hookrow._core.result import Result
 from hookrow._observability.observer import Gauges
@@ -119,7 +119,7 @@ def test_each_effect_of_an_event_is_counted(registry: CollectorRegistry, metrics
     effects = (Bounced("a", "m", NOON), Suppressed("a", "m", NOON, "HardBounce"))
     events = [Arrival(effects, b"", NOON)] * 3
     refusals = (Refusal.DISPATCH_NOT_FOUND, Refusal.SUBSCRIBER_NOT_FOUND)
-    outcomes = [Recorded(()), *(each.refused() for each in refusals)]
+    outcomes: list[Outcome] = [Recorded(()), *(each.refused() for each in refusals)]
     metrics.begin_group(events, [None] * 3)(outcomes)
     counted = values(registry)
     prefix = "hookrow_notifications_total"
