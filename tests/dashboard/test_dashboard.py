@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -14,10 +14,22 @@ import pytest
 
 import world
 from copying import replace
+from effects import Effects, body_of
 from engines import MEMORY
-from hookrow import Arrival, Postmark, RequestHead, Schema, testing
+from hookrow import (
+    Arrival,
+    Outcome,
+    Postmark,
+    Recorded,
+    Refusal,
+    RequestHead,
+    Schema,
+    testing,
+)
+from hookrow._core.log_entry import log_entries
 from hookrow._core.notification import Suppressible
 from hookrow._core.result import Result
+from hookrow._receiver.entries import Entries, Entry
 from hookrow._receiver.recorder import record
 from hookrow._statistics import Delays, Period, Statistics
 from hookrow.dashboard import Dashboard
@@ -68,6 +80,30 @@ def visitor(store: SQLStore) -> Iterator[Visitor]:
     visitor = Visitor(store)
     yield visitor
     visitor.dashboard.close(PATIENCE)
+
+
+NO_DISPATCH = Refusal.DISPATCH_NOT_FOUND.refused()
+
+
+def event(*effects: str) -> bytes:
+    """Return the body of an event about Ada's dispatch."""
+    return body_of(*effects, recipient=ADA, message_id=ADAS, at=AT).encode()
+
+
+def log(
+    store: SQLStore,
+    body: bytes,
+    outcome: Outcome = Recorded(()),  # noqa: B008 - frozen
+    *,
+    entry: str | None = None,
+    ago: timedelta = timedelta(0),
+) -> None:
+    """Log an event that changes no rows, with this outcome."""
+    now = datetime.now(UTC)
+    notifications = Effects().parse(body).notifications
+    arrived = Arrival(notifications, body, now - ago, provider=Effects.name, entry=entry)
+    with store.transaction() as transaction:
+        transaction.write((), log_entries([arrived], [outcome], now))
 
 
 def execute(store: SQLStore, statement: str, at: datetime) -> None:
@@ -134,6 +170,7 @@ WRONG: list[tuple[str, dict[str, str], int, str]] = [
     ("/notifications", {"since": "yesterday"}, 400, "since must be a time such as"),
     ("/notifications", {"until": "0001-01-01T00:00+14:00"}, 400, "until must be a time such as"),
     ("/notifications", {"parked": "yes"}, 400, "parked must be 1 or absent"),
+    ("/notifications", {"entry": "A b"}, 400, "entry must be the name of an entry of the"),
     ("/notifications", {"type": "a\0b"}, 400, "type contains NUL or more"),
     ("/notifications", {"recipient": "x" * 1001}, 400, "recipient contains NUL or more"),
     ("/notifications", {"<b>": "1"}, 400, "Unknown field"),
@@ -287,8 +324,8 @@ class TestNotifications:
         receive(store, {"RecordType": "Click<b>"}, testing.delivery(ADA, ADAS, at=AT))
         page = visitor.shows("/notifications", outcome="recorded", until="2026-03-04T05:06")
         options = re.findall(r'<option value="(\w.*?)"', page)
-        types = ["Click&lt;b&gt;", "Delivery", "Open", "SubscriptionChange"]
-        assert options[:5] == [*types, "other"]
+        names = sorted([*KNOWN_TYPES, "Click&lt;b&gt;"])
+        assert options[: len(names) + 1] == [*names, "other"]
         listed = visitor.shows("/notifications", type="other")
         assert re.findall(r'data-id="(\d+)"', listed) == ["1"]
         assert '<option value="other" selected>' in listed
@@ -296,6 +333,39 @@ class TestNotifications:
         assert [name for _, name in ranges] == ["All", "Hour", "Day", "Week", "30 days"]
         since = datetime.fromisoformat(unquote(ranges[1][0])).replace(tzinfo=UTC)
         assert timedelta(hours=1) <= datetime.now(UTC) - since < timedelta(hours=1, minutes=2)
+
+    def test_entries_of_the_receiver(self, store: SQLStore, visitor: Visitor) -> None:
+        """Notifications are named and filtered by their entry, if the receiver has names."""
+        receive(store, testing.delivery(ADA, ADAS, at=AT))
+        visitor.dashboard = Dashboard(store, authorize=lambda _: "ada")
+        assert 'name="entry"' not in visitor.shows("/notifications") + visitor.shows("/")
+        assert ">Entry<" not in visitor.shows("/notification", id=1)
+        log(store, event("Opened"), entry="sendgrid")
+        visitor.dashboard = Dashboard(store, authorize=lambda _: "ada")
+        page = visitor.shows("/notifications", entry="sendgrid")
+        assert re.findall(r'data-id="(\d+)"', page) == ["2"]
+        assert "<bdi>Open</bdi> <small>sendgrid</small>" in page
+        assert '<option value="sendgrid" selected>' in page
+        assert 'data-live="entry=sendgrid"' in page
+        rows = visitor.shows("/notifications", entry="sendgrid", rows=0)
+        assert re.findall(r'data-id="(\d+)"', rows) == ["2"]
+        assert ">Entry</th><td>sendgrid</td>" in visitor.shows("/notification", id=2)
+        parsers = Entries(Entry("postmark", Postmark), Entry("brevo", Postmark))
+        visitor.dashboard._context = replace(visitor.dashboard._context, parsers=parsers)
+        page = visitor.shows("/notifications", entry="sendgrid")
+        found = re.findall(r'<option value="(postmark|brevo|sendgrid)"', page)
+        assert found == ["postmark", "brevo", "sendgrid"]
+
+    def test_expired(self, store: SQLStore, visitor: Visitor) -> None:
+        """Notifications that are not retried any more are counted, and listed."""
+        assert "<dt>Expired</dt>" not in visitor.shows("/")
+        log(store, event("Opened"), NO_DISPATCH, ago=timedelta(days=4))
+        log(store, event("Delivered"), NO_DISPATCH)
+        overview = Visitor(store).shows("/")
+        assert '<dt>Expired</dt><dd><a href="./notifications?expired=1">1</a>' in overview
+        page = visitor.shows("/notifications", expired=1)
+        assert re.findall(r'data-id="(\d+)"', page) == ["1"]
+        assert 'name="expired" value="1" checked' in page
 
     def test_a_long_log(
         self, store: SQLStore, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
@@ -531,6 +601,32 @@ class TestSuppression:
         page = visitor.shows("/dispatch", message_id=ADAS)
         assert "set by notification 1" in page
 
+    @pytest.mark.parametrize("effects", [("Bounced", "HardBounce"), ("HardBounce", "Bounced")])
+    @pytest.mark.parametrize("outcome", [Recorded(()), NO_DISPATCH])
+    def test_an_event_with_several_effects(
+        self, store: SQLStore, effects: Sequence[str], outcome: Outcome
+    ) -> None:
+        """Each effect is the cause of its time, and a suppression even if others were refused."""
+        recording = SQLStore(store.database, Schema(record=("bounce",)))
+        visitor = Visitor(recording)
+        visitor.dashboard = Dashboard(recording, authorize=lambda _: "ada", provider=Effects())
+        receive(store, testing.delivery(ADA, ADAS, at=AT - timedelta(hours=1)))
+        log(store, event(*effects), outcome)
+        for table, *columns in (
+            ("subscribers", "suppressed_at", "suppression_changed_at"),
+            ("dispatches", "suppressed_at", "suppression_changed_at", "bounced_at"),
+        ):
+            for column in columns:
+                execute(store, f"UPDATE hookrow_{table} SET {column} = %s", AT)
+        page = visitor.shows("/subscriber", email=ADA)
+        assert page.count("by notification 2") == 2
+        assert "suppressed for HardBounce" in page
+        page = visitor.shows("/dispatch", message_id=ADAS)
+        was_recorded = isinstance(outcome, Recorded)
+        assert page.count("by notification 2") == (3 if was_recorded else 2)
+        assert page.count("not set by a notification in the log") == (0 if was_recorded else 1)
+        assert "suppressed for HardBounce" in visitor.shows("/notification", id=2)
+
     def test_part_of_the_history(self, store: SQLStore, visitor: Visitor) -> None:
         """The cause of a time is found on the page, or denied if the page has the whole history."""
         receive(store, testing.suppression(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
@@ -637,6 +733,22 @@ def test_overview(store: SQLStore, visitor: Visitor, period: str) -> None:
     assert rates[:2] == [(f"Last {period}", "0%"), (f"{period.capitalize()} before", "-")]
 
 
+def test_overview_of_an_entry(store: SQLStore, visitor: Visitor) -> None:
+    """The figures are those of the entry, and so are the notifications to which they link."""
+    receive(store, testing.delivery(ADA, ADAS, at=AT))
+    log(store, event("Bounced", "HardBounce"), entry="sendgrid")
+    page = visitor.shows("/", period="week", entry="sendgrid")
+    assert "The last notification of the entry sendgrid was received" in page
+    assert "<dt>Notifications</dt><dd>1</dd>" in page
+    assert "./notifications?entry=sendgrid&amp;type=Bounce&amp;since=" in page
+    assert "./notifications?entry=sendgrid&amp;reason=HardBounce&amp;since=" in page
+    assert "./notifications?entry=sendgrid&amp;parked=1" in page
+    assert '<a href="?entry=sendgrid&amp;period=day">' in page
+    assert '<option value="sendgrid" selected>' in page
+    assert '<input type="hidden" name="period" value="week">' in page
+    assert "<dt>Notifications</dt><dd>2</dd>" in visitor.shows("/")
+
+
 def test_requests_with_a_wrong_secret(store: SQLStore, visitor: Visitor) -> None:
     """The overview shows how many requests of the last day had no valid secret, if any had."""
     assert "wrong secret" not in visitor.shows("/")
@@ -668,7 +780,7 @@ def test_overview_while_counting(
     reason = "The hourly counts are not up to date"
     assert f"{reason}: figures before 2026-03-04 05:06 UTC</time> are incomplete." in page
     assert "2 notifications that were refused at first were recorded later." in page
-    link = "./notifications?type=SubscriptionChange&amp;reason=%3Ci%3E&amp;since="
+    link = "./notifications?reason=%3Ci%3E&amp;since="
     assert link in page
     assert (
         '<bdi>&lt;i&gt;</bdi></a></td><td data-label="Notifications" class="number">3</td>' in page

@@ -13,7 +13,8 @@ import pytest
 from werkzeug.test import Client
 
 import asgi_client
-from hookrow import Response, Schema, testing
+from hookrow import Arrival, Response, Schema, Suppressed, testing
+from hookrow._receiver.recorder import record
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, _suppressions
 from hookrow.dashboard._app import SECURITY_HEADERS
@@ -153,6 +154,23 @@ def test_filters(visitor: Visitor) -> None:
     week = timedelta(days=7)
     days = {f"{now - week:%Y-%m-%d}" for now in (before, datetime.now(UTC))}  # two at midnight
     assert any(f'href="?reason=%3Cb%3E&amp;since={day}' in page for day in days)
+
+
+def test_entries_of_the_receiver(hookrow_store: SQLStore, hookrow_tables: Tables) -> None:
+    """The suppressed subscribers of an entry can be selected, if the receiver has several."""
+    for number, entry in enumerate((None, "sendgrid", "postmark")):
+        visitor = Visitor(hookrow_store)
+        assert ('name="entry"' in visitor.shows(PATH)) is (number > 1)
+        email = f"p{number}@example.com"
+        hookrow_tables.add_subscriber(email)
+        sent = Suppressed(email, None, AT + number * timedelta(seconds=1), "HardBounce")
+        record(hookrow_store, [Arrival((sent,), email.encode(), AT, entry=entry)])
+    page = visitor.shows(PATH, entry="sendgrid")
+    assert (emails(page), "1 suppressed subscriber " in page) == (["p1@example.com"], True)
+    assert '<option value="sendgrid" selected>' in page
+    assert "./suppressions.csv?entry=sendgrid" in page
+    assert [row["email"] for row in rows(visitor.get(CSV, entry="postmark"))] == ["p2@example.com"]
+    visitor.dashboard.close(PATIENCE)
 
 
 def test_a_search_that_takes_long(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,22 @@ class TestLog:
             posted = sqlite_site.client.post(f"/admin/{path}", {"outcome": "failed"})
             assert posted.status_code == 403
 
+    def test_entries_and_reasons(self, sqlite_site: Site) -> None:
+        """Notifications are named and filtered by the receiver's entry, if it has several."""
+        sqlite_site.receive(DELIVERY, testing.suppression(ADA, ADAS, at=AT), EARLY)
+        assert "By entry" not in sqlite_site.get(LOG)
+        early = Notification.objects.filter(message_id="not-sent-yet")
+        early.update(entry="sendgrid", retry_at=None)
+        page = sqlite_site.get(LOG)
+        assert "By entry" in page
+        assert '<a href="?entry=sendgrid">' in page
+        for query in ({"entry": "sendgrid"}, {"retries_is": "expired"}):
+            page = sqlite_site.get(LOG, **query)
+            assert (page.count(ROW), "not-sent-yet" in page) == (1, True)
+        assert "sendgrid" in sqlite_site.get(f"{LOG}{early.get().pk}/change/")
+        assert sqlite_site.get(LOG, reason_is="HardBounce").count(ROW) == 1
+        assert sqlite_site.get(LOG, reason_is="SpamComplaint").count(ROW) == 0
+
     def test_hostile_bodies(self, any_site: Site) -> None:
         """Pages escape scripts, control characters and invalid UTF-8, and truncate long bodies."""
         script, reverse = "<script>alert(1)</script>", "\N{RIGHT-TO-LEFT OVERRIDE}"
@@ -245,7 +261,10 @@ def test_filters_and_search(any_site: Site) -> None:
         (LOG, {"outcome_is": "recorded"}, 1),
         (LOG, {"outcome_is": "no such"}, 4),
         (LOG, {"type_is": "Delivery"}, 2),
-        (LOG, {"next_retry_is": "parked"}, 2),
+        (LOG, {"retries_is": "parked"}, 2),
+        (LOG, {"retries_is": "expired"}, 0),
+        (LOG, {"entry": "sendgrid"}, 0),
+        (LOG, {"entry": "nu\0l"}, 4),
         (LOG, {"q": ADA.upper()}, 3),
         (LOG, {"q": "m-3"}, 1),
         (LOG, {"q": str(ids()[0])}, 1),

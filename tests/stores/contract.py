@@ -734,7 +734,7 @@ class ReadSuppressionsContract:
             assert reader.read(span, Filter(), limit=9) == []
 
     def test_filters(self, home: Home) -> None:
-        """Subscribers are filtered and counted by reason, list and time."""
+        """Subscribers are filtered and counted by reason, list, time and entry."""
         reader = suppressed(home).store.suppressions
         has_reasons = "suppression_reason" in home.schema.columns("subscribers")
         stored = str(home.schema.reason("HardBounce")) if has_reasons else ""
@@ -747,6 +747,9 @@ class ReadSuppressionsContract:
             (Filter(reason="no such"), []),
             (Filter(reason=stored), [ADA, ZOE] if has_reasons else [ADA, BEA, ZOE]),
             (Filter(reason=""), [] if has_reasons else [ADA, BEA, ZOE]),
+            (Filter(entry="sendgrid"), [BEA, ZOE] if home.schema.log else []),
+            (Filter(entry="sendgrid", since=NOON + TICK), [ZOE] if home.schema.log else []),
+            (Filter(entry="brevo"), []),
         ]
         if lists:
             both = Filter(list=home.key(1), reason=stored)
@@ -773,7 +776,7 @@ class ReadSuppressionsContract:
         if home.schema.log is None:
             assert causes == {}
             return
-        logged = {row["recipient"]: row["id"] for row in home.logged()}
+        logged = {row["recipient"]: row["id"] for row in home.logged() if row["reason"]}
         assert [causes[each.cursor].id for each in found] == [
             logged[fold(each.email)] for each in found
         ]
@@ -789,12 +792,12 @@ def suppressed(home: Home) -> Home:
     """
     fill(home)
     dropped = Suppressed(ZOE, "m-nowhere", NOON + TICK, "HardBounce")
-    for number, each in enumerate(
-        [
-            (Suppressed(ADA, "m-ada", NOON, "HardBounce"),),
-            (Suppressed(BEA, None, None, "SpamComplaint"),),
-            (Delivered(ZOE, "m-nowhere", NOON + TICK), dropped),
-        ]
-    ):
-        record(home.store, [Arrival(each, b"%d" % number, NOON)])
+    events: list[tuple[str, Sequence[Notification]]] = [
+        ("postmark", [Suppressed(ADA, "m-ada", NOON, "HardBounce")]),
+        ("sendgrid", [Suppressed(BEA, None, None, "SpamComplaint")]),
+        ("sendgrid", [Delivered(ZOE, "m-nowhere", NOON + TICK), dropped]),
+        ("brevo", [Reactivated(ADA, None, NOON - TICK)]),
+    ]
+    for entry, effects in events:
+        record(home.store, [Arrival(effects, repr(effects).encode(), NOON, entry=entry)])
     return home

@@ -239,11 +239,13 @@ def of_suppressions(tables: RoleTables) -> Iterator[tuple[str, str]]:
     )
     by_reason = _suppressions.Filter(reason="HardBounce", since=NOON)
     by_list = _suppressions.Filter(list=3)
+    by_entry = _suppressions.Filter(entry="sendgrid")
     steps: dict[str, Callable[[], object]] = {
         "step through suppressions": lambda: reader.step(span, 100, NOON),
         "read suppressions": lambda: reader.read(whole, _suppressions.Filter(), limit=10),
         "read suppressions of a reason": lambda: reader.read(span, by_reason, limit=10),
         "read them by an index": lambda: reader.read(span, reader.plan(by_reason), limit=10),
+        "read suppressions of an entry": lambda: reader.read(whole, by_entry, limit=10),
         "count suppressions": lambda: reader.count(whole, _suppressions.Filter(), limit=10),
         "changes in the log": lambda: reader.changes(["ada@example.com"], limit=10),
     }

@@ -22,6 +22,7 @@ from hookrow._core.result import Result
 from hookrow._receiver.recorder import record
 from hookrow.stores._log import START, DueKind, Query
 from hookrow.stores.sql._log import SQLLog
+from hookrow.stores.sql._suppressions import Filter, SuppressionRange
 from times import DAY, MINUTE
 
 shared = pytest.fixture(shared_home, scope="module", params=PLACES[len(NAMES) :])
@@ -198,9 +199,10 @@ def test_changes_of_a_person(home: Home) -> None:
     with statements(home) as executed:
         reader(home).newest(Query(changes=True, recipient=ADA), limit=64)
         home.store.suppressions.changes([ADA], limit=64)
+        home.store.suppressions.read(SuppressionRange(), Filter(entry="sendgrid"), limit=64)
     of_log = [each for each in executed if "recipient" in each[0]]
     found = plan(home, of_log, scans=False)
-    assert found.count("hookrow_notifications_changes") == len(of_log) == 2
+    assert found.count("hookrow_notifications_changes") == len(of_log) == 3
 
 
 def test_search_of_the_log(home: Home) -> None:

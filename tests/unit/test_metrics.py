@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from receiving import NOON, Database, delivery, head, people, receive, request
 
 from copying import replace
-from hookrow import ConfigurationError, Outcome, Receiver, Refusal
-from hookrow._core.notification import Arrival, Bounced, Delivered, Recorded, Suppressed
+from hookrow import ConfigurationError, Receiver, Refusal
+from hookrow._core.notification import Arrival, Bounced, Delivered, Outcome, Recorded, Suppressed
 from hookrow._core.result import Result
 from hookrow._observability.observer import Gauges
 from hookrow.metrics import Metrics, MetricsEndpoint

@@ -74,6 +74,11 @@ class Entries(Generic[P_co]):
         self.have_tenants = self.default.tenant is not None
         """Whether the entries are tenants."""
 
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the entries, in order; none for a single provider."""
+        return [*self._by_name]
+
     def __iter__(self) -> Iterator[Entry[P_co]]:
         """Return an iterator over the entries, in order."""
         return iter(self._entries)

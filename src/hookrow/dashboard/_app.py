@@ -54,7 +54,7 @@ class Page(NamedTuple):
 _HISTORY_FIELDS = ("before", "after", "done")
 
 PAGES = {
-    "": Page(_pages.overview, ("period",)),
+    "": Page(_pages.overview, ("period", "entry")),
     "lists": Page(_pages.lists),
     "suppressions": Page(suppressions, (*SUPPRESSION_FILTERS, "before", "after")),
     "suppressions.csv": Page(download, SUPPRESSION_FILTERS),

@@ -9,6 +9,7 @@ from string import punctuation
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from hookrow._core.log_entry import is_entry_name
 from hookrow._core.result import Result
 from hookrow._core.times import as_utc
 from hookrow._statistics import Period
@@ -23,7 +24,9 @@ LOG_FILTERS = (
     "until",
     "recipient",
     "message_id",
+    "entry",
     "parked",
+    "expired",
 )
 """The fields of the query that select notifications."""
 
@@ -112,7 +115,9 @@ def parse_query(fields: Fields) -> Query:
         until=parse(fields, "until"),
         recipient=fields.get("recipient"),
         message_id=fields.get("message_id"),
+        entry=parse(fields, "entry"),
         parked=parse(fields, "parked") or False,
+        expired=parse(fields, "expired") or False,
     )
 
 
@@ -138,6 +143,12 @@ def _parse_time(text: str) -> datetime:
     return as_utc(datetime.fromisoformat(text))
 
 
+def _parse_entry(text: str) -> str:
+    if not is_entry_name(text):
+        raise ValueError
+    return text
+
+
 def _parse_flag(text: str) -> bool:
     if text != "1":
         raise ValueError
@@ -152,7 +163,8 @@ _PARSERS: Mapping[str, tuple[Callable[[str], object], str]] = {
     **dict.fromkeys(("id", "before", "after", "rows"), _ID_FIELD),
     **dict.fromkeys(("since", "until"), _TIME_FIELD),
     **dict.fromkeys(("outcome", "first_outcome"), _OUTCOME_FIELD),
-    "parked": (_parse_flag, "1 or absent"),
+    "entry": (_parse_entry, "the name of an entry of the receiver"),
+    **dict.fromkeys(("parked", "expired"), (_parse_flag, "1 or absent")),
     "period": (Period, f"one of {', '.join(each.value for each in Period)}"),
 }
 """The parser of each field, and the values that it accepts."""

@@ -9,8 +9,8 @@ from functools import partial
 from heapq import nlargest
 from operator import attrgetter
 
-from hookrow._core.log_entry import RECORD_TYPES, StoredEntry
-from hookrow._core.notification import KNOWN_REASONS, Suppressed
+from hookrow._core.log_entry import StoredEntry
+from hookrow._core.notification import KNOWN_REASONS
 from hookrow._core.result import Result
 from hookrow._describe import describe_change, describe_outcome, find_problem
 from hookrow._receiver.replay import parse_entry
@@ -50,7 +50,7 @@ LOG_PERIODS = {
 
 def overview(context: Context, fields: Fields) -> View:
     """Show the state of the webhook, and the figures for a period."""
-    period = parse(fields, "period") or Period.DAY
+    period, entry = parse(fields, "period") or Period.DAY, parse(fields, "entry")
     statistics = context.statistics
     now = datetime.now(UTC)
     counts = None
@@ -58,10 +58,13 @@ def overview(context: Context, fields: Fields) -> View:
         counts = statistics.table_counts(0)
     values = {
         "title": "Overview",
-        "present": statistics.present(now),
+        "present": statistics.present(now, entry),
+        "entry_names": context.entry_choices(now),
+        "entry": entry or "",
+        "period": period,
         "undelivered": counts and counts.undelivered,
         "provider_status": context.provider_status(),
-        "figures": partial(render_figures, statistics.overview(period, now)),
+        "figures": partial(render_figures, statistics.overview(period, now, entry)),
     }
     return View("overview.html", values)
 
@@ -96,7 +99,7 @@ def notifications(context: Context, fields: Fields) -> View:
     listing = _queries.list_entries(context, query, fields)
     now = datetime.now(UTC)
     newest = not {"before", "after"} & fields.keys()
-    types = context.statistics.present(now).types
+    types = context.statistics.present(now, query.entry).types
     values = {
         "title": "Notifications",
         "listing": listing,
@@ -104,6 +107,7 @@ def notifications(context: Context, fields: Fields) -> View:
         "last": max([last, *(each.id for each in listing.entries[:1])]),
         "filters": {name: value for name, value in fields.items() if name in LOG_FILTERS},
         "fields": {name: fields.get(name, "") for name in LOG_FILTERS},
+        "entry_names": context.entry_choices(now),
         "types": {each: each for each in [*sorted(KNOWN_TYPES.union(types) - {OTHER}), OTHER]},
         "count": count(context.log, query) if newest else None,
         "ranges": {name: f"{now - ago:%Y-%m-%dT%H:%M}" for name, ago in LOG_PERIODS.items()},
@@ -189,7 +193,7 @@ def _history(context: Context, fields: Fields, listing: _queries.LogPage) -> Map
 
 def _changes(context: Context, entries: Sequence[StoredEntry]) -> Mapping[int, str]:
     """Describe the entries that are changes of suppression; return the descriptions by id."""
-    changes = [each for each in entries if each.record_type == RECORD_TYPES[Suppressed]]
+    changes = [each for each in entries if each.is_change]
     # Each description is shortened immediately, because it may be as long as the body.
     return {
         entry.id: format_text(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,7 @@ from hookrow._core.notification import (
 )
 from hookrow._core.result import Result
 from hookrow._core.rules import decide, is_message_id, lookup_keys
-from hookrow._describe import describe_refusal, other_changes, superseding
+from hookrow._describe import describe_refusal, find_change, other_changes, superseding
 from hookrow._receiver import manual
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.entries import Parsers
@@ -49,7 +49,7 @@ _TYPE_OF_COLUMN = {
     EventTime.FIRST_OPENED.value: RECORD_TYPES[Opened],
     **dict.fromkeys(("suppressed_at", "suppression_changed_at"), RECORD_TYPES[Suppressed]),
 }
-"""Postmark's type of the notifications that set a column."""
+"""The type of the notifications that set a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,15 @@ class Context:
         if self.store.log is None:
             raise NotFound("This store has no log.")
         return self.store.log
+
+    def entry_choices(self, now: datetime) -> Mapping[str, str]:
+        """Return the names of the receiver's entries, or those that the newest notifications have.
+
+        Returns none if neither have names. The keys are the values of a form's field, and the
+        values their texts.
+        """
+        names = self.parsers.names or sorted(self.statistics.present(now).entries)
+        return {name: name for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,15 +246,14 @@ class _ManualFields(msgspec.Struct, rename="pascal"):
 
 def describe_suppression(entry: StoredEntry, parsers: Parsers) -> str | None:
     """Describe a change of suppression and, if it was manual, its author; None for other types."""
-    if entry.record_type != RECORD_TYPES[Suppressed]:
+    if not entry.is_change:
         return None
-    event = parse_entry(entry, parsers)
-    match event and event.notification:
+    match find_change(entry, parsers):
         case Suppressed(reason=reason):
             return f"suppressed for {reason}{_author(entry)}"
         case Reactivated():
             return f"suppression lifted{_author(entry)}"
-        case _:
+        case None:
             return None
 
 
@@ -263,22 +271,44 @@ def with_causes(context: Context, listing: LogPage, row: RowHistory) -> RowHisto
     """Add the causes of a row's times. The row was read before its entries, which are listed."""
     if context.store.log is None:
         return row
-    found = {
-        column: _find_cause(listing.entries, type_, time)
-        for column, type_ in _TYPE_OF_COLUMN.items()
+    times = {
+        column: time
+        for column in _TYPE_OF_COLUMN
         if isinstance(time := row.state.get(column), datetime)
+    }
+    at_these = [each for each in listing.entries if not _times(each).isdisjoint(times.values())]
+    read = [
+        (entry, _recorded_types(entry, context.parsers))
+        for entry in with_bodies(context.log, at_these)
+    ]
+    found = {
+        column: next(
+            (
+                entry.id
+                for entry, types in read
+                if _TYPE_OF_COLUMN[column] in types and time in _times(entry)
+            ),
+            None,
+        )
+        for column, time in times.items()
     }
     causes = {column: id_ for column, id_ in found.items() if id_ is not None or listing.whole}
     return replace(row, causes=causes)
 
 
-def _find_cause(entries: Sequence[StoredEntry], type_: str, time: datetime) -> int | None:
-    """Return the id of the newest entry that set a time; other providers have their own types."""
-    for entry in entries:
-        if (
-            entry.outcome is Result.RECORDED
-            and (entry.record_type == type_ or entry.record_type not in RECORD_TYPES.values())
-            and time in {entry.occurred_at, entry.received_at, entry.last_received_at}
-        ):
-            return entry.id
-    return None
+def _times(entry: StoredEntry) -> set[datetime | None]:
+    """Return the times that an entry may have set."""
+    return {entry.occurred_at, entry.received_at, entry.last_received_at}
+
+
+def _recorded_types(entry: StoredEntry, parsers: Parsers) -> Collection[str | None]:
+    """Return the types of the notifications of an event that were recorded.
+
+    Without its body, an event is known by its first notification, and by its reason.
+    """
+    change = {RECORD_TYPES[Suppressed]} if entry.has_changed else set()
+    if entry.outcome is not Result.RECORDED:
+        return change
+    event = parse_entry(entry, parsers)
+    notifications = event.notifications if event else ()
+    return {*change, entry.record_type, *(RECORD_TYPES[type(each)] for each in notifications)}

@@ -35,7 +35,7 @@ from hookrow.stores.sql._suppressions import (
     find_causes,
 )
 
-SUPPRESSION_FILTERS = ("reason", "list", "since")
+SUPPRESSION_FILTERS = ("reason", "list", "entry", "since")
 """The fields of the query that select suppressions."""
 
 NO_REASON = "(none)"
@@ -130,7 +130,7 @@ def suppressions(context: Context, fields: Fields) -> View:
     """List suppressed subscribers, newest first."""
     reader = context.store.suppressions
     lists = find_lists(reader)
-    selected = parse_filter(reader, lists, fields)
+    selected = parse_filter(context, lists, fields)
     now = datetime.now(UTC)
     days = {name: now - timedelta(days=days) for name, days in SUPPRESSION_PERIODS.items()}
     listing = _list(reader, selected, fields)
@@ -142,6 +142,7 @@ def suppressions(context: Context, fields: Fields) -> View:
         "filters": {name: value for name, value in fields.items() if name in SUPPRESSION_FILTERS},
         "fields": {name: fields.get(name, "") for name in SUPPRESSION_FILTERS},
         "reasons": _reasons(context),
+        "entry_names": context.entry_choices(now),
         "lists": {str(key): name for key, name in lists.items()},
         "ranges": {name: f"{since:%Y-%m-%dT%H:%M}" for name, since in days.items()},
         "newest": newest,
@@ -149,18 +150,26 @@ def suppressions(context: Context, fields: Fields) -> View:
     return View("suppressions.html", values)
 
 
-def parse_filter(reader: SQLSuppressions, lists: Mapping[Key, str], fields: Fields) -> Filter:
-    """Return the filter of the fields. Raises `BadRequest`."""
+def parse_filter(context: Context, lists: Mapping[Key, str], fields: Fields) -> Filter:
+    """Return the filter of the fields. Raises `BadRequest`.
+
+    The entry of a tenant stands for the tenant's subscribers, and another one for those whom it
+    suppressed.
+    """
     reason, list_ = fields.get("reason"), fields.get("list")
     keys = {str(key): key for key in lists}
     if list_ is not None and list_ not in keys:
         raise BadRequest(f"There is no list {list_[:50]!r} with subscriptions.")
+    entry = parse(fields, "entry")
+    tenant = None if entry is None else context.store.tenants.get(entry)
     selected = Filter(
         reason="" if reason == NO_REASON else reason,
         list=keys[list_] if list_ else None,
         since=parse(fields, "since"),
+        tenant=tenant,
+        entry=entry if tenant is None else None,
     )
-    return reader.plan(selected)
+    return context.store.suppressions.plan(selected)
 
 
 def find_lists(reader: SQLSuppressions) -> Mapping[Key, str]:
@@ -276,7 +285,7 @@ def download(context: Context, fields: Fields) -> Response:
     query is not valid, and `StoreError` if the first rows cannot be read.
     """
     reader = context.store.suppressions
-    chunks = _chunks(reader, parse_filter(reader, find_lists(reader), fields))
+    chunks = _chunks(reader, parse_filter(context, find_lists(reader), fields))
     first = next(chunks)
     headers = {
         "Content-Type": "text/csv; charset=utf-8",

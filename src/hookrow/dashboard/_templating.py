@@ -28,6 +28,7 @@ from hookrow._describe import (
 from hookrow._http import Response
 from hookrow._receiver.manual import MAX_ENTERED_REASON
 from hookrow._statistics import Overview, Period
+from hookrow._statistics.cache import MOST_CACHED
 from hookrow.dashboard._forms import ENCODED, encode_value, link
 from hookrow.dashboard._queries import PAGE_SIZE
 
@@ -66,7 +67,7 @@ def render(view: View, status: int = 200, **common: object) -> Response:
     return Response(status, text.encode(), {"Content-Type": "text/html; charset=utf-8"})
 
 
-@lru_cache(maxsize=4 * len(Period))
+@lru_cache(maxsize=MOST_CACHED)
 def render_figures(overview: Overview, base: str) -> str:
     """Render the figures of an overview, once for all open pages that show them."""
     template = _environment().get_template("figures.html")

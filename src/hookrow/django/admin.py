@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,12 +16,20 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from hookrow._core.log_entry import RECORD_TYPES, StoredEntry, stored_message_id, stored_recipient
-from hookrow._core.result import Result
+from hookrow._core.log_entry import (
+    RECORD_TYPES,
+    StoredEntry,
+    is_entry_name,
+    stored_message_id,
+    stored_recipient,
+)
+from hookrow._core.notification import KNOWN_REASONS
+from hookrow._core.result import PARKED, Result
 from hookrow._describe import describe_outcome, find_problem, format_body, pluralize, printable
 from hookrow._observability.logging import outcome_name
 from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.replay import matching_entries, replay_entries
+from hookrow._statistics.overview import RECENT_ENTRIES
 from hookrow.django._large_table import LargeTableAdmin, condition_filter
 from hookrow.django._receiver import store
 from hookrow.django._suppression import SuppressionAdmin
@@ -37,6 +46,13 @@ _MAX_REPLAYED = 1000
 The command has no limit.
 """
 
+_IS_EXPIRED = Q(
+    retry_at__isnull=True,
+    body__isnull=False,
+    outcome__in=sorted(result.value for result in PARKED),
+)
+"""The condition of entries that are neither recorded nor retried any more, as in an index."""
+
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -49,6 +65,33 @@ def _escaped(name: str) -> Callable[[Any, Notification], str | None]:
         return value and printable(value)
 
     return escaped
+
+
+class EntryFilter(admin.SimpleListFilter):
+    """Selects the notifications that an entry of the receiver received.
+
+    It is hidden if the newest notifications name none, as those of a single provider, unless the
+    page's address has one.
+    """
+
+    title = "entry"
+    parameter_name = "entry"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> Sequence[tuple[str, str]]:
+        """Return the names in the newest notifications, and the chosen one."""
+        del request, model_admin
+        chosen = self.value() or ""
+        names = {chosen} if is_entry_name(chosen) else set()
+        with suppress(HookrowError):
+            if (log := store().log) is not None:
+                names |= {*log.recent(RECENT_ENTRIES).entries}
+        return [(name, name) for name in sorted(names)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the notifications of the entry, or all if the name is not valid."""
+        del request
+        name = self.value() or ""
+        return queryset.filter(entry=name) if is_entry_name(name) else queryset
 
 
 @admin.register(Notification)
@@ -68,7 +111,9 @@ class NotificationAdmin(LargeTableAdmin):
     list_filter = (
         condition_filter("outcome", {each.value: Q(outcome=each.value) for each in Result}),
         condition_filter("type", {each: Q(record_type=each) for each in RECORD_TYPES.values()}),
-        condition_filter("next retry", {"parked": Q(retry_at__isnull=False)}),
+        condition_filter("reason", {each: Q(reason=each) for each in KNOWN_REASONS}),
+        condition_filter("retries", {"parked": Q(retry_at__isnull=False), "expired": _IS_EXPIRED}),
+        EntryFilter,
         ("received_at", admin.DateFieldListFilter),
     )
     fields = (
@@ -77,7 +122,9 @@ class NotificationAdmin(LargeTableAdmin):
         "escaped_type",
         "escaped_recipient",
         "escaped_message_id",
+        "escaped_reason",
         "occurred_at",
+        "entry",
         "provider",
         "escaped_trace_id",
         "received_at",
@@ -94,8 +141,8 @@ class NotificationAdmin(LargeTableAdmin):
     search_help_text = "A complete address or message id, or the id of a notification."
     actions = ("replay",)
 
-    escaped_type, escaped_recipient, escaped_message_id, escaped_trace_id = map(
-        _escaped, ("record_type", "recipient", "message_id", "trace_id")
+    escaped_type, escaped_recipient, escaped_message_id, escaped_reason, escaped_trace_id = map(
+        _escaped, ("record_type", "recipient", "message_id", "reason", "trace_id")
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:

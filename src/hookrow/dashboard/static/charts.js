@@ -6,7 +6,8 @@
   // Every name in the tables, as `Result` and `KNOWN_TYPES` define them; it has the same color in
   // every period.
   const COLORS = new Map([
-    ["Delivery", 0], ["Open", 1], ["SubscriptionChange", 2], ["other", 6],
+    ["Delivery", 0], ["Open", 1], ["SubscriptionChange", 2], ["Click", 3], ["Bounce", 4],
+    ["SpamComplaint", 5], ["other", 6],
     ["recorded", 0], ["subscriber not found", 1], ["dispatch not found", 2],
     ["recipient mismatch", 3], ["failed", 4], ["unsupported", 5], ["test", 6],
   ]);

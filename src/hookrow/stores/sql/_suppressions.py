@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from hookrow._core.log_entry import stored_recipient
 from hookrow._core.notification import Key
+from hookrow._core.result import CHANGED
 from hookrow._core.schema import OTHERWISE, Schema
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._conversions import converted
 from hookrow.stores.sql._dialects.base import utc
-from hookrow.stores.sql._log_rows import HAS_CHANGED
+from hookrow.stores.sql._log_rows import HAS_CHANGED, has_outcome
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 _SMALL_LIST = 10_000
@@ -81,13 +82,16 @@ class Filter:
 
     `reason` is the text of the stored reason, empty for subscribers without one. `list` selects the
     subscribers of a list, `since` those who were suppressed at that time or later, and `tenant`
-    those of a tenant. `direct` is set by `SQLSuppressions.plan`.
+    those of a tenant. `entry` selects those whom an event suppressed that this entry of the
+    receiver received, as far as the log has it; without a log, none. `direct` is set by
+    `SQLSuppressions.plan`.
     """
 
     reason: str | None = None
     list: Key | None = None
     since: datetime | None = None
     tenant: Key | None = None
+    entry: str | None = None
     direct: bool = False
 
 
@@ -137,7 +141,9 @@ class SQLSuppressions:
             direct = self._is_small(selected)
         else:
             length = len(selected.reason or "")
-            direct = self._schema.is_own and 0 < length <= MAX_INDEXED and selected.tenant is None
+            has_index = self._schema.is_own and 0 < length <= MAX_INDEXED
+            # The rows of a tenant or an entry may be few.
+            direct = has_index and selected.tenant is None and selected.entry is None
         return replace(selected, direct=direct)
 
     def step(
@@ -322,6 +328,10 @@ def _where(
         in_list, list_ = _in_list(tables, selected)
         conditions.append(in_list)
         values += list_
+    if selected.entry is not None:
+        of_entry, name = _of_entry(tables, selected.entry)
+        conditions.append(of_entry)
+        values += name
     return " AND ".join(conditions), values
 
 
@@ -371,6 +381,24 @@ def _in_list(tables: RoleTables, selected: Filter) -> tuple[str, Sequence[Any]]:
         f"(SELECT 1 FROM {tables.table('subscriptions')} WHERE {of_list} AND {refers} LIMIT 1) = 1"
     )
     return condition, values
+
+
+def _of_entry(tables: RoleTables, name: str) -> tuple[str, Sequence[Any]]:
+    """Return the condition that an event of the receiver's entry suppressed a subscriber.
+
+    The event is looked up for each subscriber, by the log's index of changes. A planner could
+    instead read all suppressions of the log.
+    """
+    dialect, log = tables.dialect, tables.schema.log
+    if log is None:
+        return "1 = 0", []
+    address = dialect.as_recipient(tables.text("subscribers", "email"))
+    condition = (
+        f"(SELECT 1 FROM {dialect.table(log)} AS n WHERE n.reason IS NOT NULL "
+        f"AND n.{dialect.changed_recipient} = {address} AND n.entry = %s "
+        f"AND {has_outcome('n', CHANGED)} LIMIT 1) = 1"
+    )
+    return condition, [name]
 
 
 def _is_of_list(tables: RoleTables, selected: Filter) -> tuple[str, Sequence[Any]]:

@@ -232,6 +232,9 @@ SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppr
 -- read them by an index
 SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `hookrow_subscribers` AS s FORCE INDEX (`hookrow_subscribers_reason`) WHERE s.`suppressed_at` IS NOT NULL AND (s.`suppressed_at` > %s OR s.`suppressed_at` = %s AND s.`id` > %s) AND (s.`suppressed_at` < %s OR s.`suppressed_at` = %s AND s.`id` <= %s) AND s.`suppressed_at` >= %s AND s.`suppression_reason` = %s AND char_length(s.`suppression_reason`) <= 64 ORDER BY s.`suppressed_at` ASC, s.`id` ASC LIMIT 10;
 
+-- read suppressions of an entry
+SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL AND 1 = 0 ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10;
+
 -- count suppressions
 SELECT count(*) FROM (SELECT 1 FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10) AS found;
 

@@ -206,6 +206,10 @@ class Dialect(ABC):
     def fold(self, kind: Fold, email: str) -> str:
         """Return the expression by which emails are compared, and which an index must contain."""
 
+    def as_recipient(self, email: str) -> str:
+        """Return an email, given as text, in the form that the log's index of recipients finds."""
+        return self.fold("ascii", email)
+
     @abstractmethod
     def is_not_ascii(self, text: str) -> str:
         """Return the condition that a text has a character that is not ASCII."""

@@ -159,6 +159,11 @@ class MariaDB(TimesAsText):
         """Return the expression, which folds letters that are not ASCII, too; see `searched`."""
         return f"lower({email})" if kind in {"ascii", "lower"} else email
 
+    def as_recipient(self, email: str) -> str:
+        # Letters that are not ASCII are folded, too, unlike in the log: such an address with
+        # capital letters is not found.
+        return _lowered_in_unicode(email)
+
     def is_not_ascii(self, text: str) -> str:
         # In UTF-8, only ASCII characters have one byte.
         return f"octet_length({text}) <> char_length({text})"

@@ -68,6 +68,10 @@ class PostgreSQL(Dialect):
             case _:
                 return email
 
+    def as_recipient(self, email: str) -> str:
+        # An index serves only comparisons in its own collation.
+        return f'{super().as_recipient(email)} COLLATE "default"'
+
     def is_not_ascii(self, text: str) -> str:
         # This works in every encoding of the database.
         return rf"{text} ~ '[^\x01-\x7F]'"
