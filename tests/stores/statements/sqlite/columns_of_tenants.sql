@@ -148,6 +148,9 @@ SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppr
 -- read suppressions of a reason
 SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (s."suppressed_at", s."id") > (%s, %s) AND (s."suppressed_at", s."id") <= (%s, %s) AND s."suppressed_at" >= %s AND s."suppression_reason" = %s AND length(s."suppression_reason") <= 64 ORDER BY s."suppressed_at" ASC, s."id" ASC LIMIT 10;
 
+-- read suppressions of an entry
+SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND (SELECT 1 FROM "hookrow_notifications" AS n WHERE n.reason IS NOT NULL AND n.recipient = lower(CAST(s."email" AS TEXT)) AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') LIMIT 1) = 1 ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
 -- count suppressions
 SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
 
