@@ -3,9 +3,12 @@
 The law for groups of several tenants is in `test_law`.
 """
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -22,21 +25,28 @@ from hookrow import (
     Arrival,
     ConfigurationError,
     Delivered,
+    Postmark,
     Reactivated,
+    Receiver,
+    Request,
+    RequestHead,
     Role,
     Schema,
     SchemaMismatch,
     Suppressed,
+    Tenant,
+    testing,
 )
 from hookrow._core.notification import Key, Notification, Refusal, Source, Suppressible
 from hookrow._core.schema import SUPPRESSION
 from hookrow._diagnostics.advice import check_tenants as check_rows_of_tenants
 from hookrow._diagnostics.advice import repeated_emails
 from hookrow._diagnostics.indexes import missing_indexes
+from hookrow._receiver.clock import Clock
+from hookrow._receiver.entries import read_entries
 from hookrow._receiver.manual import change_suppression, find_subscriber
 from hookrow._receiver.recorder import record
-from hookrow._receiver.replay import dry_run
-from hookrow._receiver.tenants import check_tenants
+from hookrow._receiver.replay import ParkedRetry, arrivals_of, dry_run, replay_entries
 from hookrow.migrations import upgrade
 from hookrow.stores._errors import Rejected, Unavailable, WrongMapping
 from hookrow.stores._log import START, Origin, Query
@@ -45,7 +55,8 @@ from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._suppressions import Filter, SuppressionRange
 from hookrow.stores.sql._urls import open_database
 from hookrow.stores.sql._verify import verify
-from times import DAY
+from times import DAY, HOUR
+from wire import ENDPOINT, PATIENCE, SECRET, eventually
 
 engine = pytest.fixture(empty_engine)
 
@@ -345,6 +356,86 @@ class TestLog:
                 other.check_mapping()
 
 
+class TestReceiver:
+    """A receiver with an entry for each of two tenants, whose events are the same."""
+
+    ENTRIES: Mapping[str, Tenant] = {
+        "first": Tenant(Postmark(SECRET), 1),
+        "second": Tenant(Postmark(SECRET), "2"),
+    }
+    COMPLAINT = testing.suppression(ADA, MAIL, at=NOON, reason="SpamComplaint")
+    LATE = testing.delivery(ADA, "late", at=NOON)
+    SEND_LATE = (
+        "INSERT INTO sends (id, provider_message_id, subscriber_id, team) VALUES (9, 'late', 2, 2)"
+    )
+
+    @pytest.fixture
+    def store(self, engine: Engine) -> SQLStore:
+        make_teams(engine, "integer", 1, 2)
+        schema = schema_of(*ALL, log="hookrow_notifications")
+        upgrade(engine, schema)
+        return SQLStore(engine, schema)
+
+    def _post(self, receiver: Receiver, name: str, payload: Mapping[str, object]) -> int:
+        head = RequestHead("POST", f"{ENDPOINT}/{name}", [(b"x-provider-secret", SECRET.encode())])
+        assert receiver.admit(head) is None
+        return receiver(Request(head, json.dumps(payload).encode())).status
+
+    def test_each_entry_changes_the_rows_of_its_tenant(
+        self, store: SQLStore, engine: Engine
+    ) -> None:
+        """A refusal does not name the subscriber of another tenant."""
+        with closing(Receiver(self.ENTRIES, store)) as receiver:
+            assert self._post(receiver, "second", self.COMPLAINT) == 200
+            assert changed(engine) == [(2,), (), (2,)]
+            run(engine, self.SEND_LATE)
+            assert [self._post(receiver, name, self.LATE) for name in self.ENTRIES] == [404, 200]
+        assert changed(engine)[1] == (9,)
+
+    def test_parked_notifications(self, store: SQLStore, engine: Engine) -> None:
+        """By `retry_now` or by a sweep, each is recorded for the tenant of its entry."""
+        assert store.log is not None
+        with closing(Receiver(self.ENTRIES, store, sweep=False)) as receiver:
+            assert [self._post(receiver, name, self.LATE) for name in self.ENTRIES] == [404, 404]
+            run(engine, self.SEND_LATE)
+            sweep = ParkedRetry(
+                store,
+                store.log,
+                receiver.entries,
+                lambda *_: None,
+                Clock(store, lambda: datetime.now(UTC) + HOUR),
+            )
+            assert sweep.retry_due() == 1
+            assert changed(engine)[1] == (9,)
+            run(engine, self.SEND_LATE.replace("9, 'late', 2, 2", "8, 'late', 1, 1"))
+            assert receiver.retry_now("late").result(PATIENCE) == 1
+        assert changed(engine)[1] == (8, 9)
+
+    def test_replay(self, store: SQLStore, engine: Engine) -> None:
+        """It knows the tenant by the name of the entry; without the entry, it reads nothing."""
+        log = store.log
+        assert log is not None
+        with closing(Receiver(self.ENTRIES, store)) as receiver:
+            for name in self.ENTRIES:
+                self._post(receiver, name, self.LATE)
+            run(engine, self.SEND_LATE)
+            entries = log.oldest(Query(), limit=9)
+            assert statuses(replay_entries(store, log, entries, receiver.entries)) == [404, 200]
+        assert changed(engine)[1] == (9,)
+        first = read_entries({"first": self.ENTRIES["first"]})
+        assert [each.tenant for each in arrivals_of(store, entries, first, NOON)] == [1]
+
+    def test_spool(self, store: SQLStore, engine: Engine, tmp_path: Path) -> None:
+        """After an outage, each notification is recorded for the tenant of its entry."""
+        path = tmp_path / "spool.db"
+        with closing(Receiver(self.ENTRIES, store, spool=path)) as receiver:
+            assert self._post(receiver, "first", self.LATE) == 404
+            run(engine, "ALTER TABLE people RENAME TO away")
+            assert self._post(receiver, "second", self.COMPLAINT) == 503
+            run(engine, "ALTER TABLE away RENAME TO people")
+            eventually(lambda: changed(engine) == [(2,), (), (2,)])
+
+
 def test_mapping_key() -> None:
     """The spool distinguishes mappings by their columns of tenants."""
     keys = [
@@ -358,18 +449,17 @@ def test_mapping_key() -> None:
 def test_receiver_and_store_must_agree() -> None:
     """The error shows the line to write."""
     with_tenants, without = (SQLStore(MEMORY, schema_of(*roles)) for roles in (ALL, ()))
-    incomplete: list[Mapping[str | None, Key | None]] = [{None: None}, {"first": 1, "second": None}]
-    for tenants in incomplete:
+    first, third = ({"first": Tenant(Postmark(SECRET), each)} for each in (1, 3))
+    for providers in (Postmark(SECRET), {"first": Postmark(SECRET)}):
         with pytest.raises(ConfigurationError, match=r'"acme": Tenant\(Postmark\(secret\), 1\)'):
-            check_tenants(with_tenants, tenants)
+            Receiver(providers, with_tenants)
     with pytest.raises(ConfigurationError, match=r'Role\("people", tenant="team_id"\)'):
-        check_tenants(without, {"first": 1})
-    check_tenants(without, {None: None})
-    check_tenants(with_tenants, {"first": 1})
-    check_tenants(with_tenants, {"first": 1, "second": 2})
-    assert with_tenants.tenants == {"first": 1, "second": 2}
+        Receiver(first, without)
+    for _ in range(2):
+        Receiver(first, with_tenants).close()
+    assert with_tenants.tenants == {"first": 1}
     with pytest.raises(ConfigurationError, match="'first' stands for the tenants 1 and 3"):
-        check_tenants(with_tenants, {"first": 3})
+        Receiver(third, with_tenants)
 
 
 class TestDiagnostics:

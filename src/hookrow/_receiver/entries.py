@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from hookrow._arguments import reject
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry
@@ -14,6 +14,9 @@ from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, Provider, check_provider
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._log import Origin
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
 
 P_co = TypeVar("P_co", bound=BodyParser, covariant=True)
 
@@ -116,6 +119,13 @@ class Entries(Generic[P_co]):
         return None if entry is None else entry.provider
 
     @property
+    def tenants(self) -> Mapping[str, Key]:
+        """The tenants by the names of their entries; empty if the entries are no tenants."""
+        return {
+            name: each.tenant for name, each in self._by_name.items() if each.tenant is not None
+        }
+
+    @property
     def origins(self) -> Collection[Origin]:
         """The stored names for which `find` returns an entry."""
         names: Sequence[str | None] = [None, *self._by_name]
@@ -147,6 +157,26 @@ def read_entries(providers: object) -> Entries[Provider]:
     if isinstance(providers, list | tuple | set | frozenset):
         reject("Several providers", "a mapping, with a name for each", providers, _NAMED_LINE)
     return Entries(Entry(None, check_provider(providers)))
+
+
+def check_tenants(entries: Entries[Provider], store: SQLStore) -> None:
+    """Let a store use the tenants of a receiver's entries, if it has tenants, too.
+
+    Raises `ConfigurationError`, with the line to write, if only one of the two has tenants.
+    """
+    role = store.schema.subscribers
+    if store.has_tenants and not entries.have_tenants:
+        raise ConfigurationError(
+            f"The mapping has the tenant of each row, in the column {role.tenant!r} of "
+            f"{role.table!r}, so each entry of the receiver needs the value of its tenant: write "
+            f"{_TENANT_LINE}."
+        )
+    if entries.have_tenants and not store.has_tenants:
+        raise ConfigurationError(
+            "The entries are tenants, but the mapping does not name the column with the tenant of "
+            f'a row: write Schema(subscribers=Role("{role.table}", tenant="team_id")).'
+        )
+    store.use_tenants(entries.tenants)
 
 
 def _named_entries(providers: Mapping[Any, object]) -> Sequence[Entry[Provider]]:

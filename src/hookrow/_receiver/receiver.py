@@ -23,7 +23,14 @@ from hookrow._observability.logging import log_refusal, log_unauthentic
 from hookrow._observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
 from hookrow._receiver.batch import QueueFull
 from hookrow._receiver.clock import Clock
-from hookrow._receiver.entries import Entries, Entry, Parsers, Providers, read_entries
+from hookrow._receiver.entries import (
+    Entries,
+    Entry,
+    Parsers,
+    Providers,
+    check_tenants,
+    read_entries,
+)
 from hookrow._receiver.hooks import Hooks, OnRecorded, OnRefused
 from hookrow._receiver.hourly import HourlyCount
 from hookrow._receiver.options import ReceiverOptions
@@ -34,7 +41,6 @@ from hookrow._receiver.recorder import (
     combine,
 )
 from hookrow._receiver.replay import SWEEP_EVERY, ParkedRetry
-from hookrow._receiver.tenants import check_tenants
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, Event, NotReady, Provider, Unauthentic, mask
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
@@ -429,7 +435,7 @@ def _check_parts(entries: Entries[Provider], store: SQLStore) -> None:
     from hookrow.stores.sql._store import check_store  # noqa: PLC0415 - loads sqlite3
 
     check_store(store)
-    check_tenants(store, {each.name: each.tenant for each in entries})
+    check_tenants(entries, store)
     secrets = [secret for each in entries for secret in each.provider.secrets]
     for doubt in filter(None, map(doubt_about, secrets)):
         logger.warning(DOUBTFUL.format(doubt))

@@ -414,7 +414,7 @@ class ParkedRetry:
                         origins=self._origins,
                         after=self._place,
                         limit=self._part,
-                        tenants=self._store.tenants,
+                        tenants=self._parsers.tenants,
                     )
             except StoreError:
                 if self._part <= SMALLEST_PART:
