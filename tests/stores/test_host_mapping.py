@@ -16,7 +16,7 @@ from hookrow.stores.sql._dialects.base import utc
 from hookrow.testing import StoreContract
 
 SUPPRESSION = "suppressed_at TIMESTAMP, suppression_reason TEXT, suppression_changed_at TIMESTAMP"
-PEOPLE = f"CREATE TABLE people (id INTEGER PRIMARY KEY, email TEXT, {SUPPRESSION})"
+PEOPLE = f"CREATE TABLE people (id INTEGER PRIMARY KEY, team TEXT, email TEXT, {SUPPRESSION})"
 SENDS = (
     "CREATE TABLE sends (id INTEGER PRIMARY KEY, provider_message_id TEXT, subscriber_id INTEGER, "
     f"list_id INTEGER, delivered_at TIMESTAMP, opened_at TIMESTAMP, {SUPPRESSION})"
@@ -60,6 +60,15 @@ class InMemory(StoreContract):
         with self.store.database.transaction() as connection:
             ((key,),) = connection.fetch(insert, [*row.values()])
         return int(key)
+
+
+class OfATenant(InMemory):
+    """The contract over tables in which the subscribers have a tenant."""
+
+    tenant = "acme"
+
+    def add_subscriber(self, email: str) -> Key:
+        return self._insert("people", email=email, team=self.mistaken.get("team", self.tenant))
 
 
 class Reading(InMemory):
@@ -115,6 +124,13 @@ def test_the_right_columns(*, has_lists: bool) -> None:
 def test_a_wrong_column(column: str, value: Key, message: str) -> None:
     """The message names the mapping to check."""
     assert any(message in failure for failure in _failures({column: value}))
+
+
+def test_tenants() -> None:
+    """The rows are those of the contract's tenant, and a receiver finds no others."""
+    schema = replace(SCHEMA, subscribers=Role("people", tenant="team"))
+    assert _failures({}, kind=OfATenant, schema=schema) == []
+    assert _failures({"team": "another"}, kind=OfATenant, schema=schema)
 
 
 def test_swapped_columns() -> None:

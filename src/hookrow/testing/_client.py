@@ -10,7 +10,9 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from hookrow._arguments import check_seconds, has_members, kind_of, reject_secret
+from hookrow._core.notification import Key
 from hookrow._http import ENDPOINT, SECRET_HEADER, Handler, Request, RequestHead
+from hookrow._receiver.entries import Providers, Tenant
 from hookrow._receiver.hooks import OnRecorded, OnRefused
 from hookrow._receiver.receiver import Receiver
 from hookrow.errors import ConfigurationError, HookrowError
@@ -80,13 +82,20 @@ def open_receiver(
     *,
     on_recorded: OnRecorded = None,
     on_refused: OnRefused = None,
+    tenant: Key | None = None,
 ) -> Iterator[Receiver]:
     """Open a receiver that accepts the secret of `post` and records in the store.
 
     At the end of the block, the hooks have been called for all notifications posted in it. Each of
-    `on_recorded` and `on_refused` may be a function or a list of functions.
+    `on_recorded` and `on_refused` may be a function or a list of functions. If the mapping names
+    columns of tenants, the receiver's only entry is the `tenant`.
     """
-    receiver = Receiver(Postmark(SECRET), store, on_recorded=on_recorded, on_refused=on_refused)
+    provider = Postmark(SECRET)
+    providers: Providers = provider
+    if tenant is not None:
+        names = (name for name, each in store.tenants.items() if each == tenant)
+        providers = {next(names, f"tenant-{len(store.tenants)}"): Tenant(provider, tenant)}
+    receiver = Receiver(providers, store, on_recorded=on_recorded, on_refused=on_refused)
     try:
         yield receiver
     finally:

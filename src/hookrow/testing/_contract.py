@@ -54,10 +54,12 @@ class StoreContract:
     A subclass sets `store` and defines `add_subscriber`, `add_dispatch` and, if there are lists,
     `add_list` and `add_subscription`. It runs under pytest and, together with
     `unittest.TestCase`, under unittest and Django. Each test saves its own rows, and neither
-    depends on other rows nor deletes any.
+    depends on other rows nor deletes any. If the mapping names columns of tenants, `tenant` is the
+    one of the rows that the methods save.
     """
 
     store: SQLStore
+    tenant: Key | None = None
     _expected: Mapping[RowId, State] = MappingProxyType({})
     """The rows that have been saved, with their states."""
 
@@ -205,7 +207,7 @@ class StoreContract:
         self._check_response(payload, expected, {})
 
     def _check_response(self, payload: Payload, expected: tuple[int, str], changes: States) -> None:
-        with open_receiver(self.store) as receiver:
+        with open_receiver(self.store, tenant=self.tenant) as receiver:
             response = post(receiver, payload)
         hint = "".join(hint for text, hint in _HINTS.items() if response[1].startswith(text))
         event = f"a {payload['RecordType']} of {payload['MessageID']!r}"
