@@ -21,7 +21,7 @@ MISTAKES = {
     "HOOKROW_KEEP=soon serve": "Invalid value for '--keep' (env var: 'HOOKROW_KEEP'): 'soon' is",
     "log --json show 1": "Put the options after 'show'",
     "log forget example.com": "'example.com' is not an email address.",
-    "replay --dry-run": "by ID, --type, --recipient, --message-id, --outcome, --since, "
+    "replay --dry-run": "by ID, --type, --recipient, --message-id, --entry, --outcome, --since, "
     "--parked or --expired.",
     "replay 98 99": "The log has no notifications 98, 99.",
     "replay --since ''": "'' is not a time: use 2h",

@@ -118,8 +118,8 @@ class TestShow:
     def test_everything(self, command: Command, url: str) -> None:
         """It prints every field, the explanation, the changes of a replay, and the body."""
         suppression = testing.suppression(ADA.upper(), ADAS, at=AT)
-        keep(url, suppression, NO_DISPATCH, AT, entry="postmark")
-        keep(url, suppression, FAILED, AT + HOUR, entry="postmark")
+        keep(url, suppression, NO_DISPATCH, AT)
+        keep(url, suppression, FAILED, AT + HOUR)
         before = world.rows(url)
         fields = show(command)
         why, changes, body = (fields.pop(name) for name in ("Explanation", "Replay", "Body"))
@@ -130,13 +130,19 @@ class TestShow:
             "Reason": "HardBounce",
             "Occurred": "2026-03-04 05:06:07Z",
             "Received": "2026-03-04 05:06:07Z, last 2026-03-04 06:06:07Z",
-            "Entry": "postmark",
             "Result": "failed, 503, 2026-03-04 06:06:07Z",
         }
         assert why.startswith(f"no dispatch had the message ID {ADAS} at first; 2 posts; ")
         assert "subscriber 1: suppressed_at null -> 2026-03-04 05:06:07Z; " in changes
         assert msgspec.json.decode(body) == suppression
         assert world.rows(url) == before
+
+    def test_another_entry(self, command: Command, url: str) -> None:
+        """Only the receiver with this entry can read the body, and replay it."""
+        keep(url, testing.suppression(ADA, ADAS, at=AT), NO_DISPATCH, AT, entry="acme")
+        fields = show(command)
+        assert fields["Entry"] == "acme"
+        assert fields["Replay"].startswith("not possible without ")
 
     def test_unsupported(self, command: Command, url: str) -> None:
         """It prints which part of the body is not supported."""

@@ -31,7 +31,7 @@ from hookrow._core.notification import (
     Source,
     Suppressed,
 )
-from hookrow._core.result import CHANGED, PARKED, RESULTS, Result, retry_at
+from hookrow._core.result import PARKED, RESULTS, SUBSCRIBER_FOUND, Result, retry_at
 from hookrow._core.rules import (
     LONGEST_EMAIL,
     LONGEST_MESSAGE_ID,
@@ -120,7 +120,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     @property
     def has_changed(self) -> bool:
         """Whether the change was made: it needs only its subscriber, unlike other notifications."""
-        return self.is_change and self.outcome in CHANGED
+        return self.is_change and self.outcome in SUBSCRIBER_FOUND
 
 
 class StoredEntry(LogEntry, frozen=True, gc=False):

@@ -39,7 +39,9 @@ PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED, Result.TEST}
 MISSING = frozenset({Result.SUBSCRIBER_NOT_FOUND, Result.DISPATCH_NOT_FOUND})
 """The results of a missing row."""
 
-CHANGED = frozenset({Result.RECORDED, Result.DISPATCH_NOT_FOUND, Result.RECIPIENT_MISMATCH})
+SUBSCRIBER_FOUND = frozenset(
+    {Result.RECORDED, Result.DISPATCH_NOT_FOUND, Result.RECIPIENT_MISMATCH}
+)
 """The results of an event with which its change of a suppression was made.
 
 Such a change needs only its subscriber, so the refusal is that of another notification of the

@@ -33,7 +33,7 @@ from hookrow._core.notification import (
     Refusal,
     Suppressed,
 )
-from hookrow._core.result import CHANGED, RESULTS
+from hookrow._core.result import RESULTS, SUBSCRIBER_FOUND
 from hookrow._http import Handler, Request, RequestHead, Response, reject_call
 from hookrow._observability.observer import Gauges, GroupEnd, Observer
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
@@ -107,7 +107,7 @@ ATTEMPT_LABELS = {
 }
 """The label of an attempt by the class of its exception; any other exception is a fault."""
 
-_OF_OTHERS = {refusal for refusal, result in RESULTS.items() if result in CHANGED}
+_OF_OTHERS = {refusal for refusal, result in RESULTS.items() if result in SUBSCRIBER_FOUND}
 """The refusals of an event that are never those of its change of suppression."""
 
 _FAULT = "fault"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hookrow._core.log_entry import RECORD_TYPES
 from hookrow._core.notification import Delivered
-from hookrow._core.result import CHANGED, Result
+from hookrow._core.result import SUBSCRIBER_FOUND, Result
 from hookrow._describe import format_duration
 from hookrow.stores._log import MOST_COUNTED, Count, RequestKind, Requests
 
@@ -275,7 +275,7 @@ def _rate(counts: Sequence[Count], reason: str) -> float | None:
     suppressions = deliveries = 0
     for count in counts:
         if count.reason == reason:
-            suppressions += _recorded(count, CHANGED)
+            suppressions += _recorded(count, SUBSCRIBER_FOUND)
         elif count.record_type == RECORD_TYPES[Delivered] and not count.reason:
             deliveries += _recorded(count, {Result.RECORDED})
     return suppressions / deliveries if deliveries else None

@@ -46,7 +46,7 @@ _MAX_REPLAYED = 1000
 The command has no limit.
 """
 
-_IS_EXPIRED = Q(
+_OUT_OF_RETRIES = Q(
     retry_at__isnull=True,
     body__isnull=False,
     outcome__in=sorted(result.value for result in PARKED),
@@ -112,7 +112,9 @@ class NotificationAdmin(LargeTableAdmin):
         condition_filter("outcome", {each.value: Q(outcome=each.value) for each in Result}),
         condition_filter("type", {each: Q(record_type=each) for each in RECORD_TYPES.values()}),
         condition_filter("reason", {each: Q(reason=each) for each in KNOWN_REASONS}),
-        condition_filter("retries", {"parked": Q(retry_at__isnull=False), "expired": _IS_EXPIRED}),
+        condition_filter(
+            "retries", {"parked": Q(retry_at__isnull=False), "expired": _OUT_OF_RETRIES}
+        ),
         EntryFilter,
         ("received_at", admin.DateFieldListFilter),
     )

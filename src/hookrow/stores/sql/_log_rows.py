@@ -7,7 +7,7 @@ from typing import Any
 
 from hookrow._core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow._core.notification import Source, Suppressed
-from hookrow._core.result import CHANGED, PARKED, Result
+from hookrow._core.result import PARKED, SUBSCRIBER_FOUND, Result
 from hookrow.stores._log import KNOWN_TYPES, Query
 from hookrow.stores.sql._dialects.base import Dialect, utc
 
@@ -43,7 +43,7 @@ def has_outcome(table: str, results: Collection[Result]) -> str:
 IS_CHANGE = f"(record_type = '{RECORD_TYPES[Suppressed]}' OR reason IS NOT NULL)"
 """The condition of events that change a suppression, which is that of an index or a column."""
 
-HAS_CHANGED = f"{IS_CHANGE} AND {has_outcome('', CHANGED)}"
+HAS_CHANGED = f"{IS_CHANGE} AND {has_outcome('', SUBSCRIBER_FOUND)}"
 """The condition of those of them that have found their subscriber (`Query.changes`)."""
 
 _EXPIRED = f"retry_at IS NULL AND body IS NOT NULL AND {has_outcome('', PARKED)}"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hookrow._core.log_entry import stored_recipient
 from hookrow._core.notification import Key
-from hookrow._core.result import CHANGED
+from hookrow._core.result import SUBSCRIBER_FOUND
 from hookrow._core.schema import OTHERWISE, Schema
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._conversions import converted
@@ -396,7 +396,7 @@ def _of_entry(tables: RoleTables, name: str) -> tuple[str, Sequence[Any]]:
     condition = (
         f"(SELECT 1 FROM {dialect.table(log)} AS n WHERE n.reason IS NOT NULL "
         f"AND n.{dialect.changed_recipient} = {address} AND n.entry = %s "
-        f"AND {has_outcome('n', CHANGED)} LIMIT 1) = 1"
+        f"AND {has_outcome('n', SUBSCRIBER_FOUND)} LIMIT 1) = 1"
     )
     return condition, [name]
 
