@@ -12,7 +12,8 @@ import pytest
 
 from command import Command
 from engines import run
-from hookrow import Receiver, testing
+from hookrow import Receiver, Schema, testing
+from hookrow.migrations import upgrade
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from wire import ADA, ADAS, AT, SECRET
@@ -53,6 +54,16 @@ MAIL = f"""
 
     def fail():
         open_shop("Sunday")
+"""
+
+
+TEAMS = f"""
+    from hookrow import Postmark, Receiver, Role, Schema, Tenant
+    from hookrow.stores.sql import SQLStore
+
+    schema = Schema(subscribers=Role("hookrow_subscribers", tenant="team"))
+    teams = {{"acme": Tenant(Postmark("{SECRET}"), 1), "globex": Tenant(Postmark("{SECRET}"), 2)}}
+    receiver = Receiver(teams, SQLStore("sqlite:///teams.db", schema))
 """
 
 
@@ -103,6 +114,26 @@ def test_sources(shop: Command) -> None:
         done = shop.call("--app", "shop.mail:receiver", *command.split(), **variables)
         assert done.returncode == 0, done.stderr
     assert not (shop.folder / "none.db").exists()
+
+
+def test_rows_of_a_tenant(command: Command, write: Write) -> None:
+    """The statistics of an entry count the rows of its tenant."""
+    write("teams", TEAMS)
+    url = f"sqlite:///{command.folder}/teams.db"
+    upgrade(url, Schema())
+    run(
+        url,
+        "ALTER TABLE hookrow_subscribers ADD COLUMN team INTEGER",
+        "INSERT INTO hookrow_subscribers (email, team, suppressed_at, suppression_reason) VALUES "
+        "('a@x.com', 1, '2026-03-04', 'HardBounce'), ('b@x.com', 2, '2026-03-04', 'SpamComplaint')",
+    )
+    for options, reasons in (
+        (("--entry", "globex"), {"SpamComplaint": 1}),
+        ((), {"HardBounce": 1, "SpamComplaint": 1}),
+    ):
+        done = command.call("--app", "shop.teams:receiver", "stats", "--json", *options)
+        found = json.loads(done.stdout)
+        assert (found["suppressed"], found["sent"]) == (reasons, 0)
 
 
 def test_tables_of_an_application(command: Command) -> None:

@@ -142,7 +142,8 @@ class TestShow:
         keep(url, testing.suppression(ADA, ADAS, at=AT), NO_DISPATCH, AT, entry="acme")
         fields = show(command)
         assert fields["Entry"] == "acme"
-        assert fields["Replay"].startswith("not possible without ")
+        expected = "not possible without the entry acme: use its receiver (--app)"
+        assert fields["Replay"] == expected
 
     def test_unsupported(self, command: Command, url: str) -> None:
         """It prints which part of the body is not supported."""

@@ -747,6 +747,8 @@ def test_overview_of_an_entry(store: SQLStore, visitor: Visitor) -> None:
     assert '<option value="sendgrid" selected>' in page
     assert '<input type="hidden" name="period" value="week">' in page
     assert "<dt>Notifications</dt><dd>2</dd>" in visitor.shows("/")
+    eventually(lambda: "Undelivered" in visitor.shows("/"))  # the rows belong to no entry
+    assert "Undelivered" not in visitor.shows("/", entry="sendgrid")
 
 
 def test_requests_with_a_wrong_secret(store: SQLStore, visitor: Visitor) -> None:

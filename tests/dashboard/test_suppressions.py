@@ -13,7 +13,7 @@ import pytest
 from werkzeug.test import Client
 
 import asgi_client
-from hookrow import Arrival, Response, Schema, Suppressed, testing
+from hookrow import Arrival, Response, Role, Schema, Suppressed, testing
 from hookrow._receiver.recorder import record
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, _suppressions
@@ -170,6 +170,23 @@ def test_entries_of_the_receiver(hookrow_store: SQLStore, hookrow_tables: Tables
     assert '<option value="sendgrid" selected>' in page
     assert "./suppressions.csv?entry=sendgrid" in page
     assert [row["email"] for row in rows(visitor.get(CSV, entry="postmark"))] == ["p2@example.com"]
+    visitor.dashboard.close(PATIENCE)
+
+
+def test_entries_of_tenants(hookrow_store: SQLStore, hookrow_tables: Tables) -> None:
+    """For an entry with a tenant, the tenant's rows are listed, whoever suppressed them."""
+    database = hookrow_store.database
+    people = [f"p{team}@example.com" for team in (1, 2)]
+    for email in people:
+        hookrow_tables.add_subscriber(email, suppressed_at=AT)
+    with database.transaction() as connection:
+        connection.execute("ALTER TABLE hookrow_subscribers ADD COLUMN team INTEGER")
+        connection.execute("UPDATE hookrow_subscribers SET team = id")
+    store = SQLStore(database, Schema(subscribers=Role("hookrow_subscribers", tenant="team")))
+    store.use_tenants({"acme": 1, "globex": 2})
+    visitor = Visitor(store)
+    found = {name: emails(visitor.shows(PATH, entry=name)) for name in ("acme", "globex", "brevo")}
+    assert found == {"acme": people[:1], "globex": people[1:], "brevo": []}
     visitor.dashboard.close(PATIENCE)
 
 

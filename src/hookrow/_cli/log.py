@@ -370,7 +370,8 @@ def _describe_replay(store: SQLStore, entry: StoredEntry, parsers: Parsers) -> s
         return f"not possible: {error}"
     if not arrivals:
         if parsers.parser_of(entry) is None:
-            return f"not possible without the provider {entry.provider}: use its receiver (--app)"
+            reader = f"entry {entry.entry}" if entry.entry else f"provider {entry.provider}"
+            return f"not possible without the {reader}: use its receiver (--app)"
         return "not possible, because the original body is not kept"
     try:
         return "; ".join(describe_dry_run(dry_run(store, *arrivals), entry, parsers))

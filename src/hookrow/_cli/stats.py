@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -26,6 +26,9 @@ from hookrow._statistics import (
     read_present,
 )
 
+if TYPE_CHECKING:
+    from hookrow.stores.sql import SQLStore
+
 _MAX_LISTS = 10
 """The maximum number of lists printed; JSON has all of them."""
 
@@ -42,7 +45,7 @@ _MAX_LISTS = 10
     "--entry",
     type=entry_name,
     metavar="NAME",
-    help="Only notifications of this entry of the receiver; the rows are not counted.",
+    help="Only notifications of this entry of the receiver, and the rows of its tenant.",
 )
 @JSON
 @DATABASE_URL
@@ -57,11 +60,19 @@ def stats(app: App, *, period: Period, entry: str | None, as_json: bool, databas
     with app.open_store(database_url) as store:
         present = read_present(store, now, entry)
         overview = read_overview(store, period, now, entry)
-        tables = count_tables(store, now) if entry is None else None  # no row has an entry
+        tables = _count_tables(store, now, entry)
     if as_json:
         echo_json(_as_json(present, overview, tables))
         return
     echo(*_received(present, overview), "", *_rows(overview, tables))
+
+
+def _count_tables(store: SQLStore, now: datetime, entry: str | None) -> TableCounts | None:
+    """Count the rows, or those of the entry's tenant; return None if the entry is no tenant."""
+    if entry is None:
+        return count_tables(store, now)
+    tenant = store.tenants.get(entry)
+    return None if tenant is None else count_tables(store, now, tenant=tenant)
 
 
 def _received(present: Present, overview: Overview) -> Iterator[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from hookrow._arguments import reject
-from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry
+from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry, is_entry_name
 from hookrow._core.notification import Key
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, Provider, check_provider
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
 
 P_co = TypeVar("P_co", bound=BodyParser, covariant=True)
-
-_is_name = re.compile(f"[a-z0-9_-]{{1,{LONGEST_ENTRY_NAME}}}").fullmatch
 
 _NAMED_LINE = 'Receiver({"postmark": Postmark(secret)}, store)'
 _TENANT_LINE = 'Receiver({"acme": Tenant(Postmark(secret), 1)}, store)'
@@ -205,7 +202,7 @@ def _named_entry(name: object, value: object) -> Entry[Provider]:
     """Return an entry of a mapping. Raises `ConfigurationError`."""
     if not isinstance(name, str):
         reject("The name of an entry", "a string", name, _NAMED_LINE)
-    if not _is_name(name):
+    if not is_entry_name(name):
         raise ConfigurationError(
             f"The name of an entry has 1 to {LONGEST_ENTRY_NAME} lower-case ASCII letters, digits, "
             f'"-" and "_", because it is part of a URL, but one is {name!r}: write {_NAMED_LINE}.'

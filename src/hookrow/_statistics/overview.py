@@ -15,7 +15,7 @@ from statistics import quantiles
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hookrow._core.log_entry import RECORD_TYPES
-from hookrow._core.notification import Delivered
+from hookrow._core.notification import Delivered, Key
 from hookrow._core.result import SUBSCRIBER_FOUND, Result
 from hookrow._describe import format_duration
 from hookrow.stores._log import MOST_COUNTED, Count, RequestKind, Requests
@@ -352,14 +352,14 @@ class TableCounts:
         return part / self.sent if self.sent else None
 
 
-def count_tables(store: SQLStore, now: datetime) -> TableCounts:
-    """Count all rows, which may take a long time. Raises a `StoreError`."""
+def count_tables(store: SQLStore, now: datetime, *, tenant: Key | None = None) -> TableCounts:
+    """Count all rows, or those of a tenant, which may take a long time. Raises a `StoreError`."""
     row_counts = store.row_counts
     return TableCounts(
         as_of=now,
-        lists=row_counts.lists(),
-        suppressed=_frequent(row_counts.suppressed()),
-        undelivered=row_counts.undelivered(now - DUE_WITHIN, now - DUE_AFTER),
+        lists=row_counts.lists(tenant=tenant),
+        suppressed=_frequent(row_counts.suppressed(tenant=tenant)),
+        undelivered=row_counts.undelivered(now - DUE_WITHIN, now - DUE_AFTER, tenant=tenant),
     )
 
 

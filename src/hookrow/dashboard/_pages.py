@@ -62,7 +62,7 @@ def overview(context: Context, fields: Fields) -> View:
         "entry_names": context.entry_choices(now),
         "entry": entry or "",
         "period": period,
-        "undelivered": counts and counts.undelivered,
+        "undelivered": counts.undelivered if counts and entry is None else None,
         "provider_status": context.provider_status(),
         "figures": partial(render_figures, statistics.overview(period, now, entry)),
     }
