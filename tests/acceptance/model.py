@@ -64,8 +64,13 @@ TIMES = {
     "Open": "ReceivedAt",
     "Bounce": "BouncedAt",
     "SubscriptionChange": "ChangedAt",
+    "OpenAndDrop": "ReceivedAt",
+    "DropAndOpen": "ReceivedAt",
 }
 """The field with the time of an event, by record type."""
+
+TWO_EFFECTS = ("OpenAndDrop", "DropAndOpen")
+"""Events that are an open and a suppression, by another provider."""
 
 Draft: TypeAlias = tuple[str, str, str, str | None]
 """Record type, recipient, message id and reason: everything except the time."""
@@ -87,7 +92,7 @@ def _payload(draft: Draft, second: int) -> Payload:
         second = MESSAGES.index(message_id)
     at = (BEFORE + timedelta(seconds=second)).isoformat()
     payload = {"RecordType": kind, "Recipient": recipient, "MessageID": message_id, TIMES[kind]: at}
-    if kind != "SubscriptionChange":
+    if kind not in {"SubscriptionChange", *TWO_EFFECTS}:
         return payload
     return {**payload, "SuppressSending": reason is not None, "SuppressionReason": reason}
 
@@ -106,6 +111,7 @@ drafts = st.one_of(
     _drafts("SubscriptionChange", KNOWN, CHANGED, REASONS),
     _drafts("SubscriptionChange", [CYD], [*CHANGED, "m-cyd"], REASONS),
     _drafts("Bounce", KNOWN, MESSAGES),
+    *(_drafts(kind, [*KNOWN, CYD], MESSAGES, REASONS[:2]) for kind in TWO_EFFECTS),
 )
 decks = st.builds(
     _deck,
@@ -129,24 +135,25 @@ class Model:
             self.rows[name] += [{**dict.fromkeys(COLUMNS[name]), **row} for row in added]
 
     def record(self, payload: Payload, *, live: bool) -> str:
-        """Change the rows; return the outcome."""
+        """Change the rows; return the outcome, which is that of the effect that was refused."""
         if payload["RecordType"] == "Bounce":
             return "unsupported"
         person = self._one("subscribers", email=payload["Recipient"].lower())
         if person is None:
             return "subscriber_not_found"
         dispatch = self._one("dispatches", provider_message_id=payload["MessageID"])
-        if payload["RecordType"] == "SubscriptionChange":
+        if payload["RecordType"] in {"SubscriptionChange", *TWO_EFFECTS}:
             list_ = dispatch and dispatch["list_id"]
             member = self._one("subscriptions", list_id=list_, subscriber_id=person["id"])
             for row in filter(None, (person, dispatch, member)):
                 _suppress(row, payload)
-        elif dispatch is None:
+        if payload["RecordType"] == "SubscriptionChange":
+            return "recorded"
+        if dispatch is None:
             return "dispatch_not_found"
-        elif dispatch["subscriber_id"] != person["id"]:
+        if dispatch["subscriber_id"] != person["id"]:
             return "recipient_mismatch"
-        else:
-            _set_time(dispatch, payload, live=live)
+        _set_time(dispatch, payload, live=live)
         return "recorded"
 
     def keep(self, payload: Payload, outcome: str, times: Sequence[datetime] = ()) -> None:
@@ -156,17 +163,22 @@ class Model:
         entry["times"] += times
 
     def sweep(self, *message_ids: str) -> int:
-        """Record the parked notifications, of all messages or of these, whose rows exist now."""
+        """Record the parked notifications, of all messages or of these, whose rows exist now.
+
+        Return how many have been recorded completely.
+        """
         swept = 0
         for entry in self.log.values():
             payload = entry["payload"]
-            if (
-                entry["outcome"] not in {"recorded", "unsupported"}
-                and (not message_ids or payload["MessageID"] in message_ids)
-                and self.record(payload, live=False) == "recorded"
+            if entry["outcome"] in {"recorded", "unsupported"} or (
+                message_ids and payload["MessageID"] not in message_ids
             ):
-                entry["outcome"] = "recorded"
-                swept += 1
+                continue
+            outcome = self.record(payload, live=False)
+            has_changed = payload["RecordType"] in TWO_EFFECTS and outcome != "subscriber_not_found"
+            if outcome == "recorded" or has_changed:
+                entry["outcome"] = outcome
+            swept += outcome == "recorded"
         return swept
 
     def sorted(self) -> Rows:
@@ -207,7 +219,7 @@ def _suppress(row: dict[str, Any], payload: Payload) -> None:
 
 
 def _set_time(row: dict[str, Any], payload: Payload, *, live: bool) -> None:
-    column = {"Delivery": "delivered_at", "Open": "opened_at"}[payload["RecordType"]]
+    column = "delivered_at" if payload["RecordType"] == "Delivery" else "opened_at"
     at = happened(payload)
     if live or row[column] is None or row[column] < at:
         row[column] = at

@@ -3,6 +3,7 @@
 A plain model predicts the rows and the log.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -20,23 +21,23 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from model import LATE, NOW, START, Model, Payload, body_of, decks, happened
+from model import LATE, NOW, START, TIMES, TWO_EFFECTS, Model, Payload, body_of, decks, happened
 from sqlalchemy import insert
 
 from databases import IN_MEMORY, NAMES, SQLITE
 from engines import MEMORY
-from hookrow import Arrival
+from hookrow import Arrival, Event, Postmark
 from hookrow._core.result import LONGEST_PAUSE
 from hookrow._receiver.clock import Clock, utc_now
-from hookrow._receiver.entries import POSTMARK
+from hookrow._receiver.entries import Entries, Entry
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.spool import Drain, Spool
+from hookrow.providers._base import BodyParser
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
-from received import arrival
 
 pytestmark = pytest.mark.never_flaky
 
@@ -49,6 +50,28 @@ STEPS = 25
 ARRIVAL_PERIOD = timedelta(hours=1)
 """The period in which all notifications arrive."""
 
+
+class Dropping(BodyParser):
+    """Reads Postmark's events, and those of the model with two effects."""
+
+    name = Postmark.name
+
+    @staticmethod
+    def parse(body: bytes) -> Event:
+        """Return the event."""
+        payload = json.loads(body)
+        if payload["RecordType"] not in TWO_EFFECTS:
+            return Postmark.parse(body)
+        change = {"RecordType": "SubscriptionChange", "ChangedAt": payload[TIMES["Open"]]}
+        opened, dropped = (
+            Postmark.parse(json.dumps({**payload, **each}).encode()).notifications[0]
+            for each in ({"RecordType": "Open"}, change)
+        )
+        is_first = payload["RecordType"] == "OpenAndDrop"
+        return Event((opened, dropped) if is_first else (dropped, opened), body)
+
+
+PARSERS = Entries(Entry(None, Dropping()))
 
 Group: TypeAlias = Sequence[tuple[Payload, datetime]]
 
@@ -113,7 +136,7 @@ class Scenario(RuleBasedStateMachine):
         Drain(
             spool,
             self._home.store,
-            ArrivalReader(POSTMARK).parse,
+            ArrivalReader(PARSERS).parse,
             _ignore,
             clock,
             bodies=True,
@@ -130,7 +153,7 @@ class Scenario(RuleBasedStateMachine):
         if not logged:
             return
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
-        arrivals = arrivals_of(self._home.store, chosen, POSTMARK, datetime.now(UTC))
+        arrivals = arrivals_of(self._home.store, chosen, PARSERS, datetime.now(UTC))
         assert len(arrivals) == len(chosen)
         replay(self._home.store, arrivals, clock=utc_now)
         for each in chosen:
@@ -193,7 +216,7 @@ class Scenario(RuleBasedStateMachine):
 
     def _retry(self, now: datetime | None = None) -> ParkedRetry:
         clock = Clock(self._home.store, None if now is None else lambda: now)
-        return ParkedRetry(self._home.store, self._log, POSTMARK, _ignore, clock)
+        return ParkedRetry(self._home.store, self._log, PARSERS, _ignore, clock)
 
     def _insert(self, message_id: str) -> None:
         rows = self._late.pop(message_id)
@@ -209,7 +232,12 @@ def _add(home: Home, rows: Mapping[str, Sequence[Row]]) -> None:
 
 
 def _arrivals(group: Group) -> Sequence[Arrival]:
-    return [arrival(body_of(payload).encode(), at) for payload, at in group]
+    reader, entry = ArrivalReader(PARSERS), PARSERS.default
+    return [
+        arrival
+        for payload, at in group
+        for arrival in reader.arrivals(entry, [entry.provider.parse(body_of(payload).encode())], at)
+    ]
 
 
 def _ignore(arrivals: object, outcomes: object) -> None:
