@@ -106,6 +106,7 @@ MISTAKES = {
             ("--host ''", "use 127.0.0.1"),
             ("--dashboard --host 0.0.0.0", "set HOOKROW_DASHBOARD_PASSWORD"),
             ("--fd 999", "The file descriptor 999 is not a socket: Bad file descriptor."),
+            ("--fd 2147483648", "2147483648 is not in the range 0<=x<=2147483647"),
             ("--fd 3 --port 8000", "--fd names a socket, which has an address: remove --port"),
         )
     },

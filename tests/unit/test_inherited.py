@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from hookrow._server.inherited import FIRST_FROM_SYSTEMD, descriptor_from_systemd, inherit
+from hookrow._server.inherited import FIRST_FROM_SYSTEMD, choose_descriptor, inherit
 from hookrow.errors import ConfigurationError
 
 
@@ -50,11 +50,12 @@ def test_a_file() -> None:
     ("process", "number", "descriptor"),
     [
         (os.getpid, "1", FIRST_FROM_SYSTEMD),
+        (os.getpid, "01", FIRST_FROM_SYSTEMD),
         (os.getpid, "0", None),
         (os.getppid, "1", None),
         (str, "", None),
     ],
-    ids=["this process", "no socket", "another process", "empty"],
+    ids=["this process", "another form", "no socket", "another process", "empty"],
 )
 def test_systemd(
     process: Callable[[], object],
@@ -63,16 +64,33 @@ def test_systemd(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A socket is used if it is for this process; the variables are deleted in any case."""
-    monkeypatch.setenv("LISTEN_PID", str(process()))
-    monkeypatch.setenv("LISTEN_FDS", number)
-    monkeypatch.setenv("LISTEN_FDNAMES", "hookrow.socket")
-    assert descriptor_from_systemd() == descriptor
+    pass_sockets(monkeypatch, process(), number)
+    chosen = choose_descriptor(None)
+    assert (chosen.descriptor if chosen else None) == descriptor
     assert [name for name in os.environ if name.startswith("LISTEN_")] == []
 
 
-def test_several_sockets_of_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of them would be served in silence."""
-    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
-    monkeypatch.setenv("LISTEN_FDS", "2")
-    with pytest.raises(ConfigurationError, match="systemd has passed 2 sockets"):
-        descriptor_from_systemd()
+@pytest.mark.parametrize(
+    ("number", "fault"),
+    [
+        ("2", "systemd has passed 2 sockets"),
+        ("abc", "LISTEN_FDS is 'abc', not a number of sockets"),
+    ],
+)
+def test_another_number_of_sockets(
+    number: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of several sockets would be served in silence; an option chooses one of them."""
+    pass_sockets(monkeypatch, os.getpid(), number)
+    with pytest.raises(ConfigurationError, match=fault):
+        choose_descriptor(None)
+    pass_sockets(monkeypatch, os.getpid(), number)
+    assert choose_descriptor(4) == (4, "--fd names a socket")
+    assert [name for name in os.environ if name.startswith("LISTEN_")] == []
+
+
+def pass_sockets(monkeypatch: pytest.MonkeyPatch, process: object, number: str) -> None:
+    """Set the variables of systemd."""
+    monkeypatch.setenv("LISTEN_PID", str(process))
+    monkeypatch.setenv("LISTEN_FDS", number)
+    monkeypatch.setenv("LISTEN_FDNAMES", "hookrow.socket")

@@ -11,6 +11,7 @@ from hookrow._cli import options
 from hookrow._cli.app import WITHOUT_APP, App, HostApp
 from hookrow._cli.options import option
 from hookrow._cli.settings import choose_secrets, read_token
+from hookrow._server.inherited import LARGEST_DESCRIPTOR, Inherited, choose_descriptor
 from hookrow._server.settings import Settings
 from hookrow.errors import ConfigurationError
 
@@ -25,7 +26,7 @@ from hookrow.errors import ConfigurationError
 @options.PORT
 @click.option(
     "--fd",
-    type=click.IntRange(0),
+    type=click.IntRange(0, LARGEST_DESCRIPTOR),
     metavar="NUMBER",
     help="Serve on this inherited file descriptor, a listening socket, instead of a host and port; "
     "by default, on the socket that systemd passes, if any.",
@@ -101,7 +102,9 @@ def serve(
             f"{app} is served by your own server: mount the receiver there. For hookrow's own "
             f"server, {WITHOUT_APP}."
         )
-    descriptor = _choose_descriptor(context, others.pop("fd"))
+    inherited = choose_descriptor(others.pop("fd"))
+    if inherited is not None:
+        _refuse_address(context, inherited)
     secrets, file = choose_secrets(
         context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
     )
@@ -113,29 +116,22 @@ def serve(
             schema=app.schema,
             **others,
         ),
-        descriptor=descriptor,
+        descriptor=inherited.descriptor if inherited else None,
         workers=workers,
         log_level=log_level,
         log_format=log_format,
     )
 
 
-def _choose_descriptor(context: click.Context, fd: int | None) -> int | None:
-    """Return the descriptor of an inherited socket: that of the option, or the one of systemd.
+def _refuse_address(context: click.Context, inherited: Inherited) -> None:
+    """Raise `ConfigurationError` if an option or a variable sets an address besides the socket's.
 
-    The address in a settings file is then ignored, because receivers may share the file. Raises
-    `ConfigurationError` if an option or a variable sets the address.
+    The address in a settings file is ignored, because receivers may share the file.
     """
-    from hookrow._server.inherited import descriptor_from_systemd
-
-    from_systemd = descriptor_from_systemd()
-    descriptor = from_systemd if fd is None else fd
-    if descriptor is not None:
-        for name in ("host", "port"):
-            source = context.get_parameter_source(name)
-            if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
-                passed = "systemd has passed a socket" if fd is None else "--fd names a socket"
-                raise ConfigurationError(
-                    f"{passed}, which has an address: remove --{name} or HOOKROW_{name.upper()}."
-                )
-    return descriptor
+    for name in ("host", "port"):
+        source = context.get_parameter_source(name)
+        if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
+            raise ConfigurationError(
+                f"{inherited.origin}, which has an address: remove --{name} or "
+                f"HOOKROW_{name.upper()}."
+            )

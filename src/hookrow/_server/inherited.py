@@ -8,34 +8,53 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import NamedTuple
 
 from hookrow.errors import ConfigurationError
 
 FIRST_FROM_SYSTEMD = 3
 """The descriptor of the first socket that systemd passes; the others follow it."""
 
+LARGEST_DESCRIPTOR = 2**31 - 1
+"""The largest number of a file descriptor, an `int` in C."""
+
 _SYSTEMD_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
-def descriptor_from_systemd() -> int | None:
-    """Return the descriptor of the socket that systemd has passed to this process, if any.
+class Inherited(NamedTuple):
+    """The descriptor of a socket that the process inherits, and how it was passed, as a clause."""
 
-    The variables are deleted, so that no child process uses them: sd_listen_fds(3),
+    descriptor: int
+    origin: str
+
+
+def choose_descriptor(option: int | None) -> Inherited | None:
+    """Return the descriptor of the option `--fd`, or else that of systemd's socket, if any.
+
+    systemd's variables are deleted, so that no child process uses them: sd_listen_fds(3),
     https://www.freedesktop.org/software/systemd/man/latest/sd_listen_fds.html
 
-    Raises `ConfigurationError` if systemd has passed several sockets.
+    Raises `ConfigurationError` if there is no option, and systemd has passed several sockets.
     """
-    variables = {name: os.environ.pop(name, "") for name in _SYSTEMD_VARIABLES}
-    number = variables["LISTEN_FDS"]
-    # Otherwise, the socket is for a parent process that has not deleted its variables.
-    if variables["LISTEN_PID"] != str(os.getpid()) or number in {"", "0"}:
+    process, sockets, _ = [os.environ.pop(name, "") for name in _SYSTEMD_VARIABLES]
+    if option is not None:
+        return Inherited(option, "--fd names a socket")
+    # Otherwise, the sockets are for a parent process that has not deleted its variables.
+    if process != str(os.getpid()) or not sockets:
         return None
-    if number != "1":
+    try:
+        number = int(sockets)
+    except ValueError:
+        raise ConfigurationError(
+            f"LISTEN_FDS is {sockets!r}, not a number of sockets: correct the program that starts "
+            "hookrow, or use --fd."
+        ) from None
+    if number > 1:
         raise ConfigurationError(
             f"systemd has passed {number} sockets, and hookrow serves one: keep one ListenStream "
             "in its .socket unit. A port without an address is for both IPv4 and IPv6."
         )
-    return FIRST_FROM_SYSTEMD
+    return Inherited(FIRST_FROM_SYSTEMD, "systemd has passed a socket") if number == 1 else None
 
 
 def inherit(descriptor: int) -> socket.socket:
