@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from random import uniform
 from time import sleep
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -65,8 +66,9 @@ from hookrow.stores.sql._log_rows import (
 from hookrow.stores.sql._scripts import META_TABLE
 from hookrow.stores.sql._statements.base import Statements
 
-TRIES_PER_BATCH = 5
-"""How many times a batch is tried; writers, which lock in another order, may conflict with it."""
+RETRY_PAUSES = (0.01, 0.03, 0.1, 0.3)
+"""Seconds to wait before each retry of a transaction that conflicts with another one: of a writer,
+which locks in another order, or of a process that does the same on another node of a cluster."""
 
 _OVER = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
 """The condition of the entries that can be pruned, whose retries have ended."""
@@ -204,7 +206,8 @@ class SQLLog:
 
         Entries that are too old for another retry after this one are no longer parked. Returns
         fewer if their bodies are large: the others are still due. Entries that another process is
-        taking are skipped.
+        taking are skipped; none is returned if it has taken some in between, on another node of a
+        cluster.
         """
         write, is_any = self._dialect.write, self._dialect.any_of("id", self._dialect.id_type)
         where = (
@@ -212,15 +215,14 @@ class SQLLog:
             f"ORDER BY id {self._dialect.skip_locked}"
         )
         values = [self._dialect.encode(ids), write(now), write(now + IMPLAUSIBLE)]
-        with self._transaction() as connection:
+        put_off = f"UPDATE {self._table} SET retry_at = %s, retries = retries + 1 WHERE id = %s"
+        with suppress(Conflict), self._transaction() as connection:
             entries = self._group(connection, where, values)
             later = [(write(next_retry(each.received_at, now)), each.id) for each in entries]
             if later:
-                put_off = (
-                    f"UPDATE {self._table} SET retry_at = %s, retries = retries + 1 WHERE id = %s"
-                )
                 connection.execute_many(put_off, later)
-        return entries
+            return entries
+        return []
 
     def count_retries(self, ids: Collection[int]) -> None:
         """Count a retry of each entry that is recorded again without being taken."""
@@ -243,8 +245,12 @@ class SQLLog:
             f"AND {has_outcome('n', MISSING)} LIMIT {IDS_PER_BATCH} {self._dialect.skip_locked}"
         )
         change = self._dialect.update_selected(self._table, "retry_at = NULL", "id", ended)
-        with self._transaction() as connection:
-            return connection.execute(change, [*values, self._dialect.write(ended_before(now))])
+
+        def end() -> int:
+            with self._transaction() as connection:
+                return connection.execute(change, [*values, self._dialect.write(ended_before(now))])
+
+        return _retried(end)
 
     def backlog(self, now: datetime, entry: str | None = None) -> Backlog:
         """Return the state of the parked entries, or of those of a receiver's entry."""
@@ -515,6 +521,9 @@ class SQLLog:
         Reads the whole log. Raises `SchemaMismatch` if the hourly counts cannot be used.
         """
         self._verified()
+        return _retried(self._recount_hours)
+
+    def _recount_hours(self) -> int:
         with self._database.reading() as connection:
             if obstacle := self._hours.find_obstacle(connection):
                 raise SchemaMismatch(obstacle)
@@ -539,7 +548,7 @@ class SQLLog:
 
     def _count_all_hours(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
-        while self.count_hours():
+        while _retried(self.count_hours):
             sleep(TASK_PAUSE)
         with self._database.transaction() as connection:
             return self._hours.find_obstacle(connection) is None
@@ -628,8 +637,10 @@ class SQLLog:
 
 
 def _retried(work: Callable[[], T]) -> T:
-    """Call `work`, and call it again if it conflicts with a writer."""
-    for _ in range(TRIES_PER_BATCH - 1):
+    """Call `work`, and call it again, after a pause, if it conflicts with another transaction."""
+    for pause in RETRY_PAUSES:
         with suppress(Conflict):
             return work()
+        # Without jitter, two processes that conflicted would conflict again.
+        sleep(pause * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
     return work()
