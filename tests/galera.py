@@ -188,6 +188,12 @@ class Cluster:
         """Return the URLs of a database on each node."""
         return [node.url(database) for node in self.nodes]
 
+    @property
+    def conflicts(self) -> int:
+        """How many transactions failed because of one on another node, since the nodes started."""
+        names = "wsrep_local_cert_failures", "wsrep_local_bf_aborts"
+        return sum(int(node.status(name)) for node in self.nodes for name in names)
+
     def settle(self) -> None:
         """Wait until all nodes are members of the cluster, and have the same changes."""
         for node in self.nodes:

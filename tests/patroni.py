@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from postgres import wait_for_changes
 from temporary_server import ServerProcess, run_program
 from wire import eventually, free_port
 
@@ -73,6 +74,11 @@ class Node:
                 "parameters": {"unix_socket_directories": str(self._program.folder)},
             },
         }
+
+    @property
+    def url(self) -> str:
+        """The URL of this server."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def check(self) -> None:
         """Raise `RuntimeError` with Patroni's output if it has ended."""
@@ -153,6 +159,13 @@ class Cluster:
             *(shutil.which("patronictl"), "-c", primary.settings, "switchover", SCOPE),
             *("--master", primary.name, "--force"),
         )
+
+    def copy(self) -> str:
+        """Wait until the standby has all changes; return its URL."""
+        primary = self.primary
+        [standby] = [node for node in self.nodes if node is not primary]
+        wait_for_changes(primary.url, standby.url)
+        return standby.url
 
     def remove(self) -> None:
         """Stop the servers, and remove their files."""

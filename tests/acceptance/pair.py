@@ -8,7 +8,7 @@ from address import Address
 
 from hookrow._migrations import sql
 from pgbouncer import pooling
-from postgres import Server, Standby
+from postgres import Server, Standby, wait_for_changes
 from wire import eventually
 
 TWO_HOSTS, ONE_ADDRESS, POOLER = "two hosts", "one address", "PgBouncer"
@@ -53,6 +53,11 @@ class Pair:
         self.primary.stop()
         self.standby.promote()
         self.primary.start(self.standby)
+
+    def copy(self) -> str:
+        """Wait until the former primary, a standby now, has all changes; return its URL."""
+        wait_for_changes(self.standby.url(), self.primary.url())
+        return self.primary.url()
 
 
 @contextmanager

@@ -140,15 +140,15 @@ class Load:
     """The clients, and the rows of their notifications in a database with hookrow's tables.
 
     Each client has `rows` separate rows, numbered from `first`; if `shared`, all have the same
-    rows. A client pauses for `pause` seconds after each response. The database may have other URLs,
-    those of the nodes of a cluster, on each of which the log and the rows are checked. Those of
-    notifications that are known to be lost are `left_out`, by their bodies.
+    rows. A client pauses for `pause` seconds after each response. The log and the rows are checked
+    at all `urls` of the database, to which those of other nodes or of a standby may be added.
+    Notifications that are known to be lost are `left_out`, by their bodies.
     """
 
     def __init__(
         self,
         url: str,
-        *others: str,
+        *,
         first: int = 1,
         rows: int = 8,
         shared: bool = False,
@@ -156,7 +156,7 @@ class Load:
     ) -> None:
         self.url = url
         self.left_out: set[bytes] = set()
-        self._urls = url, *others
+        self.urls = [url]
         self._pause = pause
         clock = count()
         self.numbers = numbers = range(first, first + rows * (1 if shared else CLIENTS))
@@ -224,7 +224,7 @@ class Load:
 
     def lost(self, *, answered: int | None = 200) -> list[str]:
         """List the notifications with this status, or any, that the log or their rows lack."""
-        return [each for url in self._urls for each in self._lost(url, answered)]
+        return [each for url in self.urls for each in self._lost(url, answered)]
 
     def _lost(self, url: str, answered: int | None) -> list[str]:
         log, rows = logged(url), states(url)
@@ -259,7 +259,7 @@ class Load:
             (posting.row, posting.column, posting.at): posting.kind for posting in self.postings
         }
         wrong = []
-        held = [states(url) for url in self._urls]
+        held = [states(url) for url in self.urls]
         for number, by_number in product(self.numbers, held):
             for where, row in by_number[number].items():
                 times = [(number, name, row.get(name)) for _, name in KINDS.values()]
@@ -271,10 +271,10 @@ class Load:
                     wrong.append(f"{where} {number}: {row}")
         return wrong
 
-    def wait_until_recorded(self, seconds: float = 60) -> None:
-        """Wait until the log and the rows contain all notifications."""
+    def wait_until_recorded(self, seconds: float = 60, *, answered: int | None = None) -> None:
+        """Wait until the log and the rows contain the notifications with this status, or any."""
         until = monotonic() + seconds
-        while lost := self.lost(answered=None):
+        while lost := self.lost(answered=answered):
             assert monotonic() < until, (str(self), lost[:10])
             sleep(0.2)
 

@@ -11,21 +11,34 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from trial import DEADLINE, SLACK, Trial
+from traffic import fill, logged
+from trial import DEADLINE, HOT_ROWS, PAUSE, SLACK, Trial
 
 from galera import Cluster, Node
 from haproxy import balancing
+from hookrow import Postmark, testing
 from hookrow._core.notification import Arrival
+from hookrow._receiver.clock import Clock
 from hookrow._receiver.recorder import record
+from hookrow._receiver.replay import ParkedRetry
 from hookrow.stores._errors import Conflict
 from hookrow.stores._log import Query
+from hookrow.stores._log_operations import Retention
 from hookrow.stores.sql import SQLStore
+from received import arrival
 from session import read_blocks
+from times import DAY
 from wire import AT, PATIENCE, eventually, free_port
 
 pytestmark = pytest.mark.never_flaky
 
 PAGE = "docs/how-to/mariadb.md"
+
+CONFLICTS = 10
+"""How many conflicts a test of conflicts waits for."""
+
+PARKED = range(1, 3001)
+"""The numbers of the parked notifications: several groups, which several nodes take at once."""
 
 
 @pytest.fixture(scope="module")
@@ -40,19 +53,27 @@ class GaleraTrial(Trial):
     """A trial on a new database, whose receivers have the nodes in their URLs, or an address."""
 
     def __init__(
-        self, cluster: Cluster, folder: Path, stack: ExitStack, address: str | None = None
+        self,
+        cluster: Cluster,
+        folder: Path,
+        stack: ExitStack,
+        address: str | None = None,
+        *,
+        hot_rows: int = HOT_ROWS,
+        pause: float = PAUSE,
     ) -> None:
         self.cluster = cluster
         self.database = name = cluster.create()
+        url, *self._copies = cluster.urls(name)
         hosts = [f"mariadb://root@{address}/{name}"] * 2 if address else None
         receivers = hosts or [cluster.url(name, first=number) for number in range(2)]
-        super().__init__(receivers, cluster.urls(name), folder, stack)
+        super().__init__(receivers, url, folder, stack, hot_rows=hot_rows, pause=pause)
 
-    def check(self) -> float:
+    def check(self, *copies: str) -> float:
         """Assert it on every node."""
         self.drain()
         self.cluster.settle()
-        return super().check()
+        return super().check(*self._copies, *copies)
 
 
 @pytest.fixture
@@ -86,10 +107,60 @@ def test_reading_on_another_node(cluster: Cluster) -> None:
         assert found.result(PATIENCE) == 1
 
 
-def test_both_receivers_change_the_same_rows(trial: GaleraTrial) -> None:
-    with trial.loaded():
-        time.sleep(5)
-    trial.check()
+def test_both_receivers_change_the_same_rows(cluster: Cluster, tmp_path: Path) -> None:
+    """Transactions conflict, and hookrow records their groups again."""
+    with ExitStack() as stack:
+        trial = GaleraTrial(cluster, tmp_path, stack, hot_rows=8, pause=0.0)
+        before = cluster.conflicts
+        with trial.loaded():
+            eventually(lambda: cluster.conflicts >= before + CONFLICTS, seconds=60)
+        print(f"conflicts: {cluster.conflicts - before}")
+        trial.check()
+        for load in trial.loads:
+            assert load.miscounted() == []
+
+
+def test_several_nodes_prune_and_retry(cluster: Cluster) -> None:
+    """Locks apply to one node, so that transactions conflict; the result is the same."""
+    database, before = cluster.create(), cluster.conflicts
+    with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor())
+        stores = [stack.enter_context(closing(SQLStore(url))) for url in cluster.urls(database)]
+        record(stores[0], [arrival(suppression(n)) for n in PARKED])
+        fill(cluster.nodes[0].url(database), PARKED)
+        cluster.nodes[0].execute(
+            "UPDATE hookrow_notifications SET retry_at = received_at, "
+            "received_at = received_at - INTERVAL 2 DAY, "
+            "last_received_at = last_received_at - INTERVAL 2 DAY",
+            url=cluster.nodes[0].url(database),
+        )
+        cluster.settle()
+        assert sum(threads.map(sweep, stores)) == len(PARKED)
+        cluster.settle()
+        assert {*logged(cluster.nodes[1].url(database)).values()} == {("recorded", 1)}
+        list(threads.map(prune, stores))
+        cluster.settle()
+        for url in cluster.urls(database):
+            assert len(logged(url)) == 1  # the log keeps its last entry
+    assert cluster.conflicts > before
+
+
+def suppression(number: int) -> testing.Payload:
+    """Return a notification for a row of `fill`."""
+    return testing.suppression(f"s{number}@example.com", f"m{number}", at=AT)
+
+
+def sweep(store: SQLStore) -> int:
+    """Retry what is parked; return the number of recorded notifications."""
+    assert store.log is not None
+    retry = ParkedRetry(store, store.log, Postmark, lambda *_: None, Clock(store))
+    return retry.retry_due()
+
+
+def prune(store: SQLStore) -> int:
+    """Delete everything that is older than a day; return the number of entries."""
+    assert store.log is not None
+    return sum(Retention(store, store.log, keep=DAY, keep_bodies=None, sure=True).prune())
 
 
 def test_hourly_counts(trial: GaleraTrial) -> None:
