@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, TypeVar
 from hookrow._core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._driver_errors import message
-from hookrow.stores._errors import AccessDenied, Conflict, Locked, StoreError, Unavailable
+from hookrow.stores._errors import (
+    AccessDenied,
+    Conflict,
+    Detached,
+    Locked,
+    ReadOnly,
+    StoreError,
+    Unavailable,
+)
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Lock
 from hookrow.stores.sql._connections import Connection, Database, Upgradable
@@ -93,7 +101,7 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
             return ()
         with opened.reading() as connection:
             return _current(connection, opened.dialect)
-    except AccessDenied:
+    except (AccessDenied, Detached, ReadOnly):
         raise
     except StoreError as error:
         raise Unavailable(f"The database cannot be reached: {message(error)}") from error

@@ -16,8 +16,9 @@ from trial import DEADLINE, HOT_ROWS, PAUSE, SLACK, Trial
 
 from galera import Cluster, Node
 from haproxy import balancing
-from hookrow import Postmark, testing
+from hookrow import Postmark, Schema, testing
 from hookrow._core.notification import Arrival
+from hookrow._diagnostics.check import check_database_url
 from hookrow._receiver.clock import Clock
 from hookrow._receiver.recorder import record
 from hookrow._receiver.replay import ParkedRetry
@@ -105,6 +106,31 @@ def test_reading_on_another_node(cluster: Cluster) -> None:
             time.sleep(0.5)
             assert not found.done()
         assert found.result(PATIENCE) == 1
+
+
+def test_reading_on_a_node_that_is_cut_off(cluster: Cluster) -> None:
+    """Another node is read; without one, the error says why, also when the node has noticed it."""
+    database, node = cluster.create(), cluster.nodes[0]
+    address = f"127.0.0.1:{node.port}"
+
+    def check() -> str:
+        url = f"mariadb://root@{address}/{database}"
+        [result] = check_database_url(url, Schema())
+        return result.text
+
+    remedy = "its Galera cluster. Connect the node to its cluster again"
+    several = SQLStore(cluster.url(database))
+    with closing(several), ThreadPoolExecutor() as threads, node.isolated():
+        assert several.log is not None
+        since = time.monotonic()
+        checked = threads.submit(check)
+        assert several.log.count(Query(), limit=1) == 0
+        assert time.monotonic() - since < DEADLINE + SLACK
+        assert f"The server {address} has not caught up with {remedy}" in checked.result()
+        eventually(lambda: node.status("wsrep_ready") == "OFF")
+        assert f"The server {address} is not connected to {remedy}" in check()
+        assert several.log.count(Query(), limit=1) == 0
+    cluster.settle()
 
 
 def test_both_receivers_change_the_same_rows(cluster: Cluster, tmp_path: Path) -> None:

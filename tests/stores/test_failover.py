@@ -127,7 +127,7 @@ def test_host_that_falls_silent(
     postgres: Databases, own_postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next host is used long before a transaction without another host would end."""
-    monkeypatch.setattr("hookrow.stores.sql._postgres.SILENCE", 0.3)
+    monkeypatch.setattr("hookrow.stores.sql._connections.SILENCE", 0.3)
     sockets = [each.folder / ".s.PGSQL.5432" for each in (own_postgres, postgres)]
     with relays(*sockets) as [first, second]:
         url = f"postgresql://postgres@127.0.0.1:{first.port},127.0.0.1:{second.port}/postgres"

@@ -13,13 +13,17 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
+import pymysql
 import pytest
 from contract import NOON
 from sqlalchemy import Engine, create_engine, event, make_url
 
 from engines import connect, run
+from hookrow import Schema
+from hookrow._diagnostics.check import check_database
 from hookrow.stores._errors import (
     AccessDenied,
+    Detached,
     Locked,
     ReadOnly,
     Rejected,
@@ -472,7 +476,7 @@ def test_host_that_falls_silent(
     mariadb: Databases, own_mariadb: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next host is used long before a transaction without another host would end."""
-    monkeypatch.setattr("hookrow.stores.sql._mariadb.SILENCE", 0.3)
+    monkeypatch.setattr("hookrow.stores.sql._connections.SILENCE", 0.3)
     which = "SELECT @@datadir"
     with relays(own_mariadb.folder / "socket", mariadb.folder / "socket") as [first, second]:
         ports, other = (first.port, second.port), hosts(second.port)
@@ -523,6 +527,32 @@ def test_node_that_has_lost_its_cluster(
         with closing(hosts(first.port, second.port)) as database:
             assert fetch(database, "SELECT 1") == 1
             assert second.connections == 1
+        with closing(hosts(first.port)) as database:
+            [result] = check_database(database, Schema())
+            assert "is not connected to its Galera cluster. Connect the node to" in result.text
+
+
+def test_node_that_has_not_caught_up(mariadb: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reading begins once more on the next host, and the session is closed."""
+    socket = mariadb.folder / "socket"
+    with relays(socket, socket) as [first, second]:
+
+        def catch_up(session: MariaDBSession, _: str) -> None:
+            if session.host.port == first.port:
+                raise pymysql.err.OperationalError(1205, "Lock wait timeout exceeded")
+
+        monkeypatch.setattr(MariaDBSession, "catch_up", catch_up)
+        with closing(hosts(first.port, second.port)) as database:
+            for _ in range(2):
+                with database.reading() as connection:
+                    assert connection.fetch("SELECT 1") == [(1,)]
+            assert [first.connections, second.connections] == [1, 1]
+        with closing(hosts(first.port)) as database:
+            for number in (2, 3):
+                error = pytest.raises(Detached, match=r"^The server \S+ has not caught up")
+                with error, database.reading():
+                    pass
+                assert first.connections == number
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from hookrow.stores._errors import (
     UPGRADE,
     AccessDenied,
     Conflict,
+    Detached,
     Locked,
     ReadOnly,
     SchemaChanged,
@@ -164,9 +165,9 @@ def check_database(
         yield CheckResult(Level.ERROR, "access", str(error))
         return
     except Unavailable as error:
-        text = str(error)
+        text, remedy = str(error), _remedy(error, database.dialect)
         if database.dialect.is_server:
-            text = f"{text.rstrip('.')}. Start the database, or correct its URL."
+            text = f"{text.rstrip('.')}. {remedy or 'Start the database, or correct its URL.'}"
         yield CheckResult(Level.ERROR, "database", text)
         return
     except SchemaMismatch as error:
@@ -222,6 +223,11 @@ def _remedy(error: StoreError, dialect: Dialect) -> str:
         return "Find the transaction that has locked the table or the file, and end it."
     if isinstance(error, SchemaChanged):
         return "Let the user SELECT and UPDATE the tables, and those behind views."
+    if isinstance(error, Detached):
+        return (
+            "Connect the node to its cluster again; if the URL names several nodes, hookrow uses "
+            "another one."
+        )
     if isinstance(error, ReadOnly):
         return (
             "Connect to the primary server: if the URL names several servers, hookrow chooses it. "

@@ -58,6 +58,10 @@ class ReadOnly(Unavailable):
     """The server accepts no changes now: a standby, for example."""
 
 
+class Detached(Unavailable):
+    """The server is a node of a cluster, and lacks what the other nodes have committed."""
+
+
 class AccessDenied(Unavailable):
     """The server responds but refuses the login: a wrong password, role or database."""
 

@@ -16,7 +16,7 @@ from weakref import finalize
 
 from hookrow._concurrency import reset_after_fork
 from hookrow.stores._driver_errors import is_of_session, store_error
-from hookrow.stores._errors import Unavailable
+from hookrow.stores._errors import Detached, Unavailable
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, STORE_DEADLINE
 from hookrow.stores.sql._dialects.base import Dialect, utc
 
@@ -191,6 +191,16 @@ class ConnectionPool(ABC, Generic[C]):
     def _connect(self) -> C:
         """Open a connection."""
 
+    @property
+    def _has_other_hosts(self) -> bool:
+        """Whether the URL names several hosts."""
+        return False
+
+    @property
+    def _silence(self) -> float:
+        """The seconds after which a server is considered silent; without another host, infinity."""
+        return SILENCE if self._has_other_hosts else inf
+
     @abstractmethod
     def _roll_back(self, connection: C) -> bool:
         """Roll back after an error in the block; return whether the connection can be reused."""
@@ -211,7 +221,8 @@ class ConnectionPool(ABC, Generic[C]):
             try:
                 yield connection
             except BaseException as error:
-                if isinstance(error, self.errors) and is_of_session(error):
+                is_useless = isinstance(error, Detached)
+                if is_useless or (isinstance(error, self.errors) and is_of_session(error)):
                     # The server may have become a standby, or shut down: another one may have
                     # taken its address, to which a new session connects.
                     self._lose(connection)

@@ -7,18 +7,17 @@ time limits until a transaction needs others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from math import inf, isinf
 from time import monotonic
 from typing import Any
 
 from hookrow._core.sizes import WIDEST_CHARACTER
 from hookrow.stores._driver_errors import UNWRITABLE, store_error
-from hookrow.stores._errors import AccessDenied, ReadOnly, Rejected, StoreError, Unavailable
+from hookrow.stores._errors import Detached, ReadOnly, Rejected, StoreError, Unavailable
 from hookrow.stores._timeouts import left, limited_to
 from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql._connections import (
-    SILENCE,
     Connection,
     ConnectionPool,
     Insert,
@@ -29,12 +28,10 @@ from hookrow.stores.sql._connections import (
 )
 from hookrow.stores.sql._dialects.mariadb import MARIADB
 from hookrow.stores.sql._limits import MARIADB_LIMITS
-from hookrow.stores.sql._mariadb_drivers import OpenedConnection, driver_of, share
+from hookrow.stores.sql._mariadb_drivers import OpenedConnection, driver_of
+from hookrow.stores.sql._mariadb_hosts import HostSelection, share
 from hookrow.stores.sql._mariadb_literals import joined_rows, with_literals
 from hookrow.stores.sql._mariadb_url import Host, parse
-
-RETRY_HOST = 60.0
-"""Seconds for which a host that failed is tried last."""
 
 _SERVER_STATE = "SELECT @@max_allowed_packet, @@read_only, @@innodb_read_only"
 
@@ -77,6 +74,8 @@ class MariaDBSession(Connection):
 
         Such a node still executes statements that use no tables of a host.
         """
+        if not self._is_galera:
+            return True
         with watchdog.watch_socket(self.socket):
             status = {name.lower(): value for name, value in self.fetch(_GALERA_STATUS)}
         # Without a provider, there is no cluster, although MariaDB may know both variables.
@@ -121,18 +120,17 @@ class MariaDBSession(Connection):
             self.command(f"{limits}; {MARIADB.begin}")
             self._limits = limits
 
-    def begin_reading(self, limits: str) -> None:
-        """Begin to read, with time limits, what was committed earlier on any node of a cluster.
+    def catch_up(self, limits: str) -> None:
+        """Wait, with time limits, for what was committed earlier on any node of a cluster.
 
         Otherwise, an entry of the log could be missing a moment after the response of 200.
         """
         if self._is_galera:
             self.limit(limits)
             self.command(_CATCH_UP)
-        self.begin(limits)
 
     def roll_back(self) -> None:
-        """Roll back, also what `begin_reading` has set."""
+        """Roll back, also what `catch_up` has set."""
         self.command(f"ROLLBACK; {_STOP_WAITING}" if self._is_galera else "ROLLBACK")
 
     def close(self) -> None:
@@ -175,7 +173,7 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         self._driver = driver_of(self.options.scheme)
         self.errors = (*self._driver.errors, *UNWRITABLE)
         self._unusable: tuple[type[Exception], ...] = (*self.errors, StoreError)
-        self._failed: dict[Host, float] = {}
+        self._hosts = HostSelection(self.options.hosts)
         super().__init__()
 
     @contextmanager
@@ -189,21 +187,45 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
     @contextmanager
     def recording(self) -> Iterator[Connection]:
         """Connect so that statements commit by themselves."""
-        seconds = SILENCE if self._has_other_hosts else inf
-        with self._session(seconds=seconds) as session:
+        with self._session(seconds=self._silence) as session:
             session.limit(MARIADB_LIMITS.transaction(recording=True))
             yield session
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, in a transaction."""
-        limited = not isinf(left())
-        with self._session(reads=True, watched=limited) as session:
-            with nullcontext() if limited else watchdog.watch_socket(session.socket):
-                limits = MARIADB_LIMITS.reading() if limited else MARIADB_LIMITS.none()
-                session.begin_reading(limits)
+        """Connect to read, in a transaction; if a node has not caught up, on another host."""
+        with ExitStack() as stack:
+            try:
+                session = self._begin_reading(stack)
+            except Detached:
+                if not self._has_other_hosts:
+                    raise
+                session = self._begin_reading(stack)
             yield session
             session.command("COMMIT")
+
+    def _begin_reading(self, stack: ExitStack) -> MariaDBSession:
+        """Begin to read in a session, which is in use until the end of the `stack`.
+
+        Raises `Detached` if the server has not caught up with its cluster.
+        """
+        limited = not isinf(left())
+        limits = MARIADB_LIMITS.reading() if limited else MARIADB_LIMITS.none()
+        with ExitStack() as attempt:
+            session = attempt.enter_context(self._session(reads=True, watched=limited))
+            # Half of the time is for another host.
+            with watchdog.watch_socket(session.socket, min(self._silence, left() / 2)):
+                try:
+                    session.catch_up(limits)
+                except self.errors as error:
+                    place = self.options.place(session.host)
+                    raise Detached(
+                        f"The server {place} has not caught up with its Galera cluster."
+                    ) from error
+            with watchdog.watch_socket(session.socket):
+                session.begin(limits)
+            stack.push(attempt.pop_all())
+        return session
 
     @contextmanager
     def upgrading(self) -> Iterator[Connection]:
@@ -243,7 +265,7 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
             return session
         try:
             # In the same time as a new session: the server may have been silent since the last use.
-            with limited_to(share(self._connect_until(), len(self.options.hosts))):
+            with limited_to(share(self._connect_timeout(), len(self.options.hosts))):
                 session.prepare()
                 self._check(session)
         except self._unusable:
@@ -260,77 +282,57 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
 
     def _lose(self, session: MariaDBSession) -> None:
         """Try another host first from now on, if there is one."""
-        self._failed[session.host] = monotonic()
+        self._hosts.fail(session.host)
         super()._lose(session)
 
     def _connect(self) -> MariaDBSession:
-        """Connect to the first host that responds, in a share of the time that is left.
+        """Connect to the first host that responds. If none does, raises a `StoreError`."""
+        return self._hosts.connect(self._open, monotonic() + self._connect_timeout())
 
-        If none does, raises the most informative error.
-        """
-        hosts = sorted(self.options.hosts, key=self._failed_at)
-        until = self._connect_until()
-        failures: list[StoreError] = []
-        for number, host in enumerate(hosts):
-            if failures and monotonic() >= until:
-                break
-            end = monotonic() + share(until, len(hosts) - number)
-            try:
-                return self._open(host, end)
-            except self.errors as error:
-                failures.append(self._failure(host, error, is_late=monotonic() >= end))
-            except StoreError as error:
-                failures.append(error)
-            self._failed[host] = monotonic()
-        raise min(failures, key=lambda each: not isinstance(each, (AccessDenied, ReadOnly)))
-
-    def _connect_until(self) -> float:
-        """Return when an attempt to reach the hosts that begins now must end."""
-        return monotonic() + min(self.options.connect_timeout, left())
+    def _connect_timeout(self) -> float:
+        """Return the seconds for an attempt to reach the hosts that begins now."""
+        return min(self.options.connect_timeout, left())
 
     def _open(self, host: Host, until: float) -> MariaDBSession:
-        opened = self._driver.connect(self.options, host, until)
+        """Connect to a host, until a time. Raises a `StoreError` if it cannot be used."""
         try:
-            with limited_to(until - monotonic()):
-                session = MariaDBSession(opened, host)
-            self._check(session)
-        except BaseException:
-            opened.close()
-            raise
-        self._failed.pop(host, None)
+            opened = self._driver.connect(self.options, host, until)
+            try:
+                with limited_to(until - monotonic()):
+                    session = MariaDBSession(opened, host)
+                self._check(session)
+            except BaseException:
+                opened.close()
+                raise
+        except self.errors as error:
+            raise self._failure(host, error, is_late=monotonic() >= until) from error
         return session
 
     def _failure(self, host: Host, error: Exception, *, is_late: bool) -> StoreError:
         """Return why a host cannot be used. If it was too slow, the driver's text is misleading."""
         failure = store_error(error)
         if is_late and type(failure) is Unavailable:
-            place = self.options.place(host)
-            failure = Unavailable(f"The server {place} did not respond in time.")
-        failure.__cause__ = error
+            return Unavailable(f"The server {self.options.place(host)} did not respond in time.")
         return failure
 
     def _check(self, session: MariaDBSession) -> None:
-        """Raise `Unavailable` if another host may accept changes, and this one does not."""
-        if not self._has_other_hosts:
-            return
-        if session.is_read_only:
+        """Raise `Unavailable` if nothing can be recorded in a session.
+
+        A server that is read-only is used if there is no other: its tables can be read.
+        """
+        if self._has_other_hosts and session.is_read_only:
             raise ReadOnly(
                 f"The server {session.host} is read-only: a replica, or read_only is on."
             )
         if not session.is_ready():
-            raise Unavailable(
-                f"The server {session.host} is not ready: it is not connected to its Galera "
+            raise Detached(
+                f"The server {self.options.place(session.host)} is not connected to its Galera "
                 "cluster."
             )
 
     @property
     def _has_other_hosts(self) -> bool:
-        return len(self.options.hosts) > 1
-
-    def _failed_at(self, host: Host) -> float:
-        """Return when a host failed; 0 if it never did, or if that was long ago."""
-        at = self._failed.get(host, 0.0)
-        return at if monotonic() - at < RETRY_HOST else 0.0
+        return self._hosts.has_others
 
 
 _COMMAND = 1

@@ -17,10 +17,8 @@ from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.stores._errors import AccessDenied, Unavailable
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores._watchdog import duplicate_socket, watchdog
+from hookrow.stores.sql._mariadb_hosts import share
 from hookrow.stores.sql._mariadb_url import TLS, Host, Options, TLSLevel
-
-SHORTEST_ATTEMPT = 0.05
-"""Seconds of the shortest attempt to connect."""
 
 CLIENT_FLAGS = 2 | 1 << 16
 """CLIENT_FOUND_ROWS: the server counts the rows that an UPDATE finds, not those that it changes.
@@ -209,7 +207,7 @@ def _open_socket(options: Options, host: Host, until: float) -> socket.socket:
         addresses = _addresses(options, host)
         for number, (family, address) in enumerate(addresses):
             opened = socket.socket(family, socket.SOCK_STREAM)
-            opened.settimeout(share(until, len(addresses) - number))
+            opened.settimeout(share(until - monotonic(), len(addresses) - number))
             try:
                 opened.connect(address)
             except OSError:
@@ -232,11 +230,6 @@ def _addresses(options: Options, host: Host) -> list[tuple[socket.AddressFamily,
         return [(socket.AF_UNIX, options.unix_socket)]
     found = socket.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
     return [(family, address) for family, _, _, _, address in found]
-
-
-def share(until: float, number: int) -> float:
-    """Return the seconds for the next one of several attempts that must end at a time."""
-    return max((until - monotonic()) / number, SHORTEST_ATTEMPT)
 
 
 def _keep_alive(opened: socket.socket) -> None:

@@ -22,7 +22,6 @@ from hookrow.stores._watchdog import duplicate_socket, watchdog
 from hookrow.stores.sql._connections import (
     CONNECT_TIMEOUT,
     NOT_A_URL,
-    SILENCE,
     Connection,
     ConnectionPool,
     Row,
@@ -128,9 +127,8 @@ class PostgresDatabase(ConnectionPool[Session]):
     @contextmanager
     def recording(self) -> Iterator[Connection]:
         """Connect so that statements commit by themselves; behind a pooler, begin a transaction."""
-        seconds = SILENCE if self._has_other_hosts else inf
         with (
-            self._session(seconds=seconds) as session,
+            self._session(seconds=self._silence) as session,
             nullcontext() if session.autocommits else _begun(session, recording=True),
         ):
             yield session
