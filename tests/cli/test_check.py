@@ -313,6 +313,17 @@ def test_a_read_only_database(postgres_url: str) -> None:
     assert {each.level for each in found(postgres_url, Schema())} == {Level.OK}
 
 
+def test_hosts_that_are_all_read_only(empty_postgres_url: str) -> None:
+    """The remedy is not to start a server that responds."""
+    url = make_url(empty_postgres_url)
+    run(empty_postgres_url, f"ALTER DATABASE {url.database} SET default_transaction_read_only = on")
+    folder = url.query["host"]
+    twice = url.set(query={"host": f"{folder},{folder}"})
+    [error] = found(twice.render_as_string(hide_password=False), Schema())
+    assert (error.subject, error.level) == ("database", Level.ERROR)
+    assert "session is read-only. Connect to the primary server" in error.text
+
+
 def test_a_locked_file(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It accepts no changes, either; its tables can still be read."""
     monkeypatch.setattr("hookrow.stores.sql._sqlite.LOCK_TIMEOUT", 0.05)

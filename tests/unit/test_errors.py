@@ -225,6 +225,27 @@ def test_access_denied(message: str) -> None:
     assert "Check the user, the password" in str(denied)
 
 
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("could not connect: session is read-only", "session is read-only"),
+        (
+            "db1 failed: Connection refused\ndb2 failed: server is in hot standby mode",
+            "server is in hot standby mode",
+        ),
+        (
+            'connection to server at "db1", port 5432 failed: session is read-only\n',
+            'connection to server at "db1", port 5432 failed: session is read-only',
+        ),
+    ],
+)
+def test_host_that_is_not_the_primary(message: str, text: str) -> None:
+    """The client excludes it by `target_session_attrs`, without an SQLSTATE."""
+    error = store_error(psycopg.OperationalError(message))
+    assert type(error) is ReadOnly
+    assert str(error) == f"OperationalError: {text}"
+
+
 # -- of MariaDB and MySQL ---------------------------------------------------------------
 
 FOREIGN_KEY = "Cannot delete or update a parent row: a foreign key constraint fails (`mail`.`c`,"

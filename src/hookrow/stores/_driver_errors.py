@@ -122,6 +122,11 @@ class _PostgreSQLErrors(_Family):
         r"(no )?pg_hba\.conf (entry|rejects)[^\n]*|permission denied for database[^\n]*"
     )
     """The messages, in English, about a refused login, whose error has no SQLSTATE."""
+    READ_ONLY = re.compile(
+        r"(connection to server [^\n]* failed: )?"
+        r"(session is read-only|server is in hot standby mode)"
+    )
+    """libpq's messages, in English, about a host that `target_session_attrs` excludes."""
     IDENTIFIER = re.compile(r"[\w$ :-]{1,63}")
 
     def translate(self, error: BaseException) -> StoreError | None:
@@ -147,16 +152,17 @@ class _PostgreSQLErrors(_Family):
     def lacks_operator(self, error: BaseException) -> bool:
         return self._state(error) in self.LACKS_OPERATOR
 
-    def _refused_login(self, error: BaseException) -> AccessDenied | None:
+    def _refused_login(self, error: BaseException) -> StoreError | None:
+        """Describe an error of a login, which has no SQLSTATE, by its text."""
         is_driver = type(error).__module__.startswith("psycopg")
         if not is_driver or _is_of_statement(error):
             return None
-        denied = self.DENIED.search(str(error))
-        if denied is None:
-            return None
-        return AccessDenied(
-            _REFUSED_LOGIN.format(denied[0], "the user, the password and the name of the database")
-        )
+        if denied := self.DENIED.search(str(error)):
+            parts = "the user, the password and the name of the database"
+            return AccessDenied(_REFUSED_LOGIN.format(denied[0], parts))
+        if read_only := self.READ_ONLY.search(str(error)):
+            return ReadOnly(f"{type(error).__name__}: {read_only[0]}")
+        return None
 
     def _state(self, error: BaseException) -> str:
         """Return the SQLSTATE, or an empty string."""
