@@ -19,7 +19,7 @@ from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import Conflict
 from hookrow.stores.sql import _log as sql_log
 from hookrow.stores.sql._connections import Connection
-from hookrow.stores.sql._log import RETRY_PAUSES, SQLLog
+from hookrow.stores.sql._log import CONFLICT_PAUSES, SQLLog
 from received import arrival
 from wire import ADA
 
@@ -103,13 +103,13 @@ def test_other_operations_are_repeated_after_pauses(
     pauses: list[float],
 ) -> None:
     """With jitter, because two processes that conflicted would conflict again."""
-    conflict(len(RETRY_PAUSES) + 1)
+    conflict(len(CONFLICT_PAUSES) + 1)
     with pytest.raises(Conflict):
         work(log)
     pauses.clear()
-    conflict(len(RETRY_PAUSES))
+    conflict(len(CONFLICT_PAUSES))
     assert work(log) == number
-    for pause, about in zip(pauses, RETRY_PAUSES, strict=True):
+    for pause, about in zip(pauses, CONFLICT_PAUSES, strict=True):
         assert about / 2 <= pause <= about * 1.5
 
 

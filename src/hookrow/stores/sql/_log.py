@@ -66,7 +66,7 @@ from hookrow.stores.sql._log_rows import (
 from hookrow.stores.sql._scripts import META_TABLE
 from hookrow.stores.sql._statements.base import Statements
 
-RETRY_PAUSES = (0.01, 0.03, 0.1, 0.3)
+CONFLICT_PAUSES = (0.01, 0.03, 0.1, 0.3)
 """Seconds to wait before each retry of a transaction that conflicts with another one: of a writer,
 which locks in another order, or of a process that does the same on another node of a cluster."""
 
@@ -638,7 +638,7 @@ class SQLLog:
 
 def _retried(work: Callable[[], T]) -> T:
     """Call `work`, and call it again, after a pause, if it conflicts with another transaction."""
-    for pause in RETRY_PAUSES:
+    for pause in CONFLICT_PAUSES:
         with suppress(Conflict):
             return work()
         # Without jitter, two processes that conflicted would conflict again.
