@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import inspect, make_url
@@ -25,6 +25,7 @@ from hookrow._server.app import MinuteSummary, Server
 from hookrow._server.preflight import check_and_prepare
 from hookrow._server.protocol import NotificationProtocol
 from hookrow._server.settings import Settings
+from hookrow.stores._errors import Unavailable
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
 MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")
@@ -132,6 +133,24 @@ def test_a_warning_of_a_new_file(
     (tmp_path / "empty.db").touch()
     check_and_prepare(replace(settings, database_url=f"sqlite:///{tmp_path}/empty.db"))
     assert not caplog.messages
+
+
+def test_a_first_session_that_is_closed(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a proxy that has just found out which server is the primary: the server starts."""
+
+    def fail(*_: object) -> NoReturn:
+        raise Unavailable("AdminShutdown 57P01")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hookrow._diagnostics.check.verify", fail)
+        check_and_prepare(Settings(database_url=sqlite_url, secrets=(SECRET,)))
+    assert caplog.messages == [
+        "Nothing can be recorded yet; responses are 503. AdminShutdown 57P01"
+    ]
+    with serving(sqlite_url) as server:
+        assert server.get("/readyz").body == b"ready\n"
 
 
 def read_only(url: str, *, on: bool) -> None:

@@ -18,7 +18,7 @@ from hookrow._diagnostics.advice import (
     check_tenants,
     check_weaknesses,
 )
-from hookrow.errors import ConfigurationError, HookrowError, SchemaMismatch
+from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import (
@@ -29,6 +29,7 @@ from hookrow.stores._errors import (
     Detached,
     Locked,
     ReadOnly,
+    Rejected,
     SchemaChanged,
     StoreError,
     Unavailable,
@@ -161,14 +162,8 @@ def check_database(
             yield CheckResult(Level.ERROR, "database", missing)
             return
         current = _migrations.current(database)
-    except AccessDenied as error:
-        yield CheckResult(Level.ERROR, "access", str(error))
-        return
     except Unavailable as error:
-        text, remedy = str(error), _remedy(error, database.dialect)
-        if database.dialect.is_server:
-            text = f"{text.rstrip('.')}. {remedy or 'Start the database, or correct its URL.'}"
-        yield CheckResult(Level.ERROR, "database", text)
+        yield _unavailable(error, database.dialect)
         return
     except SchemaMismatch as error:
         yield CheckResult(Level.ERROR, "migrations", str(error))
@@ -195,11 +190,25 @@ def check_tables(
     """Check that the tables and columns exist, with suitable types, and can be changed now."""
     try:
         statements = verify(database, schema, tenants)
-    except HookrowError as error:
+    except (ConfigurationError, SchemaChanged, Rejected) as error:
         yield CheckResult(Level.ERROR, "tables", str(error))
+        return
+    except StoreError as error:  # it says nothing about the tables, and may be temporary
+        yield _unavailable(error, database.dialect)
         return
     yield CheckResult(Level.OK, "tables", "All tables and columns exist.")
     yield from _check_changes(database, statements)
+
+
+def _unavailable(error: StoreError, dialect: Dialect) -> CheckResult:
+    """Return the result for a database that cannot be reached or read."""
+    if isinstance(error, AccessDenied):
+        return CheckResult(Level.ERROR, "access", str(error))
+    text = str(error)
+    if dialect.is_server:
+        remedy = _remedy(error, dialect) or "Start the database, or correct its URL."
+        text = f"{text.rstrip('.')}. {remedy}"
+    return CheckResult(Level.ERROR, "database", text)
 
 
 def _check_changes(database: Database, statements: Statements) -> Iterator[CheckResult]:
