@@ -1,4 +1,4 @@
-"""A listening socket that outlives its server: `hookrow serve --fd`, and systemd's sockets."""
+"""Restarts: with a listening socket that outlives the server, such as systemd's, and without."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
-from traffic import Load
+from traffic import Load, longest_pause
 
 from command import HOOKROW, Command, Serving, started
 from nginx import installed
@@ -16,6 +16,10 @@ from wire import ENDPOINT, SECRET, STRANGER, Connection, ask, free_port, request
 pytestmark = pytest.mark.never_flaky
 
 RESTARTS = 10
+
+RESETS = 5
+"""How many connections may be reset in all restarts: those that are made between the last one that
+the server accepts and the end of its listening socket."""
 
 
 class OneRequest(Connection):
@@ -87,10 +91,33 @@ def test_restarts(
                 assert server.ended() == 0
         last.enter_context(_start(command, listener))
         load.wait_for(100, 200)
+    pause = longest_pause(each for client in load.clients for each in client.attempts)
     print(f"{RESTARTS} restarts, {kind.__name__}, {workers} workers: {load}")
+    print(f"longest pause: {pause:.1f} s")
     assert connect.failed == 0
     load.check(200)
     assert load.miscounted() == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_restarts_without_such_a_socket(workers: int, command: Command, sqlite_url: str) -> None:
+    """Connections are refused during a restart, but hardly one that was accepted is reset."""
+    port, connect = free_port(), Counted(OneRequest)
+    load = Load(sqlite_url)
+    with ExitStack() as last, load.on(port, connect=connect):
+        for _ in range(RESTARTS):
+            with command.serving("--workers", workers, HOOKROW_PORT=str(port)) as server:
+                load.wait_for(300, 200)
+                server.stop()
+                assert server.ended() == 0
+        last.enter_context(command.serving(HOOKROW_PORT=str(port)))
+        load.wait_for(100, 200)
+    resets = load.statuses()[None]
+    print(f"{RESTARTS} restarts, {workers} workers: {load}")
+    print(f"refused: {connect.failed}; reset: {resets}")
+    assert connect.failed > 0
+    assert resets <= RESETS
+    load.check(200, None)
 
 
 def test_a_socket_from_systemd(command: Command) -> None:

@@ -45,17 +45,23 @@ PRIVATE: dict[str, dict[str, Use]] = {
             "cycle _running", "body response_complete response_started"
         ),
         "uvicorn.server:ServerState": Use("server_state", "default_headers"),
-        "uvicorn:Server": Use("server", "capture_signals should_exit", "run"),
-        "uvicorn:Config": Use("config", "timeout_worker_healthcheck"),
+        "uvicorn:Server": Use(
+            "server",
+            "capture_signals config lifespan server_state servers should_exit shutdown",
+            "run",
+        ),
+        "uvicorn:Config": Use(
+            "config", "http_protocol_class timeout_worker_healthcheck", "workers"
+        ),
         "uvicorn.config:STARTUP_FAILURE": Use("", ""),
         "uvicorn.supervisors.multiprocess:Multiprocess": Use(
             "workers",
-            "config handle_hup handle_signals join_all keep_subprocess_alive "
-            "processes run should_exit signal_queue sockets",
+            "config handle_hup handle_signals init_processes join_all keep_subprocess_alive "
+            "processes run should_exit signal_queue sockets terminate_all",
         ),
         "uvicorn.supervisors.multiprocess:Process": Use(
             "process processes each running",
-            "exitcode is_alive join kill parent_conn pid process start",
+            "config exitcode is_alive join kill parent_conn pid process server start",
         ),
     },
     "django": {

@@ -27,6 +27,7 @@ from hookrow._http import endpoint_path
 from hookrow._observability import logging as logs
 from hookrow._server.app import DRAIN_TIMEOUT, Server
 from hookrow._server.budgets import MAX_CONNECTIONS
+from hookrow._server.draining import DrainingServer
 from hookrow._server.inherited import inherit
 from hookrow._server.preflight import check_and_prepare
 from hookrow._server.settings import Settings, origin
@@ -102,7 +103,7 @@ def _serve(
         config = configure(partial(build_server, settings), factory=True, workers=workers)
         run_workers(config, listeners, share_counts=settings.metrics)
     else:
-        _run(uvicorn.Server(configure(server)), listeners)
+        _run(DrainingServer(configure(server)), listeners)
 
 
 def choose_protocol() -> type[asyncio.Protocol] | Literal["auto"]:

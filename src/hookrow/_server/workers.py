@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cached_property
 from multiprocessing import parent_process
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
+from hookrow._server.draining import DrainingServer
 from hookrow._server.settings import Settings
 from hookrow.errors import ConfigurationError
 
@@ -94,6 +96,15 @@ def _end_with_parent() -> None:
     Thread(target=wait, name="hookrow-parent", daemon=True).start()
 
 
+class _Worker(Process):
+    """A worker process."""
+
+    @cached_property
+    def server(self) -> uvicorn.Server:
+        """The server that runs in the process."""
+        return DrainingServer(self.config)
+
+
 class _Workers(Multiprocess):
     """uvicorn's worker processes, supervised without waiting for any of them.
 
@@ -107,6 +118,16 @@ class _Workers(Multiprocess):
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)
         self._pinged: WeakKeyDictionary[Process, float] = WeakKeyDictionary()
+
+    def init_processes(self) -> None:
+        """Start the workers."""
+        self.processes = [self._start() for _ in range(self.config.workers)]
+
+    def terminate_all(self) -> None:
+        """Stop the workers; the last of them accepts the connections in the kernel's queue."""
+        for each in self.sockets:
+            each.close()
+        super().terminate_all()
 
     def handle_signals(self) -> None:
         """Handle the signals that have arrived, including a pending SIGHUP."""
@@ -164,7 +185,11 @@ class _Workers(Multiprocess):
             self.should_exit.set()
             return
         logger.warning(f"Worker {process.pid} exited with status {process.exitcode}; replaced.")
-        self.processes[index] = Process(self.config, self.sockets)
-        self.processes[index].start()
+        self.processes[index] = self._start()
         if self.ended is not None and process.pid is not None:
             self.ended(process.pid)
+
+    def _start(self) -> Process:
+        process = _Worker(self.config, self.sockets)
+        process.start()
+        return process
