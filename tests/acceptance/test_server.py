@@ -338,6 +338,8 @@ def test_metrics_of_several_servers(tmp_path: Path) -> None:
         assert ask(single.port, request(parked)).status == 404
         for server in (workers, single):
             eventually(partial(has_read_the_log, server))
+        matches = 'hookrow_secret_matches_total{entry="",secret="1"}'  # each worker adds its own
+        eventually(lambda: figures(workers)[matches] == "20.0")
         scraped = [figures(workers) for _ in range(20)]
         assert all(each == scraped[0] for each in scraped)
         assert [figures(each)[delivered] for each in (workers, single)] == ["20.0", "5.0"]

@@ -16,10 +16,11 @@ from trial import DEADLINE, HOT_ROWS, PAUSE, SLACK, Trial
 
 from galera import Cluster, Node
 from haproxy import balancing
-from hookrow import Postmark, Schema, testing
+from hookrow import Schema, testing
 from hookrow._core.notification import Arrival
 from hookrow._diagnostics.check import check_database_url
 from hookrow._receiver.clock import Clock
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import record
 from hookrow._receiver.replay import ParkedRetry
 from hookrow.stores._errors import Conflict
@@ -179,7 +180,7 @@ def suppression(number: int) -> testing.Payload:
 def sweep(store: SQLStore) -> int:
     """Retry what is parked; return the number of recorded notifications."""
     assert store.log is not None
-    retry = ParkedRetry(store, store.log, Postmark, lambda *_: None, Clock(store))
+    retry = ParkedRetry(store, store.log, POSTMARK, lambda *_: None, Clock(store))
     return retry.retry_due()
 
 

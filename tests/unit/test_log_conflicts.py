@@ -13,9 +13,9 @@ from receiving import NOON, Database, people
 
 from hookrow import testing
 from hookrow._receiver.clock import Clock
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import record
 from hookrow._receiver.replay import ParkedRetry
-from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import Conflict
 from hookrow.stores.sql import _log as sql_log
 from hookrow.stores.sql._connections import Connection
@@ -79,7 +79,7 @@ def conflict(database: Database, monkeypatch: pytest.MonkeyPatch) -> Callable[[i
 
 
 def expire(log: SQLLog) -> object:
-    return log.expire(LATER, providers=[Postmark.name])
+    return log.expire(LATER, origins=POSTMARK.origins)
 
 
 def recount(log: SQLLog) -> object:
@@ -117,7 +117,7 @@ def test_a_sweep_leaves_what_another_process_takes(
     database: Database, log: SQLLog, conflict: Callable[[int], None]
 ) -> None:
     """The sweep continues with other entries, and a later one retries what is still due."""
-    retry = ParkedRetry(database, log, Postmark, lambda *_: None, Clock(database))
+    retry = ParkedRetry(database, log, POSTMARK, lambda *_: None, Clock(database))
     with log._database.transaction() as connection:
         connection.execute("UPDATE hookrow_notifications SET retry_at = received_at")
     conflict(1)
