@@ -11,17 +11,18 @@ the log if the database failed on it, or in the spool if the database was unavai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from functools import partial
 from itertools import chain, repeat
 from math import inf
 from random import uniform
 from threading import Lock
 from time import monotonic, perf_counter, sleep
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -281,6 +282,72 @@ def _sleep(seconds: float) -> None:
     sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
 
 
+class _Stage(Enum):
+    """What is attempted."""
+
+    GROUP = "a group of several arrivals"
+    REPEATED = "the same group in another session, because its session was lost"
+    LONE = "a group of one arrival"
+    SINGLE = "one of the arrivals, or the only one, after the store has failed on the group"
+
+
+class _Cause(Enum):
+    """Why an attempt failed."""
+
+    CONTENTION = "other transactions keep changing the rows"
+    OVERDUE = "the time is over, and other transactions were changing the rows"
+    DATA = "the database rejects the data"
+    BUG = "a bug, which the data may trigger"
+    SESSION = "the session was lost, but the store can be reached in another one"
+    OUTAGE = "the store is unavailable, or the time is over"
+
+
+class _Step(Enum):
+    """What follows a failed attempt."""
+
+    REPEAT = "attempt to record the group in another session"
+    SPLIT = "attempt to record its arrivals one by one"
+    LEAVE = "leave the arrival, as if its rows were locked"
+    REFUSE = "log the failure, and keep the arrivals as failed or in the spool"
+
+
+_STEPS: Mapping[_Cause, Mapping[_Stage, _Step]] = {
+    _Cause.CONTENTION: {
+        _Stage.GROUP: _Step.SPLIT,
+        _Stage.REPEATED: _Step.SPLIT,
+        _Stage.LONE: _Step.LEAVE,
+        _Stage.SINGLE: _Step.LEAVE,
+    },
+    _Cause.SESSION: {
+        _Stage.GROUP: _Step.REPEAT,
+        _Stage.REPEATED: _Step.SPLIT,  # one of the arrivals may end each session
+        _Stage.LONE: _Step.SPLIT,
+        _Stage.SINGLE: _Step.REFUSE,  # this arrival does
+    },
+    _Cause.DATA: {
+        _Stage.GROUP: _Step.SPLIT,
+        _Stage.REPEATED: _Step.SPLIT,
+        _Stage.LONE: _Step.REFUSE,
+        _Stage.SINGLE: _Step.REFUSE,
+    },
+    _Cause.BUG: {
+        _Stage.GROUP: _Step.SPLIT,
+        _Stage.REPEATED: _Step.SPLIT,
+        _Stage.LONE: _Step.REFUSE,
+        _Stage.SINGLE: _Step.REFUSE,
+    },
+    _Cause.OVERDUE: dict.fromkeys(_Stage, _Step.REFUSE),
+    _Cause.OUTAGE: dict.fromkeys(_Stage, _Step.REFUSE),
+}
+
+
+class _Failure(NamedTuple):
+    """A failed attempt."""
+
+    cause: _Cause
+    error: Exception
+
+
 class GroupRecorder:
     """Records groups; after a failure, retries, splits or refuses them.
 
@@ -361,74 +428,17 @@ class GroupRecorder:
         return min(monotonic() + seconds, STORE_DEADLINE.get())
 
     def _record(
-        self,
-        arrivals: Sequence[Arrival],
-        until: float,
-        *,
-        skip_locked: bool = False,
-        repeated: bool = False,
-        again: bool = False,
-        bugs: list[Exception] | None = None,
+        self, arrivals: Sequence[Arrival], until: float, *, skip_locked: bool = False
     ) -> list[Outcome | None]:
-        """Record a group, or one of its arrivals `again` after the store has failed on the group.
-
-        The group is `repeated` if its session was lost. `bugs` receives the exception if a bug is
-        the cause.
-        """
-        is_late = monotonic() > until
-        if is_late:
-            self.reason = f"Not recorded within {self._seconds:g} s."
-        if is_late or self.is_paused:
-            return [*self._unavailable(arrivals)]
-        try:
-            outcomes = self._attempts.retry_on_conflict(
-                arrivals, until=until, skip_locked=skip_locked
-            )
-        except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
-            conflicts = isinstance(error, Conflict) and monotonic() <= until
-            if conflicts and len(arrivals) == 1:
-                return [None]  # others keep changing its rows, which has the same effect as a lock
-            if conflicts or self._can_be_tried_again(error, arrivals, until, again=again):
-                if _concerns_session(error) and len(arrivals) > 1 and not repeated:
-                    return self._record(arrivals, until, skip_locked=skip_locked, repeated=True)
-                return self._record_singly(arrivals, until, skip_locked=skip_locked)
-            if bugs is not None and not isinstance(error, StoreError):
-                bugs.append(error)
-            return [*self._refuse(arrivals, until, error, again=again)]
-        down_since = self._down_since  # which another thread may change
-        if down_since is not None and any(outcomes):  # not only locked rows
-            self._down_since = None
-            logger.warning(
-                "Notifications are recorded again, after %.0f s.", monotonic() - down_since
-            )
-        return outcomes
-
-    def _can_be_tried_again(
-        self, error: Exception, arrivals: Sequence[Arrival], until: float, *, again: bool
-    ) -> bool:
-        """Return whether some may be recorded in another session, or each by itself."""
-        if _concerns_session(error):
-            return not again and monotonic() <= until and is_reachable(self._store)
-        return len(arrivals) > 1 and not isinstance(error, Conflict | Unchanged)
-
-    def _refuse(
-        self, arrivals: Sequence[Arrival], until: float, error: Exception, *, again: bool
-    ) -> list[Outcome]:
-        """Log why arrivals cannot be recorded; return their outcomes."""
-        match error:
-            case Conflict() | Unchanged():
-                self._log_failure(logging.WARNING, arrivals, str(error))
-            case Rejected():
-                self._log_rejected(arrivals[0], error)
-            case StoreError():
-                if again and monotonic() <= until and is_reachable(self._store):
-                    self._log_rejected(arrivals[0], error)
-                else:
-                    self._pause(arrivals, str(error))
-                return self._unavailable(arrivals)
-            case _:
-                self._log_failure(logging.ERROR, arrivals, describe_bug(error), error)
-        return self._failed(arrivals, until)
+        """Record a group; `_STEPS` states what follows a failed attempt."""
+        stage = _Stage.GROUP if len(arrivals) > 1 else _Stage.LONE
+        ended = self._attempt(arrivals, until, skip_locked=skip_locked)
+        if _step(stage, ended) is _Step.REPEAT:
+            stage = _Stage.REPEATED
+            ended = self._attempt(arrivals, until, skip_locked=skip_locked)
+        if _step(stage, ended) is _Step.SPLIT:
+            return self._record_singly(arrivals, until, skip_locked=skip_locked)
+        return self._outcomes(arrivals, until, stage, ended)
 
     def _record_singly(
         self, arrivals: Sequence[Arrival], until: float, *, skip_locked: bool
@@ -447,13 +457,87 @@ class GroupRecorder:
             if len(bugs) == MAX_FAILURES_IN_A_ROW:
                 self._pause(rest, describe_bug(bugs[-1]), bugs[-1])
                 return [*outcomes, *self._failed(rest, until)]
-            known = len(bugs)
-            outcomes += self._record(
-                [arrival], until, skip_locked=skip_locked, again=True, bugs=bugs
-            )
-            if len(bugs) == known:
+            ended = self._attempt([arrival], until, skip_locked=skip_locked)
+            if isinstance(ended, _Failure) and ended.cause is _Cause.BUG:
+                bugs.append(ended.error)
+            else:
                 bugs.clear()
+            outcomes += self._outcomes([arrival], until, _Stage.SINGLE, ended)
         return outcomes
+
+    def _attempt(
+        self, arrivals: Sequence[Arrival], until: float, *, skip_locked: bool
+    ) -> list[Outcome | None] | _Failure:
+        """Record arrivals together, with retries on conflict; return their outcomes.
+
+        They are spooled without an attempt if the time is over, or after an outage a moment ago.
+        """
+        is_late = monotonic() > until
+        if is_late:
+            self.reason = f"Not recorded within {self._seconds:g} s."
+        if is_late or self.is_paused:
+            return [*self._unavailable(arrivals)]
+        try:
+            outcomes = self._attempts.retry_on_conflict(
+                arrivals, until=until, skip_locked=skip_locked
+            )
+        except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
+            return _Failure(self._cause(error, until), error)
+        down_since = self._down_since  # which another thread may change
+        if down_since is not None and any(outcomes):  # not only locked rows
+            self._down_since = None
+            logger.warning(
+                "Notifications are recorded again, after %.0f s.", monotonic() - down_since
+            )
+        return outcomes
+
+    def _cause(self, error: Exception, until: float) -> _Cause:
+        in_time = monotonic() <= until
+        match error:
+            case Conflict():
+                return _Cause.CONTENTION if in_time else _Cause.OVERDUE
+            case Unchanged():  # otherwise, it would have become `Rejected`
+                return _Cause.OVERDUE
+            case Rejected():
+                return _Cause.DATA
+            case StoreError():
+                return _Cause.SESSION if in_time and is_reachable(self._store) else _Cause.OUTAGE
+            case _:
+                return _Cause.BUG
+
+    def _outcomes(
+        self,
+        arrivals: Sequence[Arrival],
+        until: float,
+        stage: _Stage,
+        ended: list[Outcome | None] | _Failure,
+    ) -> list[Outcome | None]:
+        """Return the outcomes of arrivals after their last attempt."""
+        if not isinstance(ended, _Failure):
+            return ended
+        if _step(stage, ended) is _Step.LEAVE:
+            return [None] * len(arrivals)
+        return [*self._refuse(arrivals, until, ended)]
+
+    def _refuse(
+        self, arrivals: Sequence[Arrival], until: float, failure: _Failure
+    ) -> list[Outcome]:
+        """Log why arrivals cannot be recorded; return their outcomes."""
+        cause, error = failure
+        match cause:
+            case _Cause.CONTENTION | _Cause.OVERDUE:
+                self._log_failure(logging.WARNING, arrivals, str(error))
+            case _Cause.DATA:
+                self._log_rejected(arrivals[0], error)
+            case _Cause.BUG:
+                self._log_failure(logging.ERROR, arrivals, describe_bug(error), error)
+            case _Cause.SESSION:
+                self._log_rejected(arrivals[0], error)
+                return self._unavailable(arrivals)
+            case _Cause.OUTAGE:
+                self._pause(arrivals, str(error))
+                return self._unavailable(arrivals)
+        return self._failed(arrivals, until)
 
     def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         if monotonic() > until:
@@ -500,7 +584,7 @@ class GroupRecorder:
             extra={"request_ids": requests},
         )
 
-    def _log_rejected(self, arrival: Arrival, error: StoreError) -> None:
+    def _log_rejected(self, arrival: Arrival, error: Exception) -> None:
         self.reason = str(error)
         # Without a traceback, which may quote the row.
         logger.error(
@@ -523,9 +607,9 @@ def _in_groups(
     return outcomes
 
 
-def _concerns_session(error: Exception) -> bool:
-    """Return whether the session or its server has failed, not the group or its data."""
-    return isinstance(error, StoreError) and not isinstance(error, Conflict | Unchanged | Rejected)
+def _step(stage: _Stage, ended: list[Outcome | None] | _Failure) -> _Step | None:
+    """Return what follows an attempt, or None if it succeeded."""
+    return _STEPS[ended.cause][stage] if isinstance(ended, _Failure) else None
 
 
 def _entries_for(
