@@ -77,7 +77,7 @@ def test_optional_payloads(payload: Payload, notification: Notification) -> None
     """The address, which has two names, is logged even if the type is not recorded."""
     body = json.dumps(payload).encode()
     event = Event((notification,), body)
-    assert mask(Postmark.parse(body), [type(notification)]) == (event, None)
+    assert mask(Postmark.parse(body), frozenset({type(notification)})) == (event, None)
     unsupported = Unsupported(payload["RecordType"], ADA, "m-1")
     masked = Event((), body, unsupported)
     assert mask(event, ALWAYS) == (masked, None)

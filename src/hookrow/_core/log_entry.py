@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
 from typing import TypeVar
@@ -217,8 +216,11 @@ def fingerprint_prefix(at: datetime | None) -> bytes:
 
 def memory_size(arrival: Arrival) -> int:
     """Return the size of an arrival in memory, in bytes."""
-    reasons = [each.reason for each in arrival.notifications if isinstance(each, Suppressed)]
-    return len(arrival.body) + WIDEST_CHARACTER * sum(map(len, reasons))
+    size = len(arrival.body)
+    for each in arrival.notifications:
+        if isinstance(each, Suppressed):
+            size += WIDEST_CHARACTER * len(each.reason)
+    return size
 
 
 def body_of(entry: LogEntry) -> bytes | None:
@@ -267,8 +269,7 @@ def stored_trace_id(text: str | None) -> str | None:
 def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bool) -> LogEntry:
     notification = arrival.notification
     fields = notification or arrival.unsupported
-    reasons = (each.reason for each in arrival.notifications if isinstance(each, Suppressed))
-    reason = next(reasons, None)
+    reason = _reason(arrival)
     result, status, next_retry = Result.RECORDED, 200, None
     if isinstance(outcome, Refused):
         result, status = RESULTS[outcome.refusal], outcome.refusal.status
@@ -276,7 +277,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
             next_retry = retry_at(arrival.received_at, ended_at)
     return LogEntry(
         fingerprint=fingerprint(arrival),
-        record_type=stored_record_type(arrival.record_type)
+        record_type=arrival.record_type
         or RECORD_TYPES.get(type(notification))
         or stored_record_type(arrival.unsupported.record_type),
         message_id=stored_message_id(fields.message_id),
@@ -296,6 +297,14 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         trace_id=stored_trace_id(arrival.trace_id),
         entry=arrival.entry,
     )
+
+
+def _reason(arrival: Arrival) -> str | None:
+    """Return the reason of the first notification that suppresses, or None if none does."""
+    for each in arrival.notifications:  # half the time of a generator
+        if isinstance(each, Suppressed):
+            return each.reason
+    return None
 
 
 def is_parked(arrival: Arrival, outcome: Refused) -> bool:
@@ -342,5 +351,7 @@ def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
-_escape = partial(UNSTORABLE.sub, _escaped)
-"""Escapes the characters that no database can store."""
+def _escape(text: str) -> str:
+    """Escape the characters that no database can store."""
+    # No such character is printable, and almost every text is, which takes less time to find out.
+    return text if text.isprintable() else UNSTORABLE.sub(_escaped, text)

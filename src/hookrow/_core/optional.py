@@ -35,9 +35,9 @@ LONGEST_BOUNCE_TYPE = 64
 """The maximum length of a type, in characters, as in hookrow's own column. A longer type is stored
 as null."""
 
-Kinds: TypeAlias = Collection[type[Notification]]
+Kinds: TypeAlias = frozenset[type[Notification]]
 
-ALWAYS: frozenset[type[Notification]] = frozenset({Delivered, Opened, Suppressed, Reactivated})
+ALWAYS: Kinds = frozenset({Delivered, Opened, Suppressed, Reactivated})
 """The kinds of notification that every schema records."""
 
 OPTIONAL_KINDS: Mapping[str, type[Clicked | Bounced | Complained]] = {

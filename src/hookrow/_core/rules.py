@@ -192,7 +192,9 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
 
 def _decide(notification: Notification, arrival: Arrival, rows: Rows) -> Outcome:
     """Return the outcome of one of the notifications of an arrival."""
-    sent = _of_tenant(rows.dispatches.get(notification.message_id or "", ()), arrival, rows)
+    sent = rows.dispatches.get(notification.message_id or "", ())
+    if rows.tenants:
+        sent = _of_tenant(sent, arrival, rows)
     subscriber = _subscriber(notification, sent, arrival, rows)
     if subscriber is None:
         return (Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND).refused()
@@ -283,12 +285,10 @@ def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list
 
 
 def _of_tenant(found: Sequence[_Found], arrival: Arrival, rows: Rows) -> Sequence[_Found]:
-    """Return the rows of the arrival's tenant; all rows if the mapping has no tenants.
+    """Return the rows of the arrival's tenant, if the mapping has tenants.
 
     The texts are compared exactly: the database may regard those of two tenants as equal.
     """
-    if not rows.tenants:
-        return found
     tenant = rows.tenants[arrival.tenant]
     return [row for row in found if row.tenant == tenant]
 
@@ -307,7 +307,9 @@ def _subscriber(
     email = fold(recipient)
     if email == PROBE:
         return None
-    candidates = _of_tenant(rows.subscribers.get(email, ()), arrival, rows)
+    candidates = rows.subscribers.get(email, ())
+    if rows.tenants:
+        candidates = _of_tenant(candidates, arrival, rows)
     if rows.exact:
         candidates = [row for row in candidates if row.email in {recipient, email}]
     match candidates:

@@ -222,9 +222,9 @@ def mask(event: Event, recorded: Kinds) -> tuple[Event, str | None]:
     An event of which none is left is unsupported. The record type is None unless the first
     notification was removed, and others were not.
     """
-    kept = tuple(each for each in event.notifications if type(each) in recorded)
-    if len(kept) == len(event.notifications):
+    if recorded.issuperset(map(type, event.notifications)):
         return event, None
+    kept = tuple(each for each in event.notifications if type(each) in recorded)
     first = event.notifications[0]
     record_type = RECORD_TYPES[type(first)]
     if kept:

@@ -17,6 +17,9 @@ from hookrow.stores.sql._connections import Row
 from hookrow.stores.sql._conversions import by_message_id
 from hookrow.stores.sql._role_tables import RoleTables
 
+_NO_TENANTS = (None, None)
+"""The tenants of the owner and of the row, if the mapping has no column of tenants."""
+
 
 class FoundRows:
     """The subscribers, dispatches and subscriptions that were found so far, as in `Rows`.
@@ -39,15 +42,17 @@ class FoundRows:
         subscribers: defaultdict[str, list[FoundSubscriber]] = defaultdict(list)
         sent: defaultdict[str, list[FoundDispatch]] = defaultdict(list)
         for person, email, message_id, id_, list_, *tenants in rows:
+            of_owner, of_row = tenants or _NO_TENANTS
             if message_id is not None:
-                owner = (person, email or "")
-                if tenants and tenants[0] != tenants[1]:
-                    owner = (None, "")  # of another tenant, which must not learn its email
-                sent[message_id].append(FoundDispatch(id_, *owner, list_, *tenants[1:]))
+                if of_owner == of_row:
+                    dispatch = FoundDispatch(id_, person, email or "", list_, of_row)
+                else:  # the tenant must not learn the email of another one's subscriber
+                    dispatch = FoundDispatch(id_, None, "", list_, of_row)
+                sent[message_id].append(dispatch)
             elif email is not None:
-                subscribers[fold(email)].append(FoundSubscriber(person, email, *tenants[:1]))
+                subscribers[fold(email)].append(FoundSubscriber(person, email, of_owner))
             else:
-                self.add_subscription((list_, person), (list_, person), *tenants[1:])
+                self.add_subscription((list_, person), (list_, person), of_row)
         self.subscribers |= subscribers
         self.dispatches |= self._as_given(sent, message_ids)
 
@@ -66,10 +71,10 @@ class FoundRows:
         it are found together.
         """
         owners = {each: {*self._owners(*each)} for each in lookup.addressed}
-        searched = {email for (_, email, *_), found in owners.items() if not found}
+        searched = {email for (_, email, _, _), found in owners.items() if not found}
         others = {each for each in owners if each[1] in searched}
         subscribers: defaultdict[str, set[FoundSubscriber]] = defaultdict(set)
-        for (_, email, *_), found in owners.items():
+        for (_, email, _, _), found in owners.items():
             if email not in searched:
                 subscribers[email] |= found
         self.subscribers |= {email: [*found] for email, found in subscribers.items()}

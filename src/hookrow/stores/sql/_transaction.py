@@ -119,7 +119,7 @@ class SQLReading:
 
     def _emails(self, lookup: LookupKeys) -> Collection[str]:
         """Return the emails to search: in ASCII-lowered form, and if it matters, in their own."""
-        emails = {email for _, email, *_ in lookup.addressed}
+        emails = {email for _, email, _, _ in lookup.addressed}
         if self._statements.tables.schema.subscribers.fold != "ascii":
             emails |= {recipient for _, _, recipient, _ in lookup.addressed}
         return emails
