@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,6 +116,16 @@ def test_the_reference_library_accepts_and_rejects_the_same(
                 read(request)
         else:
             assert read(request)
+
+
+def test_a_repeated_signature() -> None:
+    """No sender repeats the header."""
+    request = signed(b"{}", SECRET)
+    headers = request.head.headers
+    head = msgspec.structs.replace(request.head, headers=[*headers, headers[-1]])
+    with pytest.raises(Unauthentic):
+        read(Request(head, b"{}"))
+    assert provider().describe_unauthentic(head) == "its webhook-signature is repeated"
 
 
 def test_several_secrets_are_counted_by_position() -> None:

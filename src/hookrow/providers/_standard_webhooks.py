@@ -34,6 +34,9 @@ The specification asks for 24 to 64.
 _PREFIXES = ("webhook", "svix")
 _HEADER_NAMES = ("id", "timestamp", "signature")
 
+_REPEATED = b", "
+"""Joins the values of a repeated header. A list of signatures separates them by spaces."""
+
 _LONGEST_TIMESTAMP = 12
 """The largest number of digits of a timestamp; that of the present has 10."""
 
@@ -80,14 +83,7 @@ class StandardWebhooks(Provider):
         """
         signed = _signed_headers(head)
         if signed is None:
-            missing = [
-                f"webhook-{name}"
-                for name in _HEADER_NAMES
-                if not any(head.header(f"{prefix}-{name}") for prefix in _PREFIXES)
-            ]
-            if not missing:
-                return "its signature headers are partly those of Svix"
-            return f"it has no {' and no '.join(missing)}"
+            return _describe_missing(head)
         _, timestamp, signatures = signed
         if not _is_time(timestamp):
             return "its webhook-timestamp is not a number of seconds"
@@ -96,6 +92,8 @@ class StandardWebhooks(Provider):
             ago = "ago" if is_old else "in the future"
             minutes = MAX_DIFFERENCE // 60
             return f"it was signed more than {minutes} minutes {ago}, by this machine's clock"
+        if _REPEATED in signatures:
+            return "its webhook-signature is repeated"
         if not any(each.startswith(b"v1,") for each in signatures.split(b" ")):
             return "its webhook-signature has no signature of version v1"
         return "its signature is wrong: the secret differs, or the body was changed on its way"
@@ -106,6 +104,8 @@ class StandardWebhooks(Provider):
         if signed is None:
             raise Unauthentic('Signature error="missing"')
         id_, timestamp, signatures = signed
+        if _REPEATED in signatures:
+            raise Unauthentic('Signature error="wrong"')
         content = b"%b.%b.%b" % (id_, timestamp, request.body)
         given = [each[3:] for each in signatures.split(b" ") if each.startswith(b"v1,")]
         for position, key in enumerate(self._keys):
@@ -132,6 +132,18 @@ def _signed_headers(head: RequestHead) -> tuple[bytes, bytes, bytes] | None:
         if id_ and timestamp and signatures:
             return id_, timestamp, signatures
     return None
+
+
+def _describe_missing(head: RequestHead) -> str:
+    """Return which of the three headers are missing, as a clause."""
+    missing = [
+        f"webhook-{name}"
+        for name in _HEADER_NAMES
+        if not any(head.header(f"{prefix}-{name}") for prefix in _PREFIXES)
+    ]
+    if not missing:
+        return "its signature headers are partly those of Svix"
+    return f"it has no {' and no '.join(missing)}"
 
 
 def _key(secret: str) -> bytes:
