@@ -52,17 +52,19 @@ class Courier(Provider):
             raise NotReady
         if not request.body.endswith(SIGNATURE):
             raise Unauthentic("Signature")
-        events = json.loads(request.body.removesuffix(SIGNATURE))
+        events = _decode(request.body.removesuffix(SIGNATURE))
+        if not isinstance(events, list):
+            return [Event((), request.body)]
         return [self.parse(json.dumps(each).encode()) for each in events]
 
     def parse(self, body: bytes) -> Event:
-        event = json.loads(body)
-        return Event(
-            [*_notifications(event)],
-            body,
-            Unsupported(event["type"], event.get("to"), event.get("message")),
-            event_id=event["id"],
-        )
+        event = _decode(body)
+        if not isinstance(event, dict):
+            return Event((), body)
+        names = "id", "type", "to", "message"
+        id_, type_, to, message = [_text(event.get(name)) for name in names]
+        fields = Unsupported(type_, to, message)
+        return Event(_notifications(type_, to, message), body, fields, event_id=id_)
 
     def is_test(self, event: Event) -> bool:
         """Return whether the address is at the courier's own domain."""
@@ -70,9 +72,21 @@ class Courier(Provider):
         return notification is not None and str(notification.recipient).endswith("@courier.test")
 
 
-def _notifications(event: Mapping[str, Any]) -> Sequence[Notification]:
-    to, message = event.get("to"), event.get("message")
-    match event["type"]:
+def _decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _notifications(
+    type_: str | None, to: str | None, message: str | None
+) -> Sequence[Notification]:
+    match type_:
         case "delivered":
             return (Delivered(to, message, NOON),)
         case "bounced":

@@ -1,4 +1,4 @@
-"""For tests of hosts: payloads, functions that post them, tables, and the contract of a mapping."""
+"""For tests: payloads, functions that post them, tables, contracts of mappings and providers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hookrow.testing._payloads import (
     send_test,
     suppression,
 )
+from hookrow.testing._provider_contract import ProviderContract
 from hookrow.testing._tables import DispatchRow, SubscriberRow, SubscriptionRow, Tables
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "DispatchRow",
     "NoResponse",
     "Payload",
+    "ProviderContract",
     "StoreContract",
     "SubscriberRow",
     "SubscriptionRow",
