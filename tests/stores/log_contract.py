@@ -987,8 +987,8 @@ class ReplayContract:
         arrivals = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
         keep(home, *log_entries(_live(arrivals), fail(arrivals), NOON))
         before = {row["body"]: row for row in home.logged()}
-        assert replay_ready(home.store, arrivals[1:], utc_now) == ([], [])
-        ready, outcomes = replay_ready(home.store, arrivals, utc_now)
+        assert replay_ready(home.store, arrivals[1:], utc_now, former={}) == ([], [])
+        ready, outcomes = replay_ready(home.store, arrivals, utc_now, former={})
         assert (ready, statuses(outcomes)) == (arrivals[:1], [200])
         [recorded] = [row for row in home.logged() if row != before[row["body"]]]
         assert recorded["body"] == arrivals[0].body.decode()

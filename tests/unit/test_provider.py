@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,13 +13,19 @@ import pytest
 from receiving import NOON, Database, encode, head, people
 
 from courier import BAD, Courier, event, signed
+from effects import Effects
+from effects import body_of as body_of_effects
 from engines import MEMORY
 from hookrow import (
     Arrival,
     ConfigurationError,
     Delivered,
+    Outcome,
     Postmark,
+    Reactivated,
     Receiver,
+    Recorded,
+    Refused,
     Request,
     Response,
 )
@@ -26,8 +33,8 @@ from hookrow._core.log_entry import body_of, fingerprint
 from hookrow._core.result import Result
 from hookrow._http import plain
 from hookrow._receiver.clock import Clock, utc_now
-from hookrow._receiver.entries import POSTMARK, read_entries
-from hookrow._receiver.recorder import Responses, combine
+from hookrow._receiver.entries import POSTMARK, Entries, Entry, read_entries
+from hookrow._receiver.recorder import Responses, combine, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.spool import Spool
 from hookrow.stores.sql import SQLStore
@@ -257,6 +264,37 @@ def test_entries_of_another_provider_are_not_retried() -> None:
         for name, parsers in (("postmark", POSTMARK), ("courier", read_entries(Courier())))
     }
     assert [recorded[name].result(20) for name in ("postmark", "courier")] == [0, 1]
+
+
+def test_an_event_is_recorded_again_only_if_more_of_it_can_be() -> None:
+    """Otherwise, a hook would be called at each retry; and a later reactivation is not undone."""
+    database, outcomes = people("ada"), list[Outcome]()
+    body = body_of_effects(
+        "Delivered", "HardBounce", recipient="ada@example.com", message_id="m-late", at=NOON
+    ).encode()
+    bounce = Arrival(Effects.parse(body).notifications, body, utc_now(), provider=Effects.name)
+    [refused] = record(database, [bounce])
+    assert isinstance(refused, Refused)
+    assert database.tables.subscriber("ada@example.com").suppression_reason == "HardBounce"
+    lifted = Reactivated("ada@example.com", None, NOON + timedelta(hours=1))
+    record(database, [Arrival((lifted,), b"lifted", NOON)])
+    assert database.log is not None
+    parsers = Entries(Entry(None, Effects()))
+    retry = ParkedRetry(
+        database,
+        database.log,
+        parsers,
+        lambda _, ended: outcomes.extend(ended),
+        Clock(database),
+    )
+    assert [retry.retry_now(["m-late"]).result(PATIENCE) for _ in range(2)] == [0, 0]
+    assert outcomes == []
+    database.tables.add_dispatch("m-late", subscriber=1)
+    assert retry.retry_now(["m-late"]).result(PATIENCE) == 1
+    [recorded] = outcomes
+    assert isinstance(recorded, Recorded)
+    assert database.tables.dispatch("m-late").delivered_at == NOON
+    assert database.tables.subscriber("ada@example.com").suppressed_at is None
 
 
 def test_a_replay_keeps_the_identity_of_an_event() -> None:

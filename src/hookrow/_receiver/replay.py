@@ -23,7 +23,7 @@ from hookrow._core.changes import State
 from hookrow._core.log_entry import StoredEntry, body_of
 from hookrow._core.notification import Arrival, Key, Outcome, Recorded, Refusal, RowId, Source
 from hookrow._core.optional import Kinds
-from hookrow._core.result import Result
+from hookrow._core.result import RESULTS, Result
 from hookrow._core.rules import affected_rows, decide, fail, fill, is_message_id, lookup_keys, merge
 from hookrow._core.sizes import leading, text_size
 from hookrow._faults import describe_bug, log_fault
@@ -218,12 +218,25 @@ def replay_ready(
     arrivals: Sequence[Arrival],
     clock: Callable[[], datetime],
     *,
+    former: Mapping[bytes | None, Result],
     patience: float | None = None,
 ) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
-    """Record the arrivals that change rows now; return these arrivals and their outcomes."""
+    """Record the arrivals of which more can be recorded now; return these and their outcomes.
+
+    `former` are their results in the log, by fingerprint. While the result of an event stays the
+    same refusal, those of its notifications that can be recorded already are.
+    """
     with store.reading() as reading:
         rows = reading.find(lookup_keys(arrivals))
-    ready = [each for each in arrivals if decide(each, rows).changes]
+    ready = [
+        each
+        for each in arrivals
+        if (outcome := decide(each, rows)).changes
+        and (
+            isinstance(outcome, Recorded)
+            or RESULTS[outcome.refusal] is not former.get(each.fingerprint)
+        )
+    ]
     return ready, replay(store, ready, clock=clock, patience=patience) if ready else []
 
 
@@ -482,6 +495,10 @@ class ParkedRetry:
         arrivals = arrivals_of(self._store, found, self._parsers, self._clock())
         if not arrivals:
             return 0
-        ready, outcomes = replay_ready(self._store, arrivals, self._clock, patience=patience)
+        former: dict[bytes | None, Result]
+        former = {each.fingerprint: each.outcome for each in found}
+        ready, outcomes = replay_ready(
+            self._store, arrivals, self._clock, former=former, patience=patience
+        )
         self._on_outcomes(ready, outcomes)
         return sum(isinstance(outcome, Recorded) for outcome in outcomes)
