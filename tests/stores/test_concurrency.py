@@ -235,7 +235,7 @@ class TestLockedRows:
         sent = arrival(opens(ADA, "m-ada"))
         record(home.store, [sent])
         before = home.rows()
-        again = replace(sent, notification=opens(ADA, "m-none"))
+        again = replace(sent, notifications=[opens(ADA, "m-none")])
         with psycopg.connect(home.url) as host:
             host.execute(lock.encode())
             with pytest.raises(Locked):
