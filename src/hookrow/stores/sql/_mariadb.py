@@ -211,10 +211,11 @@ class MariaDBDatabase(ConnectionPool[MariaDBSession]):
         """
         limited = not isinf(left())
         limits = MARIADB_LIMITS.reading() if limited else MARIADB_LIMITS.none()
+        # Half of the time that is left is for another host.
+        seconds = min(self._silence, left() / 2) if self._has_other_hosts else inf
         with ExitStack() as attempt:
             session = attempt.enter_context(self._session(reads=True, watched=limited))
-            # Half of the time is for another host.
-            with watchdog.watch_socket(session.socket, min(self._silence, left() / 2)):
+            with watchdog.watch_socket(session.socket, seconds):
                 try:
                     session.catch_up(limits)
                 except self.errors as error:
