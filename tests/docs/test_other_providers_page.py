@@ -1,51 +1,59 @@
-"""The page about other providers: its provider works, and its events are Resend's."""
+"""The page about other providers: its receiver, its provider and its tests work."""
 
-import json
 import re
+import sys
 from contextlib import closing
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from hookrow import Receiver, Request, RequestHead
-from hookrow._http import ENDPOINT
-from hookrow.providers import resend
-from hookrow.stores.sql import SQLStore
-from hookrow.testing import Tables
+from command import Command
+from hookrow import RequestHead
+from hookrow.providers import Provider, resend
+from hookrow.testing import SECRET, ProviderContract, headers
 from session import ROOT, execute, read_files
 
 PAGE = "docs/how-to/other-providers.md"
+TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
+FILES = read_files(PAGE)
 
 
-@pytest.fixture
-def courier() -> Any:  # noqa: ANN401 - defined on the page
-    return execute(read_files(PAGE)["courier.py"])["Courier"]("a-token")
+def rows(head: str) -> list[str]:
+    """Return the first cells of the rows of a table."""
+    table = TEXT.partition(head)[2].partition("\n\n")[0]
+    return re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE)
 
 
-def post(receiver: Receiver, body: bytes, token: bytes = b"a-token") -> int:
-    request = Request(RequestHead("POST", ENDPOINT, [(b"x-courier-token", token)]), body)
-    return (receiver.admit(request.head) or receiver(request)).status
+def test_the_paths_of_several_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POSTMARK_SECRET", SECRET)
+    monkeypatch.setenv("RESEND_SIGNING_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZg==")
+    assert Command(tmp_path).call("db", "upgrade").returncode == 0
+    sent = [(name.encode(), value.encode()) for name, value in headers().items()]
+    with closing(execute(FILES["mail.py"])["receiver"]) as receiver:
+        heads = [RequestHead("POST", path, sent) for path in rows("| path below the mount path |")]
+        refused = [receiver.admit(each) for each in heads]
+        assert [each and each.status for each in refused] == [None, None, 401, 404]
 
 
-def test_the_provider_of_the_page(
-    courier: Any,  # noqa: ANN401 - as above
-    hookrow_store: SQLStore,
-    hookrow_tables: Tables,
-) -> None:
-    hookrow_tables.add_dispatch("m-1", hookrow_tables.add_subscriber("ada@example.com"))
-    event = {"id": "e-1", "to": "ada@example.com", "message": "m-1", "time": 1_772_600_000}
-    with closing(Receiver(courier, hookrow_store)) as receiver:
-        assert post(receiver, json.dumps([event, event]).encode()) == 200
-        assert post(receiver, b"[]") == 200
-        assert post(receiver, json.dumps([event | {"to": "nobody@x"}]).encode()) == 200
-        for body in (b"{", b"5", b"null", b'["x"]', b'[{"time": 1e300}]', b"[{}]"):
-            assert post(receiver, body) == 200
-        assert post(receiver, b"[]", b"wrong") == 401
-    delivered_at = hookrow_tables.dispatch("m-1").delivered_at
-    assert delivered_at is not None
-    assert delivered_at.timestamp() == event["time"]
+def test_the_tests_of_the_provider_pass(tmp_path: Path) -> None:
+    for name in ("courier.py", "test_courier.py"):
+        (tmp_path / name).write_text(FILES[name])
+    typed = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = Command(tmp_path).execute(sys.executable, *typed, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    tests = [name for name in dir(ProviderContract) if name.startswith("test_")]
+    assert f"{len(tests)} passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_tables_are_complete() -> None:
+    """They have the members of a provider with a default, and what a contract needs."""
+    members = {name for row in rows("| member |") for name in row.split("`, `")}
+    defined = {name for name in dir(Provider) if not name.startswith("_")}
+    assert members == defined - Provider.__abstractmethods__
+    public = {name for name in dir(ProviderContract) if not name.startswith(("_", "test_"))}
+    defined = {re.split(r"\W", row)[0] for row in rows("| define |")}
+    assert defined == public | {"provider", "samples"}
 
 
 def test_the_events_of_resend() -> None:
-    text = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert {*re.findall(r"^\| `([a-z.]+)` \|", text, re.MULTILINE)} == resend._EVENT_TYPES
+    assert {*rows("| event |")} == resend._EVENT_TYPES

@@ -20,7 +20,7 @@ from hookrow._core.notification import (
     Unsupported,
 )
 from hookrow._core.result import Result
-from hookrow._core.rules import fold
+from hookrow._core.rules import UNSTORABLE, fold
 from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT, Request, RequestHead, Response
 from hookrow._receiver.receiver import PROBE_METHODS, Receiver
@@ -40,7 +40,7 @@ LARGEST_BODY = 32 * 1024 * 1024
 RETRIED_WITHIN = 30.0
 """Seconds after which `retry_now` has failed."""
 
-_EXPECTED = {200, 400, 401, 404, 422}
+_STATUSES = {200, 400, 401, 404, 422}
 """The statuses of responses to bodies that a provider may read in any way."""
 
 _HOSTILE_HEADERS = (b"", b" ", b"\xff\xfe", b"\0", b",", b"=" * 9, b"9" * 5000, b"x" * 50_000)
@@ -53,8 +53,6 @@ _DESCRIPTIVE = {b"content-type", b"user-agent"}
 """Headers that authenticate nobody."""
 
 _is_header_text = re.compile(r"[!-~]([ -~]*[!-~])?").fullmatch
-
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 T = TypeVar("T")
 
@@ -194,7 +192,7 @@ class ProviderContract:
                             self._check_event(event, description)
                     status = _post(receiver, request).status
                     _check(
-                        status in _EXPECTED,
+                        status in _STATUSES,
                         f"The response to {description} is {status}. The logger `hookrow` reports "
                         "the reason.",
                     )
@@ -408,7 +406,7 @@ def _check_notification(each: Notification, subject: str) -> None:
     if isinstance(each, Suppressed):
         _check_type(each.reason, str, f"The reason of {subject}")
         _check(
-            bool(each.reason.strip()) and not _UNSTORABLE.search(each.reason),
+            bool(each.reason.strip()) and not UNSTORABLE.search(each.reason),
             f"The reason of {subject} must be one that a row can store (not blank, without NUL and "
             f"unpaired surrogates), not {each.reason!r:.80}.",
         )
