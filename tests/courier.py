@@ -68,8 +68,7 @@ class Courier(Provider):
 
     def is_test(self, event: Event) -> bool:
         """Return whether the address is at the courier's own domain."""
-        notification = event.notification
-        return notification is not None and str(notification.recipient).endswith("@courier.test")
+        return any(str(each.recipient).endswith("@courier.test") for each in event.notifications)
 
 
 def _decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON

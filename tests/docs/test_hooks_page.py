@@ -51,9 +51,9 @@ def test_rq(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs, redis, rq = SimpleNamespace(**execute(FILES["jobs.py"])), Mock(), Mock()
     for name, module in {"jobs": jobs, "redis": redis, "rq": rq}.items():
         monkeypatch.setitem(sys.modules, name, module)
-    arrival = Arrival((Opened("ada@example.com", "m-1", NOON),), b"{}", NOON)
-    execute(FILES["rq_hook.py"])["on_recorded"](arrival, Recorded([]))
-    key = jobs.idempotency_key(arrival)
+    opened = Opened("ada@example.com", "m-1", NOON)
+    execute(FILES["rq_hook.py"])["on_recorded"](Arrival((opened,), b"{}", NOON), Recorded([]))
+    key = jobs.idempotency_key(opened)
     arguments = {"key": key, "kind": "opened", "email": "ada@example.com", "detail": "m-1"}
     assert rq.Queue.mock_calls == [
         call(connection=redis.Redis.return_value),

@@ -25,6 +25,7 @@ from hookrow._core.notification import (
     Reactivated,
     Suppressed,
     Unsupported,
+    first_of,
 )
 from hookrow._http import PROBE_AGENT
 from hookrow.providers import Event
@@ -77,7 +78,7 @@ def test_the_schema_of_bodies_has_the_types_of_the_fields() -> None:
 
 def _parse(payload: dict[str, Any] | bytes, **fields: object) -> Notification | None:
     """Parse a payload with some fields changed, or omitted if they are `...`."""
-    return Postmark.parse(_encode(payload, **fields)).notification
+    return first_of(Postmark.parse(_encode(payload, **fields)).notifications)
 
 
 def _encode(payload: dict[str, Any] | bytes, **fields: object) -> bytes:
@@ -398,7 +399,7 @@ def test_unpaired_surrogates_in_unsupported_bodies(
     """The body is read, so the explanation names the field, and the log has the other fields."""
     body = _encode(payload | fields)
     event = Postmark.parse(body)
-    assert event.notification is None
+    assert not event.notifications
     assert (explain(body) or "").startswith(problem)
     assert (event.unsupported.recipient or ADA, event.unsupported.message_id) == (ADA, MESSAGE)
 
@@ -418,7 +419,7 @@ def test_a_number_is_never_a_text(digits: str, rest: str) -> None:
     def parse(payload: dict[str, Any], *names: str) -> Notification | None:
         numbers = "".join(f', "{name}": {digits}' for name in names)
         text = json.dumps({name: payload[name] for name in payload if name not in names})
-        return Postmark.parse(f"{text[:-1]}{numbers}{rest}}}".encode()).notification
+        return first_of(Postmark.parse(f"{text[:-1]}{numbers}{rest}}}".encode()).notifications)
 
     assert parse(DELIVERY, "Size") == Delivered(ADA, MESSAGE, TIME)
     assert parse(DELIVERY, "Recipient", "MessageID") == Delivered(None, None, TIME)
@@ -496,7 +497,7 @@ VALUES = (*OTHERS, "", "\0", HALF, "é", AT, ADA, "Open")
 def _check(body: bytes) -> None:
     """Parse a body, and check the properties that all users of a notification rely on."""
     event = Postmark.parse(body)
-    notification = event.notification
+    notification = first_of(event.notifications)
     assert event == Event(event.notifications, body, event.unsupported)
     assert len(event.notifications) <= 1
     problem = explain(body)

@@ -86,7 +86,7 @@ def read(request: Request) -> Sequence[Event]:
 def test_a_signature_of_the_reference_library(prefix: str) -> None:
     body = json.dumps(event()).encode()
     [read_event] = read(signed(body, SECRET, prefix=prefix))
-    assert read_event.notification == Delivered(*ADAS, AT)
+    assert read_event.notifications == (Delivered(*ADAS, AT),)
     assert (read_event.event_id, read_event.trace_id) == (ID, ID)
 
 
@@ -276,19 +276,19 @@ def test_unsupported_events(body: object, unsupported: Unsupported) -> None:
 @given(st.binary() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps).map(str.encode))
 def test_no_body_raises(body: bytes) -> None:
     event = Resend.parse(body)
-    assert (event.notification is None) is (Resend.explain(body) is not None)
+    assert bool(event.notifications) is (Resend.explain(body) is None)
 
 
 def test_each_recipient_is_an_event() -> None:
     body = json.dumps(event(to=["a@x", "B <b@x>"])).encode()
     events = read(signed(body, SECRET))
-    assert [each.notification for each in events] == [
-        Delivered("a@x", "m-ada", AT),
-        Delivered("b@x", "m-ada", AT),
+    assert [each.notifications for each in events] == [
+        (Delivered("a@x", "m-ada", AT),),
+        (Delivered("b@x", "m-ada", AT),),
     ]
     assert [each.event_id for each in events] == ["msg_1 0", "msg_1 1"]
     for each in events:  # the body in the log has one recipient
-        assert Resend.parse(each.body).notification == each.notification
+        assert Resend.parse(each.body).notifications == each.notifications
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_each_recipient_is_an_event() -> None:
 )
 def test_events_that_cannot_be_split(body: bytes) -> None:
     [event] = read(signed(body, SECRET))
-    assert (event.notification, event.body) == (None, body)
+    assert (event.notifications, event.body) == ((), body)
 
 
 # -- unpaired surrogates ---------------------------------------------------------------
@@ -338,7 +338,7 @@ HALF = "\ud83d"
 def test_unpaired_surrogates(payload: dict[str, Any], notification: Notification) -> None:
     """They are kept in addresses and ids, replaced in stored texts, and ignored elsewhere."""
     body = json.dumps(payload).encode()
-    assert Resend.parse(body).notification == notification
+    assert Resend.parse(body).notifications == (notification,)
     assert Resend.explain(body) is None
 
 
@@ -354,7 +354,7 @@ def test_unpaired_surrogates(payload: dict[str, Any], notification: Notification
 )
 def test_unsupported_events_are_explained(payload: dict[str, Any], problem: str) -> None:
     body = json.dumps(payload).encode()
-    assert Resend.parse(body).notification is None
+    assert not Resend.parse(body).notifications
     assert (Resend.explain(body) or "").startswith(problem)
 
 
@@ -362,12 +362,12 @@ def test_the_recipients_of_an_event_with_an_unpaired_surrogate() -> None:
     """Each event keeps the other fields, and its body can be read again."""
     payload = event(to=["a@x", f"B {HALF} <b@x>"], subject=HALF, size=5) | {HALF: "é"}
     events = read(signed(json.dumps(payload).encode(), SECRET))
-    assert [each.notification for each in events] == [
-        Delivered("a@x", "m-ada", AT),
-        Delivered("b@x", "m-ada", AT),
+    assert [each.notifications for each in events] == [
+        (Delivered("a@x", "m-ada", AT),),
+        (Delivered("b@x", "m-ada", AT),),
     ]
     for each in events:
-        assert Resend.parse(each.body).notification == each.notification
+        assert Resend.parse(each.body).notifications == each.notifications
         fields = json.loads(each.body)
         assert (fields["data"]["subject"], fields["data"]["size"]) == (HALF, 5)
         assert "é" in fields.values()
@@ -378,13 +378,13 @@ def test_a_number_of_any_size_is_valid(number: str) -> None:
     """The body of each recipient contains the largest number instead."""
     text = json.dumps(event(to=["a@x", "b@x"], size="@")).replace('"@"', number)
     events = read(signed(text.encode(), SECRET))
-    assert [each.notification for each in events] == [
-        Delivered("a@x", "m-ada", AT),
-        Delivered("b@x", "m-ada", AT),
+    assert [each.notifications for each in events] == [
+        (Delivered("a@x", "m-ada", AT),),
+        (Delivered("b@x", "m-ada", AT),),
     ]
     assert {json.loads(each.body)["data"]["size"] for each in events} == {sys.float_info.max}
-    assert Resend.parse(text.replace('["a@x", "b@x"]', number).encode()).notification == (
-        Delivered(None, "m-ada", AT)
+    assert Resend.parse(text.replace('["a@x", "b@x"]', number).encode()).notifications == (
+        Delivered(None, "m-ada", AT),
     )
 
 

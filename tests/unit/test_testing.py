@@ -60,7 +60,7 @@ SPAM = testing.suppression(ADA, "m", at=AT, reason="SpamComplaint")
 )
 def test_supported_payloads(payload: Payload, notification: Notification, names: set[str]) -> None:
     """They are parsed as their notification, with the time in UTC."""
-    assert Postmark.parse(json.dumps(payload).encode()).notification == notification
+    assert Postmark.parse(json.dumps(payload).encode()).notifications == (notification,)
     assert set(payload) >= NAMES | names
     assert "2026-03-04T05:06:07.123456Z" in payload.values()
 
@@ -93,7 +93,7 @@ def test_the_test_of_the_provider() -> None:
     payload = testing.send_test(at=LOCAL)
     assert payload["DeliveredAt"] == "2026-03-04T05:06:07Z"
     assert set(payload) == {*NAMES, "DeliveredAt", "Details"}
-    parsed = Postmark.parse(json.dumps(payload).encode()).notification
+    [parsed] = Postmark.parse(json.dumps(payload).encode()).notifications
     zeros = "00000000-0000-0000-0000-000000000000"
     assert parsed == Delivered("john@example.com", zeros, AT.replace(microsecond=0))
 

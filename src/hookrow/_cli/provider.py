@@ -383,11 +383,10 @@ def reconcile(
 
 def _report_event(arrival: Arrival) -> None:
     """Print an event that would be recorded."""
-    event = arrival.notification
-    if event is not None:
-        name = type(event).__name__.lower()
-        recipient, message = (each or "-" for each in (event.recipient, event.message_id))
-        echo(f"{event.at:%Y-%m-%d %H:%M:%S}  {name:12}{recipient}  {message}")
+    for each in arrival.notifications:
+        name = type(each).__name__.lower()
+        recipient, message = each.recipient or "-", each.message_id or "-"
+        echo(f"{each.at:%Y-%m-%d %H:%M:%S}  {name:12}{recipient}  {message}")
 
 
 def _describe_result(result: Reconciled, *, dry_run: bool) -> str:

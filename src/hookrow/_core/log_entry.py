@@ -29,6 +29,7 @@ from hookrow._core.notification import (
     Refused,
     Source,
     Suppressed,
+    first_of,
 )
 from hookrow._core.result import PARKED, RESULTS, SUBSCRIBER_FOUND, Result, retry_at
 from hookrow._core.rules import (
@@ -195,7 +196,7 @@ def fingerprint(arrival: Arrival) -> bytes:
     """
     if arrival.fingerprint is not None:
         return arrival.fingerprint
-    notification = arrival.notification
+    notification = first_of(arrival.notifications)
     at = notification.at if notification else None
     identity = arrival.body
     if arrival.event_id is not None:
@@ -267,7 +268,7 @@ def stored_trace_id(text: str | None) -> str | None:
 
 
 def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bool) -> LogEntry:
-    notification = arrival.notification
+    notification = first_of(arrival.notifications)
     fields = notification or arrival.unsupported
     reason = _reason(arrival)
     result, status, next_retry = Result.RECORDED, 200, None

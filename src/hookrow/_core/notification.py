@@ -103,6 +103,15 @@ class Reactivated(msgspec.Struct, frozen=True, gc=False):
 Notification: TypeAlias = DispatchEvent | Suppressed | Reactivated
 
 
+def first_of(notifications: Sequence[Notification]) -> Notification | None:
+    """Return the first notification of an event, or None if it is not supported.
+
+    It determines the type, the recipient and the time of the event in the log. To react to what an
+    event says, consider all of its notifications.
+    """
+    return notifications[0] if notifications else None
+
+
 class Unsupported(msgspec.Struct, frozen=True, gc=False):
     """The readable fields of an unsupported body; only the log uses them."""
 
@@ -122,6 +131,9 @@ class Source(Enum):
 
 class Arrival(msgspec.Struct, frozen=True):
     """One event of an authentic request, with its notifications; none if it is not supported.
+
+    There may be several, such as a bounce and the suppression that follows it, so a hook considers
+    all of them.
 
     `body` is the event's part of the request's body, in bytes, and `received_at` the time of its
     first arrival, in UTC. If the `source` is not live, the arrival represents `attempts` requests
@@ -153,11 +165,6 @@ class Arrival(msgspec.Struct, frozen=True):
     record_type: str | None = None
     trace_id: str | None = None
     is_test: bool = False
-
-    @property
-    def notification(self) -> Notification | None:
-        """The first notification, or None if there is none."""
-        return self.notifications[0] if self.notifications else None
 
 
 class LookupKeys(msgspec.Struct, frozen=True):

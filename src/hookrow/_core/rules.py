@@ -40,6 +40,7 @@ from hookrow._core.notification import (
     Source,
     Suppressed,
     Suppressible,
+    first_of,
 )
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 
@@ -115,7 +116,7 @@ def is_probe(arrival: Arrival) -> bool:
     A probe finds no subscriber, even if one has its address, so it changes nothing. Its refusal is
     neither logged nor reported to a hook.
     """
-    notification = arrival.notification
+    notification = first_of(arrival.notifications)
     recipient = notification.recipient if notification else None
     return recipient is not None and fold(recipient) == PROBE
 

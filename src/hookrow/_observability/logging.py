@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, Refused
+from hookrow._core.notification import Arrival, Outcome, Recorded, Refusal, Refused, first_of
 from hookrow._http import RequestHead
 
 logger = logging.getLogger("hookrow")
@@ -165,7 +165,7 @@ def outcome_name(outcome: Outcome) -> str:
 
 def describe_arrival(arrival: Arrival) -> str:
     """Describe a notification for a log line: type, message id, masked recipient, request."""
-    notification = arrival.notification
+    notification = first_of(arrival.notifications)
     request = f", request {arrival.request_id}" if arrival.request_id else ""
     if notification is None:
         return f"an unsupported notification{request}"

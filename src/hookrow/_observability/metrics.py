@@ -32,6 +32,7 @@ from hookrow._core.notification import (
     Recorded,
     Refusal,
     Suppressed,
+    first_of,
 )
 from hookrow._core.result import RESULTS, SUBSCRIBER_FOUND
 from hookrow._http import Handler, Request, RequestHead, Response, reject_call
@@ -210,8 +211,9 @@ class Metrics(Observer):
         for arrival, began, _ in ended:
             if isinstance(began, float):
                 self._seconds.observe(now - began)
-            if arrival.notification is not None and arrival.notification.at is not None:
-                lag = (arrival.received_at - arrival.notification.at).total_seconds()
+            notification = first_of(arrival.notifications)
+            if notification is not None and notification.at is not None:
+                lag = (arrival.received_at - notification.at).total_seconds()
                 self._lag.observe(max(0.0, lag))  # the provider's clock may be ahead
         self._set_newest(arrivals[-1].received_at.timestamp())
 

@@ -13,7 +13,7 @@ from time import time_ns
 from hookrow import __version__
 from hookrow._arguments import has_members, reject
 from hookrow._core.log_entry import RECORD_TYPES
-from hookrow._core.notification import Arrival, Outcome, Suppressed
+from hookrow._core.notification import Arrival, Outcome, Suppressed, first_of
 from hookrow._http import RequestHead, respond
 from hookrow._observability.logging import outcome_name
 from hookrow._observability.observer import GroupEnd, Observer
@@ -95,7 +95,7 @@ class Tracing(Observer):
         self, start: _SpanStart, link: Link, arrival: Arrival, outcome: Outcome
     ) -> None:
         record_type = arrival.record_type or RECORD_TYPES.get(
-            type(arrival.notification), "unsupported"
+            type(first_of(arrival.notifications)), "unsupported"
         )
         attributes: dict[str, str | bool] = {
             "hookrow.record_type": record_type,

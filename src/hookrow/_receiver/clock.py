@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from hookrow._arguments import check_function, reject
 from hookrow._concurrency import reset_after_fork
-from hookrow._core.notification import Arrival
+from hookrow._core.notification import Arrival, first_of
 from hookrow._faults import describe_bug, without_values
 from hookrow.stores._errors import StoreError
 from hookrow.stores._timeouts import limited_to
@@ -193,7 +193,7 @@ class _EventTimes:
 
         `present` is the difference before it.
         """
-        notification = arrival.notification
+        notification = first_of(arrival.notifications)
         if notification is None or notification.at is None:
             return present
         difference = notification.at - arrival.received_at

@@ -40,11 +40,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     event_id: str | None = None
     trace_id: str | None = None
 
-    @property
-    def notification(self) -> Notification | None:
-        """The first notification, or None if there is none."""
-        return self.notifications[0] if self.notifications else None
-
 
 class Unauthentic(Exception):
     """The provider did not send the request. `challenge` is as in `Provider.admit`."""
@@ -203,12 +198,12 @@ def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
     """
     if any(type(each) in recorded for each in event.notifications):
         return None
-    kind_read, logged_type = type(event.notification), event.unsupported.record_type
+    kinds_read, logged_type = {*map(type, event.notifications)}, event.unsupported.record_type
     for name, (column, *_) in RECORDS.items():
         kind = OPTIONAL_KINDS.get(column)
         if kind is None or kind in recorded:
             continue
-        if kind is kind_read or RECORD_TYPES[kind] == logged_type:
+        if kind in kinds_read or RECORD_TYPES[kind] == logged_type:
             return (
                 f"The mapping does not record this type: map the column {column!r}, or add "
                 f"{name!r} to `record`."

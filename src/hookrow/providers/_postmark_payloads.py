@@ -66,9 +66,9 @@ TEST_RECIPIENT = "john@example.com"
 """The message id and the recipient of the notifications with which Postmark tests a webhook."""
 
 
-def is_test(notification: Notification | None) -> bool:
+def is_test(notification: Notification) -> bool:
     """Return whether Postmark sent the notification to test a webhook, before it saves it."""
-    if notification is None or notification.message_id != TEST_MESSAGE_ID:
+    if notification.message_id != TEST_MESSAGE_ID:
         return False
     return fold(notification.recipient or "") == TEST_RECIPIENT
 

@@ -90,7 +90,7 @@ class Postmark(Provider):
 
     def is_test(self, event: Event) -> bool:
         """Return whether Postmark sent the event to test the webhook; see `Provider`."""
-        return is_test(event.notification)
+        return any(map(is_test, event.notifications))
 
     @staticmethod
     def field_names(notification: Notification) -> tuple[str, str]:
