@@ -24,7 +24,7 @@ from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT
 from hookrow._receiver.receiver import Receiver
 from hookrow._server.app import Server
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings, Settings
 
 ADA, BEA, CARL = "ada@example.com", "bea@example.com", "carl@example.com"
 
@@ -85,7 +85,7 @@ def run(*, stay: bool) -> None:
         socket.create_server(("127.0.0.1", 0)) as listener,
     ):
         settings = Settings(
-            secrets=(token_urlsafe(),),
+            entries=[EntrySettings(credentials=(token_urlsafe(),))],
             database_url=f"sqlite:///{folder}/demo.db",
             acknowledge_tests=True,
             port=listener.getsockname()[1],
@@ -113,7 +113,7 @@ def _serve(settings: Settings, listener: socket.socket, *, stay: bool) -> None:
 
 def _show(app: Server, settings: Settings, *, stay: bool) -> None:
     """Save rows, post notifications, and print what happens."""
-    address, secret = f"http://127.0.0.1:{settings.port}", settings.secrets[0]
+    address, secret = f"http://127.0.0.1:{settings.port}", settings.entries[0].credentials[0]
     click.echo(f"The server at {address} uses a temporary SQLite file.")
     if settings.dashboard:
         click.echo("The dashboard shows notifications as they arrive:")

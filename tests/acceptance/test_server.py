@@ -174,10 +174,11 @@ class TestWorkers:
         killed workers accept the password and continue the counts.
         """
         options = ("--dashboard", "--metrics", "--workers", 2, "--log-level", "debug")
+        (command.folder / "hookrow.toml").write_text("[providers.acme]\nprovider = 'postmark'")
         with (
             Terminal() as terminal,
             Command(command.folder, terminal=terminal).serving(
-                *options, HOOKROW_SECRET=NEW
+                *options, HOOKROW_SECRET="", HOOKROW_PROVIDERS_ACME_SECRET=NEW
             ) as server,
         ):
             wait_until_started(server, 2)

@@ -22,7 +22,7 @@ from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.check import check_database_url, check_secrets
 from hookrow._receiver.recorder import record
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings
 from hookrow.migrations import upgrade
 from hookrow.providers._secrets import doubt_about
 from hookrow.stores._errors import UPGRADE, Locked, StoreError, Unavailable
@@ -126,7 +126,7 @@ def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
 
     The result names the fault, and shows no secret.
     """
-    result = check_secrets(Settings(secrets=secrets, database_url="").accepted_secrets)
+    result = check_secrets(EntrySettings(credentials=secrets).read)
     assert (result.subject, result.level) == ("secret", level)
     assert words in result.text
     assert not any(secret and secret in result.text for secret in secrets)

@@ -88,8 +88,8 @@ MISTAKES = {
     "simulate open a@b --secret 'hunter2\r'": "secret",
     "simulate open a\udcff@b --count 3": "cannot be encoded as JSON",
     "serve": "set HOOKROW_SECRET, --secret or --secret-file, for example to a secret from `python",
-    "serve --secret-file blank": "or correct --secret-file, HOOKROW_SECRET_FILE or secret_file.",
-    "serve --secret-file nope": "Correct --secret-file, HOOKROW_SECRET_FILE or secret_file.",
+    "serve --secret-file blank": "or correct HOOKROW_SECRET_FILE, --secret-file or secret_file in",
+    "serve --secret-file nope": "Correct HOOKROW_SECRET_FILE, --secret-file or secret_file in",
     "serve --secret hunter2-größe": "visible ASCII",
     f"serve --secret {SECRET} --secret-file secrets": "use only one",
     **{

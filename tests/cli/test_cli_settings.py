@@ -19,7 +19,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def serve(settings: Settings, **options: object) -> None:
         fields = {name: getattr(settings, name) for name in Settings.__slots__}
-        found.append(fields | options)
+        [entry] = settings.entries
+        found.append(fields | options | {"secrets": entry.credentials, "secret_file": entry.file})
 
     monkeypatch.setattr(run, "serve", serve)
     return found
@@ -83,7 +84,7 @@ FILE_WINS, SECRET_WINS = ((), "f"), (("s",), None)
         ("", "--secret s", "SECRET_FILE=f", SECRET_WINS),
         ("secret_file = 'f'", "", "SECRET=s", SECRET_WINS),
         ("secret_file = 'f'", "--secret s", "PREVIOUS_SECRET=old", (("s", "old"), None)),
-        # Neither takes precedence, so that `read_secrets` rejects them.
+        # Neither takes precedence, so that `EntrySettings` rejects them.
         ("secret = 's'\nsecret_file = 'f'", "", "", (("s",), "f")),
         ("secret_file = 'f'", "--previous-secret old", "", (("old",), "f")),
         ("", "--secret-file f --previous-secret old", "SECRET=s", (("s", "old"), "f")),

@@ -85,7 +85,7 @@ def test_a_server_needs_a_password_unless_it_is_local() -> None:
 
 def test_the_generated_password() -> None:
     """Each start of the server has a new password, which `repr` of its settings omits."""
-    servers = [Settings(database_url="sqlite://") for _ in range(2)]
+    servers = [Settings(entries=[], database_url="sqlite://") for _ in range(2)]
     passwords = {each.generated_password for each in servers}
     assert len(passwords) == 2
     assert not any(each in repr(servers) for each in passwords)

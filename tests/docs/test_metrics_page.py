@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 import asgi_client
 from hookrow import Refusal, Request, RequestHead, testing
 from hookrow._server.app import Server
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings, Settings
 from hookrow.metrics import Metrics, MetricsEndpoint
 from session import ROOT, execute, read_blocks
 from wire import PATIENCE, SECRET
@@ -97,6 +97,7 @@ def test_every_python_block_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("metrics", [True, False])
 def test_serve_has_the_endpoint_only_with_its_option(sqlite_url: str, *, metrics: bool) -> None:
-    server = Server(Settings(secrets=(SECRET,), database_url=sqlite_url, metrics=metrics))
+    entries = [EntrySettings(credentials=(SECRET,))]
+    server = Server(Settings(entries=entries, database_url=sqlite_url, metrics=metrics))
     assert ("hookrow_backlog" in asgi_client.request(server, "GET", "/metrics").text) is metrics
     server.close()

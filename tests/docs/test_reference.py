@@ -13,8 +13,11 @@ import pytest
 import hookrow
 from hookrow import Refusal
 from hookrow._cli import hookrow as command
+from hookrow._cli.entries import read_entries
 from hookrow._cli.settings import read_file
 from hookrow._core.result import PARKED, Result
+from hookrow._server.settings import check_tenants, parsers_of, variable_of
+from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from session import ROOT, read_blocks
 
 PAGES = ROOT / "docs" / "reference"
@@ -75,9 +78,23 @@ def test_every_setting_and_its_variable_are_in_the_table() -> None:
 def test_the_example_of_a_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "hookrow.toml"
     file.write_text(read_blocks("docs/reference/settings.md", "toml")[0])
-    values, schema = read_file(file, command)
-    assert values["serve"]["mount_path"] == "/mail"
-    assert schema.subscriptions is None
+    found = read_file(file, command)
+    assert found.defaults["serve"]["mount_path"] == "/mail"
+    assert found.schema.subscriptions is None
+
+
+def test_every_setting_of_an_entry_is_in_the_table(tmp_path: Path) -> None:
+    text = section(SETTINGS, "Settings of the command").partition("### Several providers")[2]
+    for provider in PROVIDER_NAMES:
+        assert f"`{provider}`" in text
+        for name in built_in(provider).setting_names():
+            assert f"| `{name}` | `{variable_of('NAME', name)}` |" in text
+    file = tmp_path / "hookrow.toml"
+    file.write_text(read_blocks("docs/reference/settings.md", "toml")[1])
+    found = read_file(file, command)
+    entries = read_entries(found.providers, {}, str(file)).entries
+    assert parsers_of(entries).tenants == {"acme": 1, "globex": 2}
+    check_tenants(entries, found.schema)
 
 
 def test_every_argument_of_the_receiver_is_in_the_table() -> None:

@@ -58,7 +58,7 @@ def test_the_python_runs(shop: Path) -> None:
 
 
 def test_the_settings_equal_the_python(shop: Path) -> None:
-    _, schema = read_file(shop / "hookrow.toml", hookrow)
+    schema = read_file(shop / "hookrow.toml", hookrow).schema
     assert schema.subscribers.where == {"deleted_at": False}
     assert repr(schema).replace("False", "None") == repr(execute(PYTHON[0])["schema"])
 

@@ -24,7 +24,7 @@ from hookrow import Schema
 from hookrow._server.app import MinuteSummary, Server
 from hookrow._server.preflight import check_and_prepare
 from hookrow._server.protocol import NotificationProtocol
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings, Settings
 from hookrow.stores._errors import Unavailable
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
@@ -45,8 +45,8 @@ class Served:
 
 @contextmanager
 def serving(url: str, **options: Any) -> Iterator[Served]:  # noqa: ANN401 - as `Settings` types them
-    secrets = () if "secret_file" in options else (SECRET,)
-    settings = Settings(database_url=url, secrets=secrets, **options)
+    entries = options.pop("entries", [EntrySettings(credentials=(SECRET,))])
+    settings = Settings(entries=entries, database_url=url, **options)
     check_and_prepare(settings)
     server = Server(settings)
     with wire.uvicorn_serving(server, lifespan="on", http=NotificationProtocol) as port:
@@ -121,7 +121,8 @@ def test_a_warning_of_a_new_file(
     empty_sqlite_url: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """A mistyped path is noticed. A file that exists, even without tables, may be as intended."""
-    settings = Settings(database_url=empty_sqlite_url, secrets=(SECRET,))
+    entries = [EntrySettings(credentials=(SECRET,))]
+    settings = Settings(entries=entries, database_url=empty_sqlite_url)
     check_and_prepare(settings)
     [warning] = caplog.messages
     assert (
@@ -241,7 +242,7 @@ def test_secret_file(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureF
     file = tmp_path / "secrets"
     new, old, older = "the-secret-of-next-year", SECRET, "the-secret-of-last-year"
     file.write_text(f"\n{old}\n\n  {older}\n")
-    with serving(sqlite_url, secret_file=str(file)) as server:
+    with serving(sqlite_url, entries=[EntrySettings(file=str(file))]) as server:
         for content, mode, logged, statuses in (
             (
                 f"{old}\n{older}",
@@ -264,6 +265,39 @@ def test_secret_file(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureF
             assert ("Other users" in caplog.text) == (logged.startswith("Other users"))
             assert not re.search("the-secret-of|hunter2", caplog.text)
     assert "How often each secret was used, the newest first: 1, 1." in caplog.text
+
+
+def test_entries(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each has a path; a reload reads the file of each, and keeps the secrets of a faulty one."""
+    files = [tmp_path / "acme", tmp_path / "globex"]
+    entries = [EntrySettings(name=each.name, file=str(each)) for each in files]
+    old, new = (SECRET, "the-secret-of-globex"), ("the-new-one-of-acme", "the-new-one-of-globex")
+
+    def write(*secrets: str) -> None:
+        for file, secret in zip(files, secrets, strict=True):
+            file.touch(0o600)
+            file.write_text(secret)
+
+    write(*old)
+    with serving(sqlite_url, entries=entries) as server:
+
+        def accepted(*secrets: str) -> list[bool]:
+            paths = [f"{ENDPOINT}/{each.name}" for each in files]
+            posts = [server.post(path=a, secret=b) for a, b in zip(paths, secrets, strict=True)]
+            return [each.status != 401 for each in posts]
+
+        assert accepted(*old) == [True, True]
+        assert accepted(*reversed(old)) == [False, False]
+        assert server.post(path=f"{ENDPOINT}/initech").status == 404
+        write(new[0], "\n")
+        server.reload()
+        assert "The secrets were not reloaded. The secret file" in caplog.text
+        assert "The secrets were reloaded." not in caplog.text
+        assert accepted(new[0], old[1]) == [True, True]
+        write(*new)
+        server.reload()
+        assert "The secrets were reloaded." in caplog.text
+        assert accepted(*new) == [True, True]
 
 
 def times(url: str) -> list[object]:

@@ -9,7 +9,7 @@ from hookrow import _migrations
 from hookrow._core.schema import Schema
 from hookrow._postmark_api.status import ProviderWatch
 from hookrow._server.app import Server
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings, Settings
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard
 from hookrow.errors import ConfigurationError
@@ -53,7 +53,7 @@ def test_the_server_asks_only_for_a_dashboard_with_a_token(sqlite_url: str) -> N
     for token, dashboard, expected in (("t", True, 1), (None, True, 0), ("t", False, 0)):
         settings = Settings(
             database_url=sqlite_url,
-            secrets=(SECRET,),
+            entries=[EntrySettings(credentials=(SECRET,))],
             dashboard=dashboard,
             provider_token=token,
             provider_api="http://127.0.0.1:1",

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from hookrow._postmark_api.errors import APIError, VerificationFailed
 from hookrow._postmark_api.register import ExpectedWebhook, register
 from hookrow._postmark_api.rotate import RETRIES_FOR, Rotation, RotationState, SecretFile
 from hookrow._postmark_api.webhooks import read_streams
-from hookrow._server.settings import read_secrets
+from hookrow._server.settings import EntrySettings
 from hookrow.errors import ConfigurationError
 from hookrow.stores._log import RequestKind
 from hookrow.stores.sql import SQLStore
@@ -96,7 +95,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
             )
         )
         api.requests.clear()
-        yield Home(api, SecretFile(path, partial(read_secrets, (), str(path))), postmark, url)
+        yield Home(api, SecretFile(path, EntrySettings(file=str(path)).given), postmark, url)
 
 
 def test_a_rotation(home: Home) -> None:

@@ -16,7 +16,7 @@ from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.replay import arrivals_of, replay
 from hookrow._receiver.spool import Spool
 from hookrow._server.app import Server
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings, Settings
 from wire import SECRET
 
 TEST = testing.send_test(at=NOON)
@@ -151,7 +151,8 @@ def test_parked_notifications_are_acknowledged_only_if_they_are_retried(
 @pytest.mark.parametrize("options", [{"sweep": False}, {"keep_bodies": timedelta(0)}])
 def test_the_server_names_its_settings(sqlite_url: str, options: dict[str, Any]) -> None:
     given: dict[str, Any] = {"sweep": True, "acknowledge_parked": True} | options
-    settings = Settings(secrets=(SECRET,), database_url=sqlite_url, **given)
+    entries = [EntrySettings(credentials=(SECRET,))]
+    settings = Settings(entries=entries, database_url=sqlite_url, **given)
     with pytest.raises(ConfigurationError, match="remove `--no-sweep`"):
         Server(settings)
 

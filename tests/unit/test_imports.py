@@ -17,7 +17,8 @@ SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
     *(f"_core.{path.stem}" for path in sorted((SOURCE / "_core").glob("[!_]*.py"))),
-    *("providers", "providers._base", "providers._json", "providers._postmark_payloads"),
+    *("providers", "providers._base", "providers._built_in", "providers._json"),
+    "providers._postmark_payloads",
     *("providers._secrets", "providers._unreadable", "providers.postmark"),
     *("_http", "errors", "_arguments"),
 )

@@ -9,7 +9,7 @@ from hookrow import ConfigurationError, Role, Schema
 from hookrow._cli import hookrow
 from hookrow._cli.serve import serve
 from hookrow._cli.settings import read_file
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings, Settings
 from hookrow._server.workers import build_server
 
 PEOPLE = "[tables.subscribers]\ntable = 'people'\n"
@@ -34,27 +34,24 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path) -> None:
     file.write_text(TABLES)
-    assert read_file(file, serve) == (
-        {},
-        Schema(
-            subscribers=Role(
-                "crm.people",
-                {"email": "address", "suppression_reason": None},
-                where={"deleted_at": False, "active": True, "tenant": "acme", "state": 1},
-                fold="lower",
-            ),
-            dispatches=Role("sends", empty=""),
-            messages=Role("campaigns", {"list_id": "audience"}),
-            reasons={"HardBounce": "bounced"},
-            log=None,
+    assert read_file(file, serve).schema == Schema(
+        subscribers=Role(
+            "crm.people",
+            {"email": "address", "suppression_reason": None},
+            where={"deleted_at": False, "active": True, "tenant": "acme", "state": 1},
+            fold="lower",
         ),
+        dispatches=Role("sends", empty=""),
+        messages=Role("campaigns", {"list_id": "audience"}),
+        reasons={"HardBounce": "bounced"},
+        log=None,
     )
 
 
 def test_a_setting_in_the_file_is_a_default_only_where_it_is_a_setting(file: Path) -> None:
     """For `simulate`, but not for the arguments of other commands that have the same name."""
     file.write_text("url = 'http://127.0.0.1/provider/webhooks'\nsecret = 's'")
-    values, _ = read_file(file, hookrow)
+    values = read_file(file, hookrow).defaults
     assert {*values["simulate"]} == {"url", "secret"}
     for others in (values["check"], values["provider"]["register"]):
         assert {*others} == {"secret"}
@@ -100,23 +97,23 @@ def test_mistakes_in_the_file(file: Path, content: str | bytes, text: str) -> No
 
 
 def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Path) -> None:
-    settings = Settings(database_url="sqlite://", secret_file=str(file))
+    settings = EntrySettings(file=str(file))
     for content, secrets in (
         (b"one", ["one"]),
         (b"\r\n new \r\n\r\n\told\r\n\n", ["new", "old"]),
         (b"new\nold\nnew", ["new", "old"]),
     ):
         file.write_bytes(content)
-        assert settings.accepted_secrets() == secrets
+        assert settings.read() == secrets
     file.write_bytes(b" \n\n")
     with pytest.raises(ConfigurationError, match=r"hookrow.toml is empty: write one secret per li"):
-        settings.accepted_secrets()
+        settings.read()
 
 
 def test_no_secret_is_in_the_representation() -> None:
     """An exception in the log may contain it."""
     settings = Settings(
-        secrets=("hunter2",),
+        entries=[EntrySettings(credentials=("hunter2",), options={"url": "hunter2"})],
         database_url="postgresql://mail:hunter2@localhost/mail",
         dashboard_password="hunter2",
         generated_password="hunter2",
@@ -128,7 +125,7 @@ def test_no_secret_is_in_the_representation() -> None:
 @pytest.mark.parametrize("secrets", [(), ("",), ("a", "")])
 def test_a_missing_secret_names_its_settings(secrets: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match="HOOKROW_SECRET, --secret or --secret-file"):
-        Settings(database_url="sqlite://", secrets=secrets).accepted_secrets()
+        EntrySettings(credentials=secrets).read()
 
 
 @pytest.mark.parametrize(
@@ -143,9 +140,9 @@ def test_a_missing_secret_names_its_settings(secrets: tuple[str, ...]) -> None:
 def test_wrong_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text: str) -> None:
     (tmp_path / "binary").write_bytes(b"hunter2\xff")
     file = str(tmp_path / name)
-    settings = Settings(database_url="sqlite://", secrets=secrets, secret_file=file)
+    settings = EntrySettings(credentials=secrets, file=file)
     with pytest.raises(ConfigurationError, match=re.escape(text)) as raised:
-        settings.accepted_secrets()
+        settings.read()
     assert "hunter2" not in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -153,5 +150,5 @@ def test_wrong_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text
 def test_a_worker_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
     """It logs the mistake, and exits, so that another one is started."""
     with pytest.raises(SystemExit):
-        build_server(Settings(database_url="sqlite://", secret_file="missing"))
+        build_server(Settings(entries=[EntrySettings(file="missing")], database_url="sqlite://"))
     assert "This worker cannot start. The secret file cannot be read" in caplog.text

@@ -27,16 +27,16 @@ from hookrow import __version__
 from hookrow._cli.app import App, HostApp
 from hookrow._cli.check import check
 from hookrow._cli.db import db
+from hookrow._cli.entries import read_entries
 from hookrow._cli.log import log
 from hookrow._cli.options import option
 from hookrow._cli.output import INTERRUPTED, echo
 from hookrow._cli.provider import provider
 from hookrow._cli.replay import prune, replay
 from hookrow._cli.serve import serve
-from hookrow._cli.settings import DEFAULT_FILE, read_file, unknown_variables
+from hookrow._cli.settings import DEFAULT_FILE, SettingsFile, read_file, unknown_variables
 from hookrow._cli.simulate import simulate
 from hookrow._cli.stats import stats
-from hookrow._core.schema import Schema
 from hookrow._describe import printable
 from hookrow._server import release_sighup
 
@@ -110,14 +110,18 @@ def hookrow(context: click.Context, config: Path | None, app: str | None) -> Non
     """
     if context.invoked_subcommand != serve.name:
         release_sighup()
-    for warning in unknown_variables(hookrow, os.environ):
+    path = config or DEFAULT_FILE
+    file = read_file(path, hookrow) if config or path.exists() else SettingsFile()
+    context.default_map = file.defaults
+    configured = read_entries(file.providers, os.environ, str(path))
+    for warning in unknown_variables(hookrow, os.environ, configured.variables):
         echo(f"Warning: {warning}", err=True)
-    schema, file = Schema(), config or DEFAULT_FILE
-    if config or file.exists():
-        context.default_map, schema = read_file(file, hookrow)
     if app is None and (app := context.lookup_default("app")):
         context.set_parameter_source("app", ParameterSource.DEFAULT_MAP)
-    context.obj = App(schema) if app is None else HostApp(app, schema)
+    if app is None:
+        context.obj = App(file.schema, configured)
+    else:
+        context.obj = HostApp(app, file.schema, configured)
 
 
 @hookrow.command()

@@ -21,11 +21,13 @@ import click
 from click.core import ParameterSource
 
 from hookrow._arguments import kind_of
+from hookrow._cli.entries import ConfiguredEntries
 from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
 from hookrow._faults import host_line
 from hookrow._http import ENDPOINT
 from hookrow._receiver.entries import POSTMARK, Parsers
+from hookrow._server.settings import check_tenants, parsers_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser
 from hookrow.stores._errors import OWN_TABLES
@@ -48,10 +50,11 @@ _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
 class App:
-    """The tables of a schema in the database of a URL."""
+    """The tables of a schema in the database of a URL, and the entries of the settings."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, configured: ConfiguredEntries) -> None:
         self._schema = schema
+        self.configured = configured
 
     @property
     def schema(self) -> Schema:
@@ -61,7 +64,7 @@ class App:
     @property
     def parsers(self) -> Parsers:
         """The entries that read the log."""
-        return POSTMARK
+        return parsers_of(self.configured.entries)
 
     @property
     def provider(self) -> BodyParser:
@@ -106,22 +109,25 @@ class App:
         with self.open_database(database_url) as database:
             if self.schema.is_own and (missing := missing_file(database)):
                 raise ConfigurationError(f"{missing} {OWN_TABLES}")
+            check_tenants(self.configured.entries, self.schema)
             verify_tables(database, self.schema)
-            yield SQLStore(database, self.schema)
+            store = SQLStore(database, self.schema)
+            store.use_tenants(self.parsers.tenants)  # which verifies their columns at the first use
+            yield store
 
 
 class HostApp(App):
     """The object that `--app` names: a receiver, a store, or a function that returns one of these.
 
-    Its engine and connections are never closed. The `schema` of the settings file must be the
-    default, because the application has its own.
+    Its engine and connections are never closed. The settings file must have no `schema` and no
+    entries, because the application has its own.
     """
 
     is_imported: ClassVar[bool] = False
     """Whether an application was imported; its threads may still run when the command ends."""
 
-    def __init__(self, reference: str, schema: Schema) -> None:
-        super().__init__(schema)
+    def __init__(self, reference: str, schema: Schema, configured: ConfiguredEntries) -> None:
+        super().__init__(schema, configured)
         self.reference = reference
 
     def __str__(self) -> str:
@@ -192,7 +198,7 @@ class HostApp(App):
     @property
     def parsers(self) -> Parsers:
         """The receiver's entries; Postmark without a receiver."""
-        return self.receiver.entries if self.receiver else super().parsers
+        return self.receiver.entries if self.receiver else POSTMARK
 
     def _receiver_or_store(self, found: object) -> Loaded:
         from hookrow._receiver.receiver import Receiver
@@ -207,7 +213,7 @@ class HostApp(App):
         )
 
     def _refuse_other_settings(self) -> None:
-        """Raise `ConfigurationError` if a flag or the file also sets the database or the mapping.
+        """Raise `ConfigurationError` if a flag or the file also sets what the application has.
 
         Variables are ignored, because the application itself may read them.
         """
@@ -217,6 +223,11 @@ class HostApp(App):
             raise ConfigurationError(
                 f"{self} already has a database and a mapping: omit --database-url, and "
                 f"database_url and [tables] in the settings file; or {WITHOUT_APP}."
+            )
+        if self.configured.entries:
+            raise ConfigurationError(
+                f"{self} already has its providers: omit [providers] in the settings file; or "
+                f"{WITHOUT_APP}."
             )
 
 

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from hookrow._cli.app import HostApp
+from hookrow._cli.entries import entries_of
 from hookrow._cli.options import (
     DATABASE_URL,
     JSON,
@@ -19,10 +20,10 @@ from hookrow._cli.options import (
 )
 from hookrow._cli.output import echo, echo_json
 from hookrow._cli.serve import serve
-from hookrow._cli.settings import choose_secrets, settings_of, settings_sources
+from hookrow._cli.settings import settings_of, settings_sources
 from hookrow._core.schema import Schema
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._server.settings import Settings, read_secrets
+from hookrow._server.settings import Settings
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
 
@@ -59,33 +60,48 @@ def check(
 
     if isinstance(context.obj, HostApp):
         context.exit(report(_check_app(context, context.obj, url), as_json=as_json))
-    secrets, file = choose_secrets(
+    entries = entries_of(
         context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
     )
     of_server = settings_of(context, serve)
     settings = Settings(
-        secrets=secrets,
-        secret_file=file,
+        entries=entries,
         database_url=database_url,
         schema=context.obj.schema,
         # None if `serve` would reject the value, which the list of settings reports
         sweep=of_server["sweep"] is not False,
+        acknowledge_parked=of_server["acknowledge_parked"],
         keep_bodies=of_server["keep_bodies"],
     )
-    sources = settings_sources(context, serve, settings.schema)
+    configured = context.obj.configured.sources
+    sources = chain(settings_sources(context, serve, settings.schema), configured)
     if url is None:
         results = chain(
-            [check.check_secrets(settings.accepted_secrets, settings.secret_file)],
-            check.check_database_url(settings.database_url, settings.schema),
-            check.check_sweep(
-                log=settings.schema.log is not None, bodies=settings.bodies, sweep=settings.sweep
-            ),
+            (check.check_secrets(each.read, each.file, entry=each.name) for each in entries),
+            check.check_database_url(settings.database_url, settings.schema, settings.tenants),
+            _check_sweep(settings),
             (each for each in sources if as_json or each.source != "default"),
         )
     else:
         used = (each for each in sources if each.setting.startswith("secret") and each.value)
-        results = chain(used, probe.check_url(url, next(iter(read_secrets(secrets, file)), None)))
+        [entry, *_] = entries
+        results = chain(used, probe.check_url(url, next(iter(entry.given()), None)))
     context.exit(report(results, as_json=as_json))
+
+
+def _check_sweep(settings: Settings) -> Iterator[CheckResult]:
+    """Check that notifications that arrive before their rows are retried."""
+    from hookrow._diagnostics import check
+
+    try:
+        sweeps = settings.sweeps
+    except ConfigurationError as error:
+        yield CheckResult(Level.ERROR, "sweep", str(error))
+        return
+    if any(each.provider == Postmark.name for each in settings.entries):
+        yield from check.check_sweep(
+            log=settings.schema.log is not None, bodies=settings.bodies, sweep=sweeps
+        )
 
 
 def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterator[CheckResult]:

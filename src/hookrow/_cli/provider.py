@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,13 @@ import msgspec
 
 from hookrow._cli import options
 from hookrow._cli.app import App, HostApp
+from hookrow._cli.entries import entries_of
 from hookrow._cli.options import JSON, public_url, webhook_url
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
-from hookrow._cli.settings import choose_secrets, read_token
+from hookrow._cli.settings import read_token
 from hookrow._core.notification import Arrival
 from hookrow._describe import pluralize, printable
-from hookrow._server.settings import read_secrets
+from hookrow._server.settings import EntrySettings
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.providers.postmark import Postmark
 
@@ -142,10 +143,10 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
             secrets = app.secrets
         file = None
         if not secrets:
-            given, file = choose_secrets(
+            [entry, *_] = entries_of(
                 context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
             )
-            secrets = read_secrets(given, file)
+            secrets, file = entry.given(), entry.file
         if secrets:
             Postmark(*secrets)  # raises ConfigurationError for a secret that no header can contain
         token = read_token(context, provider_token_file)
@@ -455,7 +456,7 @@ def rotate(
         raise click.UsageError(
             "--finish removes the old secret for all message streams: omit --stream."
         )
-    file = SecretFile(Path(session.secret_file), partial(read_secrets, (), session.secret_file))
+    file = SecretFile(Path(session.secret_file), EntrySettings(file=session.secret_file).given)
     with session.open_log() as store:
         server, chosen = session.connect(store, streams)
         if not as_json:

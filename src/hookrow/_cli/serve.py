@@ -9,8 +9,9 @@ from click.core import ParameterSource
 
 from hookrow._cli import options
 from hookrow._cli.app import WITHOUT_APP, App, HostApp
+from hookrow._cli.entries import entries_of
 from hookrow._cli.options import option
-from hookrow._cli.settings import choose_secrets, read_token
+from hookrow._cli.settings import read_token
 from hookrow._server.inherited import LARGEST_DESCRIPTOR, Inherited, choose_descriptor
 from hookrow._server.settings import Settings
 from hookrow.errors import ConfigurationError
@@ -42,9 +43,16 @@ from hookrow.errors import ConfigurationError
     help="Respond to the provider's tests with 200, as it requires before it saves a webhook.",
 )
 @option(
-    "--acknowledge-parked",
+    "--acknowledge-parked/--no-acknowledge-parked",
+    default=None,
+    help="Respond to parked notifications with 200: the sweep retries them, the provider does not. "
+    "By default, only those of Postmark get a 404 or 400.",
+)
+@option(
+    "--acknowledge-spooled",
     is_flag=True,
-    help="Respond to parked notifications with 200: the sweep retries them, the provider does not.",
+    help="Respond to notifications in the spool with 200, for providers that do not repeat a "
+    "notification after a 503.",
 )
 @option(
     "--spool",
@@ -105,13 +113,12 @@ def serve(
     inherited = choose_descriptor(others.pop("fd"))
     if inherited is not None:
         _refuse_address(context, inherited)
-    secrets, file = choose_secrets(
+    entries = entries_of(
         context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
     )
     run.serve(
         Settings(
-            secrets=secrets,
-            secret_file=file,
+            entries=entries,
             provider_token=read_token(context, others.pop("provider_token_file")),
             schema=app.schema,
             **others,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -23,7 +23,7 @@ from hookrow.errors import ConfigurationError
 
 DEFAULT_FILE = Path("hookrow.toml")
 
-_SECRET_NAME = re.compile(r"(^|_)(secret|password|token)$")
+_SECRET_NAME = re.compile(r"(^|[_.])(secret|key|credentials|password|token)$")
 """The names of settings whose values are not printed."""
 
 _URL_PASSWORD = re.compile(r"^([\w+.-]+:/+[^:/@]*|[^:/@]*(?!:/)):.*@", re.DOTALL)
@@ -35,11 +35,13 @@ _QUERY_PASSWORD = re.compile(
 """An option of a URL, or of libpq's `name=value` form, that contains a secret."""
 
 
-_STRONGEST_FIRST = (
-    ParameterSource.COMMANDLINE,
-    ParameterSource.ENVIRONMENT,
-    ParameterSource.DEFAULT_MAP,
-)
+_STRONGEST_FIRST = {
+    ParameterSource.COMMANDLINE: 0,
+    ParameterSource.ENVIRONMENT: 1,
+    ParameterSource.DEFAULT_MAP: 2,
+}
+"""The sources of a setting, and their ranks."""
+
 _VARIABLE_PREFIX = "HOOKROW_"
 
 _OF_DEVELOPMENT = {"HOOKROW_TEST_PG_BIN", "HOOKROW_SCREENSHOTS"}
@@ -63,8 +65,21 @@ class SettingSource(CheckResult):
     name: str = ""
 
 
-def read_file(file: Path, command: click.Command) -> tuple[dict[str, Any], Schema]:
-    """Return the settings in a file as click's `default_map` for a command, and the schema.
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """The content of hookrow.toml: defaults of options, the mapping, and [providers].
+
+    `defaults` is click's `default_map` for a command. `providers` are plain values; `read_entries`
+    validates them, together with the variables that override them.
+    """
+
+    defaults: dict[str, Any] = field(default_factory=dict)
+    schema: Schema = field(default_factory=Schema)
+    providers: object = field(default_factory=dict, repr=False)  # they may contain secrets
+
+
+def read_file(file: Path, command: click.Command) -> SettingsFile:
+    """Return the settings in a file for a command.
 
     Raises `ConfigurationError` if the file cannot be read, if a setting is unknown, or if its
     option rejects the value: click's own error would not name the file.
@@ -77,21 +92,22 @@ def read_file(file: Path, command: click.Command) -> tuple[dict[str, Any], Schem
         schema = schema_of(values.pop("tables", {}))
     except ConfigurationError as error:
         raise ConfigurationError(f"{file}: [tables]: {error}") from error
+    providers = values.pop("providers", {})
     options = {each.name: each for each in _settings(command) if each.name}
     options.pop("config", None)  # which names the file
     for name, value in values.items():
         if name not in options:
-            hint = nearest(name, options)
+            hint = nearest(name, [*options, "tables", "providers"])
             raise ConfigurationError(f"{file}: there is no setting {name!r}.{hint}")
         if fault := _fault(options[name], value):
             raise ConfigurationError(f"{file}: {name}: {fault}")
-    return _default_map(command, values), schema
+    return SettingsFile(_default_map(command, values), schema, providers)
 
 
 def settings_sources(
     context: click.Context, command: click.Command, schema: Schema
 ) -> Iterator[SettingSource]:
-    """Yield the source of each setting of a command, including flags of the running command.
+    """Yield the source of each option and of the mapping, including flags of the running command.
 
     If the command would reject the value of a variable, the result is an error.
     """
@@ -103,7 +119,7 @@ def settings_sources(
             owner = next(each for each in (root, context, others) if option.name in each.params)
             yield _setting_source(owner, option, option.name, file)
     if schema != Schema():
-        yield _describe("tables", "set", "file", file)
+        yield describe("tables", "set", "file", file)
 
 
 def settings_of(context: click.Context, command: click.Command) -> Mapping[str, Any]:
@@ -125,20 +141,26 @@ def _setting_source(
     """Return the source of a setting, which is an option of the context's command."""
     match context.get_parameter_source(setting):
         case ParameterSource.COMMANDLINE:
-            return _describe(setting, context.params[setting], "flag", option.opts[0])
+            return describe(setting, context.params[setting], "flag", option.opts[0])
         case ParameterSource.ENVIRONMENT:
             name = next(each for each in _variables(option) if os.environ.get(each))
             fault = _fault(option, os.environ[name])
-            return _describe(setting, os.environ[name], "variable", name, fault)
+            return describe(setting, os.environ[name], "variable", name, fault)
         case ParameterSource.DEFAULT_MAP:
-            return _describe(setting, option.get_default(context), "file", file)
+            return describe(setting, option.get_default(context), "file", file)
         case _:
-            return _describe(setting, option.get_default(context), "default")
+            return describe(setting, option.get_default(context), "default")
 
 
-def unknown_variables(command: click.Command, environment: Iterable[str]) -> Iterator[str]:
-    """Yield a sentence for each variable HOOKROW_* that no option of the command reads."""
-    known = {PROVIDER_TOKEN, *(name for each in _settings(command) for name in _variables(each))}
+def unknown_variables(
+    command: click.Command, environment: Iterable[str], of_entries: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield a sentence for each variable HOOKROW_* that no option of the command reads.
+
+    `of_entries` are the variables for the settings of the receiver's entries.
+    """
+    known = {name for each in _settings(command) for name in _variables(each)}
+    known |= {PROVIDER_TOKEN, *of_entries}
     known = {name for name in known if name.startswith(_VARIABLE_PREFIX)}
     for name in sorted(environment):
         if name.startswith(_VARIABLE_PREFIX) and name not in known | _OF_DEVELOPMENT:
@@ -153,26 +175,39 @@ def choose_secrets(
     previous_secret: str | None = None,
     secret_file: str | None,
 ) -> tuple[tuple[str, ...], str | None]:
-    """Return the secrets and the secret file that a command uses.
+    """Return the secrets and the secret file that the options of a command have; see `choose`."""
+    given = (secret, previous_secret, secret_file)
+    sources = map(context.get_parameter_source, ("secret", "previous_secret", "secret_file"))
+    return choose(
+        *(
+            Ranked(value, None if source is None else _STRONGEST_FIRST.get(source))
+            for value, source in zip(given, sources, strict=True)
+        )
+    )
 
-    If both are set, the one from the stronger source is used, but a previous secret alone never
-    overrides a file: the newest secret would be rejected. Both are returned if neither overrides
-    the other, which `read_secrets` rejects.
+
+class Ranked(NamedTuple):
+    """The value of a setting, and the rank of its source: 0 is that of the strongest."""
+
+    value: str | None
+    rank: int | None
+
+
+def choose(newest: Ranked, previous: Ranked, file: Ranked) -> tuple[tuple[str, ...], str | None]:
+    """Return the credentials and their file that are used.
+
+    If both are set, the one from the stronger source is used, but a previous credential alone never
+    overrides a file: the newest one would be rejected. Both are returned if neither overrides the
+    other, which `EntrySettings.given` rejects.
     """
-    given = {"secret": secret, "previous_secret": previous_secret, "secret_file": secret_file}
-    secrets = tuple(each for each in (secret, previous_secret) if each is not None)
-    ranks = {
-        name: _STRONGEST_FIRST.index(source)
-        for name, value in given.items()
-        if value and (source := context.get_parameter_source(name)) in _STRONGEST_FIRST
-    }
-    file = ranks.pop("secret_file", None)
-    if file is not None and ranks:
-        if file < min(ranks.values()):
-            return (), secret_file
-        if ranks.get("secret", file) < file:
-            return secrets, None
-    return secrets, secret_file
+    credentials = tuple(each.value for each in (newest, previous) if each.value is not None)
+    ranks = [each.rank for each in (newest, previous) if each.value and each.rank is not None]
+    if file.value and file.rank is not None and ranks:
+        if file.rank < min(ranks):
+            return (), file.value
+        if newest.value and newest.rank is not None and newest.rank < file.rank:
+            return credentials, None
+    return credentials, file.value
 
 
 def read_token(context: click.Context, file: str | None) -> str | None:
@@ -236,9 +271,10 @@ def _fault(option: click.Parameter, value: object) -> str:
     return ""
 
 
-def _describe(
+def describe(
     setting: str, value: object, source: str, name: str = "", fault: str = ""
 ) -> SettingSource:
+    """Return a setting with a sentence about its value and source; `fault` is why it is wrong."""
     if not isinstance(value, str | int | Path) or value == "":
         text, printed, level = f"{setting} is not set.", None, Level.OK
     else:

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hookrow._cli.app import HostApp
+from hookrow._cli.entries import entries_of
 from hookrow._cli.options import (
     HOST,
     MOUNT_PATH,
@@ -23,9 +24,8 @@ from hookrow._cli.options import (
     webhook_url,
 )
 from hookrow._cli.output import echo, progress
-from hookrow._cli.settings import choose_secrets
 from hookrow._http import SECRET_HEADER, endpoint_path
-from hookrow._server.settings import origin, read_secrets
+from hookrow._server.settings import origin
 
 START_TIMEOUT = 3.0
 """Seconds for which a refused connection is retried, because the server may be starting."""
@@ -94,7 +94,8 @@ def simulate(  # noqa: PLR0913 - one for each option
         if context.get_parameter_source("mount_path") is ParameterSource.DEFAULT:
             mount_path = app.mount_path
     if not secrets:
-        secrets = read_secrets(*choose_secrets(context, secret=secret, secret_file=secret_file))
+        [entry, *_] = entries_of(context, secret=secret, secret_file=secret_file)
+        secrets = entry.given()
     newest = next(iter(secrets), None)
     if not newest:
         warning = (

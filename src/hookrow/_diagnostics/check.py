@@ -20,7 +20,6 @@ from hookrow._diagnostics.advice import (
 )
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
-from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import (
     OWN_TABLES,
     UPGRADE,
@@ -42,11 +41,13 @@ from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
 from hookrow.stores.sql._verify import verify
 
 
-def check_database_url(url: str, schema: Schema) -> Iterator[CheckResult]:
+def check_database_url(
+    url: str, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
+) -> Iterator[CheckResult]:
     """Check the database at a URL and its tables; see `check_rows`."""
     try:
         with closing(open_database(url)) as database:
-            yield from check_rows(database, schema)
+            yield from check_rows(database, schema, tenants)
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "database", str(error))
 
@@ -88,32 +89,41 @@ def check_working(
         yield check_retries(database, statements)
 
 
-def check_secrets(read: Callable[[], Sequence[str]], file: str | None = None) -> CheckResult:
+def check_secrets(
+    read: Callable[[], Sequence[str]], file: str | None = None, *, entry: str | None = None
+) -> CheckResult:
     """Check that the secrets are valid, plausible, long and readable only by their owner.
 
     No secret is shown.
 
-    `read` returns them, or raises `ConfigurationError`; `file` is the path of their file, if any.
+    `read` returns those that the provider accepts, or raises `ConfigurationError`; `file` is the
+    path of their file, if any, and `entry` the name of their entry, if there are several.
     """
     try:
         secrets = read()
-        Postmark(*secrets)  # raises ConfigurationError for a secret that no header can contain
     except ConfigurationError as error:
         return CheckResult(Level.ERROR, "secret", str(error))
+    if doubt := _doubt_about(secrets, file):
+        text = doubt if entry is None else f"{entry}: {doubt}"
+        return CheckResult(Level.WARNING, "secret", text)
+    text = "It is set." if entry is None else f"That of {entry} is set."
+    return CheckResult(Level.OK, "secret", text)
+
+
+def _doubt_about(secrets: Sequence[str], file: str | None) -> str | None:
+    """Return why secrets are weak, or why others can read them, or None."""
     for secret in secrets:
         if doubt := doubt_about(secret):
-            return CheckResult(Level.WARNING, "secret", DOUBTFUL.format(doubt))
+            return DOUBTFUL.format(doubt)
     shortest = min(map(len, secrets))
     if shortest < MIN_SECRET_LENGTH:
         length = pluralize(shortest, "character")
-        text = (
+        return (
             f"The webhook secret has {length} and can be guessed: use {MIN_SECRET_LENGTH} or more."
         )
-        return CheckResult(Level.WARNING, "secret", text)
     if file and Path(file).stat().st_mode & 0o077:
-        text = f"Other users can read the secret file. Run: chmod 600 {file}"
-        return CheckResult(Level.WARNING, "secret", text)
-    return CheckResult(Level.OK, "secret", "It is set.")
+        return f"Other users can read the secret file. Run: chmod 600 {file}"
+    return None
 
 
 def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult]:

@@ -27,7 +27,7 @@ from hookrow._receiver.receiver import Receiver
 from hookrow._server import RECEIVER, release_sighup
 from hookrow._server.health import Liveness, Readiness
 from hookrow._server.preflight import require_password, warn_of_secret
-from hookrow._server.settings import Settings
+from hookrow._server.settings import Settings, check_tenants, providers_of
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
@@ -67,23 +67,25 @@ class Server:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._provider = Postmark(*settings.accepted_secrets())
+        check_tenants(settings.entries, settings.schema)
+        self._providers = [each.build() for each in settings.entries]
         self._store = store = SQLStore(settings.database_url, settings.schema)
         self._pages = {"/healthz": ASGI(Liveness())}
         summary = MinuteSummary()
         self.receiver = Receiver(
-            self._provider,
+            providers_of(settings.entries, self._providers),
             store,
             mount_path=settings.mount_path,
-            sweep=_sweeps(settings),
+            sweep=settings.sweeps,
             acknowledge_tests=settings.acknowledge_tests,
             acknowledge_parked=settings.acknowledge_parked,
+            acknowledge_spooled=settings.acknowledge_spooled,
             spool=settings.spool,
             keep_bodies=settings.bodies,
             observer=[summary, self._metrics()] if settings.metrics else summary,
         )
         self._readiness = Readiness(
-            partial(check_database, store.database, settings.schema),
+            partial(check_database, store.database, settings.schema, settings.tenants),
             self.receiver.results,
             can_spool=self.receiver.can_spool,
         )
@@ -96,7 +98,7 @@ class Server:
             prune = partial(self._prune, store.log)
             self._tasks.append(PeriodicTask(prune, seconds=DAY_SECONDS, name="pruning of the log"))
         self._webhook = ASGI(self.receiver)
-        watch = self._watch() if settings.dashboard and settings.provider_token else None
+        watch = self._watch() if settings.dashboard else None
         self._dashboard = _dashboard(settings, store, watch) if settings.dashboard else None
         self._dashboard_app = ASGI(self._dashboard) if self._dashboard else None
 
@@ -115,16 +117,20 @@ class Server:
                 await self._webhook(scope, receive, send)
 
     def reload(self) -> None:
-        """Accept the secrets that are now in the secret file, if they are valid."""
+        """Accept the credentials that are now in the secret files; those of a faulty file stay."""
         rate_limit.reset()  # so that each warning is logged again
         self._log_secret_use()
-        try:
-            self._provider.accept(*self._settings.accepted_secrets())
-        except ConfigurationError as error:
-            logger.error(f"The secrets were not reloaded. {error}")
-        else:
+        failed = False
+        for entry, provider in zip(self._settings.entries, self._providers, strict=True):
+            try:
+                provider.accept(*entry.read())
+            except ConfigurationError as error:
+                failed = True
+                logger.error(f"The secrets were not reloaded. {error}")
+            else:
+                warn_of_secret(entry)
+        if not failed:
             logger.info("The secrets were reloaded.")
-            warn_of_secret(self._settings)
 
     def close(self) -> None:
         """Record the queued notifications, then close the connections to the database."""
@@ -137,19 +143,23 @@ class Server:
         self._log_secret_use()
         self._store.close()
 
-    def _watch(self) -> Callable[[], str | None]:
-        """Add the task that polls the provider for the status of its webhooks.
+    def _watch(self) -> Callable[[], str | None] | None:
+        """Add the task that polls Postmark for the status of its webhooks; return its last line.
 
-        Returns the function that reads its last line.
+        Returns None without a token, and unless exactly one entry is Postmark's: a token belongs to
+        one server of Postmark.
         """
+        settings = self._settings
+        postmark = [each for each in self._providers if each.name == Postmark.name]
+        if settings.provider_token is None or len(postmark) != 1:
+            return None
         from hookrow._postmark_api.status import ProviderWatch  # noqa: PLC0415 - seldom needed
 
-        settings = self._settings
         watch = ProviderWatch(
-            settings.provider_token or "",
+            settings.provider_token,
             settings.provider_api,
             self._store,
-            lambda: self._provider.secrets,
+            lambda: postmark[0].secrets,
         )
         self._tasks.append(watch)
         return lambda: watch.line
@@ -180,10 +190,14 @@ class Server:
 
     def _log_secret_use(self) -> None:
         """Log how often each secret was used, if an old one is still accepted."""
-        used = self._provider.matched
-        if len(used) > 1:
-            counts = ", ".join(map(str, used.values()))
-            logger.info("How often each secret was used, the newest first: %s.", counts)
+        for entry, provider in zip(self._settings.entries, self._providers, strict=True):
+            used = provider.matched
+            if len(used) > 1:
+                of_entry = "" if entry.name is None else f" of {entry.name}"
+                counts = ", ".join(map(str, used.values()))
+                logger.info(
+                    "How often each secret%s was used, the newest first: %s.", of_entry, counts
+                )
 
     def _prune(self, log: SQLLog) -> None:
         settings = self._settings
@@ -255,21 +269,6 @@ def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
     release_sighup()
     yield
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def _sweeps(settings: Settings) -> bool:
-    """Return whether parked notifications are retried, for which the log needs their bodies.
-
-    Raises `ConfigurationError` if they are acknowledged although they are not retried.
-    """
-    sweeps = settings.sweep and settings.bodies and settings.schema.log is not None
-    if settings.acknowledge_parked and not sweeps:
-        raise ConfigurationError(
-            "acknowledge_parked needs the sweep, the log and its bodies, because the provider does "
-            "not send an acknowledged notification again: remove `--no-sweep`, `--keep-bodies "
-            "none` and `log = false`, or acknowledge_parked."
-        )
-    return sweeps
 
 
 def _dashboard(

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from hookrow import _migrations
-from hookrow._core.schema import Schema
 from hookrow._describe import pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.check import check_database, check_secrets, check_sweep
 from hookrow._http import is_loopback
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings, Settings
 from hookrow.errors import ConfigurationError
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql._connections import Database
@@ -36,7 +35,8 @@ def check_and_prepare(settings: Settings) -> None:
 
     Raises a `HookrowError` if the server could not use the database.
     """
-    warn_of_secret(settings)
+    for entry in settings.entries:
+        warn_of_secret(entry)
     if settings.dashboard and settings.dashboard_password:
         _warn_of_password(settings.dashboard_password)
     if settings.schema.log is not None:  # without a log, only `hookrow check` explains this
@@ -44,12 +44,12 @@ def check_and_prepare(settings: Settings) -> None:
             logger.warning(f"{result.text} {result.remedy}")
     with closing(open_database(settings.database_url)) as database:
         refuse_memory(database)
-        _prepare_database(database, settings.schema)
+        _prepare_database(database, settings)
 
 
-def warn_of_secret(settings: Settings) -> None:
-    """Log a warning if the webhook secret is weak, or if other users can read it."""
-    result = check_secrets(settings.accepted_secrets, settings.secret_file)
+def warn_of_secret(entry: EntrySettings) -> None:
+    """Log a warning if the secret of an entry is weak, or if other users can read it."""
+    result = check_secrets(entry.read, entry.file, entry=entry.name)
     if result.level is Level.WARNING:
         logger.warning(result.text)
 
@@ -75,16 +75,17 @@ def _warn_of_password(password: str) -> None:
         )
 
 
-def _prepare_database(database: Database, schema: Schema) -> None:
+def _prepare_database(database: Database, settings: Settings) -> None:
     """Create or upgrade hookrow's tables in a file; on a server, only check them.
 
     A database that cannot be reached, or accepts no changes, causes only a warning, because that
     may be temporary.
     """
+    schema = settings.schema
     upgradable = not database.dialect.is_server and schema.is_own
     is_new = missing_file(database) is not None
     # Tables that the host's own migrations created have no errors, and are left unchanged.
-    if upgradable and any(each.subject != "changes" for each in _errors(database, schema)):
+    if upgradable and any(each.subject != "changes" for each in _errors(database, settings)):
         try:
             _migrations.upgrade(database, schema)
         except Unavailable as error:
@@ -94,11 +95,12 @@ def _prepare_database(database: Database, schema: Schema) -> None:
         else:
             if is_new:
                 logger.warning(_NEW_FILE, location(database))
-    for result in _errors(database, schema):
+    for result in _errors(database, settings):
         if result.subject not in {"database", "changes"}:
             raise ConfigurationError(result.text)
         logger.warning(f"Nothing can be recorded yet; responses are 503. {result.text}")
 
 
-def _errors(database: Database, schema: Schema) -> Iterator[CheckResult]:
-    return (each for each in check_database(database, schema) if each.level is Level.ERROR)
+def _errors(database: Database, settings: Settings) -> Iterator[CheckResult]:
+    found = check_database(database, settings.schema, settings.tenants)
+    return (each for each in found if each.level is Level.ERROR)

@@ -71,6 +71,8 @@ def serve(
         # Before anything that may fail because of the database, so that the log shows which it is.
         with closing(open_database(settings.database_url)) as database:
             logger.info(start, __version__, endpoint, location(database))
+        if names := [f"{each.name} ({each.provider})" for each in settings.entries if each.name]:
+            logger.info("Its entries are below this path: %s", ", ".join(names))
         check_and_prepare(settings)
         _raise_file_limit()
         if settings.dashboard:

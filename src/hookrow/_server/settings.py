@@ -2,17 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from secrets import token_urlsafe
 
+from hookrow._core.notification import Key
 from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT, endpoint_path
 from hookrow._postmark_api import ADDRESS
+from hookrow._receiver.entries import POSTMARK, Entries, Entry, Parsers, Providers, Tenant
 from hookrow.errors import ConfigurationError
+from hookrow.providers._built_in import BuiltIn, credential_settings
+from hookrow.providers._registry import built_in, parser_named
 from hookrow.providers.postmark import Postmark
+
+_VARIABLES = "HOOKROW_PROVIDERS_"
+"""The beginning of the names of the environment variables for the settings of entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntrySettings:
+    """The settings of an entry of the receiver; its name is None if it is the only one.
+
+    `provider` is the name of a built-in provider. Its `credentials` are given, the newest first, or
+    are in a `file`. `options` are the values of its other settings. The errors state where each is
+    set, and contain no credential.
+    """
+
+    name: str | None = None
+    provider: str = Postmark.name
+    credentials: tuple[str, ...] = field(default=(), repr=False)
+    file: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tenant: Key | None = None
+
+    @property
+    def provider_class(self) -> type[BuiltIn]:
+        """The class of the provider."""
+        return built_in(self.provider)
+
+    def build(self) -> BuiltIn:
+        """Return the provider.
+
+        Raises `ConfigurationError` as `given` does, if there is no credential, and if the provider
+        rejects a setting.
+        """
+        given = self.given()
+        setting, _, file = self._names
+        if not all(given) or not given:
+            raise ConfigurationError(self._missing(setting, f", or {setting} or {file} in"))
+        for name in self.provider_class.options:
+            if not self.options.get(name):
+                raise ConfigurationError(self._missing(name, f" or {name} in"))
+        try:
+            return self.provider_class(*given, **self.options)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{error} It is set in {self.file or self._places(setting)}."
+            ) from error
+
+    def read(self) -> Sequence[str]:
+        """Return the credentials, which the provider accepts. Raises as `build` does."""
+        given = self.given()
+        self.build()
+        return given
+
+    def given(self) -> Sequence[str]:
+        """Return the credentials, if any; if they are in a file, read it at each call.
+
+        The file has one per line, the newest first. Lines that repeat one are ignored: `hookrow
+        provider rotate` would wait until the newest is rejected.
+
+        Raises `ConfigurationError` if the file cannot be read or is empty, or if credentials are
+        also set: the command line passes both only if neither takes precedence.
+        """
+        if self.file is None:
+            return self.credentials
+        setting, previous, file = self._names
+        if self.credentials:
+            where = "" if self.name is None else f" for the entry {self.name}"
+            raise ConfigurationError(
+                f"Both {file} and {setting} (or {previous}) are set{where}, and neither takes "
+                f"precedence; use only one. A {setting} file may have several lines, the newest "
+                "first."
+            )
+        try:
+            lines = Path(self.file).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(
+                f"The {setting} file cannot be read: {error}. Correct {self._places(file)}."
+            ) from error
+        if not (found := [*dict.fromkeys(line.strip() for line in lines if line.strip())]):
+            raise ConfigurationError(
+                f"The {setting} file {self.file} is empty: write one {setting} per line, the "
+                f"newest first, or correct {self._places(file)}."
+            )
+        return found
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        return credential_settings(self.provider_class.credential)
+
+    def _missing(self, setting: str, in_table: str) -> str:
+        """Return the error for a setting without a value; `in_table` names it in the file."""
+        if self.name is None:
+            return (
+                "The webhook secret is missing or empty: set HOOKROW_SECRET, --secret or "
+                "--secret-file, for example to a secret from "
+                "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
+            )
+        return (
+            f"The {setting} of the entry {self.name} is missing or empty: set "
+            f"{variable_of(self.name, setting)}{in_table} [providers.{self.name}]."
+        )
+
+    def _places(self, setting: str) -> str:
+        """Return where a setting can be set."""
+        if self.name is None:
+            flag = f"--{setting.replace('_', '-')}"
+            return f"HOOKROW_{setting.upper()}, {flag} or {setting} in hookrow.toml"
+        return f"{variable_of(self.name, setting)}, or {setting} in [providers.{self.name}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +136,15 @@ class Settings:
     webhooks there.
     """
 
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    secret_file: str | None = None
+    entries: Sequence[EntrySettings]
     database_url: str = field(repr=False)  # may have a password
     host: str = "127.0.0.1"
     port: int = 8000
     mount_path: str = ""
     sweep: bool = True
     acknowledge_tests: bool = False
-    acknowledge_parked: bool = False
+    acknowledge_parked: bool | None = None
+    acknowledge_spooled: bool = False
     spool: str | None = None
     keep: timedelta | None = timedelta(days=90)
     keep_bodies: timedelta | None = None
@@ -46,6 +157,11 @@ class Settings:
     schema: Schema = field(default_factory=Schema)
 
     @property
+    def tenants(self) -> Mapping[str, Key]:
+        """The tenants by the names of their entries."""
+        return parsers_of(self.entries).tenants
+
+    @property
     def bodies(self) -> bool:
         """Whether the log keeps bodies at all."""
         return self.keep_bodies != timedelta(0)
@@ -55,56 +171,82 @@ class Settings:
         """The path of the dashboard, without a trailing slash."""
         return f"{endpoint_path(self.mount_path).removesuffix(ENDPOINT)}/dashboard"
 
-    def accepted_secrets(self) -> Sequence[str]:
-        """Return the secrets; if they are in a file, read it at each call.
+    @property
+    def sweeps(self) -> bool:
+        """Whether parked notifications are retried, for which the log needs their bodies.
 
-        Raises `ConfigurationError` as `read_secrets` does, and if no secret is set, or if a header
-        cannot contain one.
+        Raises `ConfigurationError` if some are acknowledged although they are not retried.
         """
-        secrets = read_secrets(self.secrets, self.secret_file)
-        if not all(secrets) or not secrets:
+        sweeps = self.sweep and self.bodies and self.schema.log is not None
+        if sweeps:
+            return True
+        needs = "the sweep, the log and its bodies"
+        remedy = "remove `--no-sweep`, `--keep-bodies none` and `log = false`"
+        if self.acknowledge_parked:
             raise ConfigurationError(
-                "The webhook secret is missing or empty: set HOOKROW_SECRET, --secret or "
-                "--secret-file, for example to a secret from "
-                "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
+                f"acknowledge_parked needs {needs}, because the provider does not send an "
+                f"acknowledged notification again: {remedy}, or acknowledge_parked."
             )
-        try:
-            Postmark(*secrets)
-        except ConfigurationError as error:
-            source = self.secret_file or "HOOKROW_SECRET, --secret or secret in hookrow.toml"
-            raise ConfigurationError(f"{error} It is set in {source}.") from error
-        return secrets
+        if self.acknowledge_spooled:
+            raise ConfigurationError(
+                f"acknowledge_spooled needs {needs}, because the provider does not send an "
+                f"acknowledged notification again: {remedy}, or acknowledge_spooled."
+            )
+        names = {each.provider for each in self.entries if each.provider_class.accepts_logged}
+        if names and self.acknowledge_parked is None:
+            raise ConfigurationError(
+                f"Every event of {' and '.join(sorted(names))} that the log has gets a 200, which "
+                f"needs {needs}: {remedy}, or set `acknowledge_parked = false`, with which an "
+                "event whose rows are missing gets a 404 or 400."
+            )
+        return False
 
 
-def read_secrets(secrets: Sequence[str], file: str | None) -> Sequence[str]:
-    """Return the secrets, or those in the file: one per line, the newest first.
+def variable_of(entry: str, setting: str) -> str:
+    """Return the name of the environment variable for a setting of an entry."""
+    return f"{_VARIABLES}{entry.replace('-', '_')}_{setting}".upper()
 
-    Lines that repeat a secret are ignored: `hookrow provider rotate` would wait until the newest
-    secret is rejected.
 
-    Raises `ConfigurationError` if the file cannot be read or has no secret, or if secrets are also
-    set: the command line passes both only if neither takes precedence.
-    """
-    if file is None:
-        return secrets
-    if secrets:
+def parsers_of(entries: Sequence[EntrySettings]) -> Parsers:
+    """Return the entries as far as they are needed to read the log; Postmark if there are none."""
+    if not entries:
+        return POSTMARK
+    return Entries(
+        *(Entry(each.name, parser_named(each.provider), each.tenant) for each in entries)
+    )
+
+
+def check_tenants(entries: Sequence[EntrySettings], schema: Schema) -> None:
+    """Raise `ConfigurationError` if only the entries or only the mapping has tenants."""
+    have_tenants = any(each.tenant is not None for each in entries)
+    role = schema.subscribers
+    if schema.has_tenants and not have_tenants:
         raise ConfigurationError(
-            "Both secret_file and secret (or previous_secret) are set, and neither takes "
-            "precedence; use only one. A secret file may have several lines, the newest first."
+            f"The mapping has the tenant of each row, in the column {role.tenant!r} of "
+            f"{role.table!r}, so each entry needs the value of its tenant: write [providers.NAME] "
+            "with `tenant`, for example `tenant = 1`."
         )
-    try:
-        lines = Path(file).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeError) as error:
+    if have_tenants and not schema.has_tenants:
         raise ConfigurationError(
-            f"The secret file cannot be read: {error}. Correct --secret-file, "
-            "HOOKROW_SECRET_FILE or secret_file."
-        ) from error
-    if not (found := [*dict.fromkeys(line.strip() for line in lines if line.strip())]):
-        raise ConfigurationError(
-            f"The secret file {file} is empty: write one secret per line, the newest first, or "
-            "correct --secret-file, HOOKROW_SECRET_FILE or secret_file."
+            "The entries in [providers] have tenants, but the mapping does not name the column "
+            'with the tenant of a row: write `tenant = "team_id"` in [tables.subscribers].'
         )
-    return found
+
+
+def providers_of(entries: Sequence[EntrySettings], built: Sequence[BuiltIn]) -> Providers:
+    """Return the first argument of a receiver with these entries, whose providers are `built`."""
+    first = entries[0]
+    if first.name is None:
+        return built[0]
+    pairs = [
+        (str(each.name), each.tenant, provider)
+        for each, provider in zip(entries, built, strict=True)
+    ]
+    if first.tenant is None:
+        return {name: provider for name, _, provider in pairs}
+    return {
+        name: Tenant(provider, tenant) for name, tenant, provider in pairs if tenant is not None
+    }
 
 
 def origin(host: str, port: int) -> str:

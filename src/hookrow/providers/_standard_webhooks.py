@@ -16,7 +16,8 @@ from time import time
 from hookrow._arguments import check_function
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import Provider, Unauthentic, check_secrets
+from hookrow.providers._base import Unauthentic, check_secrets
+from hookrow.providers._built_in import BuiltIn
 from hookrow.providers._secrets import doubt_about, why_no_header
 
 MAX_DIFFERENCE = 300
@@ -41,7 +42,7 @@ _LONGEST_TIMESTAMP = 12
 """The largest number of digits of a timestamp; that of the present has 10."""
 
 
-class StandardWebhooks(Provider):
+class StandardWebhooks(BuiltIn):
     """Verifies HMAC-SHA256 signatures of requests by one of several secrets, the newest first.
 
     A secret begins with `whsec_`; several are accepted, so that it can be rotated. `clock` returns

@@ -12,12 +12,13 @@ from hmac import compare_digest
 from hookrow._core.notification import Bounced, Complained, Notification
 from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import Event, Provider, check_secrets
+from hookrow.providers._base import Event, check_secrets
+from hookrow.providers._built_in import BuiltIn
 from hookrow.providers._postmark_payloads import body_schema, explain, is_test, parse, summarize
 from hookrow.providers._secrets import NO_HEADER, describe_wrong_header, why_no_header
 
 
-class Postmark(Provider):
+class Postmark(BuiltIn):
     """Authenticates requests by a shared secret, and parses Postmark's payloads.
 
     Several secrets are accepted at a time, so that a secret can be rotated: `Postmark(new, old)`.

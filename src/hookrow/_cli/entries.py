@@ -1,0 +1,190 @@
+"""The receiver's entries in settings: the tables [providers.NAME], and their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from hookrow._cli.settings import Ranked, SettingSource, choose, choose_secrets, describe
+from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
+from hookrow._core.schema import nearest
+from hookrow._server.settings import EntrySettings, variable_of
+from hookrow.errors import ConfigurationError
+from hookrow.providers._built_in import BuiltIn, credential_settings
+from hookrow.providers._registry import PROVIDER_NAMES, built_in
+
+_ENVIRONMENT, _FILE = range(2)
+"""The ranks of the sources of a setting: a variable overrides the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredEntries:
+    """The settings of the entries, in order; the sources of their values; and their variables."""
+
+    entries: Sequence[EntrySettings] = ()
+    sources: Sequence[SettingSource] = ()
+    variables: Collection[str] = ()
+
+
+def read_entries(providers: object, environment: Mapping[str, str], file: str) -> ConfiguredEntries:
+    """Return the entries that the table [providers] of a file describes.
+
+    A variable of the environment overrides a setting in the file, unless it is empty. Raises
+    `ConfigurationError`, which begins with the name of the file.
+    """
+    try:
+        tables = [_Table.read(name, each) for name, each in _named(providers)]
+        variables = _variables(tables)
+        _check_tenants(tables)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{file}: {error}") from error
+    return ConfiguredEntries(
+        [each.settings(environment) for each in tables],
+        [source for each in tables for source in each.sources(environment, file)],
+        variables,
+    )
+
+
+def entries_of(
+    context: click.Context,
+    *,
+    secret: str | None,
+    previous_secret: str | None = None,
+    secret_file: str | None,
+) -> Sequence[EntrySettings]:
+    """Return the entries of the settings; without [providers], Postmark with a command's secrets.
+
+    Raises `ConfigurationError` if both are set.
+    """
+    configured: ConfiguredEntries = context.obj.configured
+    given = {"secret": secret, "previous_secret": previous_secret, "secret_file": secret_file}
+    if not configured.entries:
+        credentials, file = choose_secrets(context, **given)
+        return [EntrySettings(credentials=credentials, file=file)]
+    if names := [name for name, value in given.items() if value]:
+        raise ConfigurationError(
+            f"Both [providers] and {names[0]} are set, but each entry has its own: move it to "
+            f"{names[0]} in [providers.NAME], or to HOOKROW_PROVIDERS_NAME_{names[0].upper()}."
+        )
+    return configured.entries
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table [providers.NAME], whose keys and types are valid."""
+
+    name: str
+    provider: str
+    values: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, name: str, values: Mapping[str, Any]) -> _Table:
+        """Validate a table. Raises `ConfigurationError`."""
+        provider = values.get("provider", name if name in PROVIDER_NAMES else None)
+        if not isinstance(provider, str):
+            raise ConfigurationError(
+                f'[providers.{name}] has no provider: write provider = "postmark", or another of '
+                f"these: {', '.join(PROVIDER_NAMES)}."
+            )
+        try:
+            known = ["provider", "tenant", *built_in(provider).setting_names()]
+        except ConfigurationError as error:
+            raise ConfigurationError(f"[providers.{name}]: {error}") from error
+        for key, value in values.items():
+            if key not in known:
+                raise ConfigurationError(
+                    f"[providers.{name}]: {provider} has no setting {key!r}.{nearest(key, known)}"
+                )
+            expected = (int, str) if key == "tenant" else (str,)
+            if not isinstance(value, expected) or isinstance(value, bool):
+                kinds = "text or a whole number" if key == "tenant" else "text"
+                raise ConfigurationError(f"[providers.{name}]: {key} must be {kinds}.")
+        return cls(name, provider, values)
+
+    @property
+    def provider_class(self) -> type[BuiltIn]:
+        return built_in(self.provider)
+
+    def variables(self) -> Mapping[str, str]:
+        """Return the name of the variable for each setting that may have one."""
+        return {each: variable_of(self.name, each) for each in self.provider_class.setting_names()}
+
+    def settings(self, environment: Mapping[str, str]) -> EntrySettings:
+        """Return the settings of the entry, some of which variables may override."""
+        given = {name: self._ranked(name, environment) for name in self.variables()}
+        names = credential_settings(self.provider_class.credential)
+        credentials, file = choose(*(given[name] for name in names))
+        return EntrySettings(
+            name=self.name,
+            provider=self.provider,
+            credentials=credentials,
+            file=file,
+            options={
+                name: value
+                for name in self.provider_class.options
+                if (value := given[name].value) is not None
+            },
+            tenant=self.values.get("tenant"),
+        )
+
+    def sources(self, environment: Mapping[str, str], file: str) -> Iterator[SettingSource]:
+        """Yield the source of each setting that is set."""
+        variables = self.variables()
+        for setting in ("provider", "tenant", *variables):
+            name, variable = f"providers.{self.name}.{setting}", variables.get(setting, "")
+            if value := environment.get(variable):
+                yield describe(name, value, "variable", variable)
+            elif setting in self.values:
+                yield describe(name, self.values[setting], "file", file)
+
+    def _ranked(self, setting: str, environment: Mapping[str, str]) -> Ranked:
+        if value := environment.get(variable_of(self.name, setting)):
+            return Ranked(value, _ENVIRONMENT)
+        return Ranked(self.values.get(setting), _FILE)
+
+
+def _named(providers: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the name of each table in [providers]. Raises `ConfigurationError`."""
+    if not isinstance(providers, Mapping):
+        raise ConfigurationError("providers must be tables, such as [providers.acme].")
+    for name, table in providers.items():
+        if not isinstance(table, Mapping):
+            raise ConfigurationError(
+                f"providers.{name} must be a table: move it to a table such as [providers.acme]."
+            )
+        if not is_entry_name(name):
+            raise ConfigurationError(
+                f"[providers.{name}]: the name of an entry has 1 to {LONGEST_ENTRY_NAME} "
+                'lower-case ASCII letters, digits, "-" and "_", because it is part of a URL.'
+            )
+        yield name, table
+
+
+def _variables(tables: Sequence[_Table]) -> Collection[str]:
+    """Return the variables of all entries.
+
+    Raises `ConfigurationError` if two settings have the same, as those of `a-b` and `a_b`.
+    """
+    owners: dict[str, str] = {}
+    for table in tables:
+        for variable in table.variables().values():
+            other = owners.setdefault(variable, table.name)
+            if other != table.name:
+                raise ConfigurationError(
+                    f"[providers.{other}] and [providers.{table.name}] have the same variable, "
+                    f"{variable}: rename one of the two."
+                )
+    return owners.keys()
+
+
+def _check_tenants(tables: Sequence[_Table]) -> None:
+    """Raise `ConfigurationError` if some entries have a tenant, and others do not."""
+    without = [each.name for each in tables if "tenant" not in each.values]
+    if without and len(without) < len(tables):
+        raise ConfigurationError(
+            f"[providers.{without[0]}] has no tenant, but other entries have, so it would change "
+            "the rows of every tenant: set tenant, or receive from it with another server."
+        )

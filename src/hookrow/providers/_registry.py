@@ -1,0 +1,33 @@
+"""The built-in providers by name, which are imported when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pkgutil import resolve_name
+from typing import cast
+
+from hookrow._core.schema import nearest
+from hookrow.errors import ConfigurationError
+from hookrow.providers._base import BodyParser
+from hookrow.providers._built_in import BuiltIn
+
+_CLASSES = {"postmark": "Postmark", "resend": "Resend"}
+"""The class of each provider by its name, which is also that of its module."""
+
+PROVIDER_NAMES: Collection[str] = _CLASSES.keys()
+"""The names of the built-in providers."""
+
+
+def built_in(name: str) -> type[BuiltIn]:
+    """Return the class of a built-in provider. Raises `ConfigurationError` for another name."""
+    if name not in _CLASSES:
+        raise ConfigurationError(
+            f"There is no provider {name!r}.{nearest(name, PROVIDER_NAMES)} hookrow has these: "
+            f"{', '.join(PROVIDER_NAMES)}."
+        )
+    return cast("type[BuiltIn]", resolve_name(f"hookrow.providers.{name}:{_CLASSES[name]}"))
+
+
+def parser_named(name: str) -> BodyParser:
+    """Return the parser of a built-in provider; see `BuiltIn`."""
+    return cast("BodyParser", built_in(name))
