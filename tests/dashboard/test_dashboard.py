@@ -476,7 +476,7 @@ def test_unsupported(store: SQLStore, visitor: Visitor) -> None:
         assert 'method="post"' not in page
     silent = {"parse": lambda body: Event((), body), "explain": lambda _: None}
     provider = SimpleNamespace(name="postmark", **silent)
-    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=provider)
+    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", providers=provider)
     page = visitor.shows("/notification", id=2)
     assert "this payload cannot be recorded or replayed" in page
     assert "DeliveredAt is not" not in page
@@ -489,7 +489,7 @@ def test_the_parser_of_another_provider(store: SQLStore, visitor: Visitor) -> No
         return Event(Postmark.parse(body[::-1]).notifications, body)
 
     provider = SimpleNamespace(name="mirror", parse=parse)
-    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=provider)
+    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", providers=provider)
     body = json.dumps(testing.suppression(ADA, ADAS, at=AT)).encode()[::-1]
     record(store, [Arrival(parse(body).notifications, body, datetime.now(UTC), provider="mirror")])
     assert "suppressed for" in visitor.shows("/notification", id=1)
@@ -597,7 +597,7 @@ class TestSuppression:
         event = {"type": "email.delivered", "created_at": AT.isoformat(), "data": data}
         part = Resend.parse(json.dumps(event).encode())
         record(store, [Arrival(part.notifications, part.body, AT, provider=Resend.name)])
-        visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=Resend)
+        visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", providers=Resend)
         page = visitor.shows("/dispatch", message_id=ADAS)
         assert "set by notification 1" in page
 
@@ -609,7 +609,7 @@ class TestSuppression:
         """Each effect is the cause of its time, and a suppression even if others were refused."""
         recording = SQLStore(store.database, Schema(record=("bounce",)))
         visitor = Visitor(recording)
-        visitor.dashboard = Dashboard(recording, authorize=lambda _: "ada", provider=Effects())
+        visitor.dashboard = Dashboard(recording, authorize=lambda _: "ada", providers=Effects())
         receive(store, testing.delivery(ADA, ADAS, at=AT - timedelta(hours=1)))
         log(store, event(*effects), outcome)
         for table, *columns in (

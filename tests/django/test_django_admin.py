@@ -19,7 +19,6 @@ from crm.models import Person, Team
 from crm.schema import CRM
 from django_project.site import Site
 from hookrow import testing
-from hookrow.django import store
 from hookrow.django.models import Notification
 from hookrow.django.tables.models import Dispatch, Subscriber
 from wire import ADA, ADAS, SECRET
@@ -207,14 +206,12 @@ class TestSuppression:
         history = apps.get_model("admin", "LogEntry").objects
         assert history.latest("id").object_id == str(UUID(int=2))
 
-    def test_tenants(self, sqlite_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_tenants(self, sqlite_site: Site) -> None:
         """Of equal addresses, only the person of the row's tenant is changed, at its entry."""
-        # Its provider would need the settings of several entries.
-        monkeypatch.setattr("hookrow.django._suppression.receiver", lambda: None)
         tables = replace(CRM, subscribers=replace(CRM.subscribers, tenant="team"))
         teams = [Team.objects.create(uid=UUID(int=10 + number)) for number in range(2)]
-        with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": tables}):
-            store().use_tenants({"second": str(teams[1].uid)})
+        acme = {"PROVIDER": "postmark", "SECRET": SECRET, "TENANT": teams[1].uid}
+        with override_settings(HOOKROW={"PROVIDERS": {"second": acme}, "TABLES": tables}):
             for number, team in enumerate((*teams, None)):
                 Person.objects.create(uid=UUID(int=number), address=ADA, team=team)
             chosen = [UUID(int=number) for number in (1, 2)]

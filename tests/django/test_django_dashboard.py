@@ -13,6 +13,7 @@ from django_project.site import Site
 from hookrow import testing
 from hookrow.dashboard._app import SECURITY_HEADERS
 from hookrow.django import store
+from hookrow.django._receiver import parsers
 from hookrow.django.dashboard import _handler, _respond
 from hookrow.django.tables.models import Subscriber
 from visitor import broken_links
@@ -27,7 +28,7 @@ MOUNT = "/mail/dashboard/"
 def project(sqlite_site: Site) -> Iterator[Site]:
     sqlite_site.receive(DELIVERY)
     yield sqlite_site
-    _handler(store(), keep_bodies=True).close(20)
+    _handler(store(), parsers(), keep_bodies=True).close(20)
 
 
 def get(project: Site, place: str = "notifications", **query: str) -> Any:  # noqa: ANN401 - a response

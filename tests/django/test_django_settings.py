@@ -1,6 +1,7 @@
 """Invalid settings and mappings: the system checks and the first request report them."""
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
@@ -25,8 +26,13 @@ from crm.schema import CRM, MUTED
 from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema
 from hookrow.django import receiver, store
+from hookrow.django._receiver import parsers
 from hookrow.django.models import Notification
 from wire import SECRET
+
+SIGNING_SECRET = f"whsec_{b64encode(b'a key of the webhook').decode()}"
+
+COURIER = {"PROVIDER": "courier.Courier", "OPTIONS": {"limit": 7}}
 
 PEOPLE: dict[str, str | None] = {"email": "address", **MUTED}
 
@@ -88,6 +94,73 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
     ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),
     ({"SPOOL": "/no/such/folder/spool.db"}, "E005", "/no/such/folder/spool.db cannot be"),
+    ({"SWEEP": 1}, "E003", r"HOOKROW\['SWEEP'\] must be True, False or None"),
+    ({"SWEEP": True, "ACKNOWLEDGE_SPOOLED": True}, "E003", "`acknowledge_spooled` needs a spool"),
+    # the entries of the receiver
+    *(
+        ({"SECRET": None, "PROVIDERS": providers}, id_, expected)
+        for providers, id_, expected in (
+            ([], "E003", r"HOOKROW\['PROVIDERS'\] must be a dict with an entry for each provider"),
+            ({}, "E003", "must be a dict with an entry for each provider"),
+            ({"Acme Inc": {}}, "E003", "has the name 'Acme Inc', but a name is text with 1 to 64"),
+            ({"acme": "postmark"}, "E003", r"\['acme'\] must be a dict, not str: write {'acme': "),
+            (
+                {"acme": {}},
+                "E003",
+                r"\['acme'\] has no PROVIDER: set it to one of postmark, resend",
+            ),
+            (
+                {"acme": {"PROVIDER": "postmrk"}},
+                "E003",
+                r"HOOKROW\['PROVIDERS'\]\['acme'\]: There is no provider 'postmrk'. Did you mean",
+            ),
+            ({"postmark": {"SECRT": "x"}}, "E003", "has no setting 'SECRT'. Did you mean 'SECRET'"),
+            ({"postmark": {}}, "E001", r"\['postmark'\]: The webhook secret is missing or empty"),
+            ({"resend": {"SECRET": "short"}}, "E001", r"\['resend'\]: The signing secret is not"),
+            (
+                {"resend": {"SECRET": 7}},
+                "E001",
+                r"\['resend'\]: A secret must be a string, not int",
+            ),
+            (
+                {"postmark": {"SECRET": SECRET, "TENANT": 1}, "resend": {"SECRET": SIGNING_SECRET}},
+                "E003",
+                r"\['resend'\] has no TENANT, but other entries have",
+            ),
+            ({"postmark": {"SECRET": SECRET, "TENANT": 1.5}}, "E003", "an int, a string or a UUID"),
+            (
+                {"postmark": {"SECRET": SECRET, "TENANT": 1}},
+                "E003",
+                "The entries are tenants, but the mapping does not name the column",
+            ),
+            (
+                {"a": {"PROVIDER": "courier.Curier"}},
+                "E003",
+                r"\['a'\]: PROVIDER cannot be imported: .* attribute/class",
+            ),
+            (
+                {"a": {"PROVIDER": "courier.Courier", "OPTIONS": {"limt": 1}}},
+                "E003",
+                "courier.Courier does not accept the keyword arguments in OPTIONS: .*limt",
+            ),
+            (
+                {"a": {"PROVIDER": "courier.signed"}},
+                "E003",
+                "courier.signed returns bytes, which is no instance of a subclass of hookrow.prov",
+            ),
+            ({"a": {"PROVIDER": "courier.Courier", "SECRET": "x"}}, "E003", "has no setting 'SECR"),
+        )
+    ),
+    (
+        {"PROVIDERS": {"postmark": {"SECRET": SECRET}}},
+        "E003",
+        "HOOKROW has both PROVIDERS and SECRET, but each entry has its own",
+    ),
+    (
+        {"SECRET": None, "PROVIDERS": {"resend": {"SECRET": SIGNING_SECRET}}, "SWEEP": False},
+        "E003",
+        "Every event that the log has gets a 200",
+    ),
     (
         {"TABLES": {"subscriber": {}}},
         "E003",
@@ -336,9 +409,39 @@ class _LogElsewhere:
         return "elsewhere" if model is Notification else None
 
 
+def test_providers() -> None:
+    """Those of hookrow take their secrets, and those of the project their own arguments.
+
+    The log is read by the names of the entries, and the sweep is on by default.
+    """
+    entries = {
+        "acme": {"PROVIDER": "postmark", "SECRET": SECRET, "PREVIOUS_SECRET": "the-former-secret"},
+        "resend": {"SECRET": SIGNING_SECRET, "PREVIOUS_SECRET": None},
+        "parcels": COURIER,
+    }
+    assert ids(SECRET=None, PROVIDERS=entries) == []
+    with override_settings(HOOKROW={"PROVIDERS": entries}):
+        made = receiver()
+        assert [(each.name, each.provider.name) for each in made.entries] == [
+            ("acme", "postmark"),
+            ("resend", "resend"),
+            ("parcels", "courier"),
+        ]
+        acme, _, parcels = (each.provider for each in made.entries)
+        assert (acme.secrets, parcels.max_body) == ((SECRET, "the-former-secret"), 7)
+        assert made.options.sweeps
+        assert [*parsers().names] == ["acme", "resend", "parcels"]
+
+
+def test_the_log_is_read_without_secrets() -> None:
+    with override_settings(HOOKROW={"PROVIDERS": {"postmark": {"SECRET": None}}}):
+        assert parsers().default.provider.name == "postmark"
+
+
 def test_warnings() -> None:
     """A short secret, routers to another database, and no table for the log are warnings."""
     assert (ids(), ids(PREVIOUS_SECRET=""), ids(SECRET="short")) == ([], [], ["W001"])
+    assert ids(SECRET=None, PROVIDERS={"postmark": {"SECRET": "short"}}) == ["W001"]
     with django_host.alias("sqlite:///x.db") as alias:
         assert ids(DATABASE=alias) == ["W003"]
     with override_settings(DATABASE_ROUTERS=[_Nowhere()]):
@@ -421,6 +524,8 @@ def test_a_limit_for_connecting_in_the_check_command(monkeypatch: pytest.MonkeyP
         ({"KEEP_BODIES": False}, "The log keeps no bodies"),
         ({"LOG": False}, "Without a log"),
         ({"TABLES": 7}, None),  # reported by the other checks
+        # Only Postmark does not repeat its notifications.
+        ({"SECRET": None, "PROVIDERS": {"courier": COURIER}}, None),
     ],
 )
 def test_a_deployment_that_retries_nothing(hookrow: dict[str, Any], words: str | None) -> None:

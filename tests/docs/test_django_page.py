@@ -17,7 +17,9 @@ from django_project.site import users
 from hookrow.django import _checks
 from hookrow.django._commands import commands
 from hookrow.django._conf import SETTING_NAMES, conf
+from hookrow.django._providers import _keys_of, read_entries
 from hookrow.django.tables.models import Dispatch, Subscriber
+from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from hookrow.testing import StoreContract
 from session import execute, read_blocks
 from wire import SECRET
@@ -109,9 +111,20 @@ def test_router(tmp_path: Path) -> None:
 def test_settings(name: str) -> None:
     """Each setting is documented with its default."""
     with override_settings(HOOKROW={}):
-        default = None if name == "TABLES" else getattr(conf, name.lower())
+        default = None if name in {"TABLES", "PROVIDERS"} else getattr(conf, name.lower())
     value = "" if name == "SECRET" else f"`{default!r}`".replace("'", '"')
     assert f"\n| `{name}` | {value} |".replace("  ", " ") in TEXT
+
+
+def test_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each setting of an entry is documented, and the example is valid."""
+    for key in {key for each in PROVIDER_NAMES for key in _keys_of(built_in(each))} | {"OPTIONS"}:
+        assert re.search(rf"^\|.*`{key}`.* \| ", TEXT, re.MULTILINE)
+    [block] = [each for each in read_blocks(PAGE, "python") if '"PROVIDERS"' in each]
+    for variable in ("ACME_SECRET", "GLOBEX_SECRET"):
+        monkeypatch.setenv(variable, SECRET)
+    entries = read_entries(execute(f"import os\n{block}")["HOOKROW"]["PROVIDERS"])
+    assert [(each.name, each.tenant) for each in entries] == [("acme", 1), ("globex", 2)]
 
 
 def test_checks_and_commands() -> None:

@@ -178,7 +178,7 @@ HOSTS: list[Case] = [
     ),
     (calling(dashboard, authorize=basic), "authorize (basic) does not accept the arguments"),
     (calling(dashboard, authorize=async_authorize), "authorize is an async function"),
-    (calling(dashboard, authorize=AUTHORIZE, provider="postmark"), "not str: write provider=Postm"),
+    (calling(dashboard, authorize=AUTHORIZE, providers="x"), "not str: write providers=rec"),
     (
         calling(dashboard, authorize=AUTHORIZE, provider_status="x"),
         "provider_status must be a func",
@@ -239,7 +239,7 @@ def test_objects_with_the_methods_are_accepted() -> None:
     duck: Any = Duck
     receiver = Receiver(provider, store, observer=duck(Tracing()), on_recorded=duck(print))
     WSGI(duck(receiver))
-    Dashboard(store, authorize=duck(AUTHORIZE), provider=duck(Postmark))
+    Dashboard(store, authorize=duck(AUTHORIZE), providers=duck(Postmark))
     check_function("hook", print, "arrival", "outcome")
     check_function("hook", dict.get, "arrival", "outcome")
     check_function("hook", type("", (), {"__call__": lambda *_: None})(), "arrival", "outcome")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from hookrow._arguments import reject
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry, is_entry_name
@@ -148,7 +148,9 @@ def read_entries(providers: object) -> Entries[Provider]:
     else, with the line to write.
     """
     if isinstance(providers, Mapping):
-        return Entries(*_named_entries(providers))
+        entries = _named_entries(providers, check_provider)
+        _refuse_same_provider(entries)
+        return Entries(*entries)
     if isinstance(providers, Tenant):
         raise ConfigurationError(f"A tenant needs a name: write {_TENANT_LINE}.")
     if isinstance(providers, list | tuple | set | frozenset):
@@ -156,7 +158,20 @@ def read_entries(providers: object) -> Entries[Provider]:
     return Entries(Entry(None, check_provider(providers)))
 
 
-def check_tenants(entries: Entries[Provider], store: SQLStore) -> None:
+def read_parsers(providers: object) -> Parsers:
+    """Return the entries by which a host's page reads the log.
+
+    They are a receiver's, or what is passed to it, in which classes of providers are also accepted.
+    Raises `ConfigurationError` for anything else.
+    """
+    if isinstance(providers, Entries):
+        return providers
+    if isinstance(providers, Mapping):
+        return Entries(*_named_entries(providers, _check_parser))
+    return Entries(Entry(None, _check_parser(providers)))
+
+
+def check_tenants(entries: Parsers, store: SQLStore) -> None:
     """Let a store use the tenants of a receiver's entries, if it has tenants, too.
 
     Raises `ConfigurationError`, with the line to write, if only one of the two has tenants.
@@ -176,17 +191,32 @@ def check_tenants(entries: Entries[Provider], store: SQLStore) -> None:
     store.use_tenants(entries.tenants)
 
 
-def _named_entries(providers: Mapping[Any, object]) -> Sequence[Entry[Provider]]:
-    """Return the entries of a mapping. Raises `ConfigurationError`."""
+def _check_parser(provider: object, line: str = "providers=receiver.entries") -> BodyParser:
+    """Return a provider or its class. Raises `ConfigurationError` for anything else."""
+    if not (hasattr(provider, "parse") and hasattr(provider, "name")):
+        expected = "a provider or its class, a mapping of several, or the entries of a receiver"
+        reject("providers", expected, provider, line)
+    return cast("BodyParser", provider)
+
+
+def _named_entries(
+    providers: Mapping[Any, object], check: Callable[[object, str], P_co]
+) -> Sequence[Entry[P_co]]:
+    """Return the entries of a mapping, whose providers are checked. Raises `ConfigurationError`."""
     if not providers:
         raise ConfigurationError(f"The mapping has no entry: write {_NAMED_LINE}.")
-    entries = [_named_entry(name, value) for name, value in providers.items()]
+    entries = [_named_entry(name, value, check) for name, value in providers.items()]
     if len({each.tenant is None for each in entries}) > 1:
         names = ", ".join(repr(each.name) for each in entries if each.tenant is None)
         raise ConfigurationError(
             f"These entries are no tenants, but the others are: {names}. They would change the "
             f"rows of every tenant: write {_TENANT_LINE}, or use another receiver for them."
         )
+    return entries
+
+
+def _refuse_same_provider(entries: Sequence[Entry[Provider]]) -> None:
+    """Raise `ConfigurationError` if two entries have the same provider."""
     first: dict[int, str | None] = {}
     for each in entries:
         earlier = first.setdefault(id(each.provider), each.name)
@@ -195,10 +225,9 @@ def _named_entries(providers: Mapping[Any, object]) -> Sequence[Entry[Provider]]
                 f"The entries {earlier!r} and {each.name!r} are the same object: construct a "
                 "provider for each."
             )
-    return entries
 
 
-def _named_entry(name: object, value: object) -> Entry[Provider]:
+def _named_entry(name: object, value: object, check: Callable[[object, str], P_co]) -> Entry[P_co]:
     """Return an entry of a mapping. Raises `ConfigurationError`."""
     if not isinstance(name, str):
         reject("The name of an entry", "a string", name, _NAMED_LINE)
@@ -209,5 +238,5 @@ def _named_entry(name: object, value: object) -> Entry[Provider]:
         )
     line = f'Receiver({{"{name}": Postmark(secret)}}, store)'
     if isinstance(value, Tenant):
-        return Entry(name, check_provider(value.provider, line), value.value)
-    return Entry(name, check_provider(value, line))
+        return Entry(name, check(value.provider, line), value.value)
+    return Entry(name, check(value, line))

@@ -15,6 +15,12 @@ from hookrow._receiver.clock import check_clock
 from hookrow._receiver.hooks import OnRecorded, OnRefused, SomeHooks
 from hookrow.errors import ConfigurationError
 
+SPOOLED_NEEDS = (
+    "`acknowledge_spooled` needs a spool, and the sweep, which records what is drained from the "
+    "spool before its rows exist: add both, or omit `acknowledge_spooled`."
+)
+"""The error for a receiver that acknowledges what it may not record."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverOptions:
@@ -106,10 +112,7 @@ class ReceiverOptions:
                 "acknowledged notification again: add `sweep`, or omit `acknowledge_parked`."
             )
         if self.acknowledge_spooled and not (self.spool and self.sweeps):
-            raise ConfigurationError(
-                "`acknowledge_spooled` needs a spool, and the sweep, which records what is drained "
-                "from the spool before its rows exist: add both, or omit `acknowledge_spooled`."
-            )
+            raise ConfigurationError(SPOOLED_NEEDS)
 
 
 def _check_spool(path: object) -> None:

@@ -99,7 +99,7 @@ class Server:
             self._tasks.append(PeriodicTask(prune, seconds=DAY_SECONDS, name="pruning of the log"))
         self._webhook = ASGI(self.receiver)
         watch = self._watch() if settings.dashboard else None
-        self._dashboard = _dashboard(settings, store, watch) if settings.dashboard else None
+        self._dashboard = _dashboard(settings, self.receiver, watch) if settings.dashboard else None
         self._dashboard_app = ASGI(self._dashboard) if self._dashboard else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -272,7 +272,7 @@ def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
 
 
 def _dashboard(
-    settings: Settings, store: SQLStore, provider_status: Callable[[], str | None] | None
+    settings: Settings, receiver: Receiver, provider_status: Callable[[], str | None] | None
 ) -> Dashboard:
     """Build the dashboard. Raises `ConfigurationError` if it would be open to all."""
     from hookrow.dashboard import Dashboard, basic  # noqa: PLC0415 - an extra
@@ -280,8 +280,9 @@ def _dashboard(
     password = settings.dashboard_password
     require_password(password, host=settings.host)
     return Dashboard(
-        store,
+        receiver.store,
         authorize=basic(DASHBOARD_USER, password or settings.generated_password),
+        providers=receiver.entries,
         provider_status=provider_status,
         keep_bodies=settings.bodies,
     )

@@ -10,12 +10,12 @@ from inspect import iscoroutine
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from hookrow._arguments import check_flags, check_function, is_async, kind_of, reject
+from hookrow._arguments import check_flags, check_function, is_async, kind_of
 from hookrow._describe import printable
 from hookrow._faults import describe_bug, describe_fault, log_fault, type_name, without_values
 from hookrow._http import Handler, Request, RequestHead, Response, plain, reject_call
 from hookrow._observability.logging import mask_email
-from hookrow._receiver.entries import Entries, Entry
+from hookrow._receiver.entries import Parsers, Tenant, check_tenants, read_parsers
 from hookrow._statistics import Statistics
 from hookrow.dashboard import _actions, _auth, _pages
 from hookrow.dashboard._actions import Done
@@ -38,6 +38,9 @@ from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql._store import SQLStore, check_store
 
 logger = logging.getLogger("hookrow")
+
+ParserOrParsers: TypeAlias = BodyParser | Mapping[str, BodyParser] | Mapping[str, Tenant] | Parsers
+"""What a host passes to a dashboard, so that it reads the log."""
 
 Action: TypeAlias = Callable[[Context, Fields, Fields, str], Done]
 """Performs an action, given the fields of the query string and the form, and the user's name."""
@@ -115,9 +118,10 @@ class Dashboard(Handler):
     """Serves pages about the store and its log; any host mounts it separately from the receiver.
 
     `authorize` authenticates users: `basic(user, password)`, or a function of the host.
-    `provider` is the receiver's provider, or its class, and `provider_status` returns a line about
-    the webhooks there for the overview, or None; it must not block. With `keep_bodies=False`, the
-    log does not store the author of a manual change.
+    `providers` are the entries of the receiver (`receiver.entries`), or what is passed to it, in
+    which the classes of providers are enough. `provider_status` returns a line about the webhooks
+    at the provider for the overview, or None; it must not block. With `keep_bodies=False`, the log
+    does not store the author of a manual change.
 
     A page waits at most about ten seconds for the database; in ASGI hosts, the response is a 503
     after five. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
@@ -132,7 +136,7 @@ class Dashboard(Handler):
         store: SQLStore,
         *,
         authorize: _auth.Authorize | None = None,
-        provider: BodyParser = Postmark,
+        providers: ParserOrParsers = Postmark,
         provider_status: Callable[[], str | None] | None = None,
         keep_bodies: bool = True,
     ) -> None:
@@ -148,8 +152,8 @@ class Dashboard(Handler):
                 "authorize is an async function, but the dashboard calls it in a thread: write "
                 "def authorize(head)."
             )
-        if not (hasattr(provider, "parse") and hasattr(provider, "name")):
-            reject("provider", "a provider or its class", provider, "provider=Postmark")
+        parsers = read_parsers(providers)
+        check_tenants(parsers, store)
         if provider_status is not None:
             check_function("provider_status", provider_status)
         check_flags(keep_bodies=keep_bodies)
@@ -157,7 +161,7 @@ class Dashboard(Handler):
         self._context = Context(
             store,
             Statistics(store),
-            Entries(Entry(None, provider)),
+            parsers,
             provider_status=provider_status or (lambda: None),
             keep_bodies=keep_bodies,
         )

@@ -19,13 +19,17 @@ from django.db import connections, router
 
 from hookrow._diagnostics import Level
 from hookrow._diagnostics.check import check_secrets, check_sweep
+from hookrow._receiver.options import SPOOLED_NEEDS
+from hookrow._receiver.receiver import Receiver
 from hookrow.django._columns import NeedsORM
 from hookrow.django._conf import SETTING_NAMES, conf
 from hookrow.django._mapping import ModelMapping, map_models
+from hookrow.django._providers import EXAMPLE
 from hookrow.django._receiver import build_receiver
 from hookrow.django._store import DjangoStore, check_alias
 from hookrow.django._vendors import vendor_of
 from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.providers.postmark import Postmark
 
 Messages: TypeAlias = list[CheckMessage]
 
@@ -49,21 +53,35 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
         _check_models(messages)
     if not any(each.is_serious() for each in messages):
         with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
-            build_receiver(DjangoStore(conf.tables, conf.database), spool=None)
+            _build_receiver()
         messages += _check_connect_timeout(conf.database, conf.deadline)
         messages += _check_spool()
     return messages
 
 
 def check_deployment(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
-    """Return a warning if no notification that arrives before its rows is retried."""
+    """Return a warning if no notification of Postmark that arrives before its rows is retried."""
     del app_configs
-    with suppress(ConfigurationError):  # which `check` reports
+    with suppress(ConfigurationError, SchemaMismatch, NeedsORM):  # which `check` reports
+        receiver = _build_receiver()
+        if not any(each.provider.name == Postmark.name for each in receiver.entries):
+            return []
         results = check_sweep(
-            log=conf.tables.log is not None, bodies=conf.keep_bodies, sweep=conf.sweep
+            log=receiver.store.log is not None,
+            bodies=receiver.options.keep_bodies,
+            sweep=receiver.options.sweeps,
         )
         return [Warning(each.text, hint=each.remedy, id="hookrow.W004") for each in results]
     return []
+
+
+def _build_receiver() -> Receiver:
+    """Return the receiver of the settings, without its spool, which it would create."""
+    opened = DjangoStore(conf.tables, conf.database)
+    receiver = build_receiver(opened, spool=None, acknowledge_spooled=False)
+    if conf.acknowledge_spooled and not (conf.spool and receiver.options.sweeps):
+        raise ConfigurationError(SPOOLED_NEEDS)
+    return receiver
 
 
 @contextmanager
@@ -76,18 +94,32 @@ def _reporting(messages: Messages, kind: type[Exception], **message: str) -> Ite
 
 
 def _check_settings(messages: Messages) -> None:
-    hint = "For example: HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}."
-    secret = check_secrets(conf.secrets)
-    if secret.level is Level.ERROR:
-        messages.append(Error(secret.text, hint=hint, id="hookrow.E001"))
-    elif secret.level is Level.WARNING:
-        hint = "Change it here and in the webhook at the provider."
-        messages.append(Warning(f"The secret: {secret.text}", hint=hint, id="hookrow.W001"))
+    messages += _check_secrets()
     with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
         conf.check_names()
         for name in SETTING_NAMES:
             if name not in _WITH_OTHER_IDS:
                 getattr(conf, name.lower())
+
+
+def _check_secrets() -> Iterator[CheckMessage]:
+    """Yield the mistakes in the secret, or in those of the entries."""
+    try:
+        entries = conf.providers
+    except ConfigurationError:  # which `_check_settings` reports
+        return
+    hint = "For example: HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}."
+    results = [check_secrets(conf.secrets)]
+    if entries:
+        hint = f"For example: {EXAMPLE}."
+        built_in = [each for each in entries if each.is_built_in]
+        results = [check_secrets(each.secrets, entry=each.name) for each in built_in]
+    for result in results:
+        if result.level is Level.ERROR:
+            yield Error(result.text, hint=hint, id="hookrow.E001")
+        elif result.level is Level.WARNING:
+            hint = "Change it here and in the webhook at the provider."
+            yield Warning(f"The secret: {result.text}", hint=hint, id="hookrow.W001")
 
 
 def _check_models(messages: Messages) -> None:

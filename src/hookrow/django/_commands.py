@@ -17,6 +17,7 @@ from django.urls import NoReverseMatch, reverse
 
 from hookrow._cli import Commands
 from hookrow._cli.check import report
+from hookrow._cli.entries import ConfiguredEntries
 from hookrow._cli.log import log
 from hookrow._cli.options import JSON, webhook_url
 from hookrow._cli.replay import prune, replay
@@ -26,9 +27,9 @@ from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.check import check_tables, check_working
 from hookrow._diagnostics.probe import check_url
-from hookrow._receiver.entries import POSTMARK
+from hookrow._receiver.entries import Parsers
 from hookrow.django._conf import conf
-from hookrow.django._receiver import store
+from hookrow.django._receiver import parsers, store
 from hookrow.django.models import Notification
 from hookrow.errors import ConfigurationError
 from hookrow.stores.sql import SQLStore
@@ -48,7 +49,12 @@ The other one cannot occur, because a migration creates the table of the log.
 class Project:
     """The store that the project's settings describe."""
 
-    parsers = POSTMARK
+    configured = ConfiguredEntries()
+
+    @property
+    def parsers(self) -> Parsers:
+        """The entries that read the log. Raises `ConfigurationError`."""
+        return parsers()
 
     @property
     def spool(self) -> str | PathLike[str] | None:
@@ -60,6 +66,7 @@ class Project:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
         del database_url
         opened = store()
+        parsers()  # whose tenants the store uses
         table = Notification._meta.db_table
         with opened.database.reading():
             tables = connections[conf.database].introspection.table_names()

@@ -18,6 +18,8 @@ from hookrow._arguments import check_seconds
 from hookrow._core.schema import Schema, nearest
 from hookrow._core.schema_values import schema_of
 from hookrow._observability.observer import Observer, check_observers
+from hookrow._receiver.entries import POSTMARK, Parsers, Providers
+from hookrow.django._providers import ProjectEntry, build_providers, parsers_of, read_entries
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
 
@@ -27,18 +29,29 @@ T = TypeVar("T")
 class ProjectSettings:
     """The settings. Each property raises `ConfigurationError` if its value cannot be used."""
 
-    provider: type[Postmark] = Postmark
-    """The provider, which is not a setting."""
-
     @property
     def secret(self) -> str | None:
-        """The secret that the provider sends as X-Provider-Secret."""
+        """The secret that Postmark, the only provider, sends as X-Provider-Secret."""
         return self._get("SECRET", str | None, "text")
 
     @property
     def previous_secret(self) -> str | None:
         """A second secret that is also accepted, during a rotation."""
         return self._get("PREVIOUS_SECRET", str | None, "text")
+
+    @property
+    def providers(self) -> Sequence[ProjectEntry]:
+        """The entries of the receiver; none if its only provider is Postmark."""
+        providers = self._all().get("PROVIDERS")
+        if providers is None:
+            return ()
+        for name in ("SECRET", "PREVIOUS_SECRET"):
+            if self._all().get(name) is not None:
+                raise ConfigurationError(
+                    f"HOOKROW has both PROVIDERS and {name}, but each entry has its own: move it "
+                    "into the entry in PROVIDERS."
+                )
+        return read_entries(providers)
 
     @property
     def database(self) -> str:
@@ -81,9 +94,9 @@ class ProjectSettings:
         return self._flag("GROUP_COMMIT", default=False)
 
     @property
-    def sweep(self) -> bool:
-        """Whether each process retries parked notifications every minute."""
-        return self._flag("SWEEP", default=False)
+    def sweep(self) -> bool | None:
+        """Whether each process retries parked notifications every minute; see `Receiver`."""
+        return self._get("SWEEP", bool | None, "True, False or None")
 
     @property
     def acknowledge_tests(self) -> bool:
@@ -91,9 +104,14 @@ class ProjectSettings:
         return self._flag("ACKNOWLEDGE_TESTS", default=False)
 
     @property
-    def acknowledge_parked(self) -> bool:
-        """Whether parked notifications, which the sweep retries, get a 200."""
-        return self._flag("ACKNOWLEDGE_PARKED", default=False)
+    def acknowledge_parked(self) -> bool | None:
+        """Whether parked notifications, which the sweep retries, get a 200; see `Receiver`."""
+        return self._get("ACKNOWLEDGE_PARKED", bool | None, "True, False or None")
+
+    @property
+    def acknowledge_spooled(self) -> bool:
+        """Whether notifications in the spool get a 200."""
+        return self._flag("ACKNOWLEDGE_SPOOLED", default=False)
 
     @property
     def spool(self) -> str | PathLike[str] | None:
@@ -114,13 +132,31 @@ class ProjectSettings:
         return check_observers("HOOKROW['OBSERVER']", value, line) or None
 
     def secrets(self) -> Sequence[str]:
-        """Return the accepted secrets. Raises `ConfigurationError` if there is none."""
+        """Return the secrets of Postmark, the only provider.
+
+        Raises `ConfigurationError` if there is none, or if a header cannot contain one.
+        """
         if not self.secret:
             raise ConfigurationError(
                 "hookrow has no secret: set HOOKROW['SECRET'] to the value that the provider "
                 "sends as X-Provider-Secret."
             )
-        return [each for each in (self.secret, self.previous_secret) if each]
+        secrets = [each for each in (self.secret, self.previous_secret) if each]
+        Postmark(*secrets)
+        return secrets
+
+    def build_providers(self) -> Providers:
+        """Return the first argument of the receiver. Raises `ConfigurationError`."""
+        entries = self.providers
+        return build_providers(entries) if entries else Postmark(*self.secrets())
+
+    def parsers(self) -> Parsers:
+        """Return the entries that read the log, most of which need no secret.
+
+        Raises `ConfigurationError`.
+        """
+        entries = self.providers
+        return parsers_of(entries) if entries else POSTMARK
 
     def check_names(self) -> None:
         """Raise `ConfigurationError` for a setting that does not exist."""

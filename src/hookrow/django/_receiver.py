@@ -15,7 +15,7 @@ from django.db.transaction import on_commit
 
 from hookrow._core.notification import Arrival, Outcome, Recorded
 from hookrow._observability.observer import Observer, Observers
-from hookrow._receiver.entries import Providers
+from hookrow._receiver.entries import Parsers, Providers, check_tenants
 from hookrow._receiver.receiver import Receiver
 from hookrow.django._conf import conf
 from hookrow.django._store import DjangoStore
@@ -43,6 +43,15 @@ def store() -> DjangoStore:
     """
     with _lock:
         return _store()
+
+
+def parsers() -> Parsers:
+    """Return the entries that read the log, whose tenants the store uses from now on.
+
+    Raises `ConfigurationError` if a setting is invalid.
+    """
+    with _lock:
+        return _parsers()
 
 
 class SyncReceiver(Receiver):
@@ -83,9 +92,13 @@ class BatchReceiver(SyncReceiver):
 
 
 def build_receiver(
-    store: DjangoStore, *, spool: str | PathLike[str] | None, observer: Observer | None = None
+    store: DjangoStore,
+    *,
+    spool: str | PathLike[str] | None,
+    acknowledge_spooled: bool,
+    observer: Observer | None = None,
 ) -> Receiver:
-    """Build a receiver from the settings. Raises `ConfigurationError`."""
+    """Build a receiver from the other settings. Raises `ConfigurationError`."""
     conf.check_names()
     options: dict[str, Any] = {
         "spool": spool,
@@ -95,13 +108,14 @@ def build_receiver(
         "sweep": conf.sweep,
         "acknowledge_tests": conf.acknowledge_tests,
         "acknowledge_parked": conf.acknowledge_parked,
+        "acknowledge_spooled": acknowledge_spooled,
     }
-    provider = conf.provider(*conf.secrets())
+    providers = conf.build_providers()
     if conf.group_commit:
         return BatchReceiver(
-            provider, store, on_recorded=_notify_in_thread, on_refused=_notify_in_thread, **options
+            providers, store, on_recorded=_notify_in_thread, on_refused=_notify_in_thread, **options
         )
-    return SyncReceiver(provider, store, **options)
+    return SyncReceiver(providers, store, **options)
 
 
 @cache
@@ -110,9 +124,21 @@ def _store() -> DjangoStore:
 
 
 @cache
+def _parsers() -> Parsers:
+    found = conf.parsers()
+    check_tenants(found, _store())
+    return found
+
+
+@cache
 def _receiver() -> Receiver:
     observer = _Observers(*conf.observer) if conf.observer else None
-    return build_receiver(_store(), spool=conf.spool, observer=observer)
+    return build_receiver(
+        _store(),
+        spool=conf.spool,
+        acknowledge_spooled=conf.acknowledge_spooled,
+        observer=observer,
+    )
 
 
 class _Observers(Observers):
@@ -156,6 +182,7 @@ def _rebuild(*, setting: str, **_: object) -> None:
         if _receiver.cache_info().currsize:
             _receiver().close(_CLOSE_TIMEOUT)
         _receiver.cache_clear()
+        _parsers.cache_clear()
         _store.cache_clear()
 
 

@@ -24,7 +24,7 @@ from hookrow._receiver.manual import (
     find_subscriber,
 )
 from hookrow.django._conf import conf
-from hookrow.django._receiver import receiver, store
+from hookrow.django._receiver import parsers, store
 from hookrow.errors import HookrowError
 
 MAX_CHANGED = 100
@@ -155,6 +155,6 @@ def _tenant(row: Any) -> tuple[str | None, Key | None]:  # noqa: ANN401 - any mo
     if field is None:
         return None, None
     tenant: Key | None = getattr(row, field.attname)
-    receiver()  # which lets the store use the tenants of its entries
-    names = (name for name, each in store().tenants.items() if str(each) == str(tenant))
+    tenants = parsers().tenants
+    names = (name for name, each in tenants.items() if str(each) == str(tenant))
     return next(names, None), tenant

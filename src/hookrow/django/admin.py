@@ -27,11 +27,10 @@ from hookrow._core.notification import KNOWN_REASONS
 from hookrow._core.result import PARKED, Result
 from hookrow._describe import describe_outcome, find_problem, format_body, pluralize, printable
 from hookrow._observability.logging import outcome_name
-from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.replay import matching_entries, replay_entries
 from hookrow._statistics.overview import RECENT_ENTRIES
 from hookrow.django._large_table import LargeTableAdmin, condition_filter
-from hookrow.django._receiver import store
+from hookrow.django._receiver import parsers, store
 from hookrow.django._suppression import SuppressionAdmin
 from hookrow.django.models import Notification
 from hookrow.errors import ConfigurationError, HookrowError
@@ -171,13 +170,13 @@ class NotificationAdmin(LargeTableAdmin):
     def history(self, entry: Notification) -> str:
         """Describe the attempts and their results."""
         stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
-        return printable(describe_outcome(stored, store(), POSTMARK))
+        return printable(describe_outcome(stored, store(), parsers()))
 
     @admin.display(description="not supported", empty_value="-")
     def problem(self, entry: Notification) -> str | None:
         """Return which part of the payload is not supported."""
         stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
-        problem = find_problem(stored, POSTMARK, store().recorded)
+        problem = find_problem(stored, parsers(), store().recorded)
         return problem and printable(problem)
 
     @admin.display(description="body", empty_value="not stored")
@@ -238,7 +237,7 @@ class NotificationAdmin(LargeTableAdmin):
 
 def _replay(log: SQLLog, entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group of entries again; return how often each result occurred."""
-    outcomes = replay_entries(store(), log, entries, POSTMARK)
+    outcomes = replay_entries(store(), log, entries, parsers())
     counts = Counter(outcome_name(each).replace("_", " ") for each in outcomes)
     if len(outcomes) < len(entries):
         counts["without a stored body"] = len(entries) - len(outcomes)

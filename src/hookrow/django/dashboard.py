@@ -28,9 +28,10 @@ from hookrow._http import (
     Response,
     refuse,
 )
+from hookrow._receiver.entries import Parsers
 from hookrow.dashboard import Dashboard
 from hookrow.django._conf import conf
-from hookrow.django._receiver import store
+from hookrow.django._receiver import parsers, store
 from hookrow.django._store import DjangoStore
 from hookrow.django._views import django_response, head_of, outside_transactions, read_body
 
@@ -50,7 +51,7 @@ def _respond(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpRes
     body = read_body(request, BodyReader(head, MAX_BODY))
     if isinstance(body, Refusal):
         return django_response(refuse(body), head)
-    handler = _handler(store(), keep_bodies=conf.keep_bodies)
+    handler = _handler(store(), parsers(), keep_bodies=conf.keep_bodies)
     response = handler.respond(Request(head, body), user.get_username(), allowed=_allowed(user))
     if response.stream is None:
         return django_response(response, head)
@@ -61,10 +62,8 @@ urlpatterns = [re_path("^(?P<path>.*)$", _respond, name="dashboard")]
 
 
 @lru_cache(maxsize=1)
-def _handler(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
-    return Dashboard(
-        store, authorize=lambda _: False, provider=conf.provider, keep_bodies=keep_bodies
-    )
+def _handler(store: DjangoStore, parsers: Parsers, *, keep_bodies: bool) -> Dashboard:
+    return Dashboard(store, authorize=lambda _: False, providers=parsers, keep_bodies=keep_bodies)
 
 
 def _streamed(
