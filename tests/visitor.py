@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import parse_qsl, urlencode, urljoin
 
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, Role, Schema
+from hookrow._receiver.entries import Parsers
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard._app import SECURITY_HEADERS
+from hookrow.providers import BodyParser
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, ENDPOINT, SECRET
 
@@ -84,8 +86,10 @@ def broken_links(get: Callable[[str], tuple[int, str]]) -> Iterable[str]:
 class Visitor:
     """A client of the dashboard that sends the headers of a browser."""
 
-    def __init__(self, store: SQLStore, user: str = "ada") -> None:
-        self.dashboard = Dashboard(store, authorize=lambda _: user)
+    def __init__(
+        self, store: SQLStore, user: str = "ada", providers: Parsers | BodyParser = Postmark
+    ) -> None:
+        self.dashboard = Dashboard(store, authorize=lambda _: user, providers=providers)
         self.headers = {"host": "localhost", "origin": "http://localhost"}
 
     def get(self, path: str, **query: object) -> Response:

@@ -87,11 +87,15 @@ def format_result(entry: StoredEntry) -> str:
     return format_time(entry.ended_at) + origins.get(entry.source, "")
 
 
-def other_changes(entry: StoredEntry) -> Query | None:
-    """Return the query for all changes of the entry's subscriber, or None if it changed nothing."""
+def other_changes(entry: StoredEntry, parsers: Parsers) -> Query | None:
+    """Return the query for all changes of the entry's subscriber, or None if it changed nothing.
+
+    If the entries are tenants, other tenants may have a subscriber with the same address.
+    """
     if not entry.has_changed or not entry.recipient:
         return None
-    return Query(recipient=entry.recipient, changes=True)
+    name = entry.entry if parsers.have_tenants else None
+    return Query(recipient=entry.recipient, changes=True, entry=name)
 
 
 def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEntry | None:

@@ -457,7 +457,7 @@ def test_a_subscriber_that_is_deleted_meanwhile(
 ) -> None:
     """If the row is found but cannot be read any more, the page does not exist."""
     deleted = (Suppressible.SUBSCRIBER, 77)
-    monkeypatch.setattr("hookrow._receiver.manual.find_subscriber", lambda *_: deleted)
+    monkeypatch.setattr("hookrow._receiver.manual.find_subscribers", lambda *_: {None: deleted})
     assert visitor.get("/subscriber", email=ADA).status == 404
 
 

@@ -260,19 +260,28 @@ def test_superseded_between_two_arrivals() -> None:
     assert superseding(entry, [entry, _change(2, NOON + 3 * HOUR)])
 
 
+def test_a_change_of_another_tenant_supersedes_nothing() -> None:
+    """Its subscriber has the same address."""
+    entry = replace(_change(1, NOON), entry="acme")
+    for tenant, name in ((1, "acme"), (None, None)):
+        query = other_changes(entry, Entries(Entry("acme", Postmark, tenant)))
+        assert query is not None
+        assert query.entry == name
+
+
 def test_only_a_change_that_was_made_can_be_superseded() -> None:
     """Its type is that of a change, or it has a reason, and its address is still in the log.
 
     It was also made if the dispatch of another effect was missing.
     """
     entry = _change(1, NOON)
-    query = other_changes(entry)
+    query = other_changes(entry, POSTMARK)
     assert query is not None
     fields = ({"record_type": "Open"}, {"outcome": Result.FAILED}, {"recipient": None})
     others = [replace(entry, **each) for each in fields]
-    assert [other_changes(each) for each in others] == [None] * 3
+    assert [other_changes(each, POSTMARK) for each in others] == [None] * 3
     bounce = _event("Bounced", "HardBounce", outcome=NO_DISPATCH)
-    assert other_changes(bounce) == query
+    assert other_changes(bounce, POSTMARK) == query
     given = [_change(2, NOON), bounce, *others]
     logged = [replace(each, fingerprint=bytes([n]) * 16) for n, each in enumerate(given)]
     with closing(SQLStore(MEMORY)) as store:

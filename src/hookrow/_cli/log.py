@@ -325,7 +325,7 @@ def _details(
     received = format_time(entry.received_at)
     if entry.last_received_at != entry.received_at:
         received += f", last {format_time(entry.last_received_at)}"
-    query = other_changes(entry)
+    query = other_changes(entry, parsers)
     newer = superseding(entry, reader.newest(query, limit=_MAX_SEARCHED_CHANGES)) if query else None
     yield "Type", entry.record_type or "unknown"
     yield "Recipient", entry.recipient or "none"

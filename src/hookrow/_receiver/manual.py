@@ -5,6 +5,7 @@ The change is recorded as a notification: the same rules, log and replay apply.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -86,6 +87,20 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
 
 def find_subscriber(reading: SQLReading, email: str, tenant: Key | None = None) -> RowId | None:
     """Find the subscriber to whom a notification of a tenant for the address would apply."""
-    arrival = Arrival((Reactivated(email, None, None),), b"", datetime.now(UTC), tenant=tenant)
-    outcome = decide(arrival, reading.find(lookup_keys([arrival])))
-    return outcome.changes[0].row if isinstance(outcome, Recorded) else None
+    return find_subscribers(reading, email, [tenant]).get(tenant)
+
+
+def find_subscribers(
+    reading: SQLReading, email: str, tenants: Collection[Key | None]
+) -> Mapping[Key | None, RowId]:
+    """Find the subscriber of each tenant, as `find_subscriber` does; omit tenants without one."""
+    now = datetime.now(UTC)
+    change = (Reactivated(email, None, None),)
+    arrivals = [Arrival(change, b"", now, tenant=tenant) for tenant in tenants]
+    rows = reading.find(lookup_keys(arrivals))
+    outcomes = {each.tenant: decide(each, rows) for each in arrivals}
+    return {
+        tenant: outcome.changes[0].row
+        for tenant, outcome in outcomes.items()
+        if isinstance(outcome, Recorded)
+    }

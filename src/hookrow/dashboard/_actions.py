@@ -10,7 +10,7 @@ from hookrow._observability.logging import outcome_name
 from hookrow._receiver import manual
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.replay import replay_entries
-from hookrow.dashboard._forms import BadRequest, Fields, link
+from hookrow.dashboard._forms import BadRequest, Fields, link, parse
 from hookrow.dashboard._queries import Context, find_entry
 from hookrow.stores._errors import WrongMapping
 
@@ -75,6 +75,10 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
         raise BadRequest(f"Enter a reason of at most {manual.MAX_ENTERED_REASON} characters.")
     message_id = fields.get("message_id")
     email = fields.get("email") or form.get("email", "")
+    entry = parse(fields, "entry")
+    if entry is None and context.parsers.have_tenants:
+        raise BadRequest("Choose the entry whose subscriber is changed.")
+    tenant = context.tenant_of(entry)
     outcome = manual.change_suppression(
         context.store,
         email,
@@ -84,11 +88,14 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
         at=measured_clock(context.store)(),
         note=reason,
         bodies=context.keep_bodies,
+        entry=entry,
+        tenant=tenant,
     )
     result = outcome_name(outcome)
     if isinstance(outcome, Recorded):
         result = "suppressed" if action == "suppress" else "lifted"
-    location = f"subscriber?{link({}, email=email, done=result)}"
+    page, row = "subscriber", {"email": email}
     if message_id is not None:
-        location = f"dispatch?{link({}, message_id=message_id, done=result)}"
+        page, row = "dispatch", {"message_id": message_id}
+    location = f"{page}?{link(row | ({} if entry is None else {'entry': entry}), done=result)}"
     return Done(f"requested a manual change ({action}): {result}", location)

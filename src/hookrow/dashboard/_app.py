@@ -54,7 +54,7 @@ class Page(NamedTuple):
     act: Action | None = None
 
 
-_HISTORY_FIELDS = ("before", "after", "done")
+_HISTORY_FIELDS = ("entry", "before", "after", "done")
 
 PAGES = {
     "": Page(_pages.overview, ("period", "entry")),
@@ -259,7 +259,8 @@ class Dashboard(Handler):
             if head.method == "GET":
                 _log_action(head, user, "downloaded suppressions as CSV")
             return view
-        return render(view, user=user, page=name, base=base, may=may)
+        tenants = self._context.parsers.have_tenants
+        return render(view, user=user, page=name, base=base, may=may, tenants=tenants)
 
     def _submit(self, page: Page, act: Action, base: str, request: Request, user: str) -> Response:
         head = request.head

@@ -129,7 +129,7 @@ def notification(context: Context, fields: Fields) -> View:
         "entry": entry,
         "outcome": describe_outcome(entry, context.store, context.parsers),
         "supported": event is None or bool(mask(event, recorded)[0].notifications),
-        "provider": context.parsers.default.provider.name,
+        "provider": None if context.parsers.have_names else context.parsers.default.provider.name,
         "problem": find_problem(entry, context.parsers, recorded),
         "change": _queries.describe_suppression(entry, context.parsers),
         "superseded": (newer.id, describe_change(newer, context.parsers)) if newer else None,
@@ -141,28 +141,28 @@ def notification(context: Context, fields: Fields) -> View:
 
 def subscriber(context: Context, fields: Fields) -> View:
     """Show the row of a subscriber, and the notifications for the address."""
-    email = required(fields, "email")
-    row = _queries.find_subscriber(context, email)
-    listing = _queries.list_entries(context, Query(recipient=email), fields)
-    if row is None and listing.empty:
+    email, entry = required(fields, "email"), parse(fields, "entry")
+    found = _queries.find_subscriber(context, email, entry)
+    listing = _queries.list_entries(context, Query(recipient=email, entry=entry), fields)
+    if not found.names and not found.rows and listing.empty:
         raise NotFound("Neither the subscribers nor the log contain this address.")
-    row = row and _queries.with_causes(context, listing, row)
-    values = {"title": "Subscriber", "email": email, "row": row}
-    return View("subscriber.html", {**values, **_history(context, fields, listing)})
+    rows = [_queries.with_causes(context, listing, row, found.entry) for row in found.rows]
+    values = {"title": "Subscriber", "email": email, "row": rows[0] if rows else None}
+    return View("subscriber.html", {**values, **_history(context, fields, listing, found)})
 
 
 def dispatch(context: Context, fields: Fields) -> View:
     """Show the row of a dispatch, and the notifications with its message id."""
-    message_id = required(fields, "message_id")
-    rows = _queries.find_dispatches(context, message_id)
-    listing = _queries.list_entries(context, Query(message_id=message_id), fields)
-    if not rows and listing.empty:
+    message_id, entry = required(fields, "message_id"), parse(fields, "entry")
+    found = _queries.find_dispatches(context, message_id, entry)
+    listing = _queries.list_entries(context, Query(message_id=message_id, entry=entry), fields)
+    if not found.names and not found.rows and listing.empty:
         raise NotFound("Neither the dispatches nor the log contain this message ID.")
-    rows = [_queries.with_causes(context, listing, row) for row in rows]
+    rows = [_queries.with_causes(context, listing, row, found.entry) for row in found.rows]
     has_list = any(row.dispatch and row.dispatch.list is not None for row in rows)
     lists = find_lists(context.store.suppressions) if has_list else {}
     values = {"title": "Dispatch", "message_id": message_id, "rows": rows, "lists": lists}
-    return View("dispatch.html", {**values, **_history(context, fields, listing)})
+    return View("dispatch.html", {**values, **_history(context, fields, listing, found)})
 
 
 def search(context: Context, fields: Fields) -> View | Redirect:
@@ -181,9 +181,20 @@ def search(context: Context, fields: Fields) -> View | Redirect:
     return View("search.html", {"title": "Search", "q": text, "found": found})
 
 
-def _history(context: Context, fields: Fields, listing: _queries.LogPage) -> Mapping[str, object]:
+_ROW_FIELDS = ("email", "message_id", "entry")
+"""The fields of the query that select a row and its notifications."""
+
+
+def _history(
+    context: Context, fields: Fields, listing: _queries.LogPage, found: _queries.FoundRows
+) -> Mapping[str, object]:
     """Return the values that the pages of a subscriber and of a dispatch have in common."""
+    tenants = context.parsers.tenants
     return {
+        "filters": {name: fields[name] for name in _ROW_FIELDS if name in fields},
+        "entry": found.entry if tenants else None,
+        "several": found.entry is None and len(found.names) > 1,
+        "entry_names": {name: name for name in found.names or tenants},
         "listing": listing,
         "changes": _changes(context, listing.entries) if listing.entries else {},
         "logged": context.store.log is not None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,7 @@ from hookrow._core.notification import (
     DispatchEvent,
     EventTime,
     FoundDispatch,
+    Key,
     LookupKeys,
     Opened,
     Reactivated,
@@ -31,7 +32,7 @@ from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.entries import Parsers
 from hookrow._receiver.replay import arrivals_of, parse_entry
 from hookrow._statistics import Statistics, search
-from hookrow.dashboard._forms import Fields, NotFound, parse, required
+from hookrow.dashboard._forms import BadRequest, Fields, NotFound, parse, required
 from hookrow.stores._errors import WrongMapping
 from hookrow.stores._log import Query
 from hookrow.stores._log_operations import with_bodies
@@ -77,6 +78,28 @@ class Context:
         """
         names = self.parsers.names or sorted(self.statistics.present(now).entries)
         return {name: name for name in names}
+
+    def tenant_of(self, entry: str | None) -> Key | None:
+        """Return the tenant of an entry; None without an entry, and if there are no tenants.
+
+        Raises `BadRequest` if the receiver has tenants, but no such entry.
+        """
+        tenants = self.parsers.tenants
+        if entry is None or not tenants:
+            return None
+        if entry not in tenants:
+            raise BadRequest(f"The receiver has no entry {entry!r}.")
+        return tenants[entry]
+
+    def names_with_tenant(self, entry: str | None) -> Collection[str]:
+        """Return the names of the entries with the tenant of an entry; none without tenants."""
+        tenants = self.parsers.tenants
+        return [] if entry is None else [n for n in tenants if tenants[n] == tenants.get(entry)]
+
+    def only_entry(self, names: Sequence[str]) -> str | None:
+        """Return the first name if all are those of the same tenant, or None."""
+        tenants = {self.parsers.tenants[name] for name in names}
+        return names[0] if len(tenants) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,36 +201,61 @@ def last_id(log: SQLLog) -> int:
 
 def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None:
     """Find a newer change of the entry's subscriber among the newest entries of the log."""
-    query = other_changes(entry)
+    query = other_changes(entry, context.parsers)
     if query is None:
         return None
     newer = superseding(entry, search(context.log, query, limit=PAGE_SIZE).entries)
     return next(with_bodies(context.log, [newer]), None) if newer else None
 
 
-def find_subscriber(context: Context, email: str) -> RowHistory | None:
-    """Find the subscriber to whom a notification for the address would apply; without causes."""
-    with context.store.reading() as reading:
-        id_ = manual.find_subscriber(reading, email)
-        if id_ is None:
-            return None
-        state = reading.read([id_]).get(id_)
-    return None if state is None else RowHistory(id_, state, {})
+class FoundRows(NamedTuple):
+    """The rows of one tenant, without causes, or of all if the mapping has no tenants.
 
-
-def find_dispatches(context: Context, message_id: str) -> Sequence[RowHistory]:
-    """Find the dispatches with the message id, without causes.
-
-    There is one for each recipient of the message.
+    `entry` is the chosen name of an entry or, if only one tenant has such rows, a name of that one.
+    `names` are those of the entries whose tenants have such rows. If several tenants have them and
+    none was chosen, there are no `rows`.
     """
-    if not is_message_id(message_id):
-        return []
-    keys = LookupKeys({message_id}, tenants={*context.store.tenants.values()})
+
+    rows: Sequence[RowHistory]
+    entry: str | None = None
+    names: Sequence[str] = ()
+
+
+def find_subscriber(context: Context, email: str, entry: str | None) -> FoundRows:
+    """Find the subscriber to whom a notification at an entry for the address would apply."""
+    tenants = context.parsers.tenants
+    chosen = context.tenant_of(entry)
     with context.store.reading() as reading:
-        dispatches = reading.find(keys).dispatches.get(message_id, ())
+        found = manual.find_subscribers(reading, email, {*tenants.values()} or {None})
+        names = [name for name, tenant in tenants.items() if tenant in found]
+        if entry is None and names and (entry := context.only_entry(names)):
+            chosen = tenants[entry]
+        id_ = found.get(chosen)
+        state = None if id_ is None else reading.read([id_]).get(id_)
+    rows = [] if id_ is None or state is None else [RowHistory(id_, state, {})]
+    return FoundRows(rows, entry, names)
+
+
+def find_dispatches(context: Context, message_id: str, entry: str | None) -> FoundRows:
+    """Find the dispatches with the message id: one for each recipient of the message."""
+    tenants = context.parsers.tenants
+    chosen = context.tenant_of(entry)
+    if not is_message_id(message_id):
+        return FoundRows([], entry)
+    with context.store.reading() as reading:
+        found = reading.find(LookupKeys({message_id}, tenants={*tenants.values()}))
+        dispatches = found.dispatches.get(message_id, ())
+        having = {each.tenant for each in dispatches}
+        names = [name for name, tenant in tenants.items() if found.tenants[tenant] in having]
+        if entry is None and names and (entry := context.only_entry(names)):
+            chosen = tenants[entry]
+        if tenants:
+            text = None if chosen is None else found.tenants[chosen]
+            dispatches = [each for each in dispatches if text and each.tenant == text]
         rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
-    return [RowHistory(id_, states.get(id_, {}), {}, dispatch) for id_, dispatch in rows.items()]
+    histories = [RowHistory(id_, states.get(id_, {}), {}, each) for id_, each in rows.items()]
+    return FoundRows(histories, entry, names)
 
 
 def find_effects(
@@ -267,16 +315,26 @@ def _author(entry: StoredEntry) -> str:
     return f", by {fields.changed_by}{f': {fields.note}' if fields.note else ''}"
 
 
-def with_causes(context: Context, listing: LogPage, row: RowHistory) -> RowHistory:
-    """Add the causes of a row's times. The row was read before its entries, which are listed."""
+def with_causes(
+    context: Context, listing: LogPage, row: RowHistory, entry: str | None
+) -> RowHistory:
+    """Add the causes of a row's times. The row was read before its entries, which are listed.
+
+    If the receiver has tenants, the row's is that of `entry`, whose notifications are listed.
+    """
     if context.store.log is None:
         return row
+    names = context.names_with_tenant(entry)
     times = {
         column: time
         for column in _TYPE_OF_COLUMN
         if isinstance(time := row.state.get(column), datetime)
     }
-    at_these = [each for each in listing.entries if not _times(each).isdisjoint(times.values())]
+    at_these = [
+        each
+        for each in listing.entries
+        if not _times(each).isdisjoint(times.values()) and (not names or each.entry in names)
+    ]
     read = [
         (entry, _recorded_types(entry, context.parsers))
         for entry in with_bodies(context.log, at_these)
@@ -292,7 +350,8 @@ def with_causes(context: Context, listing: LogPage, row: RowHistory) -> RowHisto
         )
         for column, time in times.items()
     }
-    causes = {column: id_ for column, id_ in found.items() if id_ is not None or listing.whole}
+    complete = listing.whole and len(names) <= 1
+    causes = {column: id_ for column, id_ in found.items() if id_ is not None or complete}
     return replace(row, causes=causes)
 
 
