@@ -10,6 +10,7 @@ from secrets import token_bytes, token_hex, token_urlsafe
 from unittest.mock import Mock
 from uuid import uuid4
 
+import msgspec
 import pytest
 from sqlalchemy import make_url
 
@@ -17,19 +18,23 @@ from command import Command
 from copying import replace
 from databases import kind_of
 from engines import create, database_user, opened, run
-from hookrow import Role, Schema, testing
+from hookrow import Arrival, Delivered, Postmark, Recorded, Refusal, Role, Schema, testing
+from hookrow._core.log_entry import log_entries
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._diagnostics.advice import WEAKNESSES
+from hookrow._diagnostics.advice import WEAKNESSES, check_origins
 from hookrow._diagnostics.check import check_database_url, check_secrets
+from hookrow._receiver.entries import POSTMARK, Entries, Entry, Parsers
 from hookrow._receiver.recorder import record
 from hookrow._server.settings import EntrySettings
 from hookrow.migrations import upgrade
 from hookrow.providers._secrets import doubt_about
+from hookrow.providers.resend import Resend
 from hookrow.stores._errors import UPGRADE, Locked, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._verify import verify
 from received import arrival
-from times import HOUR, MINUTE
-from wire import SECRET
+from times import DAY, HOUR, MINUTE
+from wire import ADA, SECRET
 
 UNDATED = {"suppression_reason": None, "suppression_changed_at": None}
 BARE = {"suppressed_at": None, **UNDATED}
@@ -63,7 +68,7 @@ def host_postgres_url(empty_postgres_url: str) -> str:
 
 
 def found(url: str, schema: Schema = HOST) -> list[CheckResult]:
-    return list(check_database_url(url, schema))
+    return list(check_database_url(url, schema, POSTMARK))
 
 
 def about(subject: str, url: str, schema: Schema = HOST) -> CheckResult:
@@ -536,3 +541,73 @@ def test_command(command: Command) -> None:
     assert first == ok
     [error] = [each for each in others if each["level"] == "error"]
     assert "no table 'people'" in error["text"]
+
+
+# -- entries of the log that the receiver cannot read ------------------------------------
+
+ENTRIES = Entries(Entry("acme", Postmark), Entry("globex", Resend))
+
+
+@pytest.mark.parametrize(
+    ("logged", "parsers", "text", "remedy"),
+    [
+        (("acme", "postmark"), ENTRIES, None, ""),
+        ((None, "resend"), ENTRIES, None, ""),
+        (("globex", None), ENTRIES, None, ""),
+        (
+            ("initech", "resend"),
+            ENTRIES,
+            "2 parked or expired notifications: they are those of the entry 'initech' (resend).",
+            "If that entry was renamed, name it 'initech' again, or replay them with a rec",
+        ),
+        (
+            ("acme", "resend"),
+            ENTRIES,
+            "the entry 'acme' had the provider resend then, and has another one now.",
+            "Give the entry 'acme' this provider again, and the other one a new name",
+        ),
+        (
+            (None, "sendgrid"),
+            ENTRIES,
+            "a receiver without names of entries has logged them, with the provider sendgrid.",
+            "Add an entry with this provider",
+        ),
+        (
+            (None, "postmark"),
+            Entries(Entry("acme", Postmark, 1)),
+            "has logged them, so their tenant is not known.",
+            "Prune them",
+        ),
+        (("acme", None), POSTMARK, "those of the entry 'acme' (manual changes).", "If that en"),
+    ],
+)
+def test_entries_of_the_log_that_no_entry_reads(
+    database_url: str,
+    logged: tuple[str | None, str | None],
+    parsers: Parsers,
+    text: str | None,
+    remedy: str,
+) -> None:
+    """Parked and expired ones are counted; those that were recorded need no entry any more."""
+    name, provider = logged
+    now = datetime.now(UTC)
+    delivered = Delivered(ADA, "m-1", now)
+    arrivals = [
+        Arrival((delivered,), bytes([n]), now - n * DAY, provider=provider, entry=name)
+        for n in range(3)
+    ]
+    parked = Refusal.DISPATCH_NOT_FOUND.refused()
+    with closing(SQLStore(database_url)) as store:
+        with store.transaction() as transaction:
+            entries = log_entries(arrivals, [parked, Recorded(()), parked], now)
+            expired = msgspec.structs.replace(entries[2], retry_at=None)
+            transaction.write((), [*entries[:2], expired])
+        statements = verify(store.database, store.schema)
+        results = [*check_origins(store.database, statements, parsers)]
+    if text is None:
+        assert results == []
+        return
+    [result] = results
+    assert result.level is Level.WARNING
+    assert text in result.text
+    assert result.remedy.startswith(remedy)

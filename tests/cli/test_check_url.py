@@ -3,13 +3,16 @@
 import json
 import ssl
 import subprocess
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from errno import ECONNREFUSED
 from io import BytesIO
 from pathlib import Path
 from socket import gaierror
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from threading import Event, Thread
+from time import time
 from unittest.mock import Mock
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -18,14 +21,18 @@ from prometheus_client import CollectorRegistry
 from werkzeug import Response
 
 from command import Command
+from courier import Courier
 from engines import MEMORY
 from hookrow import Postmark, Receiver
 from hookrow._core.rules import PROBE
 from hookrow._diagnostics import Level
 from hookrow._diagnostics.diagnosis import DIAGNOSES, ProbeSecret, Reply, diagnose
-from hookrow._diagnostics.probe import LARGE_BODY, check_url
+from hookrow._diagnostics.probe import LARGE_BODY, Sender, check_url
+from hookrow._http import SECRET_HEADER
+from hookrow._receiver.entries import Entry
 from hookrow.errors import ConfigurationError
 from hookrow.metrics import Metrics
+from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
 from hookrow.wsgi import WSGI
@@ -38,9 +45,13 @@ UNAUTHENTIC, UNKNOWN = "Cannot verify webhook", "Engine::Subscriber not found"
 WRONG, NONE, CONFIGURED = ProbeSecret
 
 
+def sender(secret: str | None = SECRET) -> Sender:
+    return Sender(None, Postmark, None if secret is None else Postmark(secret))
+
+
 def faults(url: str, secret: str | None = SECRET, timeout: float = 20.0) -> list[str]:
     """Check a URL; return the faults. Not even a part of the secret is printed."""
-    results = list(check_url(url, secret, timeout=timeout))
+    results = list(check_url(url, [sender(secret)], timeout=timeout))
     assert secret is None or secret[:8] not in repr(results)
     return [
         f"{each.level.value} {each.subject}: {each.text} {each.meaning} {each.remedy}"
@@ -99,7 +110,7 @@ def test_sound_webhook(site: Site, url: str) -> None:
     Not even a suppressed subscriber with the address of the probes is reactivated. Nothing is
     logged, and no hook is called. The metrics count the response.
     """
-    results = list(check_url(url + PATH, SECRET))
+    results = list(check_url(url + PATH, [sender()]))
     assert [each.subject for each in results] == ["path", "secret", "secret"]
     assert {each.level for each in results} == {Level.OK}
     assert results[0].text == f"hookrow responds at {url}{PATH}."
@@ -141,6 +152,8 @@ REPLIES = [
     (Reply(URL, NONE, 401, UNAUTHENTIC, 'error="wrong"'), "sets the header X-Provider-Secret"),
     (Reply(URL, NONE, 401, UNAUTHENTIC, 'error="missing"'), "are rejected with 401"),
     (Reply(URL, CONFIGURED, 401, UNAUTHENTIC, 'error="wrong"'), "has a different one"),
+    (Reply(URL, CONFIGURED, 401, UNAUTHENTIC, 'Signature error="wrong"'), "proxy changes bodies"),
+    (Reply(URL, CONFIGURED, 401, UNAUTHENTIC, 'Signature error="expired"'), "two clocks is wrong"),
     (Reply(URL, CONFIGURED, 401, UNAUTHENTIC), "has a different secret, or a proxy removes"),
     (Reply(URL, CONFIGURED, 404, UNKNOWN), "is accepted"),
     (Reply(URL, CONFIGURED, 408, "Request Timeout"), "reads it before hookrow does"),
@@ -175,7 +188,9 @@ def test_each_diagnosis_is_given_for_a_reply() -> None:
     """No diagnosis is hidden by an earlier one."""
     results = [diagnose(reply) for reply, _ in REPLIES]
     given = {(each.subject, each.remedy, each.level) for each in results}
-    assert given == {(each.subject, each.remedy, each.level) for each in DIAGNOSES}
+    assert given == {
+        (each.subject, each.remedy.format(proof=SECRET_HEADER), each.level) for each in DIAGNOSES
+    }
 
 
 # -- the readiness of the server -------------------------------------------------------
@@ -205,7 +220,7 @@ def test_readiness(
 ) -> None:
     """The last result is what the server says about itself, without the webhook's path or query."""
     site.readiness = Response(text, status)
-    *results, last = check_url(f"{url}{PATH}?a=b", SECRET)
+    *results, last = check_url(f"{url}{PATH}?a=b", [sender()])
     if level is None:
         assert last.subject == "secret"
         return
@@ -218,7 +233,7 @@ def test_the_reason_why_the_database_cannot_be_used(site: Site, url: str) -> Non
     """The server's reason follows the response of the webhook."""
     site.responses[CONFIGURED] = Response("Try again later", 503)
     site.readiness = Response("not ready: The disk is full.\n", 503)
-    *_, error, reason = check_url(url + PATH, SECRET)
+    *_, error, reason = check_url(url + PATH, [sender()])
     assert (error.level, error.subject) == (Level.ERROR, "database")
     assert reason.text == "/readyz returned: not ready: The disk is full."
 
@@ -249,12 +264,12 @@ def test_a_server_whose_readiness_never_ends(
 )
 def test_invalid_url(url: str) -> None:
     with pytest.raises(ConfigurationError, match="http://, and without a user name or password"):
-        list(check_url(url, SECRET))
+        list(check_url(url, [sender()]))
 
 
 def test_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.getaddrinfo", Mock(side_effect=gaierror(-2, "Not known")))
-    [result] = check_url("https://nobody.invalid/mail", SECRET)
+    [result] = check_url("https://nobody.invalid/mail", [sender()])
     assert (result.level, result.subject) == (Level.ERROR, "dns")
 
 
@@ -375,7 +390,7 @@ def test_secret_is_not_sent_unencrypted_to_a_public_address(
 ) -> None:
     public = Mock(return_value=Mock(is_global=True))
     monkeypatch.setattr("hookrow._diagnostics.probe.ip_address", public)
-    *_, error = check_url(url + PATH, SECRET)
+    *_, error = check_url(url + PATH, [sender()])
     assert (error.level, error.subject) == (Level.ERROR, "tls")
     assert site.probes == [WRONG, NONE]
 
@@ -384,5 +399,89 @@ def test_no_or_invalid_secret(url: str) -> None:
     """Without a secret, everything else is checked."""
     [fault] = faults(url + PATH, None)
     assert fault.startswith("warning secret: No secret was sent: set HOOKROW_SECRET.")
-    with pytest.raises(ConfigurationError, match="visible ASCII"):
-        list(check_url(url, "größe"))
+
+
+# -- several entries -------------------------------------------------------------------
+
+SIGNING_SECRET = f"whsec_{b64encode(b'a key of the webhook').decode()}"
+OTHER_SECRET = f"whsec_{b64encode(b'a key of another one').decode()}"
+
+
+@pytest.fixture
+def several() -> Iterator[str]:
+    """Return the URL of a receiver with an entry of Postmark's, Resend's and the courier's."""
+    with closing(SQLStore(MEMORY)) as store:
+        entries = {"acme": Postmark(SECRET), "globex": Resend(SIGNING_SECRET), "parcels": Courier()}
+        with (
+            closing(Receiver(entries, store, mount_path="/mail")) as receiver,
+            loopback(WSGI(receiver)) as port,
+        ):
+            yield f"http://127.0.0.1:{port}{PATH}"
+        assert store.log is not None
+        assert store.log.bounds() is None
+
+
+GLOBEX = Sender("globex", Resend, Resend(SIGNING_SECRET))
+PARCELS = Sender.of(Entry("parcels", Courier()))
+ACME = Sender("acme", Postmark, Postmark(SECRET))
+
+
+def test_each_entry_is_checked_at_its_url(several: str) -> None:
+    """The first one is at the URL itself. That of Resend gets a signed event."""
+    results = [*check_url(several, [ACME, GLOBEX, PARCELS])]
+    assert {each.level for each in results} == {Level.OK}
+    assert [each.text for each in results if each.subject == "path"] == [
+        f"hookrow responds at {several}.",
+        f"hookrow responds at {several}/globex.",
+    ]
+    accepted = "The configured secret is accepted, and a body of 64 KiB arrives."
+    assert [each.text for each in results].count(accepted) == 2
+    assert results[-1].text == "The provider is not hookrow's, so no authentic request was sent."
+
+
+def test_the_url_of_an_entry(several: str) -> None:
+    results = [*check_url(f"{several}/globex", [ACME, GLOBEX, PARCELS])]
+    assert {each.level for each in results} == {Level.OK}
+    assert [each.text for each in results if each.subject == "path"] == [
+        f"hookrow responds at {several}/globex."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sender", "words"),
+    [
+        (Sender("globex", Resend, Resend(OTHER_SECRET)), "or a proxy changes bodies"),
+        (
+            Sender("globex", Resend, Resend(SIGNING_SECRET, clock=lambda: time() - 3600)),
+            "so one of the two clocks is wrong",
+        ),
+        (Sender("globex", Resend), "No secret was sent: set the secret of globex."),
+        (Sender("initech", Postmark), "hookrow is not at this path"),
+    ],
+    ids=["another secret", "a wrong clock", "no secret", "another name"],
+)
+def test_a_fault_of_an_entry(several: str, sender: Sender, words: str) -> None:
+    """It does not hide that the others have none."""
+    results = [*check_url(several, [ACME, sender])]
+    faults = [each for each in results if each.level is not Level.OK]
+    [fault] = faults
+    assert words in f"{fault.text} {fault.meaning}"
+    assert len(results) >= 4
+
+
+def test_the_entries_of_the_settings(command: Command, several: str) -> None:
+    (command.folder / "hookrow.toml").write_text(
+        f"""
+        [providers.acme]
+        provider = "postmark"
+        secret = "{SECRET}"
+        [providers.globex]
+        provider = "resend"
+        secret = "{SIGNING_SECRET}"
+        """
+    )
+    done = command.call("check", several)
+    assert done.returncode == 0, done.stdout
+    assert "providers.globex.secret is ***, from the file hookrow.toml." in done.stdout
+    assert f"hookrow responds at {several}/globex." in done.stdout
+    assert SECRET not in done.stdout

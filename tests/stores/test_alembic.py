@@ -21,6 +21,7 @@ from engines import opened, run
 from hookrow import Arrival, Recorded, Schema, Suppressed
 from hookrow._diagnostics import Level
 from hookrow._diagnostics.check import check_database_url
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import record
 from hookrow.migrations import upgrade
 from hookrow.stores.sql import SQLStore
@@ -84,7 +85,7 @@ def attached(url: str, code: str = ATTACH) -> str:
 
 def prove(url: str) -> None:
     """Assert that `check_database_url` reports no faults, and that a notification is recorded."""
-    findings = [*check_database_url(url, Schema())]
+    findings = [*check_database_url(url, Schema(), POSTMARK)]
     faults = [each for each in findings if each.level is not Level.OK]
     assert [each.text for each in faults if each.subject != "retries"] == []
     assert "Your own migrations created hookrow's tables." in {each.text for each in findings}

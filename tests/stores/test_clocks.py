@@ -18,6 +18,7 @@ from hookrow import Postmark, Receiver, Request, RequestHead, testing
 from hookrow._diagnostics import advice
 from hookrow._diagnostics.check import check_rows
 from hookrow._receiver import clock as clocks
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import keep_failed
 from hookrow._receiver.spool import Spool
 from times import DAY, HOUR, MINUTE, NOON
@@ -117,7 +118,7 @@ def test_check_reports_a_wrong_clock(home: Home, monkeypatch: pytest.MonkeyPatch
     def warnings(difference: timedelta) -> list[str]:
         moved = Mock(wraps=datetime, now=lambda _: datetime.now(UTC) + difference)
         monkeypatch.setattr(advice, "datetime", moved)
-        results = check_rows(home.store.database, home.schema)
+        results = check_rows(home.store.database, home.schema, POSTMARK)
         return [each.text for each in results if each.subject == "clock"]
 
     assert warnings(timedelta(seconds=50)) == warnings(timedelta(seconds=-50)) == []

@@ -27,12 +27,23 @@ assert "_core.rules" in CORE
 
 # The modules that the core may import: values and their types, and msgspec for parsing.
 # `asyncio` is imported only for a type, `threading` only for the longest timeout, `random` creates
-# the ids of requests, and `sys` has the limits of numbers.
+# the ids of requests, `secrets` those of simulated ones, and `sys` has the limits of numbers.
 HARMLESS = {
     *("__future__", "abc", "asyncio", "collections", "collections.abc", "contextlib"),
     *("dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "hmac"),
     *("html", "inspect", "ipaddress", "itertools", "json", "math", "msgspec", "msgspec.structs"),
-    *("operator", "random", "re", "sys", "threading", "types", "typing", "urllib.parse", "uuid"),
+    *(
+        "operator",
+        "random",
+        "re",
+        "secrets",
+        "sys",
+        "threading",
+        "types",
+        "typing",
+        "urllib.parse",
+        "uuid",
+    ),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),

@@ -30,9 +30,11 @@ from hookrow._receiver.entries import POSTMARK, Parsers
 from hookrow._server.settings import check_tenants, parsers_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser
+from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import OWN_TABLES
 
 if TYPE_CHECKING:
+    from hookrow._diagnostics.probe import Sender
     from hookrow._receiver.receiver import Receiver
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql._connections import Database
@@ -146,6 +148,15 @@ class HostApp(App):
         from hookrow._receiver.receiver import Receiver
 
         return self.loaded if isinstance(self.loaded, Receiver) else None
+
+    @property
+    def senders(self) -> Sequence[Sender]:
+        """The receiver's entries as far as their requests can be sent; Postmark without one."""
+        from hookrow._diagnostics.probe import Sender
+
+        if self.receiver is None:
+            return [Sender(None, Postmark)]
+        return [*map(Sender.of, self.receiver.entries)]
 
     @property
     def secrets(self) -> Sequence[str]:

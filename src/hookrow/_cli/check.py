@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 
 import click
 from click.core import ParameterSource
 
 from hookrow._cli.app import HostApp
-from hookrow._cli.entries import entries_of
+from hookrow._cli.entries import entries_of, senders_of
 from hookrow._cli.options import (
     DATABASE_URL,
     JSON,
@@ -78,14 +79,17 @@ def check(
     if url is None:
         results = chain(
             (check.check_secrets(each.read, each.file, entry=each.name) for each in entries),
-            check.check_database_url(settings.database_url, settings.schema, settings.tenants),
+            check.check_database_url(settings.database_url, settings.schema, context.obj.parsers),
             _check_sweep(settings),
             (each for each in sources if as_json or each.source != "default"),
         )
     else:
-        used = (each for each in sources if each.setting.startswith("secret") and each.value)
-        [entry, *_] = entries
-        results = chain(used, probe.check_url(url, next(iter(entry.given()), None)))
+        used = (
+            each
+            for each in sources
+            if each.setting.startswith(("secret", "providers.")) and each.value
+        )
+        results = chain(used, probe.check_url(url, senders_of(entries)))
     context.exit(report(results, as_json=as_json))
 
 
@@ -115,17 +119,21 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
     sources = settings_sources(context, serve, Schema())
     yield from (each for each in sources if each.setting in {"app", "config"} and each.value)
     try:
-        receiver, secrets = app.receiver, app.secrets
+        receiver = app.receiver
         if url is not None:
-            yield from probe.check_url(url, next(iter(secrets), None))
+            yield from probe.check_url(url, app.senders)
             return
         if receiver is not None:
             text = f"Its endpoint is {receiver.endpoint}, below the path at which it is mounted."
             yield CheckResult(Level.OK, "app", text)
-        if secrets:
-            yield check.check_secrets(lambda: secrets)
-        yield from check.check_rows(app.store.database, app.schema, app.store.tenants)
-        if receiver is not None and app.provider.name == Postmark.name:
+        for each in receiver.entries if receiver else ():
+            if secrets := each.provider.secrets:
+                yield check.check_secrets(partial(tuple, secrets), entry=each.name)
+        parsers = None if receiver is None else receiver.entries
+        yield from check.check_rows(app.store.database, app.schema, parsers)
+        if receiver is not None and any(
+            each.provider.name == Postmark.name for each in receiver.entries
+        ):
             yield from check.check_sweep(
                 log=app.schema.log is not None,
                 bodies=receiver.options.keep_bodies,

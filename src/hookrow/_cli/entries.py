@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from hookrow._server.settings import EntrySettings, variable_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, credential_settings
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
+
+if TYPE_CHECKING:
+    from hookrow._diagnostics.probe import Sender
 
 _ENVIRONMENT, _FILE = range(2)
 """The ranks of the sources of a setting: a variable overrides the file."""
@@ -70,6 +73,19 @@ def entries_of(
             f"{names[0]} in [providers.NAME], or to HOOKROW_PROVIDERS_NAME_{names[0].upper()}."
         )
     return configured.entries
+
+
+def senders_of(entries: Sequence[EntrySettings]) -> Sequence[Sender]:
+    """Return the entries as far as their requests can be sent; some may have no credential.
+
+    Raises `ConfigurationError` for a credential that is not valid.
+    """
+    from hookrow._diagnostics.probe import Sender
+
+    return [
+        Sender(each.name, each.provider_class, each.build() if each.given() else None)
+        for each in entries
+    ]
 
 
 @dataclass(frozen=True, slots=True)

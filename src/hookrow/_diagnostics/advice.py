@@ -16,9 +16,10 @@ from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._observability.logging import mask_email
 from hookrow._receiver.clock import clock_difference, describe_difference
+from hookrow._receiver.entries import Parsers
 from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import SchemaChanged, StoreError, Unavailable
-from hookrow.stores._log import MOST_EXPIRED, Query
+from hookrow.stores._log import MOST_EXPIRED, Origin, Query
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Database, server_time
@@ -84,6 +85,45 @@ def check_retries(database: Database, statements: Statements) -> CheckResult:
     is_fault = overdue > OVERDUE or expired > to_unknown_addresses
     level = Level.WARNING if is_fault else Level.OK
     return CheckResult(level, "retries", "".join(f"{text}. " for text in texts).rstrip())
+
+
+def check_origins(
+    database: Database, statements: Statements, parsers: Parsers
+) -> Iterator[CheckResult]:
+    """Yield a warning for each origin whose parked or expired entries the receiver cannot read."""
+    log = SQLLog(database, statements.tables.schema, lambda: statements)
+    try:
+        with limited_to(STATEMENT_TIMEOUT):
+            waiting = log.waiting()
+    except StoreError as error:
+        text = f"They cannot be checked: {message(error)}"
+        yield CheckResult(Level.WARNING, "entries", text)
+        return
+    unread = {origin: count for origin, count in waiting.items() if origin not in parsers.origins}
+    for origin, count in sorted(unread.items(), key=lambda each: str(each[0])):
+        notifications = pluralize(count, "parked or expired notification")
+        text, remedy = _why_unread(origin, parsers)
+        yield CheckResult(
+            Level.WARNING,
+            "entries",
+            f"This receiver cannot record {notifications}: {text}.",
+            remedy=f"{remedy}, or replay them with a receiver that has it: `hookrow --app`.",
+        )
+
+
+def _why_unread(origin: Origin, parsers: Parsers) -> tuple[str, str]:
+    """Return why the receiver does not read the entries of an origin, and what to do."""
+    name, provider = origin
+    if name is None:
+        unnamed = "a receiver without names of entries has logged them"
+        if parsers.have_tenants:
+            return f"{unnamed}, so their tenant is not known", "Prune them"
+        return f"{unnamed}, with the provider {provider}", "Add an entry with this provider"
+    if name not in parsers.names:
+        remedy = f"If that entry was renamed, name it {name!r} again"
+        return f"they are those of the entry {name!r} ({provider or 'manual changes'})", remedy
+    changed = f"the entry {name!r} had the provider {provider} then, and has another one now"
+    return changed, f"Give the entry {name!r} this provider again, and the other one a new name"
 
 
 def check_tenants(

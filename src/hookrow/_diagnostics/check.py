@@ -14,10 +14,12 @@ from hookrow._describe import pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import (
     WEAKNESSES,
+    check_origins,
     check_retries,
     check_tenants,
     check_weaknesses,
 )
+from hookrow._receiver.entries import Parsers
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
 from hookrow.stores._errors import (
@@ -41,42 +43,41 @@ from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
 from hookrow.stores.sql._verify import verify
 
 
-def check_database_url(
-    url: str, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
-) -> Iterator[CheckResult]:
+def check_database_url(url: str, schema: Schema, parsers: Parsers) -> Iterator[CheckResult]:
     """Check the database at a URL and its tables; see `check_rows`."""
     try:
         with closing(open_database(url)) as database:
-            yield from check_rows(database, schema, tenants)
+            yield from check_rows(database, schema, parsers)
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "database", str(error))
 
 
 def check_rows(
-    database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
+    database: Database, schema: Schema, parsers: Parsers | None
 ) -> Iterator[CheckResult]:
     """Check the database and its tables and, if they work, their weaknesses and the retries.
 
-    `tenants` are those of a receiver, by the names of its entries. Raises `ConfigurationError` for
-    a database in memory.
+    `parsers` are the entries of the receiver, or None if they are not known. Raises
+    `ConfigurationError` for a database in memory.
     """
     refuse_memory(database)
+    tenants = {} if parsers is None else parsers.tenants
     results = list(check_database(database, schema, tenants))
     yield from results
     if all(each.level is Level.OK for each in results):
-        yield from check_working(database, schema, WEAKNESSES, tenants)
+        yield from check_working(database, schema, WEAKNESSES, parsers)
 
 
 def check_working(
     database: Database,
     schema: Schema,
     subjects: Collection[str],
-    tenants: Mapping[str, Key] = MappingProxyType({}),
+    parsers: Parsers | None,
 ) -> Iterator[CheckResult]:
     """Check tables that work for weaknesses of these subjects, their tenants, and the retries.
 
     `subjects` must include `indexes`, because tables without a warning about them are reported as
-    indexed.
+    indexed. For `parsers`, see `check_rows`.
     """
     statements = verify(database, schema)
     weaknesses = list(check_weaknesses(database, statements.tables, subjects))
@@ -84,9 +85,12 @@ def check_working(
     if "indexes" not in {each.subject for each in weaknesses}:
         yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
     if statements.tables.tenants:
+        tenants = {} if parsers is None else parsers.tenants
         yield from check_tenants(database, statements.tables, tenants)
     if schema.log is not None:
         yield check_retries(database, statements)
+        if parsers is not None:
+            yield from check_origins(database, statements, parsers)
 
 
 def check_secrets(

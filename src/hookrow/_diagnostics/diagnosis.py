@@ -27,7 +27,8 @@ class ProbeSecret(Enum):
 class Reply:
     """A response to a probe. If there is none, the status is 0, and `text` is the reason.
 
-    `header` is WWW-Authenticate or, if that is missing, Location.
+    `header` is WWW-Authenticate or, if that is missing, Location. `proof` is the header by which
+    the provider proves the origin of its requests.
     """
 
     url: str
@@ -35,6 +36,7 @@ class Reply:
     status: int
     text: str
     header: str = ""
+    proof: str = SECRET_HEADER
 
 
 class Diagnosis(NamedTuple):
@@ -102,7 +104,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 WRONG {_UNAUTHENTIC_PATTERN}",
-        f"A proxy removes the header {SECRET_HEADER}.",
+        "A proxy removes the header {proof}.",
         "Configure the proxy to forward it (nginx: remove any proxy_set_header that empties it).",
         header="missing",
     ),
@@ -112,7 +114,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 NONE {_UNAUTHENTIC_PATTERN}",
-        f"A proxy sets the header {SECRET_HEADER}, perhaps also in the provider's requests.",
+        "A proxy sets the header {proof}, perhaps also in the provider's requests.",
         "Configure the proxy to forward the provider's header, and not to set its own.",
         header="wrong",
     ),
@@ -121,6 +123,22 @@ DIAGNOSES = (
         f"401 NONE {_UNAUTHENTIC_PATTERN}",
         "A wrong secret and a missing one are rejected with 401.",
         level=Level.OK,
+    ),
+    Diagnosis(
+        "clock",
+        f"401 CONFIGURED {_UNAUTHENTIC_PATTERN}",
+        "By the server's clock, the request was signed more than five minutes ago or ahead, so one "
+        "of the two clocks is wrong.",
+        "Set the clock of this machine and of the server, for example with NTP.",
+        header="expired",
+    ),
+    Diagnosis(
+        "secret",
+        f"401 CONFIGURED {_UNAUTHENTIC_PATTERN}",
+        "The signature arrives, but the server has a different secret, or a proxy changes bodies.",
+        "Use the same secret here, in the server (restart it after a change) and at the provider, "
+        "and configure the proxy to forward bodies unchanged.",
+        header='Signature error="wrong"',
     ),
     Diagnosis(
         "secret",
@@ -133,7 +151,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 CONFIGURED {_UNAUTHENTIC_PATTERN}",
-        f"The server has a different secret, or a proxy removes the header {SECRET_HEADER}.",
+        "The server has a different secret, or a proxy removes the header {proof}.",
         "Use the same secret here, in the server (restart it after a change) and at the provider.",
     ),
     Diagnosis(
@@ -167,8 +185,7 @@ DIAGNOSES = (
         "secret",
         rf"404 \w+ {_UNKNOWN_PATTERN}|422 \w+ {_UNSUPPORTED_PATTERN}",
         "The request was accepted: anybody can suppress or reactivate your subscribers.",
-        f"Find the proxy that adds the header {SECRET_HEADER} to requests, and remove the header "
-        "there.",
+        "Find the proxy that adds the header {proof} to requests, and remove the header there.",
     ),
     Diagnosis(
         "database",
@@ -229,11 +246,12 @@ def diagnose(reply: Reply) -> CheckResult:
     if reply.sent is ProbeSecret.CONFIGURED:
         # The server may repeat the secret, in any encoding.
         end, location = f"returned {reply.status or 'no response'}", "another URL"
-    meaning = cause.meaning.format(url=reply.url, location=location)
+    meaning = cause.meaning.format(url=reply.url, location=location, proof=reply.proof)
     if cause.level is Level.OK:
         return CheckResult(cause.level, cause.subject, meaning)
     text = f"POST {reply.url} {reply.sent.value} {end}."
-    return CheckResult(cause.level, cause.subject, text, meaning, cause.remedy)
+    remedy = cause.remedy.format(proof=reply.proof)
+    return CheckResult(cause.level, cause.subject, text, meaning, remedy)
 
 
 READINESS: Mapping[tuple[int, str], CheckResult] = {

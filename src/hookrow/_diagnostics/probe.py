@@ -6,27 +6,29 @@ sent only after hookrow has rejected a wrong one, and never unencrypted to a pub
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
 from queue import Empty, SimpleQueue
-from secrets import token_urlsafe
 from string import punctuation
 from threading import Thread
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
-from hookrow._core.notification import Refusal
+from hookrow._core.notification import Reactivated, Refusal
 from hookrow._core.rules import PROBE
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.diagnosis import ProbeSecret, Reply, diagnose, diagnose_readiness
-from hookrow._http import PROBE_AGENT, SECRET_HEADER
+from hookrow._http import ENDPOINT, PROBE_AGENT
+from hookrow._receiver.entries import Entry
 from hookrow.errors import ConfigurationError
+from hookrow.providers._base import Provider
+from hookrow.providers._built_in import BuiltIn, ProviderRequest
 from hookrow.providers.postmark import Postmark
 
 PROBE_TIMEOUT = 30.0
@@ -39,35 +41,66 @@ LARGE_BODY = 64 * 1024
 """The size in bytes of the probe with the configured secret; most notifications are smaller. A
 longer response is not read to its end."""
 
-PROBE_BODY = json.dumps(
-    {"RecordType": "SubscriptionChange", "Recipient": PROBE, "SuppressSending": False}
-).encode()
+PROBE_CHANGE = Reactivated(PROBE, None, None)
 """A notification that changes nothing, and that the log does not keep: see `rules.is_probe`."""
 
 
-def check_url(
-    url: str, secret: str | None, *, timeout: float = PROBE_TIMEOUT
-) -> Iterator[CheckResult]:
-    """Check a webhook with the provider's URL and secret; an error ends the checks.
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """An entry of a receiver, as far as its provider's requests can be sent.
 
-    If the secret is None, everything else is checked. The last result, or the reason if hookrow
-    cannot use its database, is the response of `hookrow serve` at /readyz; any other server is
-    ignored there. `timeout` is in seconds, for each response. Raises `ConfigurationError` if the
-    URL or the secret is not valid.
+    `kind` is the class of its provider, or None for one that is not hookrow's. Without a
+    `provider`, its credential is not known.
     """
-    target = parse_url(url)
-    if secret is not None:
-        Postmark(secret)  # raises ConfigurationError for a secret that no header can contain
-    send = partial(_send, target, secret=secret, timeout=timeout)
-    error = None
-    for result in _check(target, secret, send):
-        yield result
-        if result.level is Level.ERROR:
-            error = result.subject
-            break
-    if error in {None, "database"}:
-        ready = diagnose_readiness(_ask_readiness(target, min(timeout, READINESS_TIMEOUT)))
+
+    name: str | None
+    kind: type[BuiltIn] | None
+    provider: BuiltIn | None = None
+
+    @classmethod
+    def of(cls, entry: Entry[Provider]) -> Sender:
+        """Return the sender of the requests that an entry accepts."""
+        provider = entry.provider
+        if isinstance(provider, BuiltIn):
+            return cls(entry.name, type(provider), provider)
+        return cls(entry.name, None)
+
+
+def check_url(
+    url: str, senders: Sequence[Sender], *, timeout: float = PROBE_TIMEOUT
+) -> Iterator[CheckResult]:
+    """Check a webhook with the requests of its provider; an error ends the checks of an entry.
+
+    If the URL ends with the name of an entry, only that one is checked; otherwise, the first one
+    there, and each other one at the URL followed by its name. Without a credential, everything else
+    is checked. The last result, or the reason if hookrow cannot use its database, is the response
+    of `hookrow serve` at /readyz; any other server is ignored there. `timeout` is in seconds, for
+    each response. Raises `ConfigurationError` if the URL is not valid.
+    """
+    errors: set[str] = set()
+    for target, sender in targets(url, senders):
+        for result in _check(parse_url(target), sender, timeout):
+            yield result
+            if result.level is Level.ERROR:
+                errors.add(result.subject)
+                break
+    if errors <= {"database"}:
+        ready = diagnose_readiness(_ask_readiness(parse_url(url), min(timeout, READINESS_TIMEOUT)))
         yield from [ready] if ready else []
+
+
+def targets(url: str, senders: Sequence[Sender]) -> Sequence[tuple[str, Sender]]:
+    """Return the URLs to check, each with the sender of its requests."""
+    parts = parse_url(url)
+    base = parts.path.rstrip("/")
+    for each in senders:
+        if each.name is not None and base.endswith(f"{ENDPOINT}/{each.name}"):
+            return [(url, each)]
+    first, *others = senders
+    return [
+        (url, first),
+        *((parts._replace(path=f"{base}/{each.name}").geturl(), each) for each in others),
+    ]
 
 
 def accepts(url: str, secret: str) -> bool | None:
@@ -82,7 +115,8 @@ def accepts(url: str, secret: str) -> bool | None:
         return None
     if target.scheme == "http" and _are_public(addresses):
         raise ConfigurationError(f"Plain http would expose the secret to {url}: set up https.")
-    reply = _send(target, ProbeSecret.CONFIGURED, secret, PROBE_TIMEOUT)
+    request = Postmark(secret).sign(Postmark.compose(PROBE_CHANGE))
+    reply = _send(target, ProbeSecret.CONFIGURED, request, PROBE_TIMEOUT)
     known = {Refusal.SUBSCRIBER_NOT_FOUND: True, Refusal.UNAUTHENTIC: False}
     for refusal, accepted in known.items():
         if (reply.status, reply.text) == (refusal.status, refusal.text):
@@ -105,24 +139,39 @@ def parse_url(url: str) -> SplitResult:
     )
 
 
-def _check(
-    url: SplitResult, secret: str | None, send: Callable[[ProbeSecret], Reply]
-) -> Iterator[CheckResult]:
-    """Yield all results; each requires that there was no error before."""
+def _check(url: SplitResult, sender: Sender, timeout: float) -> Iterator[CheckResult]:
+    """Yield all results for an entry; each requires that there was no error before."""
+    kind = sender.kind
+    send = partial(_send, url, timeout=timeout, proof=kind.proof if kind else "")
     try:
         addresses = _resolve(url)
     except (OSError, UnicodeError) as error:
         yield diagnose(Reply(url.geturl(), ProbeSecret.WRONG, 0, f"cannot resolve: {error}"))
         return
-    yield diagnose(send(ProbeSecret.WRONG))
-    yield diagnose(send(ProbeSecret.NONE))
-    if secret is None:
-        yield CheckResult(Level.WARNING, "secret", "No secret was sent: set HOOKROW_SECRET.")
-    elif url.scheme == "http" and _are_public(addresses):
+    body = b"{}" if kind is None else kind.compose(PROBE_CHANGE)
+    if kind is not None:
+        yield diagnose(send(ProbeSecret.WRONG, kind.forge(body)))
+    yield diagnose(send(ProbeSecret.NONE, ProviderRequest({}, body)))
+    provider = sender.provider
+    signed = None if provider is None else provider.sign(body.ljust(LARGE_BODY))
+    if kind is None:
+        text = "The provider is not hookrow's, so no authentic request was sent."
+        yield CheckResult(Level.OK, "secret", text)
+    elif provider is None:
+        text = f"No secret was sent: set {_name_of_secret(sender, kind)}."
+        yield CheckResult(Level.WARNING, "secret", text)
+    elif signed is None:
+        text = "Only the provider can sign, so no authentic request was sent."
+        yield CheckResult(Level.OK, "secret", text)
+    elif kind.header is not None and url.scheme == "http" and _are_public(addresses):
         text = "The secret was not sent, because plain http would expose it: set up https."
         yield CheckResult(Level.ERROR, "tls", text)
     else:
-        yield diagnose(send(ProbeSecret.CONFIGURED))
+        yield diagnose(send(ProbeSecret.CONFIGURED, signed))
+
+
+def _name_of_secret(sender: Sender, kind: type[BuiltIn]) -> str:
+    return "HOOKROW_SECRET" if sender.name is None else f"the {kind.credential} of {sender.name}"
 
 
 def _resolve(url: SplitResult) -> Sequence[str]:
@@ -143,13 +192,18 @@ class _Message(NamedTuple):
     body: bytes | None = None
 
 
-def _send(url: SplitResult, sent: ProbeSecret, secret: str | None, timeout: float) -> Reply:
-    """Send a probe. Only `ProbeSecret.CONFIGURED` sends the secret."""
-    headers = {"Content-Type": "application/json", "User-Agent": PROBE_AGENT.decode()}
-    if value := {ProbeSecret.WRONG: token_urlsafe(), ProbeSecret.CONFIGURED: secret}.get(sent):
-        headers[SECRET_HEADER] = value
-    body = PROBE_BODY.ljust(LARGE_BODY) if sent is ProbeSecret.CONFIGURED else PROBE_BODY
-    return _exchange(url, sent, _Message("POST", headers, body), timeout)
+def _send(
+    url: SplitResult,
+    sent: ProbeSecret,
+    request: ProviderRequest,
+    timeout: float,
+    proof: str = Postmark.proof,
+) -> Reply:
+    """Send a probe; `proof` names the header that a diagnosis may mention."""
+    headers = {"Content-Type": "application/json", **request.headers}
+    message = _Message("POST", headers | {"User-Agent": PROBE_AGENT.decode()}, request.body)
+    reply = _exchange(url, sent, message, timeout)
+    return replace(reply, proof=proof)
 
 
 def _ask_readiness(url: SplitResult, timeout: float) -> Reply:

@@ -186,7 +186,7 @@ _ROW_FIELDS = ("email", "message_id", "entry")
 
 
 def _history(
-    context: Context, fields: Fields, listing: _queries.LogPage, found: _queries.FoundRows
+    context: Context, fields: Fields, listing: _queries.LogPage, found: _queries.RowsOfTenant
 ) -> Mapping[str, object]:
     """Return the values that the pages of a subscriber and of a dispatch have in common."""
     tenants = context.parsers.tenants

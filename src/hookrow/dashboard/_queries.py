@@ -208,7 +208,7 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
     return next(with_bodies(context.log, [newer]), None) if newer else None
 
 
-class FoundRows(NamedTuple):
+class RowsOfTenant(NamedTuple):
     """The rows of one tenant, without causes, or of all if the mapping has no tenants.
 
     `entry` is the chosen name of an entry or, if only one tenant has such rows, a name of that one.
@@ -221,7 +221,7 @@ class FoundRows(NamedTuple):
     names: Sequence[str] = ()
 
 
-def find_subscriber(context: Context, email: str, entry: str | None) -> FoundRows:
+def find_subscriber(context: Context, email: str, entry: str | None) -> RowsOfTenant:
     """Find the subscriber to whom a notification at an entry for the address would apply."""
     tenants = context.parsers.tenants
     chosen = context.tenant_of(entry)
@@ -233,15 +233,15 @@ def find_subscriber(context: Context, email: str, entry: str | None) -> FoundRow
         id_ = found.get(chosen)
         state = None if id_ is None else reading.read([id_]).get(id_)
     rows = [] if id_ is None or state is None else [RowHistory(id_, state, {})]
-    return FoundRows(rows, entry, names)
+    return RowsOfTenant(rows, entry, names)
 
 
-def find_dispatches(context: Context, message_id: str, entry: str | None) -> FoundRows:
+def find_dispatches(context: Context, message_id: str, entry: str | None) -> RowsOfTenant:
     """Find the dispatches with the message id: one for each recipient of the message."""
     tenants = context.parsers.tenants
     chosen = context.tenant_of(entry)
     if not is_message_id(message_id):
-        return FoundRows([], entry)
+        return RowsOfTenant([], entry)
     with context.store.reading() as reading:
         found = reading.find(LookupKeys({message_id}, tenants={*tenants.values()}))
         dispatches = found.dispatches.get(message_id, ())
@@ -255,7 +255,7 @@ def find_dispatches(context: Context, message_id: str, entry: str | None) -> Fou
         rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
     histories = [RowHistory(id_, states.get(id_, {}), {}, each) for id_, each in rows.items()]
-    return FoundRows(histories, entry, names)
+    return RowsOfTenant(histories, entry, names)
 
 
 def find_effects(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from os import PathLike
@@ -26,12 +26,13 @@ from hookrow._cli.stats import stats
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.check import check_tables, check_working
-from hookrow._diagnostics.probe import check_url
-from hookrow._receiver.entries import Parsers
+from hookrow._diagnostics.probe import Sender, check_url
+from hookrow._receiver.entries import Parsers, read_entries
 from hookrow.django._conf import conf
 from hookrow.django._receiver import parsers, store
 from hookrow.django.models import Notification
 from hookrow.errors import ConfigurationError
+from hookrow.providers.postmark import Postmark
 from hookrow.stores.sql import SQLStore
 
 RUNSERVER = "http://127.0.0.1:8000"
@@ -110,8 +111,18 @@ def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
 
     The exit status is 1 if there is an error.
     """
-    results = _check_project() if url is None else check_url(url, conf.secret)
+    results = _check_project() if url is None else check_url(url, _senders())
     context.exit(report(results, as_json=as_json))
+
+
+def _senders() -> Sequence[Sender]:
+    """Return the entries of the settings as far as their requests can be sent.
+
+    Raises `ConfigurationError`.
+    """
+    if conf.providers or conf.secret:
+        return [*map(Sender.of, read_entries(conf.build_providers()))]
+    return [Sender(None, Postmark)]
 
 
 def _check_project() -> Iterator[CheckResult]:
@@ -138,7 +149,7 @@ def _check_database() -> Iterator[CheckResult]:
     tables = list(check_tables(database, schema))
     yield from tables
     if all(each.level is Level.OK for each in tables):
-        yield from check_working(database, schema, _SUBJECTS, store().tenants)
+        yield from check_working(database, schema, _SUBJECTS, parsers())
 
 
 def _level(level: int) -> Level:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from hookrow._core.log_entry import RECORD_TYPES
 from hookrow._core.notification import (
     Bounced,
     Clicked,
@@ -101,6 +102,24 @@ def parse(body: bytes) -> Notification | None:
             return _subscription_change(payload, recipient, message_id)
         case _:
             return _optional(payload, recipient, message_id)
+
+
+def compose(notification: Notification) -> bytes:
+    """Return the body that `parse` reads as a notification, with no other fields."""
+    record_type = RECORD_TYPES[type(notification)]
+    fields: dict[str, object] = {
+        "RecordType": record_type,
+        "MessageID": notification.message_id,
+    }
+    if isinstance(notification, Suppressed | Reactivated):
+        reason = notification.reason if isinstance(notification, Suppressed) else None
+        fields |= {"Recipient": notification.recipient, "ChangedAt": notification.at}
+        fields |= {"SuppressSending": reason is not None, "SuppressionReason": reason}
+        return msgspec.json.encode(fields)
+    *others, time = _REQUIRED_FIELDS[record_type]
+    fields |= {"Email" if "Email" in others else "Recipient": notification.recipient}
+    fields |= {time: notification.at, "Type": getattr(notification, "type", None)}
+    return msgspec.json.encode(fields)
 
 
 def _optional(

@@ -11,13 +11,14 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable
 from hmac import compare_digest, digest
+from secrets import token_bytes, token_urlsafe
 from time import time
 
 from hookrow._arguments import check_function
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Unauthentic, check_secrets
-from hookrow.providers._built_in import BuiltIn
+from hookrow.providers._built_in import BuiltIn, ProviderRequest
 from hookrow.providers._secrets import doubt_about, why_no_header
 
 MAX_DIFFERENCE = 300
@@ -51,6 +52,7 @@ class StandardWebhooks(BuiltIn):
     """
 
     matched: Counter[int]
+    proof = "webhook-signature"
 
     def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:
         check_function("clock", clock)
@@ -110,7 +112,7 @@ class StandardWebhooks(BuiltIn):
         content = b"%b.%b.%b" % (id_, timestamp, request.body)
         given = [each[3:] for each in signatures.split(b" ") if each.startswith(b"v1,")]
         for position, key in enumerate(self._keys):
-            expected = b64encode(digest(key, content, "sha256"))
+            expected = _signature(key, content)
             if any([compare_digest(expected, each) for each in given]):  # noqa: C419 - all of them
                 self.matched[position] += 1
                 if position:
@@ -118,8 +120,29 @@ class StandardWebhooks(BuiltIn):
                 return id_.decode("latin-1")
         raise Unauthentic('Signature error="wrong"')
 
+    def sign(self, body: bytes) -> ProviderRequest:
+        """Return the request with a body, an id of its own, and a signature by the newest key."""
+        id_, timestamp = f"msg_{token_urlsafe(18)}", str(int(self._clock()))
+        signature = _signature(self._keys[0], f"{id_}.{timestamp}.".encode() + body)
+        headers = {
+            "Content-Type": "application/json",
+            "webhook-id": id_,
+            "webhook-timestamp": timestamp,
+            self.proof: f"v1,{signature.decode()}",
+        }
+        return ProviderRequest(headers, body)
+
+    @classmethod
+    def forge(cls, body: bytes) -> ProviderRequest:
+        """Return a request that is signed with a random secret."""
+        return cls(PREFIX + b64encode(token_bytes(24)).decode()).sign(body)
+
     def _is_expired(self, timestamp: int) -> bool:
         return abs(self._clock() - timestamp) > MAX_DIFFERENCE
+
+
+def _signature(key: bytes, content: bytes) -> bytes:
+    return b64encode(digest(key, content, "sha256"))
 
 
 def _is_time(timestamp: bytes) -> bool:

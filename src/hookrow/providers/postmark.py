@@ -8,13 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from hmac import compare_digest
+from secrets import token_urlsafe
 
 from hookrow._core.notification import Bounced, Complained, Notification
 from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, check_secrets
-from hookrow.providers._built_in import BuiltIn
-from hookrow.providers._postmark_payloads import body_schema, explain, is_test, parse, summarize
+from hookrow.providers._built_in import BuiltIn, ProviderRequest
+from hookrow.providers._postmark_payloads import (
+    body_schema,
+    compose,
+    explain,
+    is_test,
+    parse,
+    summarize,
+)
 from hookrow.providers._secrets import NO_HEADER, describe_wrong_header, why_no_header
 
 
@@ -33,6 +41,7 @@ class Postmark(BuiltIn):
     name = "postmark"
     accepts_logged = False
     header = SECRET_HEADER
+    proof = SECRET_HEADER
     matched: Counter[int]
 
     def __init__(self, *secrets: str) -> None:
@@ -86,6 +95,17 @@ class Postmark(BuiltIn):
         """Return the event in a body, whether or not it is supported. Never raises."""
         return _event(body)
 
+    def sign(self, body: bytes) -> ProviderRequest:
+        """Return the request with a body and the newest secret."""
+        headers = {"Content-Type": "application/json", "User-Agent": "Postmark"}
+        return ProviderRequest(headers | {self.header: self.secrets[0]}, body)
+
+    @classmethod
+    def forge(cls, body: bytes) -> ProviderRequest:
+        """Return a request with a random secret."""
+        return cls(token_urlsafe()).sign(body)
+
+    compose = staticmethod(compose)
     explain = staticmethod(explain)
     body_schema = staticmethod(body_schema)
 

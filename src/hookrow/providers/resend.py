@@ -36,6 +36,8 @@ _REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "Man
 Any other origin is stored unchanged.
 """
 
+_ORIGINS = {reason: origin for origin, reason in _REASONS.items()}
+
 _MOST_RECIPIENTS = 50
 """Resend's limit for an email (https://resend.com/docs/api-reference/emails/send-email)."""
 
@@ -96,6 +98,28 @@ class Resend(StandardWebhooks):
         data = event.data or _Data()
         fields = Unsupported(text_of(event.type), _recipient(data), text_of(data.email_id))
         return Event((), body, fields)
+
+    @staticmethod
+    def compose(notification: Notification) -> bytes:
+        """Return the body of an event for one recipient; see `BuiltIn`."""
+        at = notification.at
+        event: dict[str, object] = {"created_at": at} if at else {}
+        data: dict[str, object] = {"email_id": notification.message_id}
+        match notification:
+            case Suppressed(recipient=recipient, reason=reason):
+                type_ = "suppression.added"
+                data = {"email": recipient, "origin": _ORIGINS.get(reason, reason)}
+            case Reactivated(recipient=recipient):
+                type_, data = "suppression.removed", {"email": recipient}
+            case Bounced(recipient=recipient, type=bounce_type):
+                type_ = "email.bounced"
+                data |= {"to": [recipient], "bounce": {"type": bounce_type}}
+            case _:
+                [type_] = [
+                    name for name, kind in _TIMED_EVENTS.items() if kind is type(notification)
+                ]
+                data |= {"to": [notification.recipient]}
+        return msgspec.json.encode({"type": type_, **event, "data": data})
 
     @staticmethod
     def explain(body: bytes) -> str | None:

@@ -264,6 +264,22 @@ class SQLLog:
         expired = self.count(Query(expired=True, entry=entry), limit=MOST_EXPIRED)
         return Backlog(parked, utc(oldest), expired)
 
+    def waiting(self) -> Mapping[Origin, int]:
+        """Return the numbers of parked and expired entries, by the stored names of their origin.
+
+        Of each kind, at most `MOST_EXPIRED` are counted.
+        """
+        where, values = conditions(self._dialect, "true", (), Query(expired=True))
+        both = " UNION ALL ".join(
+            f"SELECT * FROM (SELECT entry, provider FROM {self._table} WHERE {condition} "
+            f"LIMIT {MOST_EXPIRED}) AS {name}"
+            for name, condition in {"parked": "retry_at IS NOT NULL", "expired": where}.items()
+        )
+        sql = f"SELECT entry, provider, count(*) FROM ({both}) AS waiting GROUP BY entry, provider"
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, values)
+        return {Origin(entry, provider): count for entry, provider, count in rows}
+
     def _due(self, now: datetime, origins: Collection[Origin]) -> tuple[str, list[Any]]:
         """Return the condition on the due entries of `n` (`result.is_due`), and its parameters."""
         dialect = self._dialect
