@@ -6,8 +6,9 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import datetime, timedelta
 from itertools import pairwise
 from subprocess import CompletedProcess
@@ -18,7 +19,12 @@ import msgspec
 import pytest
 from werkzeug import Request, Response
 
+import world
 from command import HOOKROW, Command
+from hookrow import Postmark, Receiver
+from hookrow.providers.resend import Resend
+from hookrow.stores.sql import SQLStore
+from hookrow.wsgi import WSGI
 from loopback import loopback
 from wire import ADA, ADAS, ENDPOINT, PATIENCE, SECRET, free_port
 
@@ -138,6 +144,97 @@ def test_the_secret_file(command: Command, provider: Provider) -> None:
         assert command.call(*options, "--secret-file", "secrets").stdout == "200\n"
         variables = {"HOOKROW_SECRET_FILE": "missing"}
         assert command.call(*options, "--secret", SECRET, **variables).stdout == "200\n"
+
+
+SIGNING_SECRET = f"whsec_{b64encode(b'a key of the webhook').decode()}"
+
+ENTRIES = f"""
+    mount_path = "/mail"
+    [providers.acme]
+    provider = "postmark"
+    secret = "{SECRET}"
+    [providers.globex]
+    provider = "resend"
+    secret = "{SIGNING_SECRET}"
+"""
+
+
+class TestEntries:
+    """Each entry gets the requests of its provider at its URL."""
+
+    @pytest.fixture
+    def simulate(self, command: Command, sqlite_url: str) -> Iterator[Simulate]:
+        world.fill(sqlite_url)
+        (command.folder / "hookrow.toml").write_text(ENTRIES)
+        entries = {"acme": Postmark(SECRET), "globex": Resend(SIGNING_SECRET)}
+        with (
+            closing(SQLStore(sqlite_url)) as store,
+            closing(Receiver(entries, store, mount_path="/mail")) as receiver,
+            loopback(WSGI(receiver)) as port,
+        ):
+            yield lambda *typed: command.call("simulate", *typed, HOOKROW_PORT=str(port))
+
+    def test_the_first_entry_is_the_default(self, simulate: Simulate, command: Command) -> None:
+        assert simulate("delivery", ADA, ADAS).stdout == "200\n"
+        assert simulate("open", ADA, ADAS, "--entry", "acme").stdout == "200\n"
+        logged = command.call("log", "--entry", "acme", "--json").stdout.splitlines()
+        assert len(logged) == 2
+
+    @pytest.mark.parametrize(
+        ("typed", "type_"),
+        [
+            (("delivery", ADA, ADAS), "Delivery"),
+            (("open", ADA, ADAS), "Open"),
+            (("suppression", ADA), "SubscriptionChange"),
+            (("suppression", ADA, "m-1", "--reason", "SpamComplaint"), "SubscriptionChange"),
+            (("reactivation", ADA), "SubscriptionChange"),
+            (("bounce", ADA, ADAS), "Bounce"),
+            (("complaint", ADA, ADAS), "SpamComplaint"),
+            (("click", ADA, ADAS), "Click"),
+        ],
+    )
+    def test_each_kind_of_resend(
+        self, simulate: Simulate, command: Command, typed: tuple[str, ...], type_: str
+    ) -> None:
+        """The requests are signed."""
+        assert simulate(*typed, "--entry", "globex").stdout == "200\n"
+        [line] = command.call("log", "--json").stdout.splitlines()
+        entry = msgspec.json.decode(line)
+        assert (entry["entry"], entry["provider"]) == ("globex", "resend")
+        assert (entry["record_type"], entry["recipient"]) == (type_, ADA)
+
+    def test_many(self, simulate: Simulate) -> None:
+        """Each request has an id of its own, so that all are different events."""
+        done = simulate("delivery", ADA, ADAS, "--count", "3", "--entry", "globex")
+        assert counts(done) == {"200": 3}
+
+    @pytest.mark.parametrize(
+        ("typed", "text"),
+        [
+            (("--entry", "initech"), "There is no entry 'initech'. The receiver has acme, globex."),
+            (("--entry", "Acme"), "'Acme' is not the name of an entry"),
+        ],
+    )
+    def test_an_entry_that_does_not_exist(
+        self, simulate: Simulate, typed: tuple[str, ...], text: str
+    ) -> None:
+        done = simulate("open", ADA, ADAS, *typed)
+        assert done.returncode == 2
+        assert text in done.stderr
+
+    def test_only_postmark_has_some_kinds(self, simulate: Simulate) -> None:
+        done = simulate("inbound", ADA, "--entry", "globex")
+        assert done.returncode == 1
+        assert "Only Postmark has inbound: choose another kind" in done.stderr
+
+    def test_without_a_secret(self, simulate: Simulate, command: Command) -> None:
+        (command.folder / "hookrow.toml").write_text(ENTRIES.replace("secret =", "# secret ="))
+        done = simulate("open", ADA, ADAS, "--entry", "globex")
+        assert done.stdout == "401 Cannot verify webhook\n"
+        assert (
+            "Warning: No secret is set, so the requests have no webhook-signature: set "
+            "HOOKROW_PROVIDERS_GLOBEX_SECRET." in done.stderr
+        )
 
 
 def test_no_secret(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

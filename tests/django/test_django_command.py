@@ -2,6 +2,7 @@
 
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from io import StringIO
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import pytest
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.management import CommandError, call_command, load_command_class
 from django.db import connection
@@ -21,6 +23,7 @@ from django_project.manage import PYTHONPATH, Manage
 from django_project.site import Site
 from hookrow import Arrival, testing
 from hookrow._receiver.spool import Spool
+from hookrow.django import receiver
 from hookrow.django.tables.models import Dispatch
 from wire import ADA, ADAS, ENDPOINT, SECRET, uvicorn_serving
 
@@ -181,6 +184,33 @@ def test_requests_to_the_project(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert [sound.status, lost.status, guarded.status] == [0, 1, 1]
     assert '"subject":"path"' in lost.out
     assert "error    forbidden   " in guarded.out
+
+
+@pytest.mark.usefixtures("sqlite_site")
+def test_requests_to_each_entry(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`simulate` and `check URL` post as the provider of an entry, to its URL."""
+    signing_secret = f"whsec_{b64encode(b'a key of the webhook').decode()}"
+    entries = {
+        "acme": {"PROVIDER": "postmark", "SECRET": SECRET},
+        "globex": {"PROVIDER": "resend", "SECRET": signing_secret},
+        "parcels": {"PROVIDER": "courier.Courier"},
+    }
+    with (
+        override_settings(HOOKROW={**settings.HOOKROW, "SECRET": None, "PROVIDERS": entries}),
+        uvicorn_serving(get_asgi_application()) as port,
+    ):
+        address = f"http://127.0.0.1:{port}"
+        monkeypatch.setattr("hookrow.django._commands.RUNSERVER", address)
+        for name in ("acme", "globex"):
+            assert run("simulate", "delivery", ADA, ADAS, "--entry", name).out == "200\n"
+            logged = run("log", "--entry", name, "--json").out.splitlines()
+            assert len(logged) == 1
+        own = run("simulate", "delivery", ADA, ADAS, "--entry", "parcels")
+        sound = run("check", f"{address}/mail{ENDPOINT}")
+        receiver().close()
+    assert "The provider is not one of hookrow's own" in own.err
+    assert sound.status == 0
+    assert f"hookrow responds at {address}/mail{ENDPOINT}/globex." in sound.out
 
 
 def test_call_command(sqlite_site: Site) -> None:

@@ -69,6 +69,11 @@ class App:
         return parsers_of(self.configured.entries)
 
     @property
+    def senders(self) -> Sequence[Sender]:
+        """The entries as far as their requests can be sent; none if options have the secret."""
+        return ()
+
+    @property
     def provider(self) -> BodyParser:
         """The provider of the first entry."""
         return self.parsers.default.provider

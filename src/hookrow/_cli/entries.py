@@ -88,6 +88,18 @@ def senders_of(entries: Sequence[EntrySettings]) -> Sequence[Sender]:
     ]
 
 
+def choose_entry(senders: Sequence[Sender], name: str | None) -> Sender:
+    """Return the entry with a name, or the first one. Raises `UsageError`."""
+    if name is None:
+        return senders[0]
+    for each in senders:
+        if each.name == name:
+            return each
+    names = [each.name for each in senders if each.name is not None]
+    known = f"has {', '.join(names)}" if names else "has no names of entries: omit --entry"
+    raise click.UsageError(f"There is no entry {name!r}. The receiver {known}.")
+
+
 @dataclass(frozen=True, slots=True)
 class _Table:
     """A table [providers.NAME], whose keys and types are valid."""

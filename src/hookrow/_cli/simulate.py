@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic, perf_counter, sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from hookrow._cli.app import HostApp
-from hookrow._cli.entries import entries_of
+from hookrow._cli.entries import choose_entry, entries_of, senders_of
 from hookrow._cli.options import (
     HOST,
     MOUNT_PATH,
     PORT,
     SECRET_FILE,
     SECRET_OPTION,
+    entry_name,
     option,
     webhook_url,
 )
 from hookrow._cli.output import echo, progress
-from hookrow._http import SECRET_HEADER, endpoint_path
-from hookrow._server.settings import origin
+from hookrow._core.notification import (
+    Bounced,
+    Clicked,
+    Complained,
+    Delivered,
+    Notification,
+    Opened,
+    Reactivated,
+    Suppressed,
+)
+from hookrow._http import endpoint_path
+from hookrow._server.settings import origin, variable_of
+from hookrow.errors import ConfigurationError
+from hookrow.providers._built_in import BuiltIn, ProviderRequest
+from hookrow.providers.postmark import Postmark
+
+if TYPE_CHECKING:
+    from hookrow._diagnostics.probe import Sender
 
 START_TIMEOUT = 3.0
 """Seconds for which a refused connection is retried, because the server may be starting."""
@@ -48,6 +66,12 @@ SIMULATED = (
 @SECRET_OPTION
 @SECRET_FILE
 @option("--reason", default="HardBounce", show_default=True, help="The reason for a suppression.")
+@click.option(
+    "--entry",
+    type=entry_name,
+    metavar="NAME",
+    help="Post as the provider of this entry of the receiver; by default, of the first one.",
+)
 @option(
     "--url",
     type=webhook_url,
@@ -67,12 +91,13 @@ def simulate(  # noqa: PLR0913 - one for each option
     *,
     secret: str | None,
     secret_file: str | None,
+    entry: str | None,
     url: str | None,
     mount_path: str,
     host: str,
     port: int,
     count: int,
-    **notification: Any,  # noqa: ANN401 - the arguments of `_payloads`
+    **event: Any,  # noqa: ANN401 - the arguments of `_bodies`
 ) -> None:
     """Post notifications as the provider would, and print the responses.
 
@@ -80,46 +105,90 @@ def simulate(  # noqa: PLR0913 - one for each option
     --count, their times are a millisecond apart, and {} in EMAIL and MESSAGE_ID is replaced with
     the number of the notification. inbound gets a 422, and so do bounce, complaint and click unless
     the mapping records them; test is what the provider's button "Send test" posts, and takes no
-    EMAIL. A connection that is refused is retried for 3 seconds. The exit status is 0 if every
-    response is 200, and 130 after Ctrl-C.
+    EMAIL. Only Postmark has inbound and test. A connection that is refused is retried for 3
+    seconds. The exit status is 0 if every response is 200, and 130 after Ctrl-C.
     """
-    if (notification["email"] is None) != (notification["kind"] == "test"):
+    if (event["email"] is None) != (event["kind"] == "test"):
         raise click.UsageError("EMAIL is required, except for test, which has a fixed address.")
-    payloads = _payloads(**notification, count=count)
-    secrets: Sequence[str] = ()
-    if isinstance(app := context.obj, HostApp):
-        sources = {context.get_parameter_source(name) for name in ("secret", "secret_file")}
-        if ParameterSource.COMMANDLINE not in sources:
-            secrets = app.secrets
-        if context.get_parameter_source("mount_path") is ParameterSource.DEFAULT:
-            mount_path = app.mount_path
-    if not secrets:
-        [entry, *_] = entries_of(context, secret=secret, secret_file=secret_file)
-        secrets = entry.given()
-    newest = next(iter(secrets), None)
-    if not newest:
-        warning = (
-            f"Warning: No secret is set, so the requests have no {SECRET_HEADER}: set "
-            "HOOKROW_SECRET, --secret or --secret-file."
-        )
-        echo(warning, err=True)
+    sender = _sender(context, entry, secret, secret_file)
+    bodies = _bodies(sender, **event, count=count)
+    if isinstance(app := context.obj, HostApp) and (
+        context.get_parameter_source("mount_path") is ParameterSource.DEFAULT
+    ):
+        mount_path = app.mount_path
     address = url or f"{origin(host, port)}{endpoint_path(mount_path)}"
-    post = partial(_post, address, newest, monotonic() + START_TIMEOUT)
+    if sender.name and context.get_parameter_source("url") is ParameterSource.DEFAULT:
+        address = f"{address}/{sender.name}"
+    post = partial(_post, address, sender.provider, monotonic() + START_TIMEOUT)
     if count == 1:
-        response = post(next(payloads))
+        response = post(next(bodies))
         echo(*response.splitlines())
         responses: Collection[str] = [response]
     else:
-        responses = _post_all(post, payloads, count)
+        responses = _post_all(post, bodies, count)
     context.exit(0 if all(each.startswith("200") for each in responses) else 1)
 
 
-def _payloads(
-    kind: str, email: str | None, message_id: str | None, *, reason: str, count: int
-) -> Iterator[object]:
-    """Yield `count` payloads whose times are a millisecond apart; that of the last one is now."""
+def _sender(
+    context: click.Context, entry: str | None, secret: str | None, secret_file: str | None
+) -> Sender:
+    """Return the entry with a name, or the first one; warn if no credential is set.
+
+    Raises `ConfigurationError`.
+    """
+    sources = {context.get_parameter_source(name) for name in ("secret", "secret_file")}
+    senders = () if ParameterSource.COMMANDLINE in sources else context.obj.senders
+    if not any(each.provider or each.kind is None for each in senders):
+        senders = senders_of(entries_of(context, secret=secret, secret_file=secret_file))
+    sender = choose_entry(senders, entry)
+    if sender.kind is None:
+        raise ConfigurationError(
+            "The provider is not one of hookrow's own, so its events are not known: name an entry "
+            "of another provider with --entry."
+        )
+    if sender.provider is None:
+        settings = "HOOKROW_SECRET, --secret or --secret-file"
+        if sender.name is not None:
+            settings = variable_of(sender.name, sender.kind.credential)
+        warning = f"No secret is set, so the requests have no {sender.kind.proof}: set {settings}."
+        echo(f"Warning: {warning}", err=True)
+    return sender
+
+
+def _bodies(
+    sender: Sender,
+    kind: str,
+    email: str | None,
+    message_id: str | None,
+    *,
+    reason: str,
+    count: int,
+) -> Iterator[bytes]:
+    """Yield `count` bodies whose times are a millisecond apart; that of the last one is now."""
+    provider = sender.kind
+    assert provider is not None  # noqa: S101 - for mypy: `_sender` has checked it
+    create = _postmark_event if issubclass(provider, Postmark) else _event_of(provider, kind)
+    now = datetime.now(UTC)
+    for number in range(1, count + 1):
+        at = now - timedelta(milliseconds=count - number)
+        recipient, numbered = (
+            each and each.replace("{}", str(number)) for each in (email, message_id)
+        )
+        try:
+            yield create(kind, recipient, numbered, at, reason)
+        except UnicodeEncodeError as error:
+            text = f"The payload cannot be encoded as JSON: {error}."
+            raise ConfigurationError(text) from error
+
+
+def _postmark_event(
+    kind: str, email: str | None, message_id: str | None, at: datetime, reason: str
+) -> bytes:
+    """Return a complete payload, as Postmark posts it."""
     from hookrow import testing
 
+    if email is None:
+        return msgspec.json.encode(testing.send_test(at=at))
     creators: dict[str, Callable[..., object]] = {
         "delivery": testing.delivery,
         "open": testing.opening,
@@ -130,49 +199,68 @@ def _payloads(
         "click": testing.click,
         "inbound": testing.inbound,
     }
-    now = datetime.now(UTC)
-    for number in range(1, count + 1):
-        at = now - timedelta(milliseconds=count - number)
-        if email is None:
-            yield testing.send_test(at=at)
-            continue
-        numbered = message_id and message_id.replace("{}", str(number))
-        yield creators[kind](email.replace("{}", str(number)), numbered, at=at)
+    return msgspec.json.encode(creators[kind](email, message_id, at=at))
 
 
-def _post(url: str, secret: str | None, until: float, payload: object) -> str:
-    """Post a payload; retry a refused connection until a time of the monotonic clock.
+def _event_of(provider: type[BuiltIn], kind: str) -> Callable[..., bytes]:
+    """Return the function that returns an event of a provider. Raises `ConfigurationError`."""
+    kinds: dict[str, Callable[..., Notification]] = {
+        "delivery": Delivered,
+        "open": Opened,
+        "suppression": Suppressed,
+        "reactivation": Reactivated,
+        "bounce": partial(Bounced, type="Permanent"),
+        "complaint": Complained,
+        "click": Clicked,
+    }
+    if kind not in kinds:
+        raise ConfigurationError(f"Only Postmark has {kind}: choose another kind, or --entry.")
 
-    Raises `NoResponse`.
+    def create(
+        kind: str, email: str | None, message_id: str | None, at: datetime, reason: str
+    ) -> bytes:
+        more = (reason,) if kind == "suppression" else ()
+        return provider.compose(kinds[kind](email, message_id, at, *more))
+
+    return create
+
+
+def _post(url: str, provider: BuiltIn | None, until: float, body: bytes) -> str:
+    """Post a body; retry a refused connection until a time of the monotonic clock.
+
+    Raises `NoResponse`, and `ConfigurationError` if only the provider can sign a request.
     """
-    from hookrow import testing
+    from hookrow.testing import NoResponse
+    from hookrow.testing._client import TIMEOUT, send
 
+    unsigned = ProviderRequest({"Content-Type": "application/json"}, body)
     while True:
+        request = unsigned if provider is None else provider.sign(body)
+        if request is None:
+            raise ConfigurationError("Only the provider can sign its requests.")
         try:
-            status, body = testing.post(url, payload, secret=secret)
-        except testing.NoResponse as error:
+            status, text = send(url, request.body, request.headers, TIMEOUT)
+        except NoResponse as error:
             if not isinstance(error.__cause__, ConnectionRefusedError):
                 raise
             if monotonic() > until:
-                raise testing.NoResponse(f"{error}. {NOT_RUNNING}") from error
+                raise NoResponse(f"{error}. {NOT_RUNNING}") from error
             sleep(RETRY_EVERY)
         else:
-            return f"{status} {body}".rstrip()
+            return f"{status} {text}".rstrip()
 
 
-def _post_all(
-    post: Callable[[object], str], payloads: Iterable[object], count: int
-) -> Collection[str]:
-    """Post all payloads; print and return the distinct responses, and why one has none."""
+def _post_all(post: Callable[[bytes], str], bodies: Iterable[bytes], count: int) -> Collection[str]:
+    """Post all bodies; print and return the distinct responses, and why one has none."""
     from hookrow.testing import NoResponse
 
     counts: Counter[str] = Counter()
     failures: list[NoResponse] = []
     started = perf_counter()
     with progress("Posting", count) as update:
-        for payload in payloads:
+        for body in bodies:
             try:
-                counts[post(payload)] += 1
+                counts[post(body)] += 1
             except NoResponse as error:
                 failures.append(error)
                 counts["no response"] += 1

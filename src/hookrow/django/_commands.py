@@ -62,6 +62,11 @@ class Project:
         """The file of the spool. Raises `ConfigurationError`."""
         return conf.spool
 
+    @property
+    def senders(self) -> Sequence[Sender]:
+        """The entries as far as their requests can be sent. Raises `ConfigurationError`."""
+        return _senders()
+
     @contextmanager
     def open_store(self, database_url: str) -> Iterator[SQLStore]:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""

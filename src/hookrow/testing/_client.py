@@ -23,6 +23,10 @@ SECRET = "a-secret-for-tests"  # noqa: S105 - it protects nothing
 """The default secret of `post` and `headers`, which `open_receiver` accepts."""
 
 
+TIMEOUT = 10.0
+"""Seconds to wait for a response, by default."""
+
+
 class NoResponse(HookrowError):
     """The server cannot be reached, or sent no HTTP response in time."""
 
@@ -48,7 +52,7 @@ def post(
     payload: object,
     *,
     secret: str | None = SECRET,
-    timeout: float = 10.0,
+    timeout: float = TIMEOUT,
 ) -> tuple[int, str]:
     """Post a payload as the provider would; return the status and the text of the response.
 
@@ -67,7 +71,7 @@ def post(
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"The payload cannot be encoded as JSON: {error}.") from error
     if isinstance(target, str):
-        return _post(target, body, sent | {"Content-Type": "application/json"}, timeout)
+        return send(target, body, sent | {"Content-Type": "application/json"}, timeout)
     if not has_members(target, ("admit",)):
         raise ConfigurationError(
             f"post() cannot post to {kind_of(target)}: pass a URL or a receiver. For an "
@@ -102,7 +106,8 @@ def open_receiver(
         receiver.close()
 
 
-def _post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, str]:
+def send(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, str]:
+    """Post a body; see `post`."""
     connection, path = _connect(url, timeout)
     try:
         connection.request("POST", path, body, headers)
