@@ -2,6 +2,7 @@
 
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -18,6 +19,7 @@ from hookrow import Postmark, Receiver, Schema, testing
 from hookrow._postmark_api import rotate
 from hookrow._postmark_api.errors import TriggerResult
 from hookrow._postmark_api.register import advice
+from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback
@@ -286,6 +288,98 @@ def test_the_receiver_of_an_application(
     done = command.call("--app", "shop_provider:resend", "provider", "status", **environment)
     assert "manages only webhooks at Postmark" in done.stderr
     del sys.modules["shop_provider"]
+
+
+class TestEntries:
+    """A receiver with several entries, of which one or two are Postmark's."""
+
+    RESEND = f"whsec_{b64encode(b'a key of the webhook').decode()}"
+    TWO = f"""
+        [providers.news]
+        provider = "resend"
+        secret = "{RESEND}"
+        [providers.mail]
+        provider = "postmark"
+        secret = "{SECRET}"
+    """
+    THREE = f"{TWO}[providers.other]\nprovider = 'postmark'\nsecret = 'another-secret-of-ours'"
+
+    @pytest.fixture
+    def url(self, command: Command) -> Iterator[str]:
+        """Return the URL of Postmark's entry, without a query."""
+        assert command.call("db", "upgrade").returncode == 0
+        store = SQLStore(f"sqlite:///{command.folder / 'hookrow.db'}")
+        entries = {"news": Resend(self.RESEND), "mail": Postmark(SECRET)}
+        receiver = Receiver(entries, store, acknowledge_tests=True)
+        with closing(store), closing(receiver), loopback(WSGI(receiver)) as port:
+            yield f"http://127.0.0.1:{port}{ENDPOINT}/mail"
+
+    @pytest.fixture
+    def run(self, run: Run) -> Run:
+        return lambda *typed: run(*typed, HOOKROW_SECRET="")
+
+    def test_the_only_entry_of_postmark(
+        self, run: Run, api: PostmarkStandIn, command: Command, url: str
+    ) -> None:
+        """Its secret and its name are in the webhook, whose URL is not that of the first entry."""
+        (command.folder / "hookrow.toml").write_text(self.TWO)
+        done = run("register", "--url", url, "--stream", "outbound")
+        assert done.returncode == 0, done.stderr
+        [webhook] = api.webhooks
+        assert webhook.url == url
+        assert "needs no change" in run("register", "--url", url, "--stream", "outbound").stdout
+        status = run("status", "--stream", "outbound")
+        assert status.returncode == 0, status.stdout
+        assert f"{url}, with the newest secret" in status.stdout
+
+    def test_the_webhook_of_another_entry_is_left_unchanged(
+        self, run: Run, api: PostmarkStandIn, command: Command, url: str
+    ) -> None:
+        (command.folder / "hookrow.toml").write_text(self.THREE)
+        register = ("register", "--url", url, "--entry", "mail", "--stream", "outbound")
+        assert run(*register).returncode == 0
+        done = run("status", "--entry", "other", "--stream", "outbound")
+        assert "outbound: no hookrow webhook." in done.stdout
+        [webhook] = api.webhooks
+        assert webhook.url == url
+
+    @pytest.mark.parametrize(
+        ("content", "typed", "text"),
+        [
+            (THREE, (), "Several entries are Postmark's: mail, other. Name the one to which the t"),
+            (TWO, ("--entry", "news"), "The provider is resend: `hookrow provider` manages only"),
+            (TWO, ("--entry", "nobody"), "There is no entry 'nobody'. The receiver's are: news, m"),
+        ],
+    )
+    def test_mistakes(
+        self, run: Run, command: Command, content: str, typed: tuple[str, ...], text: str
+    ) -> None:
+        (command.folder / "hookrow.toml").write_text(content)
+        done = run("status", *typed)
+        assert done.returncode == 1
+        assert text in done.stderr
+
+    def test_the_url_of_another_entry(self, run: Run, command: Command, url: str) -> None:
+        """That without a name is the first entry's."""
+        (command.folder / "hookrow.toml").write_text(self.TWO)
+        for wrong, end in ((url.replace("/mail", "/news"), "/news"), (url[: -len("/mail")], "")):
+            done = run("register", "--url", wrong)
+            assert done.returncode == 1
+            assert (
+                f"The URL ends in {ENDPOINT}{end}, but must end in {ENDPOINT}/mail." in done.stderr
+            )
+
+    def test_reconcile(self, run: Run, api: PostmarkStandIn, command: Command) -> None:
+        """What is recorded belongs to the entry."""
+        (command.folder / "hookrow.toml").write_text(self.TWO)
+        assert command.call("db", "upgrade").returncode == 0
+        world.fill(f"sqlite:///{command.folder / 'hookrow.db'}")
+        api.send(ADA, message_id=ADAS)
+        api.deliver(ADAS)
+        done = run("reconcile", "--since", f"{api.now - timedelta(days=1):%Y-%m-%d}")
+        assert "Recorded 0 suppressions, 0 opens and 1 delivery." in done.stdout
+        [entry] = [json.loads(line) for line in command.call("log", "--json").stdout.splitlines()]
+        assert (entry["entry"], entry["provider"]) == ("mail", "postmark")
 
 
 def test_reconcile(run: Run, api: PostmarkStandIn, command: Command) -> None:

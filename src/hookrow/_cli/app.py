@@ -29,7 +29,6 @@ from hookrow._http import ENDPOINT
 from hookrow._receiver.entries import POSTMARK, Parsers
 from hookrow._server.settings import check_tenants, parsers_of
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import BodyParser
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import OWN_TABLES
 
@@ -72,11 +71,6 @@ class App:
     def senders(self) -> Sequence[Sender]:
         """The entries as far as their requests can be sent; none if options have the secret."""
         return ()
-
-    @property
-    def provider(self) -> BodyParser:
-        """The provider of the first entry."""
-        return self.parsers.default.provider
 
     @property
     def spool(self) -> str | PathLike[str] | None:
@@ -162,11 +156,6 @@ class HostApp(App):
         if self.receiver is None:
             return [Sender(None, Postmark)]
         return [*map(Sender.of, self.receiver.entries)]
-
-    @property
-    def secrets(self) -> Sequence[str]:
-        """The secrets that the receiver accepts, the newest first; empty if they are unknown."""
-        return self.receiver.entries.default.provider.secrets if self.receiver else ()
 
     @property
     def mount_path(self) -> str:

@@ -336,7 +336,8 @@ def _details(
     yield "Received", received
     if entry.entry:
         yield "Entry", entry.entry
-    if entry.provider not in {None, parsers.default.provider.name}:
+    only = None if parsers.have_names else parsers.default.provider.name
+    if entry.provider not in {None, only}:
         yield "Provider", entry.provider or ""
     if entry.trace_id:
         yield "Trace ID", entry.trace_id

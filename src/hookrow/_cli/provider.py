@@ -14,15 +14,17 @@ import click
 import msgspec
 
 from hookrow._cli import options
-from hookrow._cli.app import App, HostApp
+from hookrow._cli.app import App
 from hookrow._cli.entries import entries_of
 from hookrow._cli.options import JSON, public_url, webhook_url
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
 from hookrow._cli.settings import read_token
 from hookrow._core.notification import Arrival
 from hookrow._describe import pluralize, printable
-from hookrow._server.settings import EntrySettings
+from hookrow._receiver.entries import Entry, Parsers
+from hookrow._server.settings import EntrySettings, variable_of
 from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.providers import BodyParser
 from hookrow.providers.postmark import Postmark
 
 if TYPE_CHECKING:
@@ -41,6 +43,13 @@ STREAM = click.option(
     metavar="ID",
     help="Only this message stream; may be repeated. By default, all streams that send mail.",
 )
+ENTRY = click.option(
+    "--entry",
+    type=options.entry_name,
+    metavar="NAME",
+    help="The entry of the receiver to which the token belongs; by default, the only one that is "
+    "Postmark's.",
+)
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what would change, and change nothing."
 )
@@ -50,7 +59,8 @@ DRY_RUN = click.option(
 class ProviderSession:
     """The API, and the secrets and the store that hookrow uses.
 
-    `secret_file` is None if the secrets are not from a file.
+    `secret_file` is None if the secrets are not from a file. `entry` is that of Postmark, which
+    `is_first` if its URL needs no name.
     """
 
     api: PostmarkAPI
@@ -58,13 +68,17 @@ class ProviderSession:
     secret_file: str | None
     app: App
     database_url: str
+    entry: Entry[BodyParser]
+    is_first: bool
 
     def require_secret(self) -> None:
         """Raise `ConfigurationError` if no secret is set, because none could be compared."""
         if not self.secrets:
+            places = "HOOKROW_SECRET, --secret or --secret-file"
+            if self.entry.name is not None:
+                places = variable_of(self.entry.name, Postmark.credential)
             raise ConfigurationError(
-                "The webhook secret is missing: set HOOKROW_SECRET, --secret or --secret-file to "
-                "the secret that hookrow accepts."
+                f"The webhook secret is missing: set {places} to the secret that hookrow accepts."
             )
 
     def expected(self, url: str | None = None) -> ExpectedWebhook:
@@ -72,7 +86,13 @@ class ProviderSession:
         from hookrow._postmark_api.register import ExpectedWebhook, triggers_of
 
         triggers = triggers_of(self.app.recorded)
-        return ExpectedWebhook(url=url, secrets=self.secrets, triggers=triggers)
+        return ExpectedWebhook(
+            url=url,
+            secrets=self.secrets,
+            triggers=triggers,
+            entry=self.entry.name,
+            is_first=self.is_first,
+        )
 
     def connect(
         self, store: SQLStore | None, streams: Sequence[str], url: str | None = None
@@ -114,11 +134,12 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
     @options.DATABASE_URL
     @options.PROVIDER_API
     @options.PROVIDER_TOKEN_FILE
+    @ENTRY
     @STREAM
     @JSON
     @click.pass_context
     @wraps(command)
-    def wrapped(
+    def wrapped(  # noqa: PLR0913 - one for each option
         context: click.Context,
         /,
         *,
@@ -128,25 +149,22 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
         secret: str | None,
         previous_secret: str | None,
         secret_file: str | None,
+        entry: str | None,
         **rest: Any,  # noqa: ANN401 - the command's own
     ) -> None:
         from hookrow._postmark_api.client import PostmarkAPI
 
         app = context.obj
-        secrets: Sequence[str] = ()
-        if isinstance(app, HostApp):
-            if app.provider.name != Postmark.name:
-                raise ConfigurationError(
-                    f"{app} receives from {app.provider.name}: `hookrow provider` manages only "
-                    "webhooks at Postmark."
-                )
-            secrets = app.secrets
+        chosen = choose_postmark(app.parsers, entry)
+        provider = chosen.provider
+        secrets = provider.secrets if isinstance(provider, Postmark) else ()
         file = None
         if not secrets:
-            [entry, *_] = entries_of(
+            settings = entries_of(
                 context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
             )
-            secrets, file = entry.given(), entry.file
+            own = next(each for each in settings if each.name == chosen.name)
+            secrets, file = own.given(), own.file
         if secrets:
             Postmark(*secrets)  # raises ConfigurationError for a secret that no header can contain
         token = read_token(context, provider_token_file)
@@ -157,9 +175,36 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
                 "server, on its page API Tokens at the provider."
             )
         api = PostmarkAPI(token, provider_api, hidden=secrets)
-        command(ProviderSession(api, secrets, file, app, database_url), **rest)
+        is_first = chosen.name == app.parsers.default.name
+        session = ProviderSession(api, secrets, file, app, database_url, chosen, is_first)
+        command(session, **rest)
 
     return wrapped
+
+
+def choose_postmark(parsers: Parsers, name: str | None) -> Entry[BodyParser]:
+    """Return the entry of Postmark's with a name, or the only one. Raises `ConfigurationError`."""
+    if name is not None:
+        entry = parsers.named(name)
+        if entry is None:
+            known = ", ".join(parsers.names) or "none"
+            raise ConfigurationError(f"There is no entry {name!r}. The receiver's are: {known}.")
+        found = [entry]
+    else:
+        found = [*parsers]
+    postmark = [each for each in found if each.provider.name == Postmark.name]
+    if not postmark:
+        names = ", ".join(sorted({each.provider.name for each in found}))
+        raise ConfigurationError(
+            f"The provider is {names}: `hookrow provider` manages only webhooks at Postmark."
+        )
+    if len(postmark) > 1:
+        names = ", ".join(str(each.name) for each in postmark)
+        raise ConfigurationError(
+            f"Several entries are Postmark's: {names}. Name the one to which the token belongs: "
+            "--entry."
+        )
+    return postmark[0]
 
 
 def describe_failure(error: VerificationFailed, url: str) -> HookrowError:
@@ -190,7 +235,7 @@ def provider() -> None:
     required=True,
     type=public_url,
     metavar="URL",
-    help="The public URL, ending in /provider/webhooks.",
+    help="The public URL, ending in /provider/webhooks, or in that and the name of the entry.",
 )
 @DRY_RUN
 @with_session
@@ -353,11 +398,13 @@ def reconcile(
         run = reconcile.Reconciliation(
             api,
             store,
-            session.app.provider,
+            session.entry.provider,
             chosen,
             since=since,
             chosen=bool(streams),
             server=server.id,
+            entry=session.entry.name,
+            tenant=session.entry.tenant,
             dry_run=dry_run,
             report=_report_event if dry_run and not as_json else lambda _: None,
         )
@@ -446,17 +493,22 @@ def rotate(
     from hookrow._postmark_api.rotate import Rotation, SecretFile
 
     if session.secret_file is None:
+        name = session.entry.name
+        place = "--secret-file" if name is None else f"secret_file in [providers.{name}]"
         raise ConfigurationError(
-            "Only secrets in a file can be rotated: set --secret-file. To rotate other secrets, "
-            "set HOOKROW_SECRET to a new one and HOOKROW_PREVIOUS_SECRET to the old one, restart "
-            "every instance, run `hookrow provider register`, and remove the old one after 72 "
-            "minutes."
+            f"Only secrets in a file can be rotated: set {place}. To rotate other secrets, set "
+            "the secret to a new one and the previous one (`previous_secret`) to the old one, "
+            "restart every instance, run `hookrow provider register`, and remove the old one after "
+            "72 minutes."
         )
     if finish and streams:
         raise click.UsageError(
             "--finish removes the old secret for all message streams: omit --stream."
         )
-    file = SecretFile(Path(session.secret_file), EntrySettings(file=session.secret_file).given)
+    file = SecretFile(
+        Path(session.secret_file),
+        EntrySettings(name=session.entry.name, file=session.secret_file).given,
+    )
     with session.open_log() as store:
         server, chosen = session.connect(store, streams)
         if not as_json:

@@ -28,6 +28,7 @@ from hookrow._postmark_api.webhooks import (
     DUPLICATE_WEBHOOK,
     Stream,
     Webhook,
+    entry_at,
     read_statistics,
     read_webhooks,
 )
@@ -50,17 +51,36 @@ REREAD_DELAY = 5.0
 class ExpectedWebhook:
     """The settings of a correct webhook: one of the secrets, and these triggers.
 
-    The newest secret is the first. Without a `url`, that of any hookrow is correct. Raises
-    `ConfigurationError` for a wrong URL.
+    The newest secret is the first. Without a `url`, that of any hookrow is correct. If the receiver
+    has several entries, the webhook is that of the one with the name `entry`, which also has the
+    URL without a name if it `is_first`. Raises `ConfigurationError` for a wrong URL.
     """
 
     secrets: Sequence[str] = field(repr=False)
     triggers: Collection[str]
     url: str | None = None
+    entry: str | None = None
+    is_first: bool = True
 
     def __post_init__(self) -> None:
-        if self.url is not None:
-            check_webhook_url(self.url)
+        if self.url is None:
+            return
+        check_webhook_url(self.url)
+        if (name := entry_at(urlsplit(self.url).path)) not in self._names:
+            at = f"{ENDPOINT}/{name}" if name else ENDPOINT
+            other = f"{ENDPOINT}/{self.entry}" if self.entry else ENDPOINT
+            raise ConfigurationError(f"The URL ends in {at}, but must end in {other}.")
+
+    @property
+    def _names(self) -> Collection[str]:
+        """The names at the end of our URLs."""
+        if self.entry is None:
+            return {""}
+        return {self.entry, ""} if self.is_first else {self.entry}
+
+    def is_ours(self, webhook: Webhook) -> bool:
+        """Return whether the URL of a webhook may be ours: another entry may have one, too."""
+        return webhook.entry in self._names
 
     def is_proven_by(self, webhook: Webhook) -> bool:
         """Return whether a webhook has this URL or one of the secrets, so its server is ours."""
@@ -152,7 +172,7 @@ def apply_changes(
 
 def plan(api: PostmarkAPI, expected: ExpectedWebhook, stream: Stream) -> Plan:
     """Return our webhook of a stream, and the necessary change. Raises as `register` does."""
-    webhook = _find(read_webhooks(api, stream), stream)
+    webhook = _find(read_webhooks(api, stream), stream, expected)
     triggers = stream.available(expected.triggers)
     secret = expected.secrets[0]
     if webhook is None:
@@ -226,9 +246,9 @@ def advice(result: TriggerResult, url: str) -> str:
             return f"Find the cause with: hookrow check {url}"
 
 
-def _find(webhooks: Sequence[Webhook], stream: Stream) -> Webhook | None:
+def _find(webhooks: Sequence[Webhook], stream: Stream, expected: ExpectedWebhook) -> Webhook | None:
     """Return the webhook of hookrow, or None. Raises `ConfigurationError` if there are several."""
-    found = [each for each in webhooks if each.is_hookrow]
+    found = [each for each in webhooks if expected.is_ours(each)]
     if len(found) > 1:
         ids = ", ".join(str(each.id) for each in found)
         raise ConfigurationError(
@@ -255,10 +275,11 @@ def check_webhook_url(url: str) -> None:
             "This is not the URL of a webhook: it must look like "
             f"https://example.com/mail{ENDPOINT}, without a user name or password."
         )
-    if not parts.path.endswith(ENDPOINT) or parts.query or parts.fragment:
+    path = parts.path
+    if path.endswith("/") or entry_at(path) is None or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"The URL must end in {ENDPOINT}, where hookrow receives notifications, without a "
-            "query."
+            f"The URL must end in {ENDPOINT}, where hookrow receives notifications, or in that and "
+            "the name of an entry, without a query."
         )
     if parts.scheme == "http" and not is_loopback(host):
         raise ConfigurationError(

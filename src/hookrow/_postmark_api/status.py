@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -131,21 +131,33 @@ class ProviderWatch(PeriodicTask):
     """Reads the status every five minutes; `line` is the last one, or the reason why it is unknown.
 
     `secrets` returns the secrets that hookrow accepts, the newest first. A status compares counts
-    with the log of the `store`. Raises `ConfigurationError` as `PostmarkAPI` does.
+    with the log of the `store`. `entry` and `is_first` are as in `ExpectedWebhook`. Raises
+    `ConfigurationError` as `PostmarkAPI` does.
     """
 
     line: str | None = None
 
     def __init__(
-        self, token: str, address: str, store: SQLStore, secrets: Callable[[], Sequence[str]]
+        self,
+        token: str,
+        address: str,
+        store: SQLStore,
+        secrets: Callable[[], Sequence[str]],
+        *,
+        entry: str | None = None,
+        is_first: bool = True,
     ) -> None:
         self._api = PostmarkAPI(token, address)
         self._store, self._secrets = store, secrets
+        self._entry, self._is_first = entry, is_first
         super().__init__(self._ask, seconds=ASK_EVERY, name="status of the provider")
 
     def _ask(self) -> None:
         expected = ExpectedWebhook(
-            secrets=self._secrets(), triggers=triggers_of(self._store.recorded)
+            secrets=self._secrets(),
+            triggers=triggers_of(self._store.recorded),
+            entry=self._entry,
+            is_first=self._is_first,
         )
         self._api.hide(*expected.secrets)
         try:
@@ -173,10 +185,10 @@ def read_status(
     logged: Mapping[str, int] = {}
     if store is not None:
         check_server(server, store, chain.from_iterable(found.values()), expected)
-        logged = _count(store, expected.triggers, now or datetime.now(UTC))
+        logged = _count(store, expected, now or datetime.now(UTC))
     statuses: list[WebhookStatus] = []
     for stream, webhooks in found.items():
-        of_stream = [each for each in webhooks if each.is_hookrow]
+        of_stream = [each for each in webhooks if expected.is_ours(each)]
         statuses += [_compare(api, each, expected, stream, of_stream) for each in of_stream]
     return ProviderStatus(server, streams, statuses, logged, complete=not chosen)
 
@@ -191,7 +203,7 @@ def check_server(
     """
     if store.log is None or any(map(expected.is_proven_by, webhooks)):
         return
-    newest = store.log.newest(Query(), limit=MAX_SAMPLED_ENTRIES)
+    newest = store.log.newest(Query(entry=expected.entry), limit=MAX_SAMPLED_ENTRIES)
     origins = {_server(each.body.encode()) for each in newest if each.body}
     servers = {each for each in origins if each is not None} - _TEST_SERVERS
     if servers and server.id not in servers:
@@ -245,7 +257,7 @@ def _compare(
     )
 
 
-def _count(store: SQLStore, triggers: Collection[str], now: datetime) -> Mapping[str, int]:
+def _count(store: SQLStore, expected: ExpectedWebhook, now: datetime) -> Mapping[str, int]:
     """Count the posted notifications of the period by type, except types with very many.
 
     The provider's tests are not in its statistics either.
@@ -254,8 +266,9 @@ def _count(store: SQLStore, triggers: Collection[str], now: datetime) -> Mapping
         return {}
     count = partial(store.log.count, limit=MAX_COMPARED)
     logged = {}
-    for name in sorted(triggers):
-        query = Query(record_type=name, since=now - STATISTICS_PERIOD, posted=True)
+    of_entry = Query(entry=expected.entry, since=now - STATISTICS_PERIOD, posted=True)
+    for name in sorted(expected.triggers):
+        query = replace(of_entry, record_type=name)
         if (total := count(query)) < MAX_COMPARED:
             logged[name] = total - count(replace(query, outcome=Result.TEST))
     return logged

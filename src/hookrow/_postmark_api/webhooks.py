@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hookrow._core.log_entry import is_entry_name
 from hookrow._core.schema import nearest
 from hookrow._http import ENDPOINT, SECRET_HEADER
 from hookrow._postmark_api.client import PostmarkAPI
@@ -68,11 +69,16 @@ class Webhook(msgspec.Struct, frozen=True):
             raise ValueError("the URL cannot be printed")
 
     @property
+    def entry(self) -> str | None:
+        """The name at the end of the URL, if it is that of a hookrow; see `entry_at`."""
+        with suppress(ValueError):
+            return entry_at(urlsplit(self.url).path)
+        return None
+
+    @property
     def is_hookrow(self) -> bool:
         """Whether the URL is that of a hookrow, whoever runs it."""
-        with suppress(ValueError):
-            return urlsplit(self.url).path.rstrip("/").endswith(ENDPOINT)
-        return False
+        return self.entry is not None
 
     @property
     def address(self) -> str:
@@ -184,6 +190,18 @@ def read_webhooks(api: PostmarkAPI, stream: Stream) -> Sequence[Webhook]:
 def read_statistics(api: PostmarkAPI, webhook: Webhook) -> WebhookStatistics:
     """Return the statistics of a webhook. Raises `APIError`."""
     return api.read(f"/webhooks/{webhook.id}/statistics", WebhookStatistics)
+
+
+def entry_at(path: str) -> str | None:
+    """Return the name of an entry at the end of a path; "" for the endpoint itself.
+
+    Returns None if the path is not that of a hookrow.
+    """
+    path = path.rstrip("/")
+    if path.endswith(ENDPOINT):
+        return ""
+    head, _, name = path.rpartition("/")
+    return name if head.endswith(ENDPOINT) and is_entry_name(name) else None
 
 
 def without_secrets(url: str) -> str:

@@ -150,16 +150,19 @@ class Server:
         one server of Postmark.
         """
         settings = self._settings
-        postmark = [each for each in self._providers if each.name == Postmark.name]
+        postmark = [each for each in self.receiver.entries if each.provider.name == Postmark.name]
         if settings.provider_token is None or len(postmark) != 1:
             return None
         from hookrow._postmark_api.status import ProviderWatch  # noqa: PLC0415 - seldom needed
 
+        [entry] = postmark
         watch = ProviderWatch(
             settings.provider_token,
             settings.provider_api,
             self._store,
-            lambda: postmark[0].secrets,
+            lambda: entry.provider.secrets,
+            entry=entry.name,
+            is_first=entry is self.receiver.entries.default,
         )
         self._tasks.append(watch)
         return lambda: watch.line
