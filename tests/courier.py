@@ -10,6 +10,7 @@ from hookrow import (
     Delivered,
     Event,
     Notification,
+    Opened,
     Reactivated,
     Request,
     RequestHead,
@@ -30,7 +31,8 @@ SIGNATURE = b"!"
 class Courier(Provider):
     """Posts lists of events, each with an id, and signs them with an exclamation mark at the end.
 
-    The courier no longer sends to an address after a bounce, so that event has two notifications.
+    The courier no longer sends to an address after a bounce, or after the link to unsubscribe was
+    opened, so these events have two notifications. All happened at noon, unless they have a time.
     While `certificate` is None, nothing can be verified. `limit` is the largest size of a body.
     """
 
@@ -64,7 +66,7 @@ class Courier(Provider):
         names = "id", "type", "to", "message"
         id_, type_, to, message = [_text(event.get(name)) for name in names]
         fields = Unsupported(type_, to, message)
-        return Event(_notifications(type_, to, message), body, fields, event_id=id_)
+        return Event(_notifications(event, to, message), body, fields, event_id=id_)
 
     def is_test(self, event: Event) -> bool:
         """Return whether the address is at the courier's own domain."""
@@ -82,16 +84,31 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _time(value: object) -> datetime:
+    try:
+        return datetime.fromisoformat(str(value)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return NOON
+
+
 def _notifications(
-    type_: str | None, to: str | None, message: str | None
+    event: Mapping[str, Any], to: str | None, message: str | None
 ) -> Sequence[Notification]:
-    match type_:
+    at = _time(event.get("at"))
+    match event.get("type"):
         case "delivered":
-            return (Delivered(to, message, NOON),)
+            return (Delivered(to, message, at),)
+        case "opened":
+            return (Opened(to, message, at),)
         case "bounced":
-            return Bounced(to, message, NOON, "hard"), Suppressed(to, message, NOON, "HardBounce")
+            return Bounced(to, message, at, "hard"), Suppressed(to, message, at, "HardBounce")
+        case "unsubscribed":
+            reason = _text(event.get("reason")) or ""
+            is_reason = reason.isprintable() and reason.strip()
+            change = Suppressed(to, message, at, reason if is_reason else "ManualSuppression")
+            return Opened(to, message, at), change
         case "restored":
-            return (Reactivated(to, message, NOON),)
+            return (Reactivated(to, message, at),)
         case _:
             return ()
 

@@ -1,17 +1,25 @@
-"""Notifications arrive three times within an hour, shuffled, with outages, replays and restarts.
+"""Events arrive three times within an hour, shuffled, with outages, replays and restarts.
 
-A plain model predicts the rows and the log.
+They are those of one provider, or of several providers and tenants of one receiver. A plain model
+predicts the rows and the log.
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
-from homes import OURS, Home, Row, Rows
+from django_home import MODELS_OF_TENANTS, DjangoHome
+from homes import KEYS, OURS, Home, Row, Rows, columns_of
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -21,23 +29,46 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from model import LATE, NOW, START, TIMES, TWO_EFFECTS, Model, Payload, body_of, decks, happened
+from locations import open_home
+from model import (
+    BEFORE,
+    KNOWN,
+    LATE,
+    NOW,
+    REASONS,
+    START,
+    Draft,
+    Event,
+    Model,
+    Post,
+    by_postmark,
+    decks,
+    happened,
+    payload_of,
+)
 from sqlalchemy import insert
+from standardwebhooks import Webhook
+from tenanted import TENANTED, tenants_of
 
-from databases import IN_MEMORY, NAMES, SQLITE
+from courier import Courier, signed
+from databases import IN_MEMORY, NAMES, SQLITE, places
 from engines import MEMORY
-from hookrow import Arrival, Event, Postmark
+from hookrow import Arrival, Postmark, Request, RequestHead, Schema, Tenant
+from hookrow._core.notification import Key
 from hookrow._core.result import LONGEST_PAUSE
 from hookrow._receiver.clock import Clock, utc_now
-from hookrow._receiver.entries import Entries, Entry
+from hookrow._receiver.entries import Entries, read_entries
+from hookrow._receiver.manual import change_suppression
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.spool import Drain, Spool
-from hookrow.providers._base import BodyParser
+from hookrow.providers import Provider
+from hookrow.providers.resend import Resend
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
+from wire import ENDPOINT, SECRET
 
 pytestmark = pytest.mark.never_flaky
 
@@ -50,100 +81,214 @@ STEPS = 25
 ARRIVAL_PERIOD = timedelta(hours=1)
 """The period in which all notifications arrive."""
 
+SIGNING_SECRET = f"whsec_{b64encode(b'a key of the webhook').decode()}"
 
-class Dropping(BodyParser):
-    """Reads Postmark's events, and those of the model with two effects."""
+PROVIDERS: Mapping[str, Callable[[], Provider]] = {
+    "mail": partial(Postmark, SECRET),
+    "more": partial(Postmark, SECRET),
+    "parcels": Courier,
+    "letters": partial(Resend, SIGNING_SECRET),
+}
+"""The providers of each tenant. Two of them post equal bodies."""
 
-    name = Postmark.name
+IDS_OF_TENANT = 10
+"""The distance between the ids of two tenants' rows, of which each has fewer."""
 
-    @staticmethod
-    def parse(body: bytes) -> Event:
-        """Return the event."""
-        payload = json.loads(body)
-        if payload["RecordType"] not in TWO_EFFECTS:
-            return Postmark.parse(body)
-        change = {"RecordType": "SubscriptionChange", "ChangedAt": payload[TIMES["Open"]]}
-        opened, dropped = (
-            Postmark.parse(json.dumps({**payload, **each}).encode()).notifications[0]
-            for each in ({"RecordType": "Open"}, change)
-        )
-        is_first = payload["RecordType"] == "OpenAndDrop"
-        return Event((opened, dropped) if is_first else (dropped, opened), body)
-
-
-PARSERS = Entries(Entry(None, Dropping()))
-
-Group: TypeAlias = Sequence[tuple[Payload, datetime]]
+Group: TypeAlias = Sequence[tuple[Event, datetime]]
 
 groups = st.integers(1, 9)
 
 
+@dataclass(frozen=True)
+class Site:
+    """The entries of a receiver, the events that may be posted to them, and their tenants."""
+
+    entries: Entries[Provider]
+    decks: st.SearchStrategy[Sequence[Event]]
+    tenants: Mapping[str | None, Key | None]
+    """By the name of the entry; None for those of a single provider."""
+
+
+SINGLE = Site(read_entries(Postmark(SECRET)), decks(by_postmark), {None: None})
+
+
+def site_of(schema: Schema) -> Site:
+    """Return a receiver in which each tenant of the schema has every provider."""
+    entries, posts = {}, list[Post]()
+    for tenant, value in tenants_of(schema).items():
+        for provider, construct in PROVIDERS.items():
+            name = f"{tenant}-{provider}"
+            entries[name] = Tenant(construct(), value)
+            posts.append(partial(POSTS[provider], name))
+    read = read_entries(entries)
+    return Site(read, decks(*posts), {each.name: each.tenant for each in read})
+
+
+def _by_postmark(entry: str, draft: Draft, second: int) -> Event:
+    event = by_postmark(draft, second)
+    return _logged(event.body, event.payloads, entry, "postmark")
+
+
+def _by_courier(entry: str, draft: Draft, second: int) -> Event:
+    """Return an event that has two effects if it unsubscribes; bounces are not recorded."""
+    kind, recipient, message_id, reason = draft
+    payload = payload_of(draft, second)
+    payloads: tuple[Mapping[str, Any], ...] = (payload,)
+    match kind, reason:
+        case "Delivery", _:
+            type_ = "delivered"
+        case "Open", _ if second % 2:
+            type_ = "opened"
+        case ("Open", _) | ("SubscriptionChange", "SpamComplaint"):
+            type_ = "unsubscribed"
+            reason = reason or "ManualSuppression"
+            of_change = "SubscriptionChange", recipient, message_id, reason
+            opened = "Open", recipient, message_id, None
+            payloads = payload_of(opened, second), payload_of(of_change, second)
+        case "SubscriptionChange", None:
+            type_ = "restored"
+        case "SubscriptionChange", _:
+            type_ = "bounced"
+        case _:
+            type_ = "packed"
+    sent = {"type": type_, "to": recipient, "message": message_id, "at": happened_at(payload)}
+    if type_ == "unsubscribed":
+        sent["reason"] = str(reason)
+    body = json.dumps({"id": _id_of(sent), **sent})
+    return _logged(body, payloads, entry, "courier", "Bounce" if type_ == "bounced" else None)
+
+
+def _by_resend(entry: str, draft: Draft, second: int) -> Event:
+    """Return an event; a suppression has no message."""
+    kind, recipient, message_id, reason = draft
+    data: dict[str, object] = {"email_id": message_id, "to": [recipient]}
+    if kind == "SubscriptionChange":
+        type_ = f"suppression.{'added' if reason else 'removed'}"
+        origin = {"HardBounce": "bounce", "SpamComplaint": "complaint", None: None}[reason]
+        data = {"email": recipient, "origin": origin}
+    else:
+        types = {"Delivery": "delivered", "Open": "opened", "Bounce": "bounced"}
+        type_ = f"email.{types[kind]}"
+    payload = dict(payload_of(draft, second))
+    body = json.dumps({"type": type_, "created_at": happened_at(payload), "data": data})
+    if kind == "SubscriptionChange":
+        payload["MessageID"] = None
+    return _logged(body, (payload,), entry, "resend")
+
+
+POSTS: Mapping[str, Callable[[str, Draft, int], Event]] = {
+    "mail": _by_postmark,
+    "more": _by_postmark,
+    "parcels": _by_courier,
+    "letters": _by_resend,
+}
+
+
+def happened_at(payload: Mapping[str, Any]) -> str:
+    """Return the time of a payload as its text."""
+    return happened(Event("", (payload,))).isoformat()
+
+
+def _logged(
+    body: str,
+    payloads: tuple[Mapping[str, Any], ...],
+    entry: str,
+    provider: str | None,
+    record_type: str | None = None,
+) -> Event:
+    fields: dict[str, object] = {"provider": provider}
+    if payloads[0]["RecordType"] != "Bounce":  # which is logged under the provider's name
+        fields["record_type"] = record_type or payloads[0]["RecordType"]
+        fields["reason"] = payloads[-1].get("SuppressionReason")
+    return Event(body, payloads, entry, fields)
+
+
+def _id_of(sent: object) -> str:
+    return sha256(json.dumps(sent).encode()).hexdigest()
+
+
+def _request(provider: Provider, *bodies: str) -> Request:
+    """Return the request in which a provider posts events."""
+    if isinstance(provider, Courier):
+        return Request(RequestHead("POST", ENDPOINT, ()), signed(*map(json.loads, bodies)))
+    [body] = bodies
+    if not isinstance(provider, Resend):
+        return Request(RequestHead("POST", ENDPOINT, ()), body.encode())
+    id_, at = _id_of(body), datetime.now(UTC).replace(microsecond=0)
+    headers = {
+        "id": id_,
+        "timestamp": f"{at.timestamp():.0f}",
+        "signature": Webhook(SIGNING_SECRET).sign(id_, at.replace(tzinfo=None), body),
+    }
+    given = [(f"webhook-{name}".encode(), value.encode()) for name, value in headers.items()]
+    return Request(RequestHead("POST", ENDPOINT, given), body.encode())
+
+
 class Scenario(RuleBasedStateMachine):
-    """Events of a receiver in any order; at the end, all notifications arrive and are retried."""
+    """Events of a receiver in any order; at the end, all of them arrive and are retried."""
 
     finished = 0
 
-    def __init__(self, home: Home, spool: Path) -> None:
+    def __init__(self, home: Home, site: Site, spool: Path) -> None:
         super().__init__()
-        self._home = home
+        self._home, self._site = home, site
         self._file = spool
-        self._model = Model(START)
+        self._reader = ArrivalReader(site.entries, home.store.recorded)
+        self._tenants = [*{repr(each): each for each in site.tenants.values()}.values()]
+        self._models = [Model(_of_tenant(n, START)) for n in range(len(self._tenants))]
         self._late = dict(LATE)
-        self._spooled: dict[str, tuple[Payload, list[datetime]]] = {}
+        self._spooled: dict[tuple[str | None, str], tuple[Event, list[datetime]]] = {}
         self._clock = NOW
-        home.fill(**START)
+        self._changed_by_hand = 0
+        home.fill(**self._stored(START))
         spool.unlink(missing_ok=True)
 
-    @initialize(deck=decks)
-    def schedule(self, deck: Sequence[Payload]) -> None:
-        """Spread the notifications over an hour."""
+    @initialize(data=st.data())
+    def schedule(self, data: st.DataObject) -> None:
+        """Spread the events over an hour."""
+        deck = data.draw(self._site.decks)
         between = ARRIVAL_PERIOD / len(deck)
-        self._deck = {body_of(payload): payload for payload in deck}
+        self._deck = {event.key: event for event in deck}
         self._pending = [
-            (payload, NOW - ARRIVAL_PERIOD + number * between)
-            for number, payload in enumerate(deck)
+            (event, NOW - ARRIVAL_PERIOD + number * between) for number, event in enumerate(deck)
         ]
 
     @rule(size=groups)
     def deliver(self, size: int) -> None:
         """Record a group that arrives."""
         group = self._next(size)
-        record(self._home.store, _arrivals(group))
-        for payload, at in group:
-            self._model.keep(payload, self._model.record(payload, live=True), [at])
+        record(self._home.store, self._arrivals(group))
+        for event, at in group:
+            model = self._model(event)
+            model.keep(event, model.record(event, live=True), [at])
 
     @rule(size=groups)
     def fail(self, size: int) -> None:
         """Fail to record a group that arrives."""
         group = self._next(size)
-        keep_failed(self._home.store, _arrivals(group), clock=utc_now)
-        for payload, at in group:
-            supported = payload["RecordType"] != "Bounce"
-            self._model.keep(payload, "failed" if supported else "unsupported", [at])
+        keep_failed(self._home.store, self._arrivals(group), clock=utc_now)
+        for event, at in group:
+            supported = event.payloads[0]["RecordType"] != "Bounce"
+            self._model(event).keep(event, "failed" if supported else "unsupported", [at])
 
     @rule(size=groups)
     def spool(self, size: int) -> None:
         """Spool a group that arrives while the database cannot be reached."""
         group = self._next(size)
-        Spool(self._file).put(_arrivals(group))
-        for payload, at in group:
-            self._spooled.setdefault(body_of(payload), (payload, []))[1].append(at)
+        Spool(self._file).put(self._arrivals(group))
+        for event, at in group:
+            self._spooled.setdefault(event.key, (event, []))[1].append(at)
 
     @rule()
     def drain(self) -> None:
         """Drain the spool, because the database is available again."""
         spool, clock = Spool(self._file), Clock(self._home.store)
         Drain(
-            spool,
-            self._home.store,
-            ArrivalReader(PARSERS).parse,
-            _ignore,
-            clock,
-            bodies=True,
-            swept=True,
+            spool, self._home.store, self._reader.parse, _ignore, clock, bodies=True, swept=True
         )()
-        for payload, times in self._spooled.values():
-            self._model.keep(payload, self._model.record(payload, live=False), times)
+        for event, times in self._spooled.values():
+            model = self._model(event)
+            model.keep(event, model.record(event, live=False), times)
         self._spooled.clear()
 
     @rule(data=st.data())
@@ -153,55 +298,86 @@ class Scenario(RuleBasedStateMachine):
         if not logged:
             return
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
-        arrivals = arrivals_of(self._home.store, chosen, PARSERS, datetime.now(UTC))
+        now = datetime.now(UTC)
+        arrivals = arrivals_of(self._home.store, chosen, self._site.entries, now)
         assert len(arrivals) == len(chosen)
         replay(self._home.store, arrivals, clock=utc_now)
         for each in chosen:
-            payload = self._model.log[str(each.body)]["payload"]
-            self._model.keep(payload, self._model.record(payload, live=False))
+            event = self._deck[each.entry, str(each.body)]
+            model = self._model(event)
+            model.keep(event, model.record(event, live=False))
 
     @rule()
     def sweep(self) -> None:
-        """Sweep when all parked notifications are due."""
+        """Sweep when all parked events are due."""
         self._clock = max(self._clock, datetime.now(UTC)) + LONGEST_PAUSE + timedelta(minutes=1)
         swept = self._retry(self._clock).retry_due()
-        assert swept == self._model.sweep()
+        assert swept == sum(model.sweep() for model in self._models)
 
     @precondition(lambda self: self._late)
     @rule(data=st.data(), retried=st.booleans())
     def insert_late_rows(self, data: st.DataObject, *, retried: bool) -> None:
-        """Insert rows after their notifications, as a host may; it may also call `retry_now`."""
+        """Insert rows after their events, as a host may; it may also call `retry_now`."""
         message_id = data.draw(st.sampled_from(sorted(self._late)))
         self._insert(message_id)
         if retried:
             with closing(self._retry()) as retry:
                 recorded = retry.retry_now([message_id]).result()
-            assert recorded == self._model.sweep(message_id)
+            assert recorded == sum(model.sweep(message_id) for model in self._models)
+
+    @rule(data=st.data())
+    def change_by_hand(self, data: st.DataObject) -> None:
+        """Suppress a person of a tenant, or lift the suppression, as a user of the host does."""
+        entry, tenant = data.draw(st.sampled_from([*self._site.tenants.items()]))
+        recipient = data.draw(st.sampled_from([*KNOWN, "cyd@example.com"]))
+        reason = data.draw(st.sampled_from(REASONS))
+        self._changed_by_hand += 1
+        at = BEFORE + timedelta(hours=1, seconds=self._changed_by_hand)
+        change_suppression(
+            self._home.store, recipient, reason=reason, by="eve", at=at, entry=entry, tenant=tenant
+        )
+        [logged] = self._log.newest(Query(), limit=1)
+        payload = {
+            "RecordType": "SubscriptionChange",
+            "Recipient": recipient,
+            "MessageID": None,
+            "ChangedAt": at.isoformat(),
+            "SuppressionReason": reason,
+        }
+        event = Event(str(logged.body), (payload,), entry, {"provider": None, "reason": reason})
+        model = self._model(event)
+        model.keep(event, model.record(event, live=True), [at])
+        self._deck[event.key] = event
 
     @rule()
     def restart(self) -> None:
         """Restart hookrow."""
-        if self._home.url != MEMORY:  # whose rows end with the store
-            self._home.store.close()
-            self._home.store = SQLStore(self._home.url)
+        home = self._home
+        if home.url != MEMORY and not isinstance(home, DjangoHome):  # in memory, the rows would end
+            home.store.close()
+            home.store = SQLStore(home.url, home.schema)
 
     def teardown(self) -> None:
-        """Deliver and retry all remaining notifications, and compare the rows and the log."""
+        """Deliver and retry all remaining events, and compare the rows and the log."""
         self.deliver(len(self._pending))
         self.drain()
         for message_id in list(self._late):
             self._insert(message_id)
         self.sweep()
-        in_order = Model(START, *LATE.values())
-        for payload in sorted(self._deck.values(), key=happened):
-            in_order.record(payload, live=True)
-        rows, expected = self._home.rows(), self._model.logged()
-        assert _without_opens(rows) == _without_opens(in_order.sorted())
-        assert rows == self._model.sorted()
-        logged = {row["body"]: row for row in self._home.logged()}
+        parts = START, *LATE.values()
+        in_order = [
+            Model(*(_of_tenant(n, each) for each in parts)) for n in range(len(self._models))
+        ]
+        for event in sorted(self._deck.values(), key=happened):
+            in_order[self._number(event)].record(event, live=True)
+        rows = self._home.rows()
+        assert _without_opens(rows) == _without_opens(self._expected(in_order))
+        assert rows == self._expected(self._models)
+        logged = {(row["entry"], row["body"]): row for row in self._home.logged()}
         assert len(logged) == len(self._home.logged()) == len(self._deck)
-        for body, entry in expected.items():
-            assert entry.items() <= logged[body].items()
+        for model in self._models:
+            for key, entry in model.logged().items():
+                assert entry.items() <= logged[key].items()
         type(self).finished += 1
 
     @property
@@ -210,34 +386,84 @@ class Scenario(RuleBasedStateMachine):
         assert log is not None
         return log
 
+    def _number(self, event: Event) -> int:
+        """Return the number of an event's tenant."""
+        return self._tenants.index(self._site.tenants[event.entry])
+
+    def _model(self, event: Event) -> Model:
+        return self._models[self._number(event)]
+
     def _next(self, size: int) -> Group:
+        """Take a group in the order in which it arrives: one request after the other."""
         group, self._pending = self._pending[:size], self._pending[size:]
-        return group
+        return sorted(group, key=lambda each: str(each[0].entry))
+
+    def _arrivals(self, group: Group) -> Sequence[Arrival]:
+        """Read the requests with the events of a group; a courier posts several together."""
+        arrivals: list[Arrival] = []
+        for name, posted in groupby(group, key=lambda each: each[0].entry):
+            entry = self._site.entries.default if name is None else self._site.entries.named(name)
+            assert entry is not None
+            sent = [*posted]
+            is_batch = isinstance(entry.provider, Courier)
+            for together in [sent] if is_batch else [[each] for each in sent]:
+                request = _request(entry.provider, *(event.body for event, _ in together))
+                for read, (_, at) in zip(entry.provider.read(request), together, strict=True):
+                    arrivals += self._reader.arrivals(entry, [read], at)
+        return arrivals
 
     def _retry(self, now: datetime | None = None) -> ParkedRetry:
         clock = Clock(self._home.store, None if now is None else lambda: now)
-        return ParkedRetry(self._home.store, self._log, PARSERS, _ignore, clock)
+        return ParkedRetry(self._home.store, self._log, self._site.entries, _ignore, clock)
 
     def _insert(self, message_id: str) -> None:
+        """Insert rows of each tenant as a host does, in one transaction."""
         rows = self._late.pop(message_id)
-        _add(self._home, rows)
-        self._model.add(rows)
+        home = self._home
+        with home._engine.begin() as connection:
+            for name, added in self._stored(rows).items():
+                if values := [home._row(name, row) for row in added]:
+                    connection.execute(insert(home._tables[name]), values)
+        for number, model in enumerate(self._models):
+            model.add(_of_tenant(number, rows))
+
+    def _stored(self, rows: Mapping[str, Sequence[Row]]) -> Rows:
+        """Return rows as each tenant has them, with keys of the type that the tables have."""
+        return self._expected([Model(_of_tenant(n, rows)) for n in range(len(self._tenants))])
+
+    def _expected(self, models: Sequence[Model]) -> Rows:
+        """Return the rows of all models as the home reads them."""
+        rows = {}
+        for name in self._home.schema.roles:
+            columns = columns_of(self._home.schema, name)
+            of_role = [
+                self._with_keys({**row, "tenant": tenant})
+                for model, tenant in zip(models, self._tenants, strict=True)
+                for row in model.rows[name]
+            ]
+            chosen = [{column: row[column] for column in columns} for row in of_role]
+            rows[name] = sorted(chosen, key=itemgetter(*KEYS[name]))
+        return rows
+
+    def _with_keys(self, row: Row) -> dict[str, Any]:
+        keys = [name for name in ("id", "subscriber_id", "list_id") if row.get(name) is not None]
+        return {**row, **{name: self._home.key(row[name]) for name in keys}}
 
 
-def _add(home: Home, rows: Mapping[str, Sequence[Row]]) -> None:
-    """Insert rows as a host does, in one transaction."""
-    with home._engine.begin() as connection:
-        for name, added in rows.items():
-            connection.execute(insert(home._tables[name]), list(added))
-
-
-def _arrivals(group: Group) -> Sequence[Arrival]:
-    reader, entry = ArrivalReader(PARSERS), PARSERS.default
-    return [
-        arrival
-        for payload, at in group
-        for arrival in reader.arrivals(entry, [entry.provider.parse(body_of(payload).encode())], at)
-    ]
+def _of_tenant(number: int, rows: Mapping[str, Sequence[Row]]) -> Mapping[str, Sequence[Row]]:
+    """Return rows with the ids of a tenant; the lists have the same ids for all of them."""
+    return {
+        name: [
+            {
+                column: value + number * IDS_OF_TENANT
+                if column in {"id", "subscriber_id"}
+                else value
+                for column, value in row.items()
+            }
+            for row in each
+        ]
+        for name, each in rows.items()
+    }
 
 
 def _ignore(arrivals: object, outcomes: object) -> None:
@@ -255,20 +481,11 @@ def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> 
         yield home
 
 
-def test_repeated_and_shuffled_notifications(
-    home: Home, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    """The rows are the same as if each notification had arrived once and in order.
-
-    Only `opened_at` differs: it is the time of the open that was processed last. The log contains
-    each notification once, with the number of its arrivals and its outcome.
-    """
-
+def _run(home: Home, site: Site, spool: Path, examples: int) -> None:
     class ThisScenario(Scenario):
         def __init__(self) -> None:
-            super().__init__(home, tmp_path / "spool")
+            super().__init__(home, site, spool)
 
-    examples = EXAMPLES[request.node.callspec.params["home"]]
     run_state_machine_as_test(
         ThisScenario,
         settings=settings(
@@ -280,3 +497,28 @@ def test_repeated_and_shuffled_notifications(
         ),
     )
     assert ThisScenario.finished >= examples
+
+
+def test_repeated_and_shuffled_notifications(
+    home: Home, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The rows are the same as if each notification had arrived once and in order.
+
+    Only `opened_at` differs: it is the time of the open that was processed last. The log contains
+    each notification once, with the number of its arrivals and its outcome.
+    """
+    examples = EXAMPLES[request.node.callspec.params["home"]]
+    _run(home, SINGLE, tmp_path / "spool", examples)
+
+
+@pytest.mark.parametrize("place", [*EXAMPLES, *places("supplied"), *places("django")])
+def test_several_providers_and_tenants(
+    place: str, new_database: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The same holds of each tenant, as if it had a receiver and a database of its own.
+
+    Tenants have people with the same addresses, and messages with the same ids.
+    """
+    schema = MODELS_OF_TENANTS if place.startswith("django-") else TENANTED
+    with closing(open_home(place, schema, new_database)) as home:
+        _run(home, site_of(schema), tmp_path / "spool", EXAMPLES.get(place, 10))
