@@ -4,22 +4,16 @@ They are those of one provider, or of several providers and tenants of one recei
 predicts the rows and the log.
 """
 
-import json
-from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from hashlib import sha256
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 from django_home import MODELS_OF_TENANTS, DjangoHome
-from homes import KEYS, OURS, Home, Row, Rows, columns_of
+from homes import OURS, Home, Rows
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -37,38 +31,26 @@ from model import (
     NOW,
     REASONS,
     START,
-    Draft,
     Event,
-    Model,
-    Post,
-    by_postmark,
-    decks,
     happened,
-    payload_of,
 )
-from sqlalchemy import insert
-from standardwebhooks import Webhook
-from tenanted import TENANTED, tenants_of
+from sites import SINGLE, Models, Site, request_of, site_of
+from tenanted import TENANTED
 
-from courier import Courier, signed
+from courier import Courier
 from databases import IN_MEMORY, NAMES, SQLITE, places
 from engines import MEMORY
-from hookrow import Arrival, Postmark, Request, RequestHead, Schema, Tenant
-from hookrow._core.notification import Key
+from hookrow import Arrival
 from hookrow._core.result import LONGEST_PAUSE
 from hookrow._receiver.clock import Clock, utc_now
-from hookrow._receiver.entries import Entries, read_entries
 from hookrow._receiver.manual import change_suppression
 from hookrow._receiver.receiver import ArrivalReader
 from hookrow._receiver.recorder import keep_failed, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.spool import Drain, Spool
-from hookrow.providers import Provider
-from hookrow.providers.resend import Resend
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
-from wire import ENDPOINT, SECRET
 
 pytestmark = pytest.mark.never_flaky
 
@@ -81,147 +63,9 @@ STEPS = 25
 ARRIVAL_PERIOD = timedelta(hours=1)
 """The period in which all notifications arrive."""
 
-SIGNING_SECRET = f"whsec_{b64encode(b'a key of the webhook').decode()}"
-
-PROVIDERS: Mapping[str, Callable[[], Provider]] = {
-    "mail": partial(Postmark, SECRET),
-    "more": partial(Postmark, SECRET),
-    "parcels": Courier,
-    "letters": partial(Resend, SIGNING_SECRET),
-}
-"""The providers of each tenant. Two of them post equal bodies."""
-
-IDS_OF_TENANT = 10
-"""The distance between the ids of two tenants' rows, of which each has fewer."""
-
 Group: TypeAlias = Sequence[tuple[Event, datetime]]
 
 groups = st.integers(1, 9)
-
-
-@dataclass(frozen=True)
-class Site:
-    """The entries of a receiver, the events that may be posted to them, and their tenants."""
-
-    entries: Entries[Provider]
-    decks: st.SearchStrategy[Sequence[Event]]
-    tenants: Mapping[str | None, Key | None]
-    """By the name of the entry; None for those of a single provider."""
-
-
-SINGLE = Site(read_entries(Postmark(SECRET)), decks(by_postmark), {None: None})
-
-
-def site_of(schema: Schema) -> Site:
-    """Return a receiver in which each tenant of the schema has every provider."""
-    entries, posts = {}, list[Post]()
-    for tenant, value in tenants_of(schema).items():
-        for provider, construct in PROVIDERS.items():
-            name = f"{tenant}-{provider}"
-            entries[name] = Tenant(construct(), value)
-            posts.append(partial(POSTS[provider], name))
-    read = read_entries(entries)
-    return Site(read, decks(*posts), {each.name: each.tenant for each in read})
-
-
-def _by_postmark(entry: str, draft: Draft, second: int) -> Event:
-    event = by_postmark(draft, second)
-    return _logged(event.body, event.payloads, entry, "postmark")
-
-
-def _by_courier(entry: str, draft: Draft, second: int) -> Event:
-    """Return an event that has two effects if it unsubscribes; bounces are not recorded."""
-    kind, recipient, message_id, reason = draft
-    payload = payload_of(draft, second)
-    payloads: tuple[Mapping[str, Any], ...] = (payload,)
-    match kind, reason:
-        case "Delivery", _:
-            type_ = "delivered"
-        case "Open", _ if second % 2:
-            type_ = "opened"
-        case ("Open", _) | ("SubscriptionChange", "SpamComplaint"):
-            type_ = "unsubscribed"
-            reason = reason or "ManualSuppression"
-            of_change = "SubscriptionChange", recipient, message_id, reason
-            opened = "Open", recipient, message_id, None
-            payloads = payload_of(opened, second), payload_of(of_change, second)
-        case "SubscriptionChange", None:
-            type_ = "restored"
-        case "SubscriptionChange", _:
-            type_ = "bounced"
-        case _:
-            type_ = "packed"
-    sent = {"type": type_, "to": recipient, "message": message_id, "at": happened_at(payload)}
-    if type_ == "unsubscribed":
-        sent["reason"] = str(reason)
-    body = json.dumps({"id": _id_of(sent), **sent})
-    return _logged(body, payloads, entry, "courier", "Bounce" if type_ == "bounced" else None)
-
-
-def _by_resend(entry: str, draft: Draft, second: int) -> Event:
-    """Return an event; a suppression has no message."""
-    kind, recipient, message_id, reason = draft
-    data: dict[str, object] = {"email_id": message_id, "to": [recipient]}
-    if kind == "SubscriptionChange":
-        type_ = f"suppression.{'added' if reason else 'removed'}"
-        origin = {"HardBounce": "bounce", "SpamComplaint": "complaint", None: None}[reason]
-        data = {"email": recipient, "origin": origin}
-    else:
-        types = {"Delivery": "delivered", "Open": "opened", "Bounce": "bounced"}
-        type_ = f"email.{types[kind]}"
-    payload = dict(payload_of(draft, second))
-    body = json.dumps({"type": type_, "created_at": happened_at(payload), "data": data})
-    if kind == "SubscriptionChange":
-        payload["MessageID"] = None
-    return _logged(body, (payload,), entry, "resend")
-
-
-POSTS: Mapping[str, Callable[[str, Draft, int], Event]] = {
-    "mail": _by_postmark,
-    "more": _by_postmark,
-    "parcels": _by_courier,
-    "letters": _by_resend,
-}
-
-
-def happened_at(payload: Mapping[str, Any]) -> str:
-    """Return the time of a payload as its text."""
-    return happened(Event("", (payload,))).isoformat()
-
-
-def _logged(
-    body: str,
-    payloads: tuple[Mapping[str, Any], ...],
-    entry: str,
-    provider: str | None,
-    record_type: str | None = None,
-) -> Event:
-    fields: dict[str, object] = {"provider": provider}
-    if payloads[0]["RecordType"] != "Bounce":  # which is logged under the provider's name
-        fields["record_type"] = record_type or payloads[0]["RecordType"]
-        fields["reason"] = payloads[-1].get("SuppressionReason")
-    return Event(body, payloads, entry, fields)
-
-
-def _id_of(sent: object) -> str:
-    return sha256(json.dumps(sent).encode()).hexdigest()
-
-
-def _request(provider: Provider, *bodies: str) -> Request:
-    """Return the request in which a provider posts events."""
-    if isinstance(provider, Courier):
-        return Request(RequestHead("POST", ENDPOINT, ()), signed(*map(json.loads, bodies)))
-    [body] = bodies
-    if not isinstance(provider, Resend):
-        return Request(RequestHead("POST", ENDPOINT, ()), body.encode())
-    id_, at = _id_of(body), datetime.now(UTC).replace(microsecond=0)
-    headers = {
-        "id": id_,
-        "timestamp": f"{at.timestamp():.0f}",
-        "signature": Webhook(SIGNING_SECRET).sign(id_, at.replace(tzinfo=None), body),
-    }
-    given = [(f"webhook-{name}".encode(), value.encode()) for name, value in headers.items()]
-    return Request(RequestHead("POST", ENDPOINT, given), body.encode())
 
 
 class Scenario(RuleBasedStateMachine):
@@ -234,13 +78,12 @@ class Scenario(RuleBasedStateMachine):
         self._home, self._site = home, site
         self._file = spool
         self._reader = ArrivalReader(site.entries, home.store.recorded)
-        self._tenants = [*{repr(each): each for each in site.tenants.values()}.values()]
-        self._models = [Model(_of_tenant(n, START)) for n in range(len(self._tenants))]
+        self._models = Models(home, site, START)
         self._late = dict(LATE)
         self._spooled: dict[tuple[str | None, str], tuple[Event, list[datetime]]] = {}
         self._clock = NOW
         self._changed_by_hand = 0
-        home.fill(**self._stored(START))
+        home.fill(**self._models.rows())
         spool.unlink(missing_ok=True)
 
     @initialize(data=st.data())
@@ -259,7 +102,7 @@ class Scenario(RuleBasedStateMachine):
         group = self._next(size)
         record(self._home.store, self._arrivals(group))
         for event, at in group:
-            model = self._model(event)
+            model = self._models.of(event)
             model.keep(event, model.record(event, live=True), [at])
 
     @rule(size=groups)
@@ -269,7 +112,7 @@ class Scenario(RuleBasedStateMachine):
         keep_failed(self._home.store, self._arrivals(group), clock=utc_now)
         for event, at in group:
             supported = event.payloads[0]["RecordType"] != "Bounce"
-            self._model(event).keep(event, "failed" if supported else "unsupported", [at])
+            self._models.of(event).keep(event, "failed" if supported else "unsupported", [at])
 
     @rule(size=groups)
     def spool(self, size: int) -> None:
@@ -287,7 +130,7 @@ class Scenario(RuleBasedStateMachine):
             spool, self._home.store, self._reader.parse, _ignore, clock, bodies=True, swept=True
         )()
         for event, times in self._spooled.values():
-            model = self._model(event)
+            model = self._models.of(event)
             model.keep(event, model.record(event, live=False), times)
         self._spooled.clear()
 
@@ -304,7 +147,7 @@ class Scenario(RuleBasedStateMachine):
         replay(self._home.store, arrivals, clock=utc_now)
         for each in chosen:
             event = self._deck[each.entry, str(each.body)]
-            model = self._model(event)
+            model = self._models.of(event)
             model.keep(event, model.record(event, live=False))
 
     @rule()
@@ -345,7 +188,7 @@ class Scenario(RuleBasedStateMachine):
             "SuppressionReason": reason,
         }
         event = Event(str(logged.body), (payload,), entry, {"provider": None, "reason": reason})
-        model = self._model(event)
+        model = self._models.of(event)
         model.keep(event, model.record(event, live=True), [at])
         self._deck[event.key] = event
 
@@ -364,15 +207,12 @@ class Scenario(RuleBasedStateMachine):
         for message_id in list(self._late):
             self._insert(message_id)
         self.sweep()
-        parts = START, *LATE.values()
-        in_order = [
-            Model(*(_of_tenant(n, each) for each in parts)) for n in range(len(self._models))
-        ]
+        in_order = Models(self._home, self._site, START, *LATE.values())
         for event in sorted(self._deck.values(), key=happened):
-            in_order[self._number(event)].record(event, live=True)
+            in_order.of(event).record(event, live=True)
         rows = self._home.rows()
-        assert _without_opens(rows) == _without_opens(self._expected(in_order))
-        assert rows == self._expected(self._models)
+        assert _without_opens(rows) == _without_opens(in_order.rows())
+        assert rows == self._models.rows()
         logged = {(row["entry"], row["body"]): row for row in self._home.logged()}
         assert len(logged) == len(self._home.logged()) == len(self._deck)
         for model in self._models:
@@ -385,13 +225,6 @@ class Scenario(RuleBasedStateMachine):
         log = self._home.store.log
         assert log is not None
         return log
-
-    def _number(self, event: Event) -> int:
-        """Return the number of an event's tenant."""
-        return self._tenants.index(self._site.tenants[event.entry])
-
-    def _model(self, event: Event) -> Model:
-        return self._models[self._number(event)]
 
     def _next(self, size: int) -> Group:
         """Take a group in the order in which it arrives: one request after the other."""
@@ -407,7 +240,7 @@ class Scenario(RuleBasedStateMachine):
             sent = [*posted]
             is_batch = isinstance(entry.provider, Courier)
             for together in [sent] if is_batch else [[each] for each in sent]:
-                request = _request(entry.provider, *(event.body for event, _ in together))
+                request = request_of(entry, *(event.body for event, _ in together))
                 for read, (_, at) in zip(entry.provider.read(request), together, strict=True):
                     arrivals += self._reader.arrivals(entry, [read], at)
         return arrivals
@@ -418,52 +251,7 @@ class Scenario(RuleBasedStateMachine):
 
     def _insert(self, message_id: str) -> None:
         """Insert rows of each tenant as a host does, in one transaction."""
-        rows = self._late.pop(message_id)
-        home = self._home
-        with home._engine.begin() as connection:
-            for name, added in self._stored(rows).items():
-                if values := [home._row(name, row) for row in added]:
-                    connection.execute(insert(home._tables[name]), values)
-        for number, model in enumerate(self._models):
-            model.add(_of_tenant(number, rows))
-
-    def _stored(self, rows: Mapping[str, Sequence[Row]]) -> Rows:
-        """Return rows as each tenant has them, with keys of the type that the tables have."""
-        return self._expected([Model(_of_tenant(n, rows)) for n in range(len(self._tenants))])
-
-    def _expected(self, models: Sequence[Model]) -> Rows:
-        """Return the rows of all models as the home reads them."""
-        rows = {}
-        for name in self._home.schema.roles:
-            columns = columns_of(self._home.schema, name)
-            of_role = [
-                self._with_keys({**row, "tenant": tenant})
-                for model, tenant in zip(models, self._tenants, strict=True)
-                for row in model.rows[name]
-            ]
-            chosen = [{column: row[column] for column in columns} for row in of_role]
-            rows[name] = sorted(chosen, key=itemgetter(*KEYS[name]))
-        return rows
-
-    def _with_keys(self, row: Row) -> dict[str, Any]:
-        keys = [name for name in ("id", "subscriber_id", "list_id") if row.get(name) is not None]
-        return {**row, **{name: self._home.key(row[name]) for name in keys}}
-
-
-def _of_tenant(number: int, rows: Mapping[str, Sequence[Row]]) -> Mapping[str, Sequence[Row]]:
-    """Return rows with the ids of a tenant; the lists have the same ids for all of them."""
-    return {
-        name: [
-            {
-                column: value + number * IDS_OF_TENANT
-                if column in {"id", "subscriber_id"}
-                else value
-                for column, value in row.items()
-            }
-            for row in each
-        ]
-        for name, each in rows.items()
-    }
+        self._models.insert(self._late.pop(message_id))
 
 
 def _ignore(arrivals: object, outcomes: object) -> None:

@@ -1,6 +1,6 @@
 """The entries of a receiver: their arguments, paths and probes, and what reads the log for them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -37,6 +37,7 @@ from hookrow._receiver.spool import Spool
 from hookrow.providers import Provider
 from hookrow.stores._log import Origin, RequestKind
 from hookrow.stores.sql import SQLStore
+from times import SECOND
 from wire import ENDPOINT, PATIENCE, SECRET, eventually
 
 OTHER_SECRET = "another-secret-of-the-tests"
@@ -372,6 +373,38 @@ def test_parked_notifications_of_each_entry_are_retried() -> None:
         assert receiver.retry_now("m-ada", "m-bea").result(PATIENCE) == 3
     assert recorded(database) == ALL_RECORDED
     assert database.tables.subscriber("ada@example.com").suppression_reason == "HardBounce"
+
+
+def test_an_event_that_is_recorded_in_part() -> None:
+    """Its suppression is made at once. Retries repeat it, and do not undo a later reactivation."""
+    database = people("ada")
+    ada, at = "ada@example.com", NOON.isoformat()
+    left = event("ada", "unsubscribed", message="m-late", at=at)
+    back = event("ada", "restored", at=(NOON + SECOND).isoformat())
+
+    def reasons() -> list[str | None]:
+        row = database.tables.subscriber(ada)
+        return [row.suppression_reason, database.logged()[-1].outcome.value]
+
+    with closing(Receiver(both(), database)) as receiver:
+
+        def post(sent: Mapping[str, object]) -> int:
+            return send(receiver, f"{ENDPOINT}/parcels", signed(sent)).status
+
+        assert post(left) == 200
+        assert reasons() == ["ManualSuppression", "dispatch_not_found"]
+        assert receiver.retry_now("m-late").result(PATIENCE) == 0
+        assert reasons() == ["ManualSuppression", "dispatch_not_found"]
+        assert post(back) == 200
+        for _ in range(2):
+            assert receiver.retry_now("m-late").result(PATIENCE) == 0
+        assert reasons()[0] is None
+        database.tables.add_dispatch("m-late", database.tables.subscriber(ada).id)
+        assert receiver.retry_now("m-late").result(PATIENCE) == 1
+        assert reasons()[0] is None
+    assert database.tables.dispatch("m-late").opened_at == NOON
+    logged = {each.record_type: each for each in database.logged()}
+    assert (logged["Open"].attempts, logged["Open"].retries) == (1, 4)
 
 
 def test_spooled_notifications_of_each_entry_are_recorded(tmp_path: Path) -> None:
