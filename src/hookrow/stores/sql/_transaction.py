@@ -106,22 +106,24 @@ class SQLReading:
         changed: Collection[str] = {message_id for message_id, _ in lookup.changed}
         if tables.has_uuids:
             sent, changed = message_ids_as_stored(sent), message_ids_as_stored(changed)
-        keys: list[Collection[Any]] = []
+        parameters: list[Any] = []
         if subscribers:
-            keys += [self._emails(lookup), *tables.tenant_values("subscribers", lookup.tenants)]
+            parameters += statements.given_emails(self._emails(lookup))
         of_dispatches = tables.tenant_values("dispatches", lookup.tenants)
-        keys += [sent, *of_dispatches]
-        if subscriptions:
-            keys += [changed, *of_dispatches]
+        keys = [sent, *of_dispatches, *([changed, *of_dispatches] if subscriptions else ())]
+        parameters += map(tables.dialect.encode, keys)
         sql = statements.find(subscribers=subscribers, subscriptions=subscriptions)
-        rows = self._connection.fetch(sql, list(map(tables.dialect.encode, keys)))
+        rows = self._connection.fetch(sql, parameters)
         return converted(rows, tables.conversions.found)
 
-    def _emails(self, lookup: LookupKeys) -> Collection[str]:
-        """Return the emails to search: in ASCII-lowered form, and if it matters, in their own."""
-        emails = {email for _, email, _, _ in lookup.addressed}
+    def _emails(self, lookup: LookupKeys) -> Collection[tuple[str, Key | None]]:
+        """Return the emails to search, each with its tenant.
+
+        They are in ASCII-lowered form and, if it matters, in their own, too.
+        """
+        emails = {(email, tenant) for _, email, _, tenant in lookup.addressed}
         if self._statements.tables.schema.subscribers.fold != "ascii":
-            emails |= {recipient for _, _, recipient, _ in lookup.addressed}
+            emails |= {(recipient, tenant) for _, _, recipient, tenant in lookup.addressed}
         return emails
 
     def _find_pairs(self, lookup: LookupKeys, found: FoundRows) -> None:

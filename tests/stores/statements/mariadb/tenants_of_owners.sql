@@ -6,8 +6,8 @@ WHERE d.`provider_message_id` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMN
 
 -- find
 SELECT s.`id`, CAST(s.`email` AS CHAR), NULL, NULL, NULL, CAST(s.`team` AS CHAR), NULL
-FROM `people` AS s
-WHERE s.`email_folded` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(321) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND s.`team` IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given)
+FROM JSON_TABLE(%s, '$[*]' COLUMNS (email varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]', subscribers bigint PATH '$[1]')) AS given STRAIGHT_JOIN `people` AS s
+WHERE s.`email_folded` = CONVERT(given.email USING utf8mb4) COLLATE utf8mb4_bin AND s.`team` = given.subscribers
 UNION ALL
 SELECT o.`id`, CAST(o.`email` AS CHAR), CAST(d.`provider_message_id` AS CHAR), d.`id`, d.`list_id`, CAST(o.`team` AS CHAR), CAST(o.`team` AS CHAR)
 FROM `mails` AS d

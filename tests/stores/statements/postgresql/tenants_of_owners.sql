@@ -6,8 +6,8 @@ WHERE d."provider_message_id" = ANY(%s::text[]);
 
 -- find
 SELECT s."id", s."email", NULL, NULL, NULL, s."team"::text, NULL
-FROM "people" AS s
-WHERE lower(s."email" COLLATE "C") = ANY(%s::text[]) AND s."team" = ANY(%s::bigint[])
+FROM unnest(%s::text[], %s::bigint[]) AS given(email, subscribers) CROSS JOIN "people" AS s
+WHERE lower(s."email" COLLATE "C") = given.email AND s."team" = given.subscribers
 UNION ALL
 SELECT o."id", o."email", d."provider_message_id", d."id", d."list_id", o."team"::text, o."team"::text
 FROM "mails" AS d

@@ -6,8 +6,8 @@ WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s)) AND d."team_n
 
 -- find
 SELECT s."id", CAST(s."email" AS TEXT), NULL, NULL, NULL, CAST(s."team" AS TEXT), NULL
-FROM "people" AS s
-WHERE lower(s."email") IN (SELECT value FROM json_each(%s)) AND s."team" IN (SELECT value FROM json_each(%s))
+FROM (SELECT json_extract(value, '$[0]') AS email, json_extract(value, '$[1]') AS subscribers FROM json_each(%s)) AS given CROSS JOIN "people" AS s
+WHERE lower(s."email") = +given.email AND s."team" = given.subscribers
 UNION ALL
 SELECT o."id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", d."list_id", CAST(o."team" AS TEXT), CAST(d."team_name" AS TEXT)
 FROM "mails" AS d

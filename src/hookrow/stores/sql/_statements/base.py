@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from operator import itemgetter
 from string import Template
@@ -149,9 +149,16 @@ class Combining(ABC, Generic[S]):
 
 
 _FIND_SUBSCRIBERS = Template("""\
-SELECT $id, $email, NULL, NULL, NULL$tenants
+SELECT $id, $email, NULL, NULL, NULL
 FROM $subscribers
-WHERE $is_any$of_tenants$visible""")
+WHERE $is_any$visible""")
+
+# By pairs: if many tenants send to the same people, two lists would select each of the people once
+# for each tenant.
+_FIND_SUBSCRIBERS_OF_TENANTS = Template("""\
+SELECT $id, $email, NULL, NULL, NULL, $tenant, NULL
+FROM $given $join_in_order $subscribers
+WHERE $is_email$of_tenant$visible""")
 
 _FIND_DISPATCHES = Template("""\
 SELECT $subscriber_id, $email, $message_id, $id, $list_id$tenants
@@ -317,7 +324,8 @@ class Statements(ABC):
         All are in the columns of dispatches: the owner, its email, the message id, the id and the
         list. If the mapping has tenants, that of the owner follows, and that of the dispatch or
         the subscription. The keys of each kind are a parameter. The tenants are the next one, if
-        the table of the subscribers, or of the dispatches, has a column for them.
+        the table of the dispatches has a column for them. `given_emails` returns the parameters of
+        the subscribers.
         """
         selects = [self._find_dispatches()]
         if subscribers:
@@ -327,16 +335,33 @@ class Statements(ABC):
         return "\nUNION ALL\n".join(selects)
 
     def _find_subscribers(self) -> str:
-        tables = self.tables
-        return _FIND_SUBSCRIBERS.substitute(
-            id=tables.key("subscribers", "id"),
-            email=tables.text("subscribers", "email"),
-            tenants=f", {tables.tenant('subscribers')}, NULL" if tables.tenants else "",
-            subscribers=tables.table("subscribers"),
-            is_any=tables.email_is_any(tables.schema.subscribers.fold),
-            of_tenants=tables.of_tenants("subscribers") if tables.tenants else "",
-            visible=tables.visible("subscribers"),
+        tables, dialect, fold = self.tables, self.dialect, self.tables.schema.subscribers.fold
+        found = {
+            "id": tables.key("subscribers", "id"),
+            "email": tables.text("subscribers", "email"),
+            "subscribers": tables.table("subscribers"),
+            "visible": tables.visible("subscribers"),
+        }
+        if not tables.tenants:
+            return _FIND_SUBSCRIBERS.substitute(found, is_any=tables.email_is_any(fold))
+        column = tables.columns("subscribers")["email"]
+        types = {"email": dialect.text_type, "subscribers": tables.tenants["subscribers"].type}
+        return _FIND_SUBSCRIBERS_OF_TENANTS.substitute(
+            found,
+            tenant=tables.tenant("subscribers"),
+            given=self._relation(types),
+            join_in_order=dialect.join_in_order,
+            is_email=dialect.is_email(fold, ALIASES["subscribers"], column, "given.email"),
+            of_tenant=tables.of_given_tenant("subscribers"),
         )
+
+    def given_emails(self, emails: Collection[tuple[str, Key | None]]) -> Sequence[Any]:
+        """Return the parameters of `find` for subscribers, given the email and tenant of each."""
+        if not self.tables.tenants:
+            return [self.dialect.encode({email for email, _ in emails})]
+        of_tenants = [(email, tenant) for email, tenant in emails if tenant is not None]
+        values = [self.tables.tenant_value("subscribers", tenant) for _, tenant in of_tenants]
+        return self._related([[email for email, _ in of_tenants], values])
 
     def _find_dispatches(self) -> str:
         tables = self.tables
