@@ -375,6 +375,19 @@ def test_parked_notifications_of_each_entry_are_retried() -> None:
     assert database.tables.subscriber("ada@example.com").suppression_reason == "HardBounce"
 
 
+def test_parked_notifications_of_an_entry_that_was_removed() -> None:
+    """They wait until the receiver has the entry again; until then, no retry is counted."""
+    database = Database()
+    with closing(Receiver(both(), database)) as receiver:
+        sent_to_each(receiver)
+    database.tables.add_dispatch("m-ada", database.tables.add_subscriber("ada@example.com"))
+    for entries, expected in (({"mail": Postmark(SECRET)}, 1), (both(), 1)):
+        with closing(Receiver(entries, database)) as receiver:
+            assert receiver.retry_now("m-ada", "m-bea").result(PATIENCE) == expected
+            retries = {(each.entry, each.message_id): each.retries for each in database.logged()}
+    assert retries == {("mail", "m-ada"): 1, ("parcels", "m-ada"): 1, ("parcels", "m-bea"): 1}
+
+
 def test_an_event_that_is_recorded_in_part() -> None:
     """Its suppression is made at once. Retries repeat it, and do not undo a later reactivation."""
     database = people("ada")

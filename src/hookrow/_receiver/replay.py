@@ -485,10 +485,11 @@ class ParkedRetry:
         return recorded
 
     def _find(self, message_ids: Sequence[str]) -> Iterator[Sequence[StoredEntry]]:
-        """Yield the parked entries of these messages in groups, oldest first."""
+        """Yield the parked entries of these messages that can be read, in groups, oldest first."""
         last = 0
         while entries := self._log.parked(message_ids, after=last):
-            yield entries
+            if readable := [each for each in entries if self._parsers.parser_of(each) is not None]:
+                yield readable
             last = entries[-1].id
 
     def _record(self, found: Sequence[StoredEntry], *, patience: float | None = None) -> int:
