@@ -29,6 +29,7 @@ from hookrow import (
     Tenant,
 )
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME
+from hookrow._core.notification import SetTime
 from hookrow._http import MAX_BODY
 from hookrow._receiver import hourly
 from hookrow._receiver.entries import Parsers, read_entries
@@ -373,6 +374,26 @@ def test_parked_notifications_of_each_entry_are_retried() -> None:
         assert receiver.retry_now("m-ada", "m-bea").result(PATIENCE) == 3
     assert recorded(database) == ALL_RECORDED
     assert database.tables.subscriber("ada@example.com").suppression_reason == "HardBounce"
+
+
+@pytest.mark.parametrize("post", [Receiver.__call__, Receiver.record_directly])
+def test_an_event_of_a_batch_that_the_database_rejects(
+    post: Callable[[Receiver, Request], Response],
+) -> None:
+    """The others are recorded, and it is logged as failed: the request is acknowledged.
+
+    If the log cannot be written either, nothing is acknowledged.
+    """
+    database = people("ada", "bea", "cyd")
+    batch = Request(head(), signed(event("ada"), event("bea"), event("cyd")))
+    with closing(Receiver(Courier(), database)) as receiver:
+        database.refuses = lambda each: isinstance(each, SetTime) and each.dispatch == 2
+        assert post(receiver, batch).status == 200
+        assert {(each.message_id, each.outcome.value) for each in database.logged()} == {
+            *(("m-ada", "recorded"), ("m-bea", "failed"), ("m-cyd", "recorded"))
+        }
+        database.refuses = lambda each: getattr(each, "message_id", None) == "m-bea"
+        assert post(receiver, batch).status == 503
 
 
 def test_parked_notifications_of_an_entry_that_was_removed() -> None:
