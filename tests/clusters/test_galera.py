@@ -116,7 +116,7 @@ def test_reading_on_a_node_that_is_cut_off(cluster: Cluster) -> None:
 
     def check() -> str:
         url = f"mariadb://root@{address}/{database}"
-        [result] = check_database_url(url, Schema())
+        [result] = check_database_url(url, Schema(), POSTMARK)
         return result.text
 
     remedy = "its Galera cluster. Connect the node to its cluster again"

@@ -146,7 +146,8 @@ def test_a_first_session_that_is_closed(
 
     with monkeypatch.context() as patched:
         patched.setattr("hookrow._diagnostics.check.verify", fail)
-        check_and_prepare(Settings(database_url=sqlite_url, secrets=(SECRET,)))
+        entries = [EntrySettings(credentials=(SECRET,))]
+        check_and_prepare(Settings(entries=entries, database_url=sqlite_url))
     assert caplog.messages == [
         "Nothing can be recorded yet; responses are 503. AdminShutdown 57P01"
     ]
