@@ -669,7 +669,7 @@ class Responses:
 
     With `acknowledge_parked`, a notification that the log retries gets a 200. If its provider
     `accepts_logged`, every event that the log has gets one, unless `acknowledge_parked` is False;
-    an event that is not supported gets one even then.
+    an event that is not supported gets one even then. While the log cannot have it, it gets a 503.
     """
 
     def __init__(self, entries: Entries[Provider], *, acknowledge_parked: bool | None) -> None:
@@ -685,9 +685,21 @@ class Responses:
         return respond(outcome)
 
     def unavailable(self, arrival: Arrival) -> Response:
-        """Return the response to an arrival that is not recorded now: 503 if it is supported."""
-        [outcome] = fail([arrival], Refusal.UNAVAILABLE)
+        """Return the response to an arrival that neither the rows nor the log have."""
+        [outcome] = self.unkept([arrival])
         return self(arrival, outcome)
+
+    def unkept(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """Return the outcomes of arrivals that neither the rows nor the log have.
+
+        One that is not supported is refused as such, which is final, unless its provider
+        `accepts_logged`: its 200 would state that the log has it.
+        """
+        outcomes = fail(arrivals, Refusal.UNAVAILABLE)
+        return [
+            UNAVAILABLE if arrival.entry in self._accepting else outcome
+            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+        ]
 
     def _is_acknowledged(self, arrival: Arrival, outcome: Refused) -> bool:
         if outcome == UNAVAILABLE or is_probe(arrival):  # the log has neither
@@ -846,7 +858,7 @@ class Responder:
 
     def refuse_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Refuse arrivals because the queue is full or closed. No hook is called."""
-        return self._refuse_overflow(arrivals, partial(fail, refusal=Refusal.UNAVAILABLE))
+        return self._refuse_overflow(arrivals, self._responses.unkept)
 
     def _refuse_overflow(
         self, arrivals: Sequence[Arrival], refuse: Callable[[Sequence[Arrival]], Sequence[Outcome]]
@@ -890,7 +902,7 @@ class Responder:
 
     def _keep(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Spool arrivals, if there is a spool; return their outcomes."""
-        outcomes = fail(arrivals, Refusal.UNAVAILABLE)
+        outcomes = self._responses.unkept(arrivals)
         if self._spool is None:
             return outcomes
         kept = self._spool(arrivals)
