@@ -14,7 +14,6 @@ from hookrow._core.log_entry import StoredEntry, unescaped
 from hookrow._core.notification import (
     DispatchEvent,
     Reactivated,
-    Recorded,
     Refused,
     RowId,
     Source,
@@ -158,16 +157,19 @@ def describe_refusal(outcome: Refused, entry: StoredEntry, parsers: Parsers) -> 
 def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parsers: Parsers) -> list[str]:
     """Describe each change of the dry run of an entry; if there is none, describe the rows.
 
-    For example, a `suppression_changed_at` that is later shows why a suppression did not apply.
+    For example, a `suppression_changed_at` that is later shows why a suppression did not apply. A
+    refusal comes first: an event that is refused for one of its notifications makes the changes of
+    the others.
     """
-    if not isinstance(dry_run.outcome, Recorded):
-        return [f"would be refused: {describe_refusal(dry_run.outcome, entry, parsers)}"]
     changed = [
         f"{format_row(row)}: {column} {_value(value)} -> {_value(dry_run.after[row][column])}"
         for row, state in dry_run.before.items()
         for column, value in state.items()
         if value != dry_run.after[row][column]
     ]
+    if isinstance(dry_run.outcome, Refused):
+        refusal = describe_refusal(dry_run.outcome, entry, parsers)
+        return [f"would be refused: {refusal}", *changed]
     if changed:
         return changed
     rows = [

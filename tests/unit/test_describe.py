@@ -185,6 +185,21 @@ def test_a_dry_run_without_changes(before: State, described: str) -> None:
     assert text == (f"{reason}: subscriber 7 ({described})" if before else reason)
 
 
+def test_a_dry_run_of_a_refused_event_with_changes() -> None:
+    """A bounce without its dispatch is refused; the suppression of the same event is recorded."""
+    row = Suppressible.SUBSCRIBER, 7
+    active: dict[RowId, State] = {row: {"suppression_reason": None}}
+    suppressed: dict[RowId, State] = {row: {"suppression_reason": "HardBounce"}}
+    logged = _event("HardBounce", "Bounced", outcome=NO_DISPATCH)
+    refused = Refusal.DISPATCH_NOT_FOUND.refused()
+    for after, changes in (
+        (suppressed, ["subscriber 7: suppression_reason null -> HardBounce"]),
+        (active, []),
+    ):
+        described = describe_dry_run(DryRun(refused, active, after), logged, EFFECTS)
+        assert described == ["would be refused: Engine::Dispatch not found", *changes]
+
+
 def test_rows_that_where_hides() -> None:
     """If the mapping hides rows, the description does not claim that none exists."""
     hiding = SQLStore(MEMORY, Schema(subscribers=Role("people", where={"tenant": 1})))
