@@ -216,7 +216,7 @@ def test_values_that_a_column_cannot_hold(engine: Engine) -> None:
         store.use_tenants({"first": tenant})
         with pytest.raises(Unavailable, match="never equals the value of the tenant of 'first'"):
             record(store, [of_tenant(tenant, Delivered(ADA, MAIL, NOON))])
-        with pytest.raises(SchemaMismatch, match=f"correct {tenant!r}") as caught:
+        with pytest.raises(SchemaMismatch, match=f"correct the value {tenant!r}") as caught:
             SQLStore(engine, schema_of("subscribers"), verify=True).use_tenants({"first": tenant})
         assert "The column 'team' of 'people' is of the type" in str(caught.value)
 

@@ -154,7 +154,7 @@ def tenant_needs(table: str, column: Column, tenants: Mapping[str, Key]) -> Iter
         given = ", ".join(repr(tenants[names[each]]) for each in values[:MOST_NAMED])
         return (
             f"{_of_type(table, column)}, which never equals the value of the tenant of {entries}: "
-            f"correct {given}."
+            f"correct the value {given}."
         )
 
     if names:
