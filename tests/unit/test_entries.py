@@ -68,7 +68,7 @@ def both(*, limit: int = MAX_BODY) -> dict[str, Provider]:
         ({"mail": None}, 'not None: write Receiver({"mail": Postmark(secret)}, store)'),
         (
             {"mail": ONE, "acme": Tenant(Postmark(SECRET), 1)},
-            "These entries are no tenants, but the others are: 'mail'. They would",
+            "These entries are not tenants, but the others are: 'mail'. They would",
         ),
         ({"a": ONE, "b": ONE}, "The entries 'a' and 'b' are the same object: construct"),
         ({"a": Tenant(ONE, 1), "b": Tenant(ONE, 2)}, "'a' and 'b' are the same object"),

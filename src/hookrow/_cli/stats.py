@@ -68,7 +68,7 @@ def stats(app: App, *, period: Period, entry: str | None, as_json: bool, databas
 
 
 def _count_tables(store: SQLStore, now: datetime, entry: str | None) -> TableCounts | None:
-    """Count the rows, or those of the entry's tenant; return None if the entry is no tenant."""
+    """Count the rows, or those of the entry's tenant; return None if it is not a tenant."""
     if entry is None:
         return count_tables(store, now)
     tenant = store.tenants.get(entry)

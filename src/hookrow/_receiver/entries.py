@@ -117,7 +117,7 @@ class Entries(Generic[P_co]):
 
     @property
     def tenants(self) -> Mapping[str, Key]:
-        """The tenants by the names of their entries; empty if the entries are no tenants."""
+        """The tenants by the names of their entries; empty if the entries are not tenants."""
         return {
             name: each.tenant for name, each in self._by_name.items() if each.tenant is not None
         }
@@ -209,7 +209,7 @@ def _named_entries(
     if len({each.tenant is None for each in entries}) > 1:
         names = ", ".join(repr(each.name) for each in entries if each.tenant is None)
         raise ConfigurationError(
-            f"These entries are no tenants, but the others are: {names}. They would change the "
+            f"These entries are not tenants, but the others are: {names}. They would change the "
             f"rows of every tenant: write {_TENANT_LINE}, or use another receiver for them."
         )
     return entries

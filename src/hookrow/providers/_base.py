@@ -25,9 +25,9 @@ LONGEST_TEXT = 1000
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One event in a request, as its provider read it.
 
-    `notifications` are what it says about a recipient: one, or several if it has several effects,
-    such as a bounce after which the provider suppresses the recipient; none if the event is not
-    supported. The first one determines its type in the log. If there is none, `unsupported` has the
+    It has one notification or, if it has several effects, several in `notifications`: for example,
+    a bounce, and the suppression with which the provider follows it. An event that is not supported
+    has none. The first one determines its type in the log. If there is none, `unsupported` has the
     fields for the log. `body` has the bytes of the event, from which the provider can read it
     again: the whole body, unless the request has several events. `event_id` identifies the event if
     its bytes do not, because the provider may change them between attempts. `trace_id` is the
@@ -166,8 +166,8 @@ class Provider(BodyParser):
 def check_provider(provider: object, line: str = "Receiver(Postmark(secret), store)") -> Provider:
     """Return the provider of a receiver.
 
-    Raises `ConfigurationError` for an object that is no provider, with the line to write, and for a
-    name that is too long.
+    Raises `ConfigurationError` for an object that is not a provider, with the line to write, and
+    for a name that is too long.
     """
     if not isinstance(provider, Provider):
         raise ConfigurationError(
