@@ -5,6 +5,7 @@ from contextlib import closing
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,7 @@ from hookrow import (
     Gauges,
     Key,
     Observer,
+    Opened,
     Outcome,
     Postmark,
     Receiver,
@@ -26,6 +28,9 @@ from hookrow import (
     Request,
     RequestHead,
     Response,
+    Role,
+    Schema,
+    Suppressed,
     Tenant,
 )
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME
@@ -439,6 +444,37 @@ def test_an_event_that_is_recorded_in_part() -> None:
     assert database.tables.dispatch("m-late").opened_at == NOON
     logged = {each.record_type: each for each in database.logged()}
     assert (logged["Open"].attempts, logged["Open"].retries) == (1, 4)
+
+
+def test_hooks_are_called_for_the_part_of_an_event_that_is_recorded() -> None:
+    """A host that mirrors suppressions must not miss one because the dispatch is missing."""
+    database, hooks = people("ada"), Mock()
+    sent = event("ada", "unsubscribed", message="m-late")
+    with closing(
+        Receiver(Courier(), database, on_recorded=hooks.recorded, on_refused=hooks.refused)
+    ) as receiver:
+        assert send(receiver, ENDPOINT, signed(sent)).status == 200
+        database.tables.add_dispatch("m-late", subscriber=1)
+        assert receiver.retry_now("m-late").result(PATIENCE) == 1
+    calls = [
+        (name, [type(each) for each in args[0].notifications], len(args[1].changes))
+        for name, args, _ in hooks.mock_calls
+    ]
+    assert calls == [
+        ("recorded", [Suppressed], 1),
+        ("refused", [Opened, Suppressed], 1),
+        ("recorded", [Opened, Suppressed], 3),
+    ]
+
+
+def test_a_secret_of_two_tenants(caplog: pytest.LogCaptureFixture) -> None:
+    mapping = Schema(subscribers=Role("hookrow_subscribers", tenant="team_id"))
+    secrets = {"acme": (SECRET,), "globex": (OTHER_SECRET, SECRET), "again": (SECRET,)}
+    tenants = {"acme": 1, "globex": 2, "again": 1}
+    entries = {name: Tenant(Postmark(*secrets[name]), tenants[name]) for name in secrets}
+    Receiver(entries, SQLStore(MEMORY, mapping))
+    [warning] = caplog.messages
+    assert warning.startswith("The entries acme and globex have the same secret, although they are")
 
 
 def test_spooled_notifications_of_each_entry_are_recorded(tmp_path: Path) -> None:

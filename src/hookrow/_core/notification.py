@@ -342,12 +342,14 @@ class Recorded(msgspec.Struct, frozen=True):
 class Refused(msgspec.Struct, frozen=True):
     """The event was not processed, or not completely; `text` is the reason, for the response.
 
-    `changes` are those of its other notifications. A retry makes them again, which changes nothing.
+    `changes` are those of its other notifications, which are `recorded`. A retry makes them again,
+    which changes nothing.
     """
 
     refusal: Refusal
     text: str
     changes: Sequence[Change] = ()
+    recorded: Sequence[Notification] = ()
 
 
 Outcome: TypeAlias = Recorded | Refused

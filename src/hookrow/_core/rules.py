@@ -188,7 +188,14 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
     outcomes = [_decide(each, arrival, rows) for each in arrival.notifications]
     changes = tuple(change for outcome in outcomes for change in outcome.changes)
     refused = next((each for each in outcomes if isinstance(each, Refused)), None)
-    return Recorded(changes) if refused is None else replace(refused, changes=changes)
+    if refused is None:
+        return Recorded(changes)
+    recorded = tuple(
+        each
+        for each, outcome in zip(arrival.notifications, outcomes, strict=True)
+        if isinstance(outcome, Recorded)
+    )
+    return replace(refused, changes=changes, recorded=recorded)
 
 
 def _decide(notification: Notification, arrival: Arrival, rows: Rows) -> Outcome:

@@ -436,9 +436,27 @@ def _check_parts(entries: Entries[Provider], store: SQLStore) -> None:
 
     check_store(store)
     check_tenants(entries, store)
+    if entries.have_tenants:
+        _warn_of_shared_secrets(entries)
     secrets = [secret for each in entries for secret in each.provider.secrets]
     for doubt in filter(None, map(doubt_about, secrets)):
         logger.warning(DOUBTFUL.format(doubt))
+
+
+def _warn_of_shared_secrets(entries: Entries[Provider]) -> None:
+    """Warn of a secret that several tenants use: a request at the wrong path is then another's."""
+    first: dict[str, Entry[Provider]] = {}
+    for entry in entries:
+        for secret in entry.provider.secrets:
+            other = first.setdefault(secret, entry)
+            if other.tenant != entry.tenant:
+                logger.warning(
+                    "The entries %s and %s have the same secret, although they are different "
+                    "tenants: a webhook with the wrong URL would change the other one's rows. Use "
+                    "a separate secret for each.",
+                    other.name,
+                    entry.name,
+                )
 
 
 def _open_spool(options: ReceiverOptions, store: SQLStore) -> Spool | None:

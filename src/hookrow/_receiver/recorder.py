@@ -917,6 +917,7 @@ class Responder:
         """Call `on_outcome`, except for tests, refused probes, and what is not processed yet.
 
         After a 503, the provider sends the notification again; the sweep or the spool retry others.
+        For an event of which only a part is recorded, it is called with that part, too.
         """
         if self._on_outcome is None:
             return
@@ -926,16 +927,23 @@ class Responder:
                     continue
                 case Refused() if is_probe(arrival):
                     continue  # `hookrow check URL` expects the refusal
-            try:
-                self._on_outcome(arrival, outcome)
-            except KeyboardInterrupt:  # the user ends the process
-                raise
-            except BaseException as error:  # noqa: BLE001 - a SystemExit of the host must not end a thread
-                log_fault(
-                    error,
-                    "Receiver.on_outcome failed; responses are not affected: %s",
-                    describe_fault(error),
-                )
+            if isinstance(outcome, Refused) and outcome.recorded:
+                recorded = replace(arrival, notifications=outcome.recorded)
+                self._call(self._on_outcome, recorded, Recorded(outcome.changes))
+            self._call(self._on_outcome, arrival, outcome)
+
+    @staticmethod
+    def _call(on_outcome: OutcomeCallback, arrival: Arrival, outcome: Outcome) -> None:
+        try:
+            on_outcome(arrival, outcome)
+        except KeyboardInterrupt:  # the user ends the process
+            raise
+        except BaseException as error:  # noqa: BLE001 - a SystemExit of the host must not end a thread
+            log_fault(
+                error,
+                "Receiver.on_outcome failed; responses are not affected: %s",
+                describe_fault(error),
+            )
 
     def _report_late(self, arrival: Arrival) -> None:
         """Report a response that is sent at the deadline, before the outcome is known."""
