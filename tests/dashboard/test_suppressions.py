@@ -13,8 +13,8 @@ import pytest
 from werkzeug.test import Client
 
 import asgi_client
-from hookrow import Arrival, Postmark, Response, Role, Schema, Suppressed, Tenant, testing
-from hookrow._receiver.entries import read_entries
+from hookrow import Arrival, Postmark, Response, Role, Schema, Suppressed, testing
+from hookrow._receiver.entries import Entries, Entry
 from hookrow._receiver.recorder import record
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, _suppressions
@@ -26,7 +26,7 @@ from hookrow.stores.sql._suppressions import SQLSuppressions
 from hookrow.testing import Tables
 from hookrow.wsgi import WSGI
 from visitor import HOST, Visitor, ask, head, receive
-from wire import ADA, ADAS, AT, PATIENCE, SECRET, eventually
+from wire import ADA, ADAS, AT, PATIENCE, eventually
 
 PATH = "/suppressions"
 CSV = "/suppressions.csv"
@@ -184,8 +184,8 @@ def test_entries_of_tenants(hookrow_store: SQLStore, hookrow_tables: Tables) -> 
         connection.execute("ALTER TABLE hookrow_subscribers ADD COLUMN team INTEGER")
         connection.execute("UPDATE hookrow_subscribers SET team = id")
     store = SQLStore(database, Schema(subscribers=Role("hookrow_subscribers", tenant="team")))
-    entries = {name: Tenant(Postmark(SECRET), team) for name, team in (("acme", 1), ("globex", 2))}
-    visitor = Visitor(store, providers=read_entries(entries))
+    entries = Entries(Entry("acme", Postmark, 1), Entry("globex", Postmark, 2))
+    visitor = Visitor(store, providers=entries)
     found = {name: emails(visitor.shows(PATH, entry=name)) for name in ("acme", "globex", "brevo")}
     assert found == {"acme": people[:1], "globex": people[1:], "brevo": []}
     visitor.dashboard.close(PATIENCE)

@@ -49,24 +49,12 @@ class EntrySettings:
         Raises `ConfigurationError` as `given` does, if there is no credential, and if the provider
         rejects a setting.
         """
-        given = self.given()
-        setting, _, file = self._names
-        if not all(given) or not given:
-            raise ConfigurationError(self._missing(setting, f", or {setting} or {file} in"))
-        for name in self.provider_class.options:
-            if not self.options.get(name):
-                raise ConfigurationError(self._missing(name, f" or {name} in"))
-        try:
-            return self.provider_class(*given, **self.options)
-        except ConfigurationError as error:
-            raise ConfigurationError(
-                f"{error} It is set in {self.file or self._places(setting)}."
-            ) from error
+        return self._build(self.given())
 
     def read(self) -> Sequence[str]:
         """Return the credentials, which the provider accepts. Raises as `build` does."""
         given = self.given()
-        self.build()
+        self._build(given)
         return given
 
     def given(self) -> Sequence[str]:
@@ -100,6 +88,20 @@ class EntrySettings:
                 f"newest first, or correct {self._places(file)}."
             )
         return found
+
+    def _build(self, credentials: Sequence[str]) -> BuiltIn:
+        setting, _, file = self._names
+        if not all(credentials) or not credentials:
+            raise ConfigurationError(self._missing(setting, f", or {setting} or {file} in"))
+        for name in self.provider_class.options:
+            if not self.options.get(name):
+                raise ConfigurationError(self._missing(name, f" or {name} in"))
+        try:
+            return self.provider_class(*credentials, **self.options)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{error} It is set in {self.file or self._places(setting)}."
+            ) from error
 
     @property
     def _names(self) -> tuple[str, str, str]:
