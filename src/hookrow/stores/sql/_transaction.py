@@ -102,16 +102,16 @@ class SQLReading:
         """Return the rows of `Statements.find`, with all `subscribers` or only owners."""
         statements, tables = self._statements, self._statements.tables
         subscriptions = bool(lookup.changed) and statements.finds_subscriptions
-        sent: Collection[str] = lookup.message_ids
-        changed: Collection[str] = {message_id for message_id, _ in lookup.changed}
-        if tables.has_uuids:
-            sent, changed = message_ids_as_stored(sent), message_ids_as_stored(changed)
         parameters: list[Any] = []
         if subscribers:
             parameters += statements.given_emails(self._emails(lookup))
-        of_dispatches = tables.tenant_values("dispatches", lookup.tenants)
-        keys = [sent, *of_dispatches, *([changed, *of_dispatches] if subscriptions else ())]
-        parameters += map(tables.dialect.encode, keys)
+        message_ids = [lookup.message_ids]
+        if subscriptions:
+            message_ids.append({message_id for message_id, _ in lookup.changed})
+        of_tenants = tables.tenant_values("dispatches", lookup.tenants)
+        for each in message_ids:
+            stored = message_ids_as_stored(each) if tables.has_uuids else each
+            parameters += map(tables.dialect.encode, (stored, *of_tenants))
         sql = statements.find(subscribers=subscribers, subscriptions=subscriptions)
         rows = self._connection.fetch(sql, parameters)
         return converted(rows, tables.conversions.found)
