@@ -1,0 +1,200 @@
+"""The base class of providers whose requests contain JSON objects, each an event.
+
+The values of an event are read leniently: a field of another type is as good as none, because no
+response helps against what a provider sends, and a replay may read the body after a correction.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hookrow._core.notification import (
+    Bounced,
+    DispatchEvent,
+    Notification,
+    Reactivated,
+    Suppressed,
+    Unsupported,
+)
+from hookrow._http import Request
+from hookrow.providers._base import Event, Provider, text_of, utc
+from hookrow.providers._json import decode, encode, replace_surrogates
+from hookrow.providers._unreadable import explain_unreadable
+
+HARD_BOUNCE = "HardBounce"
+COMPLAINT = "SpamComplaint"
+MANUAL = "ManualSuppression"
+"""The reasons of suppressions: Postmark's, which `Schema.reasons` and the statistics use."""
+
+Effect: TypeAlias = type[DispatchEvent | Reactivated] | str
+"""One of the things that an event says about its recipient: a kind of notification, or the reason
+for which the provider has suppressed the address."""
+
+Fields: TypeAlias = Mapping[str, Any]
+"""A decoded JSON object."""
+
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
+_raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_array_decoder = msgspec.json.Decoder(list[Any])
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """What an event says: its type in the provider's words, and its notifications, if any.
+
+    The recipient and the message id are for the log of an event that is not supported. `id` is as
+    `Event.event_id`.
+    """
+
+    type: str | None
+    recipient: str | None = None
+    message_id: str | None = None
+    notifications: Sequence[Notification] = ()
+    id: str | None = None
+
+
+class EventProvider(Provider):
+    """Verifies a request, splits it into events, and reads each of them."""
+
+    matched: Counter[int]
+
+    def read(self, request: Request) -> Sequence[Event]:
+        """Return the events in a request, in order. Raises `Unauthentic` and `NotReady`."""
+        trace_id = self.verify(request)
+        events = [self.parse(body) for body in self.split(request.body)]
+        if trace_id is None:
+            return events
+        return [msgspec.structs.replace(each, trace_id=trace_id) for each in events]
+
+    def parse(self, body: bytes) -> Event:
+        """Return the event in the body of an `Event`. Never raises."""
+        fields = decode_object(body)
+        if fields is None:
+            return Event((), body)
+        read = self.read_event(fields)
+        unsupported = Unsupported(read.type, read.recipient, read.message_id)
+        return Event(tuple(read.notifications), body, unsupported, event_id=read.id)
+
+    def explain(self, body: bytes) -> str | None:
+        """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
+        fields = decode_object(body)
+        if fields is None:
+            return explain_unreadable(body) or "The event is nested too deeply."
+        read = self.read_event(fields)
+        if read.notifications:
+            return None
+        if read.type is None:
+            return "The event has no type."
+        return (
+            f"The event {replace_surrogates(read.type)} has no effect that hookrow records, or its "
+            "time is missing."
+        )
+
+    def reset_matches(self, number: int) -> None:
+        """Begin to count the requests that each of so many keys has verified."""
+        self.matched = Counter(dict.fromkeys(range(number), 0))
+
+    def count_match(self, position: int) -> None:
+        """Count a request that the key at this position has verified; 0 is the newest."""
+        self.matched[position] += 1
+        if position:
+            self.old_matches += 1
+
+    @abstractmethod
+    def verify(self, request: Request) -> str | None:
+        """Return the provider's id of an authentic request, or None if it has none.
+
+        Raises `Unauthentic`, and `NotReady` if the request cannot be verified yet.
+        """
+
+    @abstractmethod
+    def split(self, body: bytes) -> Sequence[bytes]:
+        """Return the bytes of each event in the body of a request. Never raises."""
+
+    @abstractmethod
+    def read_event(self, fields: Fields) -> Reading:
+        """Return what an event says. Its fields may be of any type. Never raises."""
+
+
+def notifications_of(
+    effects: Sequence[Effect],
+    recipient: str | None,
+    message_id: str | None,
+    at: datetime | None,
+    *,
+    bounce_type: str | None = None,
+) -> Sequence[Notification]:
+    """Return the notification of each effect at a time (UTC); none if the time is not known."""
+    if at is None:
+        return ()
+    found: list[Notification] = []
+    for effect in effects:
+        if isinstance(effect, str):
+            found.append(Suppressed(recipient, message_id, at, effect))
+        elif issubclass(effect, Bounced):
+            found.append(Bounced(recipient, message_id, at, bounce_type))
+        else:
+            found.append(effect(recipient, message_id, at))
+    return found
+
+
+def split_array(body: bytes) -> Sequence[bytes]:
+    """Return the bytes of each element of a JSON array, or the body if it is not an array."""
+    try:
+        body.decode()  # msgspec does not check strings that it skips
+        return [bytes(each) for each in _raw_decoder.decode(body)]
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return [encode(each) for each in decode(body, _array_decoder)]
+    except (ValueError, RecursionError):
+        return [body]
+
+
+def decode_object(body: bytes) -> Fields | None:
+    """Return the JSON object in a body, or None if it is not one in UTF-8."""
+    try:
+        body.decode()
+        return decode(body, _object_decoder)
+    except (ValueError, RecursionError):
+        return None
+
+
+def object_of(value: object) -> Fields:
+    """Return a JSON object, or an empty one for a value of another type."""
+    return value if isinstance(value, dict) else {}
+
+
+def id_of(value: object) -> str | None:
+    """Return an id that is a string or an integer of any size, as text, or None."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return text_of(value)
+
+
+def time_of(value: object) -> datetime | None:
+    """Return the time in an RFC 3339 text, or None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return utc(msgspec.convert(value, datetime))
+    except ValueError:  # a surrogate raises UnicodeEncodeError
+        return None
+
+
+def time_of_seconds(value: object, *, per_second: int = 1) -> datetime | None:
+    """Return the time of a number since 1970, which may be a text, or None.
+
+    There are `per_second` of its units in a second.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return datetime.fromtimestamp(float(value) / per_second, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
