@@ -143,6 +143,23 @@ def notifications_of(
     return found
 
 
+def identity_of(
+    type_: str | None,
+    recipient: str | None,
+    message_id: str | None,
+    at: datetime | None,
+    *details: object,
+) -> str | None:
+    """Return the identity of an event that has no id, or None if its bytes are a better one.
+
+    `details` distinguish events of the same type at the same time, such as clicks.
+    """
+    if type_ is None or message_id is None or at is None:
+        return None
+    parts = (type_, message_id, recipient, at.isoformat(), *map(text_of, details))
+    return " ".join(map(str, parts))
+
+
 def split_array(body: bytes) -> Sequence[bytes]:
     """Return the bytes of each element of a JSON array, or the body if it is not an array."""
     try:
