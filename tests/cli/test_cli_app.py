@@ -265,6 +265,26 @@ def test_over_http(shop: Command) -> None:
     assert done.stdout.startswith("ok       setting     app is shop.mail:receiver, from the flag")
 
 
+MAILJET = """
+    from hookrow import Receiver
+    from hookrow.providers.mailjet import Mailjet
+    from hookrow.stores.sql import SQLStore
+
+    receiver = Receiver(Mailjet("hookrow:a-password-of-the-tests"), SQLStore("sqlite://"))
+"""
+
+
+def test_a_password_is_no_secret_in_a_header(command: Command, write: Write) -> None:
+    """`check URL` must not send it in X-Provider-Secret."""
+    write("mailjet", MAILJET)
+    app = ("--app", "shop.mailjet:receiver")
+    assert command.call(*app, "check").returncode == 1  # because the store is in memory
+    receiver: Receiver = sys.modules["shop.mailjet"].receiver
+    with closing(receiver), loopback(WSGI(receiver)) as port:
+        done = command.call(*app, "check", f"http://127.0.0.1:{port}/provider/webhooks")
+    assert "No secret was sent" in done.stdout
+
+
 HOST = """
     from datetime import datetime
 

@@ -39,6 +39,7 @@ _WORDS = "|".join(
         *("change", "changed", "replace", "insert", "enter", "set", "put", "be", "use"),
         *("secret", "key", "token", "password", "value", "string", "random", "super", "shared"),
         *("webhooks?", "provider", "postmark", "resend", "hookrow", "api", "http", "header"),
+        *("mailjet", "brevo", "user", "admin", "pass"),
         *("tests?", "testing", "placeholder", "example", "sample", "dummy", "default", "todo"),
         *("dev", "local", "foo", "bar", "none", "null"),
     )
