@@ -1,0 +1,104 @@
+"""Brevo: authenticates the requests of its transactional webhooks, and reads the events.
+
+The events are those of https://developers.brevo.com/docs/transactional-webhooks. A request has one,
+or up to 500 if the webhook is batched (https://developers.brevo.com/docs/batch-webhooks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hookrow._core.notification import (
+    Bounced,
+    Clicked,
+    Complained,
+    Delivered,
+    Notification,
+    Opened,
+)
+from hookrow.providers._base import text_of
+from hookrow.providers._credentials import CredentialProvider
+from hookrow.providers._events import (
+    COMPLAINT,
+    HARD_BOUNCE,
+    MANUAL,
+    Effect,
+    Fields,
+    Reading,
+    identity_of,
+    notifications_of,
+    split_array,
+    time_of_seconds,
+)
+
+_EFFECTS: Mapping[str, Sequence[Effect]] = {
+    "delivered": (Delivered,),
+    "opened": (Opened,),
+    "unique_opened": (Opened,),
+    "proxy_open": (Opened,),
+    "unique_proxy_open": (Opened,),
+    "click": (Clicked,),
+    "soft_bounce": (Bounced,),
+    "hard_bounce": (Bounced, HARD_BOUNCE),
+    "invalid_email": (Bounced, HARD_BOUNCE),
+    "spam": (Complained, COMPLAINT),
+    "complaint": (Complained, COMPLAINT),
+    "unsubscribe": (MANUAL,),
+    "unsubscribed": (MANUAL,),
+}
+"""The effects of events by their type. For complaints and unsubscribes, Brevo's pages have two."""
+
+
+class Brevo(CredentialProvider):
+    """Admits requests with credentials, and reads the events of Brevo's transactional webhooks.
+
+    Credentials are `user:password`, as in the URL of the webhook at Brevo, or `Bearer TOKEN`, with
+    the token that is set as its `auth` (https://developers.brevo.com/docs/secured-webhooks); Brevo
+    signs nothing. Several are accepted, the newest first, so that they can be rotated.
+
+    The message id is the `messageId` in the response of the API, with angle brackets. The time is
+    `ts_epoch`, because the others depend on the time zone of the account. Events of marketing
+    webhooks have neither, and are not supported.
+
+    Hard bounces, invalid addresses, spam reports and unsubscribes suppress the subscriber, because
+    Brevo then blocks the address; after an unsubscribe, by default only for the same sender
+    (https://help.brevo.com/hc/en-us/articles/209458705). Soft bounces do not, and neither do
+    `blocked` events, which do not state why the address is blocked. `request`, `deferred` and
+    `error` have no effect. Brevo sends no event when it unblocks an address. Events may arrive in
+    any order.
+
+    Brevo repeats a request that gets no response, after 10 minutes, 1, 2 and 8 hours, but discards
+    it after a 5xx or a 4xx, except 429 (https://developers.brevo.com/docs/retry-mechanism). While
+    the database is unavailable, events are therefore lost unless the receiver has a spool and
+    `acknowledge_spooled=True`, which is recommended. To rotate credentials, let the receiver accept
+    the new ones before the webhook has them, because a 401 also discards its event.
+
+    Raises `ConfigurationError` if credentials are missing or not valid.
+    """
+
+    name = "brevo"
+    accepts_tokens = True
+    max_body = 4 * 1024 * 1024  # 500 events, with the custom header of each email
+
+    def split(self, body: bytes) -> Sequence[bytes]:
+        """Return the bytes of each event in a batch, or of the only event."""
+        return split_array(body)
+
+    def read_event(self, fields: Fields) -> Reading:
+        """Return what an event says.
+
+        Its `id` is that of the webhook, so its identity is its content: two webhooks may send it.
+        """
+        type_, recipient = text_of(fields.get("event")), text_of(fields.get("email"))
+        message_id = text_of(fields.get("message-id"))
+        at = time_of_seconds(fields.get("ts_epoch"), per_second=1000)
+        notifications = notifications_of(
+            _EFFECTS.get(type_ or "", ()), recipient, message_id, at, bounce_type=type_
+        )
+        identity = identity_of(type_, recipient, message_id, at, fields.get("link"))
+        return Reading(type_, recipient, message_id, notifications, identity)
+
+    def field_names(self, notification: Notification) -> tuple[str, str]:
+        """Return the names that the recipient and the message id have in an event."""
+        del notification
+        return "email", "message-id"
