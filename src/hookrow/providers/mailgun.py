@@ -1,0 +1,277 @@
+"""Mailgun: verifies the signature in the body of a request, and reads the event.
+
+The events are those of https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks. A
+request has one, in JSON. Accounts of before June 2018 may still send forms (https://help.mailgun.com/hc/en-us/articles/14048832145051-Legacy-Webhooks).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from hmac import compare_digest, digest
+from time import time
+from typing import NamedTuple
+
+from hookrow._arguments import check_function
+from hookrow._core.notification import Bounced, Clicked, Complained, Delivered, Opened
+from hookrow._http import Request, RequestHead
+from hookrow.providers._base import Event, Unauthentic, text_of
+from hookrow.providers._events import (
+    COMPLAINT,
+    HARD_BOUNCE,
+    MANUAL,
+    Effect,
+    EventProvider,
+    Fields,
+    Reading,
+    decode_object,
+    id_of,
+    notifications_of,
+    object_of,
+    time_of_seconds,
+)
+from hookrow.providers._forms import decode_form, encode_keys
+from hookrow.providers._json import encode
+
+_LONGEST_RETRY = 12 * 3600
+"""Seconds for which a signature is accepted: Mailgun repeats a request for eight hours, with the
+original signature."""
+
+_LARGEST_LEAD = 300
+"""Seconds by which the time of a signature may be ahead of this clock."""
+
+_JSON_TYPE = b"application/json"
+_MEDIA_TYPES = {_JSON_TYPE, b"application/x-www-form-urlencoded"}
+
+_SIGNATURE_FIELDS = ("signature", "parent-signature")
+"""An event of a subaccount also has the signature by the key of its main account."""
+
+_EFFECTS: Mapping[str, Sequence[Effect]] = {
+    "delivered": (Delivered,),
+    "opened": (Opened,),
+    "clicked": (Clicked,),
+    "complained": (Complained, COMPLAINT),
+    "unsubscribed": (MANUAL,),
+}
+
+_SUPPRESSED_REASONS = {
+    "suppress-bounce": HARD_BOUNCE,
+    "suppress-complaint": COMPLAINT,
+    "suppress-unsubscribe": MANUAL,
+}
+_SUPPRESSED_CODES = {"605": HARD_BOUNCE, "606": MANUAL, "607": COMPLAINT}
+"""The reasons of a suppression because of which Mailgun did not send an email, by the reason and by
+the status code of the failure; a form has only the latter."""
+
+_SOFT_CODES = {"552"}
+_SOFT_ENHANCED_CODES = {"5.2.2", "4.2.2"}
+"""The status codes of a full mailbox (RFC 5321, RFC 3463), which Mailgun does not suppress."""
+
+_EXAMPLE_RECIPIENT = "alice@example.com"
+_EXAMPLE_IDS = ("<20130503182626.18666.16540@", "<20130503192659.13651.20287@")
+"""What the samples that Mailgun's page of webhooks posts have in common."""
+
+_is_timestamp = re.compile("[0-9]{1,12}").fullmatch
+"""Whether a text is a time in seconds, of which that of the present has 10 digits."""
+
+
+class _SignedEvent(NamedTuple):
+    """The fields of a request: those that authenticate it, and those of its event."""
+
+    signature: Fields
+    event: object
+
+
+class Mailgun(EventProvider):
+    """Verifies signatures by an HTTP webhook signing key of Mailgun's, and reads its event.
+
+    Several keys are accepted, the newest first, so that the key can be rotated. That of a main
+    account also verifies the events of its subaccounts. `clock` returns the time in seconds since
+    1970.
+
+    Mailgun signs a time and a random token, but **not the event**: whoever sees one request can
+    send any event with its signature, until this is 12 hours old. Serve the webhook over HTTPS
+    only, and log no bodies in a proxy. The log of hookrow has the event without the signature.
+
+    The message id is the `id` in the response to the request that sent the email, or its header
+    `Message-Id`, including the angle brackets; all recipients share it.
+
+    A permanent failure is a bounce, and a temporary one has no effect, because Mailgun tries again.
+    Hard bounces, complaints and unsubscribes suppress the subscriber, because Mailgun then refuses
+    all emails of the domain to the address; so do failures for one of these reasons. A full
+    mailbox, a rejection as spam and a failure after the last attempt do not
+    (https://documentation.mailgun.com/en/latest/api-suppressions.html). An unsubscribe may concern
+    only the emails with a tag. Mailgun does not report that it sends to an address again.
+
+    Mailgun repeats a request after any response other than 200 and 406, for about eight hours
+    (https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/webhook-retries). That page
+    exempts "the delivery notification", so a delivery may be lost during an outage.
+
+    Raises `ConfigurationError` if a key is missing or was copied wrongly.
+    """
+
+    name = "mailgun"
+
+    def __init__(self, *keys: str, clock: Callable[[], float] = time) -> None:
+        check_function("clock", clock)
+        self._clock = clock
+        self.accept(*keys)
+
+    def accept(self, *keys: str) -> None:
+        """Accept these keys from now on, and no others. Raises `ConfigurationError`."""
+        source = "the HTTP webhook signing key from the page of API keys at Mailgun"
+        self._keys = encode_keys(self, keys, source)
+        self.reset_matches(len(keys))
+
+    def admit(self, head: RequestHead) -> str | None:
+        """Return None if the body may have a signature, otherwise a challenge."""
+        return None if _media_type(head) in _MEDIA_TYPES else 'Signature error="missing"'
+
+    def describe_unauthentic(self, head: RequestHead) -> str:
+        """Return which part of the signature is missing or wrong; see `Provider`."""
+        if _media_type(head) not in _MEDIA_TYPES:
+            return "its Content-Type is neither JSON nor a form, so it has no signature"
+        return (
+            "its signature is missing, wrong or older than 12 hours: the key differs, or this "
+            "machine's clock is wrong"
+        )
+
+    def verify(self, request: Request) -> None:
+        """Raise `Unauthentic` if no key verifies the signature, or it is too old."""
+        self._verified(request)
+
+    def read(self, request: Request) -> Sequence[Event]:
+        """Return the event of a request. Raises `Unauthentic`."""
+        return [self.parse(encode(self._verified(request).event))]
+
+    def split(self, body: bytes) -> Sequence[bytes]:
+        """Return the event in a body, without its signature."""
+        payload = _json_payload(body) or _form_payload(body)
+        return [encode(payload.event)]
+
+    def read_event(self, fields: Fields) -> Reading:
+        """Return what an event says, whose fields may be those of a form.
+
+        Its identity is its content without its id, because duplicates may differ in that.
+        """
+        type_, recipient = text_of(fields.get("event")), text_of(fields.get("recipient"))
+        message_id = _message_id(fields)
+        notifications = notifications_of(
+            _effects(fields),
+            recipient,
+            message_id,
+            time_of_seconds(fields.get("timestamp")),
+            bounce_type="permanent",
+        )
+        return Reading(type_, recipient, message_id, notifications, _identity(fields))
+
+    def is_test(self, event: Event) -> bool:
+        """Return whether the event is a sample that Mailgun's page of webhooks posts."""
+        said = event.unsupported
+        return said.recipient == _EXAMPLE_RECIPIENT and (said.message_id or "").startswith(
+            _EXAMPLE_IDS
+        )
+
+    def _verified(self, request: Request) -> _SignedEvent:
+        """Return the fields of an authentic request. Raises `Unauthentic`."""
+        is_json = _media_type(request.head) == _JSON_TYPE
+        payload = _json_payload(request.body) if is_json else _form_payload(request.body)
+        if payload is None:
+            raise Unauthentic('Signature error="missing"')
+        timestamp = id_of(payload.signature.get("timestamp"))
+        token = text_of(payload.signature.get("token"))
+        given = [text_of(payload.signature.get(name)) for name in _SIGNATURE_FIELDS]
+        if not timestamp or not token or not any(given):
+            raise Unauthentic('Signature error="missing"')
+        if self._is_expired(timestamp):
+            raise Unauthentic('Signature error="expired"')
+        signed = _encode(timestamp + token)
+        for position, key in enumerate(self._keys):
+            expected = digest(key, signed, "sha256").hex().encode()
+            if any([compare_digest(expected, _encode(each or "")) for each in given]):  # noqa: C419 - all of them
+                self.count_match(position)
+                return payload
+        raise Unauthentic('Signature error="wrong"')
+
+    def _is_expired(self, timestamp: str) -> bool:
+        """Return whether a time is too old, too far ahead, or not a number of seconds."""
+        if not _is_timestamp(timestamp):
+            return True
+        return not -_LARGEST_LEAD <= self._clock() - int(timestamp) <= _LONGEST_RETRY
+
+
+def _media_type(head: RequestHead) -> bytes:
+    return (head.header("Content-Type") or b"").partition(b";")[0].strip().lower()
+
+
+def _encode(text: str) -> bytes:
+    return text.encode(errors="replace")
+
+
+def _json_payload(body: bytes) -> _SignedEvent | None:
+    """Return the payload in a JSON object, or None if the body is not one."""
+    fields = decode_object(body)
+    if fields is None:
+        return None
+    rest = {name: value for name, value in fields.items() if name != "signature"}
+    return _SignedEvent(object_of(fields.get("signature")), fields.get("event-data", rest))
+
+
+def _form_payload(body: bytes) -> _SignedEvent:
+    """Return the payload in a form, in which variables of the sender have the same names.
+
+    Mailgun's value is the first one of each name, but the last one of the signature's fields.
+    """
+    form = decode_form(body)
+    first, last = dict(reversed(form)), dict(form)
+    signature = {name: last.get(name) for name in ("timestamp", "token", "signature")}
+    event = {name: value for name, value in first.items() if name not in {"token", "signature"}}
+    if "timestamp" in last:
+        event["timestamp"] = last["timestamp"]
+    return _SignedEvent(signature, event)
+
+
+def _identity(fields: Fields) -> str | None:
+    """Return a hash of an event without its id, or None if it is nested too deeply."""
+    try:
+        content = encode({name: value for name, value in fields.items() if name != "id"})
+    except RecursionError:
+        return None
+    return sha256(content).hexdigest()
+
+
+def _message_id(fields: Fields) -> str | None:
+    """Return the message id with angle brackets, which only the API's response always has."""
+    headers = object_of(object_of(fields.get("message")).get("headers"))
+    found = (headers.get("message-id"), fields.get("Message-Id"), fields.get("message-id"))
+    id_ = next(filter(None, map(text_of, found)), None)
+    if id_ is None or id_.startswith("<"):
+        return id_
+    return text_of(f"<{id_}>")
+
+
+def _effects(fields: Fields) -> Sequence[Effect]:
+    type_ = text_of(fields.get("event"))
+    is_failure = type_ == "failed" and fields.get("severity") == "permanent"
+    if is_failure or type_ in {"bounced", "dropped"}:  # the latter are those of forms
+        reason = _suppression(fields)
+        return (Bounced, reason) if reason else (Bounced,)
+    return _EFFECTS.get(type_ or "", ())
+
+
+def _suppression(fields: Fields) -> str | None:
+    """Return the reason for which Mailgun has suppressed the recipient of a failure, or None."""
+    status = object_of(fields.get("delivery-status")) or fields
+    code, reason = id_of(status.get("code")) or "", text_of(fields.get("reason"))
+    if found := _SUPPRESSED_REASONS.get(reason or "") or _SUPPRESSED_CODES.get(code):
+        return found
+    is_bounce = reason == "bounce" or fields.get("event") == "bounced"
+    return HARD_BOUNCE if is_bounce and not _is_soft(status, code) else None
+
+
+def _is_soft(status: Fields, code: str) -> bool:
+    """Return whether a bounce is not the fault of the address, which Mailgun then keeps."""
+    if kind := text_of(status.get("bounce-type")):
+        return kind != "hard"
+    return code in _SOFT_CODES or text_of(status.get("enhanced-code")) in _SOFT_ENHANCED_CODES
