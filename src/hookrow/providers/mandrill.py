@@ -1,0 +1,234 @@
+"""Mandrill (Mailchimp Transactional): verifies the signatures of webhooks, and reads the events.
+
+The events are those of https://mailchimp.com/developer/transactional/docs/webhooks. A request is a
+form whose only field is a JSON array of events.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hmac import compare_digest, digest
+from urllib.parse import urlsplit
+
+from hookrow._arguments import reject
+from hookrow._core.notification import (
+    Bounced,
+    Clicked,
+    Complained,
+    Delivered,
+    Opened,
+    Reactivated,
+)
+from hookrow._http import Request, RequestHead, Response, plain
+from hookrow.errors import ConfigurationError
+from hookrow.providers._base import Event, Unauthentic, text_of
+from hookrow.providers._events import (
+    COMPLAINT,
+    HARD_BOUNCE,
+    MANUAL,
+    Effect,
+    EventProvider,
+    Fields,
+    Reading,
+    id_of,
+    notifications_of,
+    object_of,
+    split_array,
+    time_of_seconds,
+)
+from hookrow.providers._forms import decode_form, encode_keys
+
+_SIGNATURE_HEADER = "X-Mandrill-Signature"
+_EVENTS_FIELD = "mandrill_events"
+
+_CHECK_KEY = b"test-webhook"
+"""The key that signs the request by which Mandrill checks a new URL: the same for everybody."""
+
+_CHECK_FORM = [(_EVENTS_FIELD, "[]")]
+
+_EFFECTS: Mapping[str, Sequence[Effect]] = {
+    "delivered": (Delivered,),
+    "open": (Opened,),
+    "click": (Clicked,),
+    "hard_bounce": (Bounced,),
+    "soft_bounce": (Bounced,),
+    "spam": (Complained,),
+    "unsub": (MANUAL,),
+}
+"""The effects of the events of messages. Those that put an address on the denylist are followed by
+an event of the list."""
+
+_DENYLIST_NAMES = {"blacklist", "denylist"}
+"""Both names of the list; the documentation uses the second one."""
+
+_REASONS: Mapping[str, Sequence[Effect]] = {
+    "hard-bounce": (HARD_BOUNCE,),
+    "spam": (COMPLAINT,),
+    "unsub": (MANUAL,),
+    "custom": (MANUAL,),
+}
+"""The reasons of entries of the denylist. A soft bounce is not one of them: its entry expires after
+a day, and no event reports this."""
+
+_SAMPLE_RECIPIENT = "example.webhook@mandrillapp.com"
+"""The recipient in the samples that Mandrill's page of webhooks posts."""
+
+_CHECKED = plain(200, "")
+
+
+class Mandrill(EventProvider):
+    """Verifies signatures by the key of a webhook at Mandrill, and reads its events.
+
+    `url` is the URL of the webhook exactly as it was entered at Mandrill, which is part of what
+    Mandrill signs: with the query, the credentials and the slash at the end, if it has them.
+    Several keys are accepted, the newest first, so that the key can be rotated. Mandrill shows the
+    key only after it has checked the URL, which is possible with any random text as the key.
+
+    The message id is the `_id` in the response to the request that sent the email, of which each
+    recipient has one.
+
+    The events of the denylist suppress and reactivate the subscriber: enable them in the webhook.
+    They have the exact state, so hard bounces and spam complaints suppress nobody by themselves; an
+    unsubscribe does. Entries for soft bounces suppress nobody, because they expire after a day. The
+    others expire, too, after a week or a year, which Mandrill does not report
+    (https://mailchimp.com/developer/transactional/docs/reputation-rejections). An entry may concern
+    the emails of one subaccount only.
+
+    Mandrill repeats a request, with the same events, until the response is 200 or somebody gives up
+    (https://mandrill.zendesk.com/hc/en-us/articles/205583277), and sends the next events later, so
+    nothing is lost during an outage.
+
+    Raises `ConfigurationError` if a key or the URL is missing or was copied wrongly.
+    """
+
+    name = "mandrill"
+    max_body = 8 * 1024 * 1024  # 1,000 events, of 1 to 3 kB in the encoding of a form
+
+    def __init__(self, *keys: str, url: str) -> None:
+        self._url = _check_url(url).encode()
+        self.accept(*keys)
+
+    def accept(self, *keys: str) -> None:
+        """Accept these keys from now on, and no others. Raises `ConfigurationError`."""
+        encoded = encode_keys(self, keys, "the key of the webhook from the page at Mandrill")
+        if _CHECK_KEY in encoded:
+            raise ConfigurationError(
+                f"The key {_CHECK_KEY.decode()} is the same for everybody: copy the key of the "
+                "webhook from the page at Mandrill."
+            )
+        self._keys = encoded
+        self.reset_matches(len(keys))
+
+    def admit(self, head: RequestHead) -> str | None:
+        """Return None if the head has a signature, otherwise a challenge."""
+        return None if head.header(_SIGNATURE_HEADER) else 'Signature error="missing"'
+
+    def probe(self, head: RequestHead) -> Response | None:
+        """Return 200 to a HEAD request, by which Mandrill checks a new URL."""
+        return _CHECKED if head.method == "HEAD" else None
+
+    def describe_unauthentic(self, head: RequestHead) -> str:
+        """Return whether the signature is missing or wrong; see `Provider`."""
+        if not head.header(_SIGNATURE_HEADER):
+            return f"it has no {_SIGNATURE_HEADER}"
+        return (
+            "its signature is wrong: the key differs, or the URL is not exactly the one that was "
+            "entered at Mandrill"
+        )
+
+    def verify(self, request: Request) -> None:
+        """Raise `Unauthentic` if no key verifies the signature."""
+        self._verified(request)
+
+    def read(self, request: Request) -> Sequence[Event]:
+        """Return the events of a request, whose form is decoded once, because that takes longest.
+
+        Raises `Unauthentic`.
+        """
+        return [self.parse(body) for body in _events(self._verified(request))]
+
+    def split(self, body: bytes) -> Sequence[bytes]:
+        """Return the bytes of each event in the form of a request."""
+        return _events(decode_form(body))
+
+    def read_event(self, fields: Fields) -> Reading:
+        """Return what an event of a message or of the denylist says."""
+        if "event" not in fields and "type" in fields:
+            return _read_entry(fields)
+        message = object_of(fields.get("msg"))
+        type_, recipient = text_of(fields.get("event")), text_of(message.get("email"))
+        message_id = id_of(fields.get("_id")) or id_of(message.get("_id"))
+        notifications = notifications_of(
+            _EFFECTS.get(type_ or "", ()),
+            recipient,
+            message_id,
+            time_of_seconds(fields.get("ts")),
+            bounce_type=type_,
+        )
+        return Reading(type_, recipient, message_id, notifications)
+
+    def is_test(self, event: Event) -> bool:
+        """Return whether the event is a sample that Mandrill's page of webhooks posts."""
+        return event.unsupported.recipient == _SAMPLE_RECIPIENT
+
+    def _verified(self, request: Request) -> Sequence[tuple[str, str]]:
+        """Return the form of an authentic request. Raises `Unauthentic`."""
+        given = request.head.header(_SIGNATURE_HEADER) or b""
+        form = sorted(decode_form(request.body))
+        if len({name for name, _ in form}) < len(form):  # no webhook repeats a field
+            raise Unauthentic('Signature error="wrong"')
+        fields = "".join(name + value for name, value in form)
+        content = self._url + fields.encode(errors="surrogateescape")
+        for position, key in enumerate(self._keys):
+            if compare_digest(_sign(key, content), given):
+                self.count_match(position)
+                return form
+        if form == _CHECK_FORM and compare_digest(_sign(_CHECK_KEY, content), given):
+            return form
+        raise Unauthentic('Signature error="wrong"')
+
+
+def _sign(key: bytes, content: bytes) -> bytes:
+    return b64encode(digest(key, content, "sha1"))
+
+
+def _events(form: Sequence[tuple[str, str]]) -> Sequence[bytes]:
+    return split_array(dict(form).get(_EVENTS_FIELD, "").encode(errors="surrogateescape"))
+
+
+def _read_entry(fields: Fields) -> Reading:
+    """Return what an event of the denylist or the allowlist says about an address."""
+    entry = object_of(fields.get("reject"))
+    list_, action = text_of(fields.get("type")), text_of(fields.get("action"))
+    recipient = text_of(entry.get("email"))
+    effects: Sequence[Effect] = ()
+    if list_ in _DENYLIST_NAMES and action == "remove":
+        effects = (Reactivated,)
+    elif (
+        list_ in _DENYLIST_NAMES
+        and action in {"add", "change"}
+        and entry.get("expired") is not True
+    ):
+        effects = _REASONS.get(text_of(entry.get("reason")) or "", ())
+    at = time_of_seconds(fields.get("ts"))
+    type_ = f"{list_} {action}" if list_ and action else list_
+    return Reading(type_, recipient, None, notifications_of(effects, recipient, None, at))
+
+
+def _check_url(url: object) -> str:
+    """Return the URL of a webhook. Raises `ConfigurationError`, which quotes no credentials."""
+    line = 'Mandrill(key, url="https://example.com/mail/provider/webhooks")'
+    if not isinstance(url, str):
+        reject("url", "a string", url, line)
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        is_url = False
+    if not is_url or not all("!" <= each <= "~" for each in url):
+        raise ConfigurationError(
+            "url must be the URL of the webhook, exactly as it was entered at Mandrill: write "
+            f"{line}."
+        )
+    return url
