@@ -35,8 +35,8 @@ from hookrow.providers._forms import decode_form, encode_keys
 from hookrow.providers._json import encode
 
 _LONGEST_RETRY = 12 * 3600
-"""Seconds for which a signature is accepted: Mailgun repeats a request for eight hours, with the
-original signature."""
+"""Seconds for which a signature is accepted: Mailgun repeats a request for eight hours and, as
+others report, with the original signature."""
 
 _LARGEST_LEAD = 300
 """Seconds by which the time of a signature may be ahead of this clock."""

@@ -95,9 +95,9 @@ class Mandrill(EventProvider):
     (https://mailchimp.com/developer/transactional/docs/reputation-rejections). An entry may concern
     the emails of one subaccount only.
 
-    Mandrill repeats a request, with the same events, until the response is 200 or somebody gives up
-    (https://mandrill.zendesk.com/hc/en-us/articles/205583277), and sends the next events later, so
-    nothing is lost during an outage.
+    Mandrill repeats a failed request, with the same events, until somebody gives up on it
+    (https://mandrill.zendesk.com/hc/en-us/articles/205583277), and sends later events after it. The
+    page states neither the interval nor an end.
 
     Raises `ConfigurationError` if a key or the URL is missing or was copied wrongly.
     """
