@@ -129,15 +129,19 @@ def notifications_of(
     *,
     bounce_type: str | None = None,
 ) -> Sequence[Notification]:
-    """Return the notification of each effect at a time (UTC); none if the time is not known."""
+    """Return the notification of each effect at a time (UTC); none if the time is not known.
+
+    Unpaired surrogates in the type of a bounce are replaced, because it is stored.
+    """
     if at is None:
         return ()
+    stored_type = bounce_type and replace_surrogates(bounce_type)
     found: list[Notification] = []
     for effect in effects:
         if isinstance(effect, str):
             found.append(Suppressed(recipient, message_id, at, effect))
         elif issubclass(effect, Bounced):
-            found.append(Bounced(recipient, message_id, at, bounce_type))
+            found.append(Bounced(recipient, message_id, at, stored_type))
         else:
             found.append(effect(recipient, message_id, at))
     return found

@@ -34,7 +34,7 @@ from hookrow.providers._events import (
     object_of,
     time_of,
 )
-from hookrow.providers._json import encode, replace_surrogates
+from hookrow.providers._json import encode
 from hookrow.providers._sns import SNS
 
 _SES_DETAILS = {
@@ -137,13 +137,12 @@ class AmazonSES(SNS):
         recipient = _address(listed[0]) if listed else None
         message_id = text_of(mail.get("messageId"))
         effects = _effects(fields) if len(listed) <= 1 else ()
-        bounce_type = text_of(details.get("bounceType"))
         notifications = notifications_of(
             effects,
             recipient,
             message_id,
             time_of(details.get("timestamp")),
-            bounce_type=bounce_type and replace_surrogates(bounce_type),
+            bounce_type=text_of(details.get("bounceType")),
         )
         identity = None
         if type_ in _SES_DETAILS and len(listed) <= 1:
