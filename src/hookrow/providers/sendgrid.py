@@ -17,12 +17,13 @@ from hookrow._core.notification import (
     Clicked,
     Complained,
     Delivered,
+    Notification,
     Opened,
     Reactivated,
 )
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError, MissingExtra
-from hookrow.providers._base import Unauthentic, text_of
+from hookrow.providers._base import Event, Unauthentic, text_of
 from hookrow.providers._events import (
     COMPLAINT,
     HARD_BOUNCE,
@@ -37,31 +38,31 @@ from hookrow.providers._events import (
 )
 
 try:
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_der_public_key
 except ImportError as error:
     raise MissingExtra("hookrow.providers.sendgrid", "signatures") from error
 
-MAX_AGE = 25 * 3600
+_OLDEST_SIGNATURE = 25 * 3600
 """Seconds for which a signed request is accepted: SendGrid repeats it for 24 hours, and does not
 say whether it signs it again."""
 
-MAX_AHEAD = 300
+_MOST_AHEAD = 300
 """Seconds by which the time of a signature may be ahead of this clock."""
 
-_SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"
-_TIMESTAMP = "X-Twilio-Email-Event-Webhook-Timestamp"
+_SENDGRID_SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"
+_SENDGRID_TIME = "X-Twilio-Email-Event-Webhook-Timestamp"
 
-_DROPPED = {
+_DROP_REASONS = {
     "bounced address": HARD_BOUNCE,
     "spam reporting address": COMPLAINT,
     "unsubscribed address": MANUAL,
 }
 """The reasons for which SendGrid drops emails to a suppressed address, in lower case."""
 
-_EFFECTS: Mapping[str, Sequence[Effect]] = {
+_SENDGRID_EFFECTS: Mapping[str, Sequence[Effect]] = {
     "delivered": (Delivered,),
     "open": (Opened,),
     "click": (Clicked,),
@@ -74,10 +75,25 @@ _GROUP_EFFECTS: Mapping[str, Sequence[Effect]] = {
 }
 """The effects of the other events, by their type; the latter concern only some emails."""
 
-_LONGEST_TIMESTAMP = 12
+_IDENTIFYING = (
+    "event",
+    "sg_message_id",
+    "email",
+    "timestamp",
+    "type",
+    "reason",
+    "url",
+    "asm_group_id",
+)
+"""The fields that distinguish events; see `SendGrid.read_event`."""
+
+_SENDGRID_TEST = "example@test.com"
+"""The recipient of the events of "Test Your Integration"."""
+
+_MOST_DIGITS = 12
 """The largest number of digits of a time in seconds; that of the present has 10."""
 
-_LINE = 'SendGrid("MFkwEwYH...")'
+_SENDGRID_LINE = 'SendGrid("MFkwEwYH...")'
 
 
 class SendGrid(EventProvider):
@@ -94,7 +110,13 @@ class SendGrid(EventProvider):
     suppresses nobody unless `groups` is True.
 
     Hard bounces, spam reports and unsubscribes suppress the subscriber, because SendGrid then drops
-    all emails to the address; so do drops for one of these reasons. Its temporary blocks do not.
+    all emails to the address; so do drops for one of these reasons. Its temporary blocks do not. A
+    bounce after the email was accepted has no message id, so it only suppresses
+    (https://support.sendgrid.com/hc/en-us/articles/9624271234331). SendGrid reports nothing if an
+    address is removed from its lists.
+
+    After any response but a 2xx, SendGrid repeats the whole request for 24 hours, and then discards
+    it (https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/event).
 
     Raises `ConfigurationError` if a key is missing or not valid.
     """
@@ -111,6 +133,7 @@ class SendGrid(EventProvider):
     ) -> None:
         check_function("clock", clock)
         check_flags(groups=groups)
+        _check_name(message_id_key)
         self._message_id_key = message_id_key
         self._groups = groups
         self._clock = clock
@@ -128,34 +151,39 @@ class SendGrid(EventProvider):
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head has a signature and its time, otherwise a challenge."""
-        if not head.header(_SIGNATURE) or (timestamp := head.header(_TIMESTAMP)) is None:
+        if (
+            not head.header(_SENDGRID_SIGNATURE)
+            or (timestamp := head.header(_SENDGRID_TIME)) is None
+        ):
             return 'Signature error="missing"'
         age = self._age(timestamp)
         if age is None:
             return 'Signature error="wrong"'
-        return 'Signature error="expired"' if age > MAX_AGE or age < -MAX_AHEAD else None
+        return (
+            'Signature error="expired"' if age > _OLDEST_SIGNATURE or age < -_MOST_AHEAD else None
+        )
 
     def describe_unauthentic(self, head: RequestHead) -> str:
         """Return which header is missing or wrong, or that no key fits; see `Provider`."""
-        for name in (_SIGNATURE, _TIMESTAMP):
+        for name in (_SENDGRID_SIGNATURE, _SENDGRID_TIME):
             if not head.header(name):
                 return f"it has no {name}: turn on the signed event webhook at SendGrid"
-        age = self._age(head.header(_TIMESTAMP) or b"")
+        age = self._age(head.header(_SENDGRID_TIME) or b"")
         if age is None:
-            return f"its {_TIMESTAMP} is not a number of seconds"
-        if age < -MAX_AHEAD:
+            return f"its {_SENDGRID_TIME} is not a number of seconds"
+        if age < -_MOST_AHEAD:
             return "it was signed in the future, by this machine's clock"
-        if age > MAX_AGE:
+        if age > _OLDEST_SIGNATURE:
             return "it was signed more than a day ago, by this machine's clock"
         return "its signature is wrong: the key differs, or the body was changed on its way"
 
     def verify(self, request: Request) -> None:
         """Raise `Unauthentic` if no key verifies the signature."""
         try:
-            signature = b64decode(request.head.header(_SIGNATURE) or b"", validate=True)
+            signature = b64decode(request.head.header(_SENDGRID_SIGNATURE) or b"", validate=True)
         except (binascii.Error, ValueError):
             raise Unauthentic('Signature error="wrong"') from None
-        content = (request.head.header(_TIMESTAMP) or b"") + request.body
+        content = (request.head.header(_SENDGRID_TIME) or b"") + request.body
         for position, key in enumerate(self._keys):
             try:
                 key.verify(signature, content, ECDSA(SHA256()))
@@ -177,8 +205,6 @@ class SendGrid(EventProvider):
         """
         type_, recipient = text_of(fields.get("event")), text_of(fields.get("email"))
         message_id = self._message_id(fields)
-        names = ("event", "sg_message_id", "email", "timestamp", "type", "url", "asm_group_id")
-        identity = " ".join(str(fields.get(name)) for name in names)
         notifications = notifications_of(
             self._effects(fields),
             recipient,
@@ -186,7 +212,21 @@ class SendGrid(EventProvider):
             time_of_seconds(fields.get("timestamp")),
             bounce_type=text_of(fields.get("type")),
         )
+        identity = None
+        if type_ is not None:
+            content = [message_id, *map(fields.get, _IDENTIFYING)]
+            identity = " ".join(map(str, content))
         return Reading(type_, recipient, message_id, notifications, identity)
+
+    def is_test(self, event: Event) -> bool:
+        """Return whether the event is one of those of "Test Your Integration"; see `Provider`."""
+        first = event.notification
+        return (first.recipient if first else event.unsupported.recipient) == _SENDGRID_TEST
+
+    def field_names(self, notification: Notification) -> tuple[str, str]:
+        """Return the names that the recipient and the message id have in an event."""
+        del notification
+        return "email", self._message_id_key or "sg_message_id"
 
     def _message_id(self, fields: Fields) -> str | None:
         if self._message_id_key is not None:
@@ -197,32 +237,41 @@ class SendGrid(EventProvider):
     def _effects(self, fields: Fields) -> Sequence[Effect]:
         match fields.get("event"):
             case "bounce":
-                # After a block, SendGrid tries the next email to the address.
-                return (Bounced,) if fields.get("type") == "blocked" else (Bounced, HARD_BOUNCE)
+                # After a block or an expiry, SendGrid tries the next email to the address.
+                is_hard = text_of(fields.get("type")) in {"bounce", None}
+                return (Bounced, HARD_BOUNCE) if is_hard else (Bounced,)
             case "dropped":
-                reason = _DROPPED.get(str(fields.get("reason")).lower())
+                reason = _DROP_REASONS.get(str(fields.get("reason")).lower())
                 return (reason,) if reason else ()
             case str() as type_:
-                effects = {**_EFFECTS, **_GROUP_EFFECTS} if self._groups else _EFFECTS
+                effects = (
+                    {**_SENDGRID_EFFECTS, **_GROUP_EFFECTS} if self._groups else _SENDGRID_EFFECTS
+                )
                 return effects.get(type_, ())
             case _:
                 return ()
 
     def _age(self, timestamp: bytes) -> float | None:
         """Return the age of a signature in seconds, or None if its time is not a number."""
-        if not timestamp.isdigit() or len(timestamp) > _LONGEST_TIMESTAMP:
+        if not timestamp.isdigit() or len(timestamp) > _MOST_DIGITS:
             return None
         return self._clock() - int(timestamp)
+
+
+def _check_name(name: object) -> None:
+    """Raise `ConfigurationError` if the name of a custom argument is empty or not a string."""
+    if name == "" or not isinstance(name, str | None):
+        reject("message_id_key", "the name of a custom argument", name)
 
 
 def _public_key(key: object) -> EllipticCurvePublicKey:
     """Return a verification key. Raises `ConfigurationError` if it is not valid."""
     if not isinstance(key, bytes | str):
-        reject("A verification key", "bytes or a string", key, _LINE)
+        reject("A verification key", "bytes or a string", key, _SENDGRID_LINE)
     try:
         encoded = b64decode(key, validate=True) if isinstance(key, str) else key
         loaded = load_der_public_key(encoded)
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, UnsupportedAlgorithm):
         loaded = None
     if not isinstance(loaded, EllipticCurvePublicKey):
         raise ConfigurationError(
