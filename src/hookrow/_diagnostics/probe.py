@@ -155,7 +155,7 @@ def _check(url: SplitResult, sender: Sender, timeout: float) -> Iterator[CheckRe
     provider = sender.provider
     signed = None if provider is None else provider.sign(body.ljust(LARGE_BODY))
     if kind is None:
-        text = "The provider is not hookrow's, so no authentic request was sent."
+        text = "hookrow cannot make an authentic request of this provider, so none was sent."
         yield CheckResult(Level.OK, "secret", text)
     elif provider is None:
         text = f"No secret was sent: set {_name_of_secret(sender, kind)}."

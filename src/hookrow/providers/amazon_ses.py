@@ -158,11 +158,13 @@ class AmazonSES(SNS):
 
     def is_test(self, event: Event) -> bool:
         """Return whether SES published the event when it was set up, or for its simulator."""
-        recipient = event.notification.recipient if event.notification else None
         return (
             event.body.startswith(_SES_SET_UP)
             or event.unsupported.record_type == _SES_SET_UP_TYPE
-            or (recipient or "").lower().endswith(_SES_SIMULATOR)
+            or any(
+                (each.recipient or "").lower().endswith(_SES_SIMULATOR)
+                for each in event.notifications
+            )
         )
 
     def field_names(self, notification: Notification) -> tuple[str, str]:

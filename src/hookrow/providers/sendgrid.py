@@ -20,6 +20,7 @@ from hookrow._core.notification import (
     Notification,
     Opened,
     Reactivated,
+    first_of,
 )
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError, MissingExtra
@@ -220,7 +221,7 @@ class SendGrid(EventProvider):
 
     def is_test(self, event: Event) -> bool:
         """Return whether the event is one of those of "Test Your Integration"; see `Provider`."""
-        first = event.notification
+        first = first_of(event.notifications)
         return (first.recipient if first else event.unsupported.recipient) == _SENDGRID_TEST
 
     def field_names(self, notification: Notification) -> tuple[str, str]:
