@@ -32,7 +32,7 @@ class Courier(Provider):
     """Posts lists of events, each with an id, and signs them with an exclamation mark at the end.
 
     The courier no longer sends to an address after a bounce, or after the link to unsubscribe was
-    opened, so these events have two notifications. All happened at noon, unless they have a time.
+    opened, so these events have two notifications.
     While `certificate` is None, nothing can be verified. `limit` is the largest size of a body.
     """
 
@@ -63,10 +63,9 @@ class Courier(Provider):
         event = _decode(body)
         if not isinstance(event, dict):
             return Event((), body)
-        names = "id", "type", "to", "message"
-        id_, type_, to, message = [_text(event.get(name)) for name in names]
-        fields = Unsupported(type_, to, message)
-        return Event(_notifications(event, to, message), body, fields, event_id=id_)
+        names = "type", "to", "message"
+        fields = Unsupported(*(_text(event.get(name)) for name in names))
+        return Event(_notifications(event), body, fields, event_id=_text(event.get("id")))
 
     def is_test(self, event: Event) -> bool:
         """Return whether the address is at the courier's own domain."""
@@ -84,33 +83,30 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _notifications(event: Mapping[str, object]) -> Sequence[Notification]:
+    to, message = _text(event.get("to")), _text(event.get("message"))
+    reason, at = _text(event.get("reason")) or "ManualSuppression", _time(event.get("at"))
+    opened, suppressed = Opened(to, message, at), Suppressed(to, message, at, reason)
+    effects: Mapping[str | None, Sequence[Notification]] = {
+        "delivered": (Delivered(to, message, at),),
+        "opened": (opened,),
+        "bounced": (
+            Bounced(to, message, at, "hard"),
+            Suppressed(to, message, at, "HardBounce"),
+        ),
+        "unsubscribed": (opened, suppressed),
+        "dropped": (suppressed, opened),
+        "restored": (Reactivated(to, message, at),),
+    }
+    return effects.get(_text(event.get("type")), ())
+
+
 def _time(value: object) -> datetime:
+    """Return the time of an event; those without one happened at noon."""
     try:
         return datetime.fromisoformat(str(value)).astimezone(UTC)
     except (ValueError, OverflowError):
         return NOON
-
-
-def _notifications(
-    event: Mapping[str, Any], to: str | None, message: str | None
-) -> Sequence[Notification]:
-    at = _time(event.get("at"))
-    match event.get("type"):
-        case "delivered":
-            return (Delivered(to, message, at),)
-        case "opened":
-            return (Opened(to, message, at),)
-        case "bounced":
-            return Bounced(to, message, at, "hard"), Suppressed(to, message, at, "HardBounce")
-        case "unsubscribed":
-            reason = _text(event.get("reason")) or ""
-            is_reason = reason.isprintable() and reason.strip()
-            change = Suppressed(to, message, at, reason if is_reason else "ManualSuppression")
-            return Opened(to, message, at), change
-        case "restored":
-            return (Reactivated(to, message, at),)
-        case _:
-            return ()
 
 
 def event(name: str, type_: str = "delivered", **more: object) -> dict[str, Any]:

@@ -87,6 +87,9 @@ TIMES = {
 }
 """The field with the time of an event, by record type."""
 
+TWO_EFFECTS = ("OpenAndDrop", "DropAndOpen")
+"""Drafts of an open and a suppression in one event, which Postmark does not have."""
+
 Draft: TypeAlias = tuple[str, str, str, str | None]
 """Record type, recipient, message id and reason: everything except the time."""
 
@@ -115,10 +118,20 @@ def payload_of(draft: Draft, second: int) -> Payload:
     return {**payload, "SuppressSending": reason is not None, "SuppressionReason": reason}
 
 
-def by_postmark(draft: Draft, second: int) -> Event:
-    """Return the event of a receiver whose only provider is Postmark."""
-    payload = payload_of(draft, second)
-    return Event(json.dumps(payload), (payload,))
+def payloads_of(draft: Draft, second: int) -> tuple[Payload, ...]:
+    """Return the payload of each effect of a draft."""
+    kind, recipient, message_id, reason = draft
+    if kind not in TWO_EFFECTS:
+        return (payload_of(draft, second),)
+    opened = payload_of(("Open", recipient, message_id, None), second)
+    dropped = payload_of(("SubscriptionChange", recipient, message_id, reason), second)
+    return (opened, dropped) if kind == "OpenAndDrop" else (dropped, opened)
+
+
+def by_itself(draft: Draft, second: int) -> Event:
+    """Return the event of a receiver's only provider; its body is a list of Postmark's payloads."""
+    payloads = payloads_of(draft, second)
+    return Event(json.dumps(payloads), payloads)
 
 
 def _deck(
@@ -141,6 +154,7 @@ drafts = st.one_of(
     _drafts("SubscriptionChange", KNOWN, CHANGED, REASONS),
     _drafts("SubscriptionChange", [CYD], [*CHANGED, "m-cyd"], REASONS),
     _drafts("Bounce", KNOWN, MESSAGES),
+    *(_drafts(kind, [*KNOWN, CYD], MESSAGES, REASONS[:2]) for kind in TWO_EFFECTS),
 )
 
 

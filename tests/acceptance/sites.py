@@ -10,16 +10,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from homes import KEYS, Home, Row, Rows, columns_of
 from hypothesis import strategies as st
-from model import Draft, Event, Model, by_postmark, decks, happened, payload_of
+from model import (
+    TWO_EFFECTS,
+    Draft,
+    Event,
+    Model,
+    by_itself,
+    decks,
+    happened,
+    payload_of,
+    payloads_of,
+)
 from sqlalchemy import insert
 from standardwebhooks import Webhook
 from tenanted import tenants_of
 
+import hookrow
 from courier import Courier, signed
 from hookrow import Postmark, Request, RequestHead, Schema, Tenant
 from hookrow._core.notification import Key
@@ -52,7 +64,24 @@ class Site:
     """By the name of the entry; None for those of a single provider."""
 
 
-SINGLE = Site(read_entries(Postmark(SECRET)), decks(by_postmark), {None: None})
+class Lister(Provider):
+    """The only provider of a receiver: an event is a list of payloads of Postmark."""
+
+    name = "lister"
+
+    def admit(self, _: object) -> None:
+        return None
+
+    def read(self, request: Request) -> Sequence[hookrow.Event]:
+        return [self.parse(request.body)]
+
+    def parse(self, body: bytes) -> hookrow.Event:
+        """Return the event, with the notification of each payload."""
+        read = [Postmark.parse(json.dumps(each).encode()) for each in json.loads(body)]
+        return hookrow.Event([*chain(*(each.notifications for each in read))], body)
+
+
+SINGLE = Site(read_entries(Lister()), decks(by_itself), {None: None})
 
 
 def providers_of(schema: Schema) -> Mapping[str, Tenant]:
@@ -76,55 +105,56 @@ def site_of(schema: Schema) -> Site:
 
 
 def _by_postmark(entry: str, draft: Draft, second: int) -> Event:
-    event = by_postmark(draft, second)
-    return _logged(event.body, event.payloads, entry, "postmark")
+    payload = payload_of(_first_effect(draft), second)
+    return _logged(json.dumps(payload), (payload,), entry, "postmark")
 
 
 def _by_courier(entry: str, draft: Draft, second: int) -> Event:
-    """Return an event that has two effects if it unsubscribes; bounces are not recorded."""
+    """Return an event, which may have two effects; the bounce of a third is not recorded."""
     kind, recipient, message_id, reason = draft
-    payload = payload_of(draft, second)
-    payloads: tuple[Mapping[str, Any], ...] = (payload,)
-    match kind, reason:
-        case "Delivery", _:
-            type_ = "delivered"
-        case "Open", _ if second % 2:
-            type_ = "opened"
-        case ("Open", _) | ("SubscriptionChange", "SpamComplaint"):
-            type_ = "unsubscribed"
-            reason = reason or "ManualSuppression"
-            of_change = "SubscriptionChange", recipient, message_id, reason
-            opened = "Open", recipient, message_id, None
-            payloads = payload_of(opened, second), payload_of(of_change, second)
-        case "SubscriptionChange", None:
-            type_ = "restored"
-        case "SubscriptionChange", _:
-            type_ = "bounced"
-        case _:
-            type_ = "packed"
-    sent = {"type": type_, "to": recipient, "message": message_id, "at": happened_at(payload)}
+    type_ = "bounced" if reason else "restored"
+    if kind != "SubscriptionChange" or reason == "SpamComplaint":
+        type_ = _TYPES_OF_COURIER[kind]
     if type_ == "unsubscribed":
-        sent["reason"] = str(reason)
+        draft = "OpenAndDrop", recipient, message_id, reason
+    payloads = payloads_of(draft, second)
+    at = happened(Event("", payloads)).isoformat()
+    sent = {"type": type_, "to": recipient, "message": message_id, "at": at, "reason": reason}
     body = json.dumps({"id": _id_of(sent), **sent})
     return _logged(body, payloads, entry, "courier", "Bounce" if type_ == "bounced" else None)
 
 
+_TYPES_OF_COURIER = {
+    "Delivery": "delivered",
+    "Open": "opened",
+    "OpenAndDrop": "unsubscribed",
+    "DropAndOpen": "dropped",
+    "SubscriptionChange": "unsubscribed",
+    "Bounce": "packed",
+}
+
+
 def _by_resend(entry: str, draft: Draft, second: int) -> Event:
     """Return an event; a suppression has no message."""
-    kind, recipient, message_id, reason = draft
+    kind, recipient, message_id, reason = draft = _first_effect(draft)
+    payload = dict(payload_of(draft, second))
     data: dict[str, object] = {"email_id": message_id, "to": [recipient]}
     if kind == "SubscriptionChange":
-        type_ = f"suppression.{'added' if reason else 'removed'}"
-        origin = {"HardBounce": "bounce", "SpamComplaint": "complaint", None: None}[reason]
-        data = {"email": recipient, "origin": origin}
-    else:
-        types = {"Delivery": "delivered", "Open": "opened", "Bounce": "bounced"}
-        type_ = f"email.{types[kind]}"
-    payload = dict(payload_of(draft, second))
-    body = json.dumps({"type": type_, "created_at": happened_at(payload), "data": data})
-    if kind == "SubscriptionChange":
         payload["MessageID"] = None
+        origins = {"HardBounce": "bounce", "SpamComplaint": "complaint"}
+        data = {"email": recipient, "origin": origins.get(reason or "")}
+    types = {"Delivery": "delivered", "Open": "opened", "Bounce": "bounced"}
+    type_ = f"email.{types[kind]}" if kind in types else "suppression.added"
+    if kind == "SubscriptionChange" and reason is None:
+        type_ = "suppression.removed"
+    at = happened(Event("", (payload,))).isoformat()
+    body = json.dumps({"type": type_, "created_at": at, "data": data})
     return _logged(body, (payload,), entry, "resend")
+
+
+def _first_effect(draft: Draft) -> Draft:
+    """Return the draft of a provider whose events have one effect."""
+    return ("Open", *draft[1:3], None) if draft[0] in TWO_EFFECTS else draft
 
 
 POSTS: Mapping[str, Callable[[str, Draft, int], Event]] = {
@@ -133,11 +163,6 @@ POSTS: Mapping[str, Callable[[str, Draft, int], Event]] = {
     "parcels": _by_courier,
     "letters": _by_resend,
 }
-
-
-def happened_at(payload: Mapping[str, Any]) -> str:
-    """Return the time of a payload as its text."""
-    return happened(Event("", (payload,))).isoformat()
 
 
 def _logged(
@@ -150,7 +175,8 @@ def _logged(
     fields: dict[str, object] = {"provider": provider}
     if payloads[0]["RecordType"] != "Bounce":  # which is logged under the provider's name
         fields["record_type"] = record_type or payloads[0]["RecordType"]
-        fields["reason"] = payloads[-1].get("SuppressionReason")
+        reasons = (each.get("SuppressionReason") for each in payloads)
+        fields["reason"] = next(filter(None, reasons), None)
     return Event(body, payloads, entry, fields)
 
 
