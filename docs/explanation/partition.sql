@@ -84,7 +84,8 @@ CREATE INDEX hookrow_parked
 CREATE INDEX hookrow_parked_message_id
     ON hookrow_notifications (message_id) WHERE retry_at IS NOT NULL;
 CREATE INDEX hookrow_notifications_changes
-    ON hookrow_notifications (recipient) WHERE record_type = 'SubscriptionChange';
+    ON hookrow_notifications (recipient)
+    WHERE record_type = 'SubscriptionChange' OR reason IS NOT NULL;
 CREATE INDEX hookrow_recoveries
     ON hookrow_notifications (id)
     WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL;

@@ -34,6 +34,10 @@ PACKAGES = [
     ("metrics", "prometheus_client", "hookrow.metrics needs an extra", "'hookrow[metrics]'"),
     ("tracing", "opentelemetry", "hookrow.tracing needs an extra", "'hookrow[tracing]'"),
     (
+        *("providers.sendgrid", "cryptography"),
+        *("hookrow.providers.sendgrid needs an extra", "'hookrow[signatures]'"),
+    ),
+    (
         *("stores.tables", "sqlalchemy"),
         *("hookrow.stores.tables needs an extra", "'hookrow[sqlalchemy]'"),
     ),

@@ -32,7 +32,9 @@ try:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.hazmat.primitives.hashes import SHA1, SHA256
     from cryptography.x509 import load_pem_x509_certificate
-except ImportError as error:
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.partition(".")[0] != "cryptography":
+        raise
     raise MissingExtra("hookrow.providers.amazon_ses", "signatures") from error
 
 logger = logging.getLogger("hookrow")

@@ -43,7 +43,9 @@ try:
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_der_public_key
-except ImportError as error:
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.partition(".")[0] != "cryptography":
+        raise
     raise MissingExtra("hookrow.providers.sendgrid", "signatures") from error
 
 _OLDEST_SIGNATURE = 25 * 3600
