@@ -149,7 +149,7 @@ def test_event_loop_of_hooks() -> None:
 
         def call():
             calls.clear()
-            hooks(Arrival(None, b"", datetime.now(UTC)), Recorded(()))
+            hooks(Arrival((), b"", datetime.now(UTC)), Recorded(()))
             while not calls:
                 sleep(0.01)
             return calls[0]
@@ -204,7 +204,7 @@ def test_spool_of_several_processes(tmp_path: Path) -> None:
         spool = Spool(sys.argv[1])
         for number in range(20):
             bodies = f"{sys.argv[2]}-{number}", "all"
-            spool.put([Arrival(None, body.encode(), datetime.now(UTC)) for body in bodies])
+            spool.put([Arrival((), body.encode(), datetime.now(UTC)) for body in bodies])
         if sys.argv[2] == "0":
             os.kill(os.getpid(), 9)
         """

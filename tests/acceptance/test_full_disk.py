@@ -62,7 +62,7 @@ from hookrow._receiver.spool import Spool
 
 spool = Spool(sys.argv[2])
 os.remove(sys.argv[1])
-spool.put([Arrival(None, b"body", datetime.now(UTC))])
+spool.put([Arrival((), b"body", datetime.now(UTC))])
 print(spool.count())
 """
 """Opens a new spool on a full disk, and puts a notification into it when the disk has room."""
@@ -73,7 +73,7 @@ from datetime import UTC, datetime
 from hookrow import Arrival
 from hookrow._receiver.spool import Spool
 
-Spool(sys.argv[2]).put([Arrival(None, b"%d" % n, datetime.now(UTC)) for n in range(99)])
+Spool(sys.argv[2]).put([Arrival((), b"%d" % n, datetime.now(UTC)) for n in range(99)])
 connection = sqlite3.connect(sys.argv[2])
 (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'index'").fetchone()
 connection.close()

@@ -28,7 +28,7 @@ from hookrow._receiver.spool import Spool
 path, writer, number = sys.argv[1:]
 spool = Spool(path)
 for n in range(int(number)):
-    spool.put([Arrival(None, f"{writer} {n}".encode(), datetime.now(UTC))])
+    spool.put([Arrival((), f"{writer} {n}".encode(), datetime.now(UTC))])
 """
 
 
