@@ -24,7 +24,7 @@ from hookrow._cli.serve import serve
 from hookrow._cli.settings import settings_of, settings_sources
 from hookrow._core.schema import Schema
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._server.settings import Settings
+from hookrow._server.settings import Settings, check_tenants
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
 
@@ -80,6 +80,7 @@ def check(
         results = chain(
             (check.check_secrets(each.read, each.file, entry=each.name) for each in entries),
             check.check_database_url(settings.database_url, settings.schema, context.obj.parsers),
+            _check_tenants(settings),
             _check_sweep(settings),
             (each for each in sources if as_json or each.source != "default"),
         )
@@ -91,6 +92,14 @@ def check(
         )
         results = chain(used, probe.check_url(url, senders_of(entries)))
     context.exit(report(results, as_json=as_json))
+
+
+def _check_tenants(settings: Settings) -> Iterator[CheckResult]:
+    """Check that both the entries and the mapping have tenants, or neither."""
+    try:
+        check_tenants(settings.entries, settings.schema)
+    except ConfigurationError as error:
+        yield CheckResult(Level.ERROR, "tenants", str(error))
 
 
 def _check_sweep(settings: Settings) -> Iterator[CheckResult]:

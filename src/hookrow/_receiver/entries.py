@@ -161,8 +161,8 @@ def read_entries(providers: object) -> Entries[Provider]:
 def read_parsers(providers: object) -> Parsers:
     """Return the entries by which a host's page reads the log.
 
-    They are a receiver's, or what is passed to it, in which classes of providers are also accepted.
-    Raises `ConfigurationError` for anything else.
+    The argument is `receiver.entries`, or the first argument of a `Receiver`, in which a class may
+    take the place of each provider. Raises `ConfigurationError` for anything else.
     """
     if isinstance(providers, Entries):
         return providers

@@ -16,8 +16,8 @@ from hookrow._receiver.hooks import OnRecorded, OnRefused, SomeHooks
 from hookrow.errors import ConfigurationError
 
 SPOOLED_NEEDS = (
-    "`acknowledge_spooled` needs a spool, and the sweep, which records what is drained from the "
-    "spool before its rows exist: add both, or omit `acknowledge_spooled`."
+    "`acknowledge_spooled` needs a spool, and the sweep, which retries notifications from the "
+    "spool whose rows do not exist yet: add both, or omit `acknowledge_spooled`."
 )
 """The error for a receiver that acknowledges what it may not record."""
 

@@ -914,7 +914,7 @@ class Responder:
         ]
 
     def notify(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Call `on_outcome`, except for tests, refused probes, and what is not processed yet.
+        """Call `on_outcome`, except for tests, refused probes, and unprocessed notifications.
 
         After a 503, the provider sends the notification again; the sweep or the spool retry others.
         For an event of which only a part is recorded, it is called with that part, too.

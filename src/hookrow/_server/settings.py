@@ -175,7 +175,7 @@ class Settings:
 
     @property
     def sweeps(self) -> bool:
-        """Whether parked notifications are retried, for which the log needs their bodies.
+        """Whether parked notifications are retried, which requires a log with their bodies.
 
         Raises `ConfigurationError` if some are acknowledged although they are not retried.
         """

@@ -118,8 +118,8 @@ class Dashboard(Handler):
     """Serves pages about the store and its log; any host mounts it separately from the receiver.
 
     `authorize` authenticates users: `basic(user, password)`, or a function of the host.
-    `providers` are the entries of the receiver (`receiver.entries`), or what is passed to it, in
-    which the classes of providers are enough. `provider_status` returns a line about the webhooks
+    `providers` is `receiver.entries`, or the first argument of the `Receiver`, in which a class may
+    take the place of each provider. `provider_status` returns a line about the webhooks
     at the provider for the overview, or None; it must not block. With `keep_bodies=False`, the log
     does not store the author of a manual change.
 

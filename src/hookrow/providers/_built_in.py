@@ -1,4 +1,4 @@
-"""The base class of hookrow's own providers: what settings and simulations need to know."""
+"""The base class of the built-in providers, which settings can name and the command simulate."""
 
 from __future__ import annotations
 

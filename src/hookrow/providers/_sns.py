@@ -142,7 +142,7 @@ class SNS(EventProvider):
         return None if error is None else _challenge(error)
 
     def describe_unauthentic(self, head: RequestHead) -> str:
-        """Return what is wrong with the message, its topic, certificate or signature."""
+        """Return the fault of the message, its topic, its certificate or its signature."""
         return _SNS_REASONS[head.context.get(self) or self._error(head) or "wrong"]
 
     def verify(self, request: Request) -> str:
@@ -186,7 +186,7 @@ class SNS(EventProvider):
         return [message]
 
     def _error(self, head: RequestHead) -> str | None:
-        """Return what is wrong with a head, as a key of `_SNS_REASONS`, or None."""
+        """Return the fault of a head as a key of `_SNS_REASONS`, or None if it has none."""
         if (head.header(_SNS_RAW) or b"false").lower() != b"false":
             return "raw"
         if (head.header(_SNS_TYPE) or b"").decode("latin-1") not in _SNS_FIELDS:

@@ -121,7 +121,7 @@ class StandardWebhooks(BuiltIn):
         raise Unauthentic('Signature error="wrong"')
 
     def sign(self, body: bytes) -> ProviderRequest:
-        """Return the request with a body, an id of its own, and a signature by the newest key."""
+        """Return a request with a body, a new id, and a signature by the newest key."""
         id_, timestamp = f"msg_{token_urlsafe(18)}", str(int(self._clock()))
         signature = _signature(self._keys[0], f"{id_}.{timestamp}.".encode() + body)
         headers = {

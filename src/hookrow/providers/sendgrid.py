@@ -50,7 +50,7 @@ except ModuleNotFoundError as error:
 
 _OLDEST_SIGNATURE = 25 * 3600
 """Seconds for which a signed request is accepted: SendGrid repeats it for 24 hours, and does not
-say whether it signs it again."""
+document whether each repetition has a new signature."""
 
 _MOST_AHEAD = 300
 """Seconds by which the time of a signature may be ahead of this clock."""

@@ -167,7 +167,7 @@ class ProviderContract:
         )
 
     def test_changed_bodies(self) -> None:
-        """A changed body is refused, or the signature does not include what was changed."""
+        """A changed body is refused, unless its changed part is not signed and has no effect."""
         for sample in self._bodies() if self.signs_body else ():
             request = self.sign(sample)
             original = [*map(_content, self._read(request, "the sample"))]
@@ -370,7 +370,7 @@ def _forged(value: bytes) -> Iterator[tuple[str, Sequence[bytes]]]:
 
 
 def _call(subject: str, function: Callable[[], T], *allowed: type[Exception]) -> T:
-    """Return the result of a method that never blocks, and raises only what is allowed."""
+    """Return the result of a method that must not block, and raise no other exceptions."""
     began = monotonic()
     try:
         result = function()

@@ -121,7 +121,7 @@ class MariaDBSession(Connection):
             self._limits = limits
 
     def catch_up(self, limits: str) -> None:
-        """Wait, with time limits, for what was committed earlier on any node of a cluster.
+        """Wait, with time limits, until this node has all earlier commits of its cluster.
 
         Otherwise, an entry of the log could be missing a moment after the response of 200.
         """
