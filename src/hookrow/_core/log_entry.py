@@ -311,11 +311,9 @@ def _reason(arrival: Arrival) -> str | None:
 def is_parked(arrival: Arrival, outcome: Refused) -> bool:
     """Return whether the log retries a notification with this outcome, if it keeps bodies.
 
-    A retry can succeed only if the required rows can exist.
+    A retry can succeed only if the required rows can exist. The arrival is not a probe.
     """
     if RESULTS[outcome.refusal] not in PARKED:
-        return False
-    if is_probe(arrival):
         return False
     return any(
         is_email(each.recipient)
