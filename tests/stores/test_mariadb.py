@@ -13,7 +13,6 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
-import pymysql
 import pytest
 from contract import NOON
 from sqlalchemy import Engine, create_engine, event, make_url
@@ -539,7 +538,7 @@ def test_node_that_has_not_caught_up(mariadb: Databases, monkeypatch: pytest.Mon
 
         def catch_up(session: MariaDBSession, _: str) -> None:
             if session.host.port == first.port:
-                raise pymysql.err.OperationalError(1205, "Lock wait timeout exceeded")
+                session.command("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205")
 
         monkeypatch.setattr(MariaDBSession, "catch_up", catch_up)
         with closing(hosts(first.port, second.port)) as database:
