@@ -334,6 +334,7 @@ def test_waiting_for_a_row(
     """
     if not single:
         monkeypatch.setattr(home.store._verified(), "combining", None)
+    limit(monkeypatch, lock_timeout=PATIENCE, statement_timeout=PATIENCE)
     begun = threading.Event()
 
     def record_next() -> list[int]:
