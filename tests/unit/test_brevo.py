@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from basic_auth import authorized, basic, head_with
 
+from basic_auth import authorized, basic, head_with
 from courier import NOON
 from hookrow import (
     Bounced,
@@ -23,35 +23,14 @@ from hookrow import (
 from hookrow.providers import Event
 from hookrow.providers.brevo import Brevo
 from hookrow.testing import ProviderContract
+from senders.brevo import CREDENTIALS, ID, event
+from senders.sender import ADA
 
-ADA = "ada@example.com"
-ID = "<202603041200.12345678901@smtp-relay.mailin.fr>"
 AT = NOON + timedelta(milliseconds=123)
 ADAS = (ADA, ID, AT)
 HARD, SPAM, MANUAL = (
     Suppressed(*ADAS, each) for each in ("HardBounce", "SpamComplaint", "ManualSuppression")
 )
-
-
-def event(type_: str, **fields: object) -> dict[str, Any]:
-    """Return an event like the samples on Brevo's page; its other times are in another zone."""
-    seconds = int(NOON.timestamp())
-    return {
-        "event": type_,
-        "email": ADA,
-        "id": 4711,
-        "date": "2026-03-04 13:00:00",
-        "ts": seconds + 3600,
-        "message-id": ID,
-        "ts_event": seconds + 3600,
-        "subject": "Your receipt",
-        "X-Mailin-custom": "some_custom_header",
-        "sending_ip": "192.0.2.7",
-        "ts_epoch": seconds * 1000 + 123,
-        "template_id": 22,
-        "tags": ["receipts"],
-        **fields,
-    }
 
 
 CASES: Sequence[tuple[dict[str, Any], Sequence[Notification]]] = (
@@ -76,7 +55,6 @@ CASES: Sequence[tuple[dict[str, Any], Sequence[Notification]]] = (
     (event("a new type"), []),
 )
 
-CREDENTIALS = "hookrow:k7Vd9-of-the-tests"
 PROVIDER = Brevo(CREDENTIALS)
 
 

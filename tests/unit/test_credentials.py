@@ -4,8 +4,8 @@ import logging
 from contextlib import closing
 
 import pytest
-from basic_auth import basic, head_with
 
+from basic_auth import basic, head_with
 from hookrow import ConfigurationError, Receiver
 from hookrow.providers.mailjet import Mailjet
 from hookrow.stores.sql import SQLStore

@@ -2,10 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
-from hmac import new
-from itertools import count
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,21 +17,15 @@ from hookrow import (
     Notification,
     Opened,
     Request,
-    RequestHead,
     Suppressed,
 )
 from hookrow.providers import Event, Unauthentic
 from hookrow.providers.mailgun import Mailgun
 from hookrow.testing import ProviderContract
-from wire import ENDPOINT
+from senders.mailgun import AT, ID, KEY, NOW, block, event, post, signed, with_block
+from senders.sender import ADA
 
-KEY = "f3ab91c1d0e24bd0a5c3"
 OLD = "0f0e0d0c0b0a09080706"
-NOW = datetime(2026, 2, 12, 18, 26, 12, tzinfo=UTC)
-AT = datetime(2026, 2, 12, 18, 26, 12, 250000, tzinfo=UTC)
-ADA = "ada@example.com"
-ID = "<20260212182531.0d5ed3254c319957@mg.example.com>"
-TOKENS = count(10**49)
 
 HARD = Suppressed(ADA, ID, AT, "HardBounce")
 SPAM = Suppressed(ADA, ID, AT, "SpamComplaint")
@@ -42,30 +33,8 @@ MANUAL = Suppressed(ADA, ID, AT, "ManualSuppression")
 BOUNCE = Bounced(ADA, ID, AT, "permanent")
 
 
-def event(type_: str, **fields: object) -> dict[str, Any]:
-    headers = {"message-id": ID.strip("<>"), "to": ADA, "subject": "Your receipt"}
-    common = {"id": f"id-{type_}", "timestamp": AT.timestamp(), "log-level": "info"}
-    sent = {"recipient": ADA, "message": {"headers": headers, "size": 341}, "tags": ["receipts"]}
-    return {"event": type_, **common, **sent, **fields}
-
-
 def failure(reason: str, severity: str = "permanent", **status: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     return event("failed", reason=reason, severity=severity, **{"delivery-status": status})
-
-
-def block(*, key: str = KEY, at: datetime = NOW, name: str = "signature") -> dict[str, str]:
-    """Return the signature of a request, with another token than that of any other."""
-    timestamp, token = f"{at.timestamp():.0f}", f"{next(TOKENS)}"
-    signature = new(key.encode(), (timestamp + token).encode(), sha256).hexdigest()
-    return {"timestamp": timestamp, "token": token, name: signature}
-
-
-def post(body: bytes, content_type: str = "application/json") -> Request:
-    return Request(RequestHead("POST", ENDPOINT, [(b"Content-Type", content_type.encode())]), body)
-
-
-def signed(fields: object, **options: Any) -> Request:  # noqa: ANN401 - of `block`
-    return post(json.dumps({"signature": block(**options), "event-data": fields}).encode())
 
 
 def form(*fields: tuple[str, str], **options: Any) -> Request:  # noqa: ANN401 - of `block`
@@ -121,8 +90,7 @@ class TestMailgun(ProviderContract):
     )
 
     def sign(self, body: bytes, /) -> Request:
-        signature = json.dumps({"signature": block()}).encode()
-        return post(signature[:-1] + b", " + body[1:] if body.startswith(b"{") else body)
+        return with_block(body)
 
     def forgeries(self, _: Request, /) -> Iterator[tuple[str, Request]]:
         fields = event("delivered")

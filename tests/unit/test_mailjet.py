@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from basic_auth import authorized
 
+from basic_auth import authorized
 from courier import NOON
 from hookrow import (
     Bounced,
@@ -21,30 +21,13 @@ from hookrow import (
 from hookrow.providers import Event
 from hookrow.providers.mailjet import Mailjet
 from hookrow.testing import ProviderContract
+from senders.mailjet import CREDENTIALS, ID, event
+from senders.sender import ADA
 
-ADA = "ada@example.com"
-ID = "1152921504606846977"  # 2**60 + 1, which no float is
 ADAS = (ADA, ID, NOON)
 HARD, SPAM, MANUAL = (
     Suppressed(*ADAS, each) for each in ("HardBounce", "SpamComplaint", "ManualSuppression")
 )
-
-
-def event(type_: str, **fields: object) -> dict[str, Any]:
-    """Return an event like the samples on Mailjet's page."""
-    return {
-        "event": type_,
-        "time": int(NOON.timestamp()),
-        "MessageID": int(ID),
-        "Message_GUID": "1ab23cd4-e567-8901-2345-6789f0ab1c2d",
-        "email": ADA,
-        "mj_campaign_id": 7257,
-        "mj_contact_id": 4,
-        "customcampaign": "",
-        "CustomID": "receipt-7",
-        "Payload": "",
-        **fields,
-    }
 
 
 def bounce(error: str, *, blocked: bool, hard: bool) -> dict[str, Any]:
@@ -83,7 +66,6 @@ def read(value: object) -> Sequence[Event]:
     return PROVIDER.read(authorized(json.dumps(value).encode(), CREDENTIALS))
 
 
-CREDENTIALS = "hookrow:k7Vd9-of-the-tests"
 PROVIDER = Mailjet(CREDENTIALS)
 
 

@@ -1,14 +1,9 @@
 """Mandrill's signatures and events."""
 
 import json
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
-from hashlib import sha1
-from hmac import new
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
 import pytest
 from receiving import people
@@ -30,19 +25,11 @@ from hookrow import (
 from hookrow.providers import Unauthentic
 from hookrow.providers.mandrill import Mandrill
 from hookrow.testing import ProviderContract
+from senders.mandrill import AT, ID, KEY, URL, body_of, event, signed
+from senders.sender import ADA
 from wire import ENDPOINT
 
-KEY = "hOB7v8ivGXd5Kn0eGvw3yA"
 OLD = "PbUvoqQTeG3KzcHpu5cfiQ"
-URL = "https://ada:secret@example.com/mail/provider/webhooks?a=b"
-AT = datetime(2026, 11, 20, 10, 11, 12, tzinfo=UTC)
-ADA = "ada@example.com"
-ID = "5f1c9a4b7d2e4c0f8a6b3d1e9c7f5a2b"
-
-
-def event(type_: str, **fields: object) -> dict[str, Any]:
-    message = {"ts": 1, "_id": ID, "email": ADA, "subject": "Ihre Quittung für März", "opens": []}
-    return {"event": type_, "_id": ID, "ts": int(AT.timestamp()), "msg": message, **fields}
 
 
 def entry(action: str, reason: str = "hard-bounce", **fields: object) -> dict[str, Any]:
@@ -76,24 +63,6 @@ EVENTS: Sequence[tuple[dict[str, Any], Sequence[Notification]]] = (
     (entry("remove"), [Reactivated(ADA, None, AT)]),
     (entry("add") | {"type": "allowlist"}, []),
 )
-
-
-def body_of(events: object) -> bytes:
-    return urlencode({"mandrill_events": json.dumps(events, ensure_ascii=False)}).encode()
-
-
-def signature(body: bytes, key: str = KEY, url: str = URL) -> bytes:
-    pairs = sorted(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
-    content = (url + "".join(name + value for name, value in pairs)).encode()
-    return b64encode(new(key.encode(), content, sha1).digest())
-
-
-def signed(body: bytes, key: str = KEY, url: str = URL) -> Request:
-    headers = [
-        (b"Content-Type", b"application/x-www-form-urlencoded"),
-        (b"X-Mandrill-Signature", signature(body, key, url)),
-    ]
-    return Request(RequestHead("POST", ENDPOINT, headers), body)
 
 
 class TestMandrill(ProviderContract):
