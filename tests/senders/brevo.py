@@ -32,7 +32,7 @@ def event(type_: str, **fields: object) -> dict[str, Any]:
     }
 
 
-CREDENTIALS = "hookrow:k7Vd9-of-the-tests"
+CREDENTIALS = "hookrow:Qz41x-of-the-tests"
 
 
 SENDER = Sender(

@@ -44,8 +44,11 @@ def signed(fields: object, **options: Any) -> Request:  # noqa: ANN401 - of `blo
 
 def with_block(body: bytes, **options: Any) -> Request:  # noqa: ANN401 - of `block`
     """Return a request with a JSON object, to which a signature is added; others have none."""
+    if not body.startswith(b"{"):
+        return post(body)
     signature = json.dumps({"signature": block(**options)}).encode()
-    return post(signature[:-1] + b", " + body[1:] if body.startswith(b"{") else body)
+    rest = body[1:] if body == b"{}" else b", " + body[1:]
+    return post(signature[:-1] + rest)
 
 
 def _pack(events: Sequence[Any]) -> bytes:
