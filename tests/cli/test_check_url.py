@@ -447,6 +447,21 @@ def test_the_url_of_an_entry(several: str) -> None:
     ]
 
 
+def test_the_url_of_an_entry_that_the_receiver_does_not_have() -> None:
+    """No request is sent, because a 404 would not show why."""
+    [result] = check_url(f"http://hookrow.invalid{PATH}/globx/", [ACME, GLOBEX, PARCELS])
+    assert (result.level, result.subject) == (Level.ERROR, "path")
+    assert result.text == (
+        "The receiver has no entry 'globx'. The names of its entries: 'acme', 'globex', 'parcels'. "
+        "Did you mean 'globex'?"
+    )
+
+
+def test_the_url_of_an_entry_while_only_its_secret_is_known(several: str) -> None:
+    """The settings have no entries, so those of the server are not known."""
+    assert faults(f"{several}/acme") == []
+
+
 @pytest.mark.parametrize(
     ("sender", "words"),
     [

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from subprocess import CompletedProcess
 from typing import Any
+from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
@@ -163,7 +164,8 @@ class TestEntries:
     """Each entry gets the requests of its provider at its URL."""
 
     @pytest.fixture
-    def simulate(self, command: Command, sqlite_url: str) -> Iterator[Simulate]:
+    def url(self, command: Command, sqlite_url: str) -> Iterator[str]:
+        """Return the URL of the first entry."""
         world.fill(sqlite_url)
         (command.folder / "hookrow.toml").write_text(ENTRIES)
         entries = {"acme": Postmark(SECRET), "globex": Resend(SIGNING_SECRET)}
@@ -172,7 +174,12 @@ class TestEntries:
             closing(Receiver(entries, store, mount_path="/mail")) as receiver,
             loopback(WSGI(receiver)) as port,
         ):
-            yield lambda *typed: command.call("simulate", *typed, HOOKROW_PORT=str(port))
+            yield f"http://127.0.0.1:{port}/mail{ENDPOINT}"
+
+    @pytest.fixture
+    def simulate(self, command: Command, url: str) -> Simulate:
+        port = str(urlsplit(url).port)
+        return lambda *typed: command.call("simulate", *typed, HOOKROW_PORT=port)
 
     def test_the_first_entry_is_the_default(self, simulate: Simulate, command: Command) -> None:
         assert simulate("delivery", ADA, ADAS).stdout == "200\n"
@@ -203,6 +210,30 @@ class TestEntries:
         assert (entry["entry"], entry["provider"]) == ("globex", "resend")
         assert (entry["record_type"], entry["recipient"]) == (type_, ADA)
 
+    @pytest.mark.parametrize(
+        ("path", "typed", "name"),
+        [
+            ("", (), "acme"),
+            ("/acme", (), "acme"),
+            ("/globex/", (), "globex"),
+            ("/globex", ("--entry", "globex"), "globex"),
+            ("", ("--entry", "globex"), "globex"),
+        ],
+    )
+    def test_the_url_of_an_entry(
+        self,
+        simulate: Simulate,
+        command: Command,
+        url: str,
+        path: str,
+        typed: tuple[str, ...],
+        name: str,
+    ) -> None:
+        """The name at its end chooses the entry, or else `--entry` does."""
+        assert simulate("open", ADA, ADAS, "--url", url + path, *typed).stdout == "200\n"
+        [line] = command.call("log", "--json").stdout.splitlines()
+        assert msgspec.json.decode(line)["entry"] == name
+
     def test_many(self, simulate: Simulate) -> None:
         """Each request has an id of its own, so that all are different events."""
         done = simulate("delivery", ADA, ADAS, "--count", "3", "--entry", "globex")
@@ -211,7 +242,15 @@ class TestEntries:
     @pytest.mark.parametrize(
         ("typed", "text"),
         [
-            (("--entry", "initech"), "There is no entry 'initech'. The receiver has acme, globex."),
+            (("--entry", "initech"), "The receiver has no entry 'initech'. The names of its entr"),
+            (
+                ("--url", "http://[::1]/provider/webhooks/x"),
+                "The receiver has no entry 'x'.",
+            ),
+            (
+                ("--url", "http://[::1]/provider/webhooks/acme", "--entry", "globex"),
+                "The URL is that of the entry 'acme': omit --entry.",
+            ),
             (("--entry", "Acme"), "'Acme' is not the name of an entry"),
         ],
     )

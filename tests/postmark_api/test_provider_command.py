@@ -348,7 +348,7 @@ class TestEntries:
         [
             (THREE, (), "Several entries are Postmark's: mail, other. Name the one to which the t"),
             (TWO, ("--entry", "news"), "The provider is resend: `hookrow provider` manages only"),
-            (TWO, ("--entry", "nobody"), "There is no entry 'nobody'. The receiver's are: news, m"),
+            (TWO, ("--entry", "nobody"), "The receiver has no entry 'nobody'. The names of its"),
         ],
     )
     def test_mistakes(

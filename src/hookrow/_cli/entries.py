@@ -11,6 +11,7 @@ import click
 from hookrow._cli.settings import Ranked, SettingSource, choose, choose_secrets, describe
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.schema import nearest
+from hookrow._receiver.entries import no_such_entry
 from hookrow._server.settings import EntrySettings, variable_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, credential_settings
@@ -96,8 +97,7 @@ def choose_entry(senders: Sequence[Sender], name: str | None) -> Sender:
         if each.name == name:
             return each
     names = [each.name for each in senders if each.name is not None]
-    known = f"has {', '.join(names)}" if names else "has no names of entries: omit --entry"
-    raise click.UsageError(f"There is no entry {name!r}. The receiver {known}.")
+    raise click.UsageError(no_such_entry(name, names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from hookrow._cli.output import COMMITTED, echo, echo_json, progress
 from hookrow._cli.settings import read_token
 from hookrow._core.notification import Arrival
 from hookrow._describe import pluralize, printable
-from hookrow._receiver.entries import Entry, Parsers
+from hookrow._receiver.entries import Entry, Parsers, no_such_entry
 from hookrow._server.settings import EntrySettings, variable_of
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.providers import BodyParser
@@ -187,8 +187,7 @@ def choose_postmark(parsers: Parsers, name: str | None) -> Entry[BodyParser]:
     if name is not None:
         entry = parsers.named(name)
         if entry is None:
-            known = ", ".join(parsers.names) or "none"
-            raise ConfigurationError(f"There is no entry {name!r}. The receiver's are: {known}.")
+            raise ConfigurationError(no_such_entry(name, parsers.names))
         found = [entry]
     else:
         found = [*parsers]

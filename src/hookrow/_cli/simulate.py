@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic, perf_counter, sleep
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -36,7 +37,7 @@ from hookrow._core.notification import (
     Reactivated,
     Suppressed,
 )
-from hookrow._http import endpoint_path
+from hookrow._http import ENDPOINT, endpoint_path
 from hookrow._server.settings import origin, variable_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
@@ -70,13 +71,15 @@ SIMULATED = (
     "--entry",
     type=entry_name,
     metavar="NAME",
-    help="Post as the provider of this entry of the receiver; by default, of the first one.",
+    help="Post as the provider of this entry of the receiver, to its URL; by default, of the first "
+    "one.",
 )
 @option(
     "--url",
     type=webhook_url,
     metavar="URL",
-    help="The URL of the endpoint, instead of the one in the settings.",
+    help="The URL of the endpoint, instead of the one in the settings. If it ends with the name of "
+    "an entry, it needs no --entry.",
 )
 @MOUNT_PATH
 @HOST
@@ -110,15 +113,14 @@ def simulate(  # noqa: PLR0913 - one for each option
     """
     if (event["email"] is None) != (event["kind"] == "test"):
         raise click.UsageError("EMAIL is required, except for test, which has a fixed address.")
-    sender = _sender(context, entry, secret, secret_file)
-    bodies = _bodies(sender, **event, count=count)
     if isinstance(app := context.obj, HostApp) and (
         context.get_parameter_source("mount_path") is ParameterSource.DEFAULT
     ):
         mount_path = app.mount_path
     address = url or f"{origin(host, port)}{endpoint_path(mount_path)}"
-    if sender.name and context.get_parameter_source("url") is ParameterSource.DEFAULT:
-        address = f"{address}/{sender.name}"
+    address, sender = _choose(address, entry, _senders(context, secret, secret_file))
+    _check_sender(sender)
+    bodies = _bodies(sender, **event, count=count)
     post = partial(_post, address, sender.provider, monotonic() + START_TIMEOUT)
     if count == 1:
         response = post(next(bodies))
@@ -129,18 +131,41 @@ def simulate(  # noqa: PLR0913 - one for each option
     context.exit(0 if all(each.startswith("200") for each in responses) else 1)
 
 
-def _sender(
-    context: click.Context, entry: str | None, secret: str | None, secret_file: str | None
-) -> Sender:
-    """Return the entry with a name, or the first one; warn if no credential is set.
+def _senders(
+    context: click.Context, secret: str | None, secret_file: str | None
+) -> Sequence[Sender]:
+    """Return the entries of the application, or those of the settings.
 
     Raises `ConfigurationError`.
     """
     sources = {context.get_parameter_source(name) for name in ("secret", "secret_file")}
     senders = () if ParameterSource.COMMANDLINE in sources else context.obj.senders
     if not any(each.provider or each.kind is None for each in senders):
-        senders = senders_of(entries_of(context, secret=secret, secret_file=secret_file))
-    sender = choose_entry(senders, entry)
+        return senders_of(entries_of(context, secret=secret, secret_file=secret_file))
+    return senders
+
+
+def _choose(url: str, entry: str | None, senders: Sequence[Sender]) -> tuple[str, Sender]:
+    """Return the URL to which the provider of an entry posts, and the sender of its requests.
+
+    The name at the end of the URL chooses the entry, or else `entry` does. Raises `UsageError` if
+    both do, and if no entry has the name.
+    """
+    from hookrow._diagnostics.probe import name_at_end, url_of_entry
+
+    named = name_at_end(url, senders)
+    if named is None:
+        sender = choose_entry(senders, entry)
+        # A proxy may have other paths, at which no name can follow.
+        follows = entry is not None and urlsplit(url).path.rstrip("/").endswith(ENDPOINT)
+        return url_of_entry(url, str(entry)) if follows else url, sender
+    if entry not in {None, named}:
+        raise click.UsageError(f"The URL is that of the entry {named!r}: omit --entry.")
+    return url, choose_entry(senders, named)
+
+
+def _check_sender(sender: Sender) -> None:
+    """Warn if no credential is set. Raises `ConfigurationError` if the events are not known."""
     if sender.kind is None:
         raise ConfigurationError(
             "The provider is not one of hookrow's own, so its events are not known: name an entry "
@@ -152,7 +177,6 @@ def _sender(
             settings = variable_of(sender.name, sender.kind.credential)
         warning = f"No secret is set, so the requests have no {sender.kind.proof}: set {settings}."
         echo(f"Warning: {warning}", err=True)
-    return sender
 
 
 def _bodies(

@@ -16,7 +16,7 @@ from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._observability.logging import mask_email
 from hookrow._receiver.clock import clock_difference, describe_difference
-from hookrow._receiver.entries import Parsers
+from hookrow._receiver.entries import Parsers, listed
 from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import SchemaChanged, StoreError, Unavailable
 from hookrow.stores._log import MOST_EXPIRED, Origin, Query
@@ -142,20 +142,13 @@ def check_tenants(
         yield CheckResult(Level.WARNING, "tenants", text)
         return
     if missing:
-        names = ", ".join(map(repr, missing[:MOST_NAMED_ENTRIES]))
-        if len(missing) > MOST_NAMED_ENTRIES:
-            names += f", and {len(missing) - MOST_NAMED_ENTRIES} more"
         role = tables.schema.subscribers
         text = (
             f"No row of {role.table!r} has the tenant of these entries in {role.tenant!r}: "
-            f"{names}. Their notifications find no subscriber: if the tenants have subscribers, "
-            "correct the values of the entries."
+            f"{listed(missing)}. Their notifications find no subscriber: if the tenants have "
+            "subscribers, correct the values of the entries."
         )
         yield CheckResult(Level.WARNING, "tenants", text)
-
-
-MOST_NAMED_ENTRIES = 10
-"""How many entries a warning names."""
 
 
 def _subscriber_of(tables: RoleTables, tenant: Key) -> tuple[str, Sequence[Any]]:

@@ -25,7 +25,7 @@ from hookrow._core.rules import PROBE
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.diagnosis import ProbeSecret, Reply, diagnose, diagnose_readiness
 from hookrow._http import ENDPOINT, PROBE_AGENT
-from hookrow._receiver.entries import Entry
+from hookrow._receiver.entries import Entry, no_such_entry
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Provider
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
@@ -71,12 +71,18 @@ def check_url(
 ) -> Iterator[CheckResult]:
     """Check a webhook with the requests of its provider; an error ends the checks of an entry.
 
-    If the URL ends with the name of an entry, only that one is checked; otherwise, the first one
-    there, and each other one at the URL followed by its name. Without a credential, everything else
-    is checked. The last result, or the reason if hookrow cannot use its database, is the response
-    of `hookrow serve` at /readyz; any other server is ignored there. `timeout` is in seconds, for
-    each response. Raises `ConfigurationError` if the URL is not valid.
+    If the URL ends with the name of an entry, only that one is checked; if no entry has the name,
+    no request is sent. Otherwise, the first one is checked there, and each other one at the URL
+    followed by its name. Without a credential, everything else is checked. The last result, or the
+    reason if hookrow cannot use its database, is the response of `hookrow serve` at /readyz; any
+    other server is ignored there. `timeout` is in seconds, for each response. Raises
+    `ConfigurationError` if the URL is not valid.
     """
+    names = [each.name for each in senders if each.name is not None]
+    if (name := name_at_end(url, senders)) not in {None, *names}:
+        remedy = "Correct the URL, which needs no name for the first entry."
+        yield CheckResult(Level.ERROR, "path", no_such_entry(str(name), names), remedy=remedy)
+        return
     errors: set[str] = set()
     for target, sender in targets(url, senders):
         for result in _check(parse_url(target), sender, timeout):
@@ -91,16 +97,29 @@ def check_url(
 
 def targets(url: str, senders: Sequence[Sender]) -> Sequence[tuple[str, Sender]]:
     """Return the URLs to check, each with the sender of its requests."""
-    parts = parse_url(url)
-    base = parts.path.rstrip("/")
-    for each in senders:
-        if each.name is not None and base.endswith(f"{ENDPOINT}/{each.name}"):
-            return [(url, each)]
+    if (name := name_at_end(url, senders)) is not None:
+        return [(url, each) for each in senders if each.name == name]
     first, *others = senders
-    return [
-        (url, first),
-        *((parts._replace(path=f"{base}/{each.name}").geturl(), each) for each in others),
-    ]
+    return [(url, first), *((url_of_entry(url, str(each.name)), each) for each in others)]
+
+
+def name_at_end(url: str, senders: Sequence[Sender]) -> str | None:
+    """Return the name of an entry at the end of a URL's path, or None.
+
+    None if the senders have no names, because those of the receiver are not known then. Raises
+    `ConfigurationError` if the URL is not valid.
+    """
+    _, endpoint, name = parse_url(url).path.rstrip("/").rpartition(f"{ENDPOINT}/")
+    return name if endpoint and senders[0].name is not None else None
+
+
+def url_of_entry(url: str, name: str) -> str:
+    """Return the URL of an entry's endpoint, which is below that of the first one.
+
+    Raises `ConfigurationError` if the URL is not valid.
+    """
+    parts = parse_url(url)
+    return parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl()
 
 
 def accepts(url: str, secret: str) -> bool | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from hookrow._arguments import reject
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry, is_entry_name
 from hookrow._core.notification import Key
+from hookrow._core.schema import nearest
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, Provider, check_provider
 from hookrow.providers.postmark import Postmark
@@ -21,6 +23,9 @@ P_co = TypeVar("P_co", bound=BodyParser, covariant=True)
 
 _NAMED_LINE = 'Receiver({"postmark": Postmark(secret)}, store)'
 _TENANT_LINE = 'Receiver({"acme": Tenant(Postmark(secret), 1)}, store)'
+
+_MOST_NAMED_ENTRIES = 10
+"""How many entries a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,21 @@ def check_tenants(entries: Parsers, store: SQLStore) -> None:
             f'a row: write Schema(subscribers=Role("{role.table}", tenant="team_id")).'
         )
     store.use_tenants(entries.tenants)
+
+
+def listed(names: Collection[str]) -> str:
+    """Return the names of entries, but not all if there are many, as tenants may be."""
+    shown = ", ".join(map(repr, islice(names, _MOST_NAMED_ENTRIES)))
+    more = len(names) - _MOST_NAMED_ENTRIES
+    return f"{shown}, and {more} more" if more > 0 else shown
+
+
+def no_such_entry(name: str, names: Collection[str]) -> str:
+    """Return the message for a name that none of a receiver's entries, which have `names`, has."""
+    if not names:
+        return f"The receiver has no entry {name!r}: its only provider has no name."
+    hint = nearest(name, names)
+    return f"The receiver has no entry {name!r}. The names of its entries: {listed(names)}.{hint}"
 
 
 def _check_parser(provider: object, line: str = "providers=receiver.entries") -> BodyParser:
