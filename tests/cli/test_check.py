@@ -21,7 +21,7 @@ from engines import create, database_user, opened, run
 from hookrow import Arrival, Delivered, Postmark, Recorded, Refusal, Role, Schema, testing
 from hookrow._core.log_entry import log_entries
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._diagnostics.advice import WEAKNESSES, check_origins
+from hookrow._diagnostics.advice import WEAKNESSES, check_waiting
 from hookrow._diagnostics.check import check_database_url, check_secrets
 from hookrow._receiver.entries import POSTMARK, Entries, Entry, Parsers
 from hookrow._receiver.recorder import record
@@ -603,10 +603,13 @@ def test_entries_of_the_log_that_no_entry_reads(
             expired = msgspec.structs.replace(entries[2], retry_at=None)
             transaction.write((), [*entries[:2], expired])
         statements = verify(store.database, store.schema)
-        results = [*check_origins(store.database, statements, parsers)]
+        retries, *results = check_waiting(store.database, statements, parsers)
     if text is None:
+        assert retries.text.startswith("1 notification in the log will be retried")
+        assert "1 notification, of which 0 for unknown addresses, could not" in retries.text
         assert results == []
         return
+    assert retries.text == "0 notifications in the log will be retried."
     [result] = results
     assert result.level is Level.WARNING
     assert text in result.text

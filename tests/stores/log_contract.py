@@ -48,7 +48,16 @@ from hookrow._receiver.replay import (
 from hookrow.providers import Event
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import Rejected
-from hookrow.stores._log import Backlog, Count, DueKind, Forgotten, Origin, Query, RequestKind
+from hookrow.stores._log import (
+    Backlog,
+    Count,
+    DueKind,
+    Forgotten,
+    Origin,
+    Query,
+    RequestKind,
+    Waiting,
+)
 from hookrow.stores._log_operations import PORTION, with_bodies
 from hookrow.stores.sql._log import SQLLog
 from repeats import REPEATS
@@ -605,6 +614,27 @@ class ReadContract:
         assert numbers(log.newest(Query(expired=True, recipient=ADA), limit=9)) == [7]
         assert log.count(Query(expired=True), limit=9) == 2
         assert log.backlog(NOON + DAY).expired == 2
+
+    def test_waiting(self, home: Home, log: SQLLog) -> None:
+        """Entries that wait for rows, or did, are counted by origin, if rows can exist for them."""
+        ended = {"retry_at": None}
+        stranger = {"outcome": Result.SUBSCRIBER_NOT_FOUND, "status": 404}
+        keep(
+            home,
+            entry(1),
+            parked(2, minutes=1),
+            parked(3, minutes=2),
+            parked(4, minutes=1, **ended),
+            parked(5, minutes=1, entry="acme", **ended, **stranger),
+            parked(6, minutes=1, entry="acme", recipient=None, **ended, **stranger),
+            parked(7, minutes=1, entry="acme"),
+        )
+        assert log.waiting(NOON) == {
+            Origin(None, "postmark"): Waiting(2, None, 1, 0),
+            Origin("acme", "postmark"): Waiting(1, None, 1, 1),
+        }
+        due = log.waiting(NOON + HOUR)[Origin(None, "postmark")]
+        assert due.oldest_due == NOON + MINUTE
 
     def test_retries_that_are_implausibly_far_ahead(self, home: Home, log: SQLLog) -> None:
         """They were planned by a clock that was wrong, and count as due."""

@@ -290,7 +290,6 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
         expired=True,
         posted=True,
         changes=True,
-        unaddressed=True,
     )
     hopeful = partial(log.hopeful, now, origins=ORIGINS, limit=2)
     prune = partial(log.prune, before=now, parked_before=NOON)
@@ -318,6 +317,7 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
         "expire": lambda: log.expire(now, origins=ORIGINS),
         "the backlog": lambda: log.backlog(now),
         "the backlog of an entry": lambda: log.backlog(now, "postmark"),
+        "entries that wait, by origin": lambda: log.waiting(now),
         "count a chunk by hour": log.count_hours,
         "count the next chunk": log.count_hours,
         "counts by hour": lambda: log.counts(NOON, HOUR),

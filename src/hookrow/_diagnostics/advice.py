@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from hookrow._core.notification import Key
-from hookrow._core.result import Result
 from hookrow._core.schema import OTHERWISE
 from hookrow._describe import format_duration, pluralize
 from hookrow._diagnostics import CheckResult, Level
@@ -19,7 +17,7 @@ from hookrow._receiver.clock import clock_difference, describe_difference
 from hookrow._receiver.entries import Parsers, listed
 from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import SchemaChanged, StoreError, Unavailable
-from hookrow.stores._log import MOST_EXPIRED, Origin, Query
+from hookrow.stores._log import Origin, Waiting
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Database, server_time
@@ -54,23 +52,36 @@ def check_weaknesses(
             yield from (CheckResult(Level.WARNING, subject, text) for text in texts)
 
 
-def check_retries(database: Database, statements: Statements) -> CheckResult:
-    """Check that retries keep up, and count the log entries that will not be retried any more."""
+def check_waiting(
+    database: Database, statements: Statements, parsers: Parsers | None
+) -> Iterator[CheckResult]:
+    """Check that retries keep up, and count the log entries that will not be retried any more.
+
+    Those that none of the `parsers` reads are counted separately, in a warning for each origin,
+    because no retry records them. Without `parsers`, which are then not known, all are retried.
+    """
     log = SQLLog(database, statements.tables.schema, lambda: statements)
     now = datetime.now(UTC)
     try:
         with limited_to(STATEMENT_TIMEOUT):
-            parked, oldest_due, expired = log.backlog(now)
-            unknown = Query(expired=True, outcome=Result.SUBSCRIBER_NOT_FOUND)
-            to_unknown_addresses = log.count(unknown, limit=MOST_EXPIRED)
-            without_address = log.count(replace(unknown, unaddressed=True), limit=MOST_EXPIRED)
+            waiting = log.waiting(now)
     except StoreError as error:
         text = f"They cannot be checked: {message(error)}"
-        return CheckResult(Level.WARNING, "retries", text)
-    # Without a recipient, nothing was late: the row that would be needed cannot exist.
-    expired -= without_address
-    to_unknown_addresses -= without_address
-    overdue = now - (oldest_due or now)
+        yield CheckResult(Level.WARNING, "retries", text)
+        return
+    read = waiting.keys() if parsers is None else waiting.keys() & parsers.origins
+    yield _check_retries([waiting[each] for each in read], now)
+    if parsers is not None:
+        for origin in sorted(waiting.keys() - read, key=str):
+            yield _check_origin(origin, waiting[origin], parsers)
+
+
+def _check_retries(waiting: Collection[Waiting], now: datetime) -> CheckResult:
+    """Check the entries that the receiver reads."""
+    expired = sum(each.expired for each in waiting)
+    to_unknown_addresses = sum(each.to_unknown for each in waiting)
+    overdue = now - min((each.oldest_due for each in waiting if each.oldest_due), default=now)
+    parked = sum(each.parked for each in waiting)
     texts = [f"{pluralize(parked, 'notification')} in the log will be retried"]
     if overdue:
         texts[0] += f"; the oldest retry has been due for {format_duration(overdue)}"
@@ -87,28 +98,17 @@ def check_retries(database: Database, statements: Statements) -> CheckResult:
     return CheckResult(level, "retries", "".join(f"{text}. " for text in texts).rstrip())
 
 
-def check_origins(
-    database: Database, statements: Statements, parsers: Parsers
-) -> Iterator[CheckResult]:
-    """Yield a warning for each origin whose parked or expired entries the receiver cannot read."""
-    log = SQLLog(database, statements.tables.schema, lambda: statements)
-    try:
-        with limited_to(STATEMENT_TIMEOUT):
-            waiting = log.waiting()
-    except StoreError as error:
-        text = f"They cannot be checked: {message(error)}"
-        yield CheckResult(Level.WARNING, "entries", text)
-        return
-    unread = {origin: count for origin, count in waiting.items() if origin not in parsers.origins}
-    for origin, count in sorted(unread.items(), key=lambda each: str(each[0])):
-        notifications = pluralize(count, "parked or expired notification")
-        text, remedy = _why_unread(origin, parsers)
-        yield CheckResult(
-            Level.WARNING,
-            "entries",
-            f"This receiver cannot record {notifications}: {text}.",
-            remedy=f"{remedy}, or replay them with a receiver that has it: `hookrow --app`.",
-        )
+def _check_origin(origin: Origin, waiting: Waiting, parsers: Parsers) -> CheckResult:
+    """Return the warning about the entries of an origin, which the receiver does not read."""
+    count = waiting.parked + waiting.expired
+    text, remedy = _why_unread(origin, parsers)
+    return CheckResult(
+        Level.WARNING,
+        "entries",
+        f"This receiver cannot record {pluralize(count, 'parked or expired notification')}: "
+        f"{text}.",
+        remedy=f"{remedy}, or replay them with a receiver that has it: `hookrow --app`.",
+    )
 
 
 def _why_unread(origin: Origin, parsers: Parsers) -> tuple[str, str]:

@@ -14,9 +14,8 @@ from hookrow._describe import pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import (
     WEAKNESSES,
-    check_origins,
-    check_retries,
     check_tenants,
+    check_waiting,
     check_weaknesses,
 )
 from hookrow._receiver.entries import Parsers
@@ -88,9 +87,7 @@ def check_working(
         tenants = {} if parsers is None else parsers.tenants
         yield from check_tenants(database, statements.tables, tenants)
     if schema.log is not None:
-        yield check_retries(database, statements)
-        if parsers is not None:
-            yield from check_origins(database, statements, parsers)
+        yield from check_waiting(database, statements, parsers)
 
 
 def check_secrets(

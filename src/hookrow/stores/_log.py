@@ -106,6 +106,18 @@ class Origin(NamedTuple):
     provider: str | None
 
 
+class Waiting(NamedTuple):
+    """Parked and expired entries: their numbers, and the planned time of the most overdue retry.
+
+    `to_unknown` is the number of expired entries whose subscriber was not found.
+    """
+
+    parked: int
+    oldest_due: datetime | None
+    expired: int
+    to_unknown: int
+
+
 class DueKind(Enum):
     """Due entries by the outcome of their last attempt, in the order in which they are retried."""
 
@@ -170,11 +182,10 @@ class Query:
     wait for a retry, `expired` those that are neither recorded nor retried any more, but can be
     replayed, and `posted` those that a provider posted, in contrast to manual changes and events
     from its API. `changes` selects those that have changed a suppression, whatever their type is:
-    every type that suppresses has a reason. `unaddressed` selects entries without a recipient,
-    which no retry can record.
-    `ids` may be a range. With `until`, a database skips entries that a spool delayed by more than
-    `LONGEST_SPOOL_DELAY`. The `record_type` `OTHER` selects entries without a type, and those of
-    every type that is not known. `entry` is the name of the receiver's entry.
+    every type that suppresses has a reason. `ids` may be a range. With `until`, a database skips
+    entries that a spool delayed by more than `LONGEST_SPOOL_DELAY`. The `record_type` `OTHER`
+    selects entries without a type, and those of every type that is not known. `entry` is the name
+    of the receiver's entry.
     """
 
     ids: Collection[int] | None = None
@@ -191,7 +202,6 @@ class Query:
     expired: bool = False
     posted: bool = False
     changes: bool = False
-    unaddressed: bool = False
 
     @property
     def other_types(self) -> bool:

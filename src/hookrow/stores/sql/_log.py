@@ -47,6 +47,7 @@ from hookrow.stores._log import (
     Requests,
     RetryCursor,
     Slice,
+    Waiting,
     id_range,
     within_size,
 )
@@ -264,21 +265,33 @@ class SQLLog:
         expired = self.count(Query(expired=True, entry=entry), limit=MOST_EXPIRED)
         return Backlog(parked, utc(oldest), expired)
 
-    def waiting(self) -> Mapping[Origin, int]:
-        """Return the numbers of parked and expired entries, by the stored names of their origin.
+    def waiting(self, now: datetime) -> Mapping[Origin, Waiting]:
+        """Return the state of the parked and expired entries, by the names of their origin.
 
-        Of each kind, at most `MOST_EXPIRED` are counted.
+        At most `MOST_EXPIRED` expired entries are counted, and none without a recipient: nothing
+        was late, because the row that it would need cannot exist.
         """
         where, values = conditions(self._dialect, "true", (), Query(expired=True))
-        both = " UNION ALL ".join(
-            f"SELECT * FROM (SELECT entry, provider FROM {self._table} WHERE {condition} "
-            f"LIMIT {MOST_EXPIRED}) AS {name}"
-            for name, condition in {"parked": "retry_at IS NOT NULL", "expired": where}.items()
+        is_unknown = has_outcome("", {Result.SUBSCRIBER_NOT_FOUND})
+        columns = f"SELECT entry, provider, retry_at, outcome FROM {self._table}"
+        expired = (
+            f"{columns} WHERE {where} "
+            f"AND NOT ({is_unknown} AND (recipient IS NULL OR recipient = '')) LIMIT {MOST_EXPIRED}"
         )
-        sql = f"SELECT entry, provider, count(*) FROM ({both}) AS waiting GROUP BY entry, provider"
+        sql = (
+            "SELECT entry, provider, count(retry_at), "
+            "min(CASE WHEN retry_at <= %s THEN retry_at END), "
+            "count(CASE WHEN retry_at IS NULL THEN 1 END), "
+            f"count(CASE WHEN retry_at IS NULL AND {is_unknown} THEN 1 END) "
+            f"FROM ({columns} WHERE retry_at IS NOT NULL "
+            f"UNION ALL SELECT * FROM ({expired}) AS expired) AS waiting GROUP BY entry, provider"
+        )
         with self._database.reading() as connection:
-            rows = connection.fetch(sql, values)
-        return {Origin(entry, provider): count for entry, provider, count in rows}
+            rows = connection.fetch(sql, [self._dialect.write(now), *values])
+        return {
+            Origin(entry, provider): Waiting(parked, utc(due), expired, to_unknown)
+            for entry, provider, parked, due, expired, to_unknown in rows
+        }
 
     def _due(self, now: datetime, origins: Collection[Origin]) -> tuple[str, list[Any]]:
         """Return the condition on the due entries of `n` (`result.is_due`), and its parameters."""

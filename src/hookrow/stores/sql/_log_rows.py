@@ -93,8 +93,6 @@ def _without_values(dialect: Dialect, query: Query) -> Iterator[str]:
         yield HAS_CHANGED
     if query.posted:
         yield "attempts > 0 AND provider IS NOT NULL"
-    if query.unaddressed:
-        yield "(recipient IS NULL OR recipient = '')"
 
 
 def stored_entry(row: Sequence[Any]) -> StoredEntry:

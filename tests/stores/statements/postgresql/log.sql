@@ -14,7 +14,7 @@ SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, st
 SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
-SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND entry = %s AND id = ANY(%s::bigint[]) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND attempts > 0 AND provider IS NOT NULL AND (recipient IS NULL OR recipient = '') ORDER BY id + 0 DESC LIMIT 10;
+SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND entry = %s AND id = ANY(%s::bigint[]) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND attempts > 0 AND provider IS NOT NULL ORDER BY id + 0 DESC LIMIT 10;
 
 -- newest changes of a person
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s AND recipient = %s AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') ORDER BY id DESC LIMIT 10;
@@ -75,6 +75,9 @@ SELECT count(*), min(CASE WHEN retry_at <= %s THEN retry_at END) FROM "hookrow_n
 
 -- the backlog of an entry
 SELECT count(*) FROM (SELECT 1 FROM "hookrow_notifications" WHERE true AND entry = %s AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') LIMIT 100000) AS found;
+
+-- entries that wait, by origin
+SELECT entry, provider, count(retry_at), min(CASE WHEN retry_at <= %s THEN retry_at END), count(CASE WHEN retry_at IS NULL THEN 1 END), count(CASE WHEN retry_at IS NULL AND outcome IN ('subscriber_not_found') THEN 1 END) FROM (SELECT entry, provider, retry_at, outcome FROM "hookrow_notifications" WHERE retry_at IS NOT NULL UNION ALL SELECT * FROM (SELECT entry, provider, retry_at, outcome FROM "hookrow_notifications" WHERE true AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND NOT (outcome IN ('subscriber_not_found') AND (recipient IS NULL OR recipient = '')) LIMIT 100000) AS expired) AS waiting GROUP BY entry, provider;
 
 -- count a chunk by hour
 
