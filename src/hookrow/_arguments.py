@@ -5,7 +5,8 @@ No message quotes a value that may be a secret or contain one, such as a URL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from inspect import (
     Parameter,
@@ -20,6 +21,28 @@ from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
 from hookrow.errors import ConfigurationError
+
+
+class OptionsError(ConfigurationError):
+    """Options that contradict each other.
+
+    The message is a format string whose fields are the options, because users know them by the
+    names of their settings. Those of Python's arguments are the default.
+    """
+
+    def __init__(self, template: str, names: Mapping[str, str]) -> None:
+        super().__init__(template.format_map(names))
+        self.template = template
+        self.names = names
+
+
+@contextmanager
+def spelled(names: Mapping[str, str]) -> Iterator[None]:
+    """Raise an `OptionsError` in the block as one with these names of the options."""
+    try:
+        yield
+    except OptionsError as error:
+        raise OptionsError(error.template, {**error.names, **names}) from error
 
 
 def kind_of(value: object) -> str:

@@ -3,7 +3,7 @@
 import json
 from base64 import b64encode
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import world
 from command import Command
 from hookrow import Arrival, ConfigurationError, Postmark
 from hookrow._cli.entries import ConfiguredEntries, read_entries
+from hookrow._core.schema import Schema
 from hookrow._receiver.recorder import record
 from hookrow._server.settings import EntrySettings, Settings, parsers_of
 from hookrow.providers.resend import Resend
@@ -235,7 +236,7 @@ def test_replay_reads_each_entry_with_its_provider(
     ("line", "text"),
     [
         ("tenant = 1", "the mapping does not name the column with the tenant of a row: write"),
-        ("[tables.subscribers]\ntable = 'p'\ntenant = 'team'", "so each entry needs the value of"),
+        ("[tables.subscribers]\ntable = 'p'\ntenant = 'team'", "so each entry of the receiver ne"),
     ],
 )
 @pytest.mark.parametrize("name", ["serve", "log", "check"])
@@ -257,6 +258,12 @@ def test_tenants_are_in_the_entries_and_in_the_mapping(
     ("options", "text"),
     [
         ({}, None),
+        (
+            {"sweep": False, "keep_bodies": timedelta(0), "schema": Schema(log=None)},
+            'remove `sweep = false`, --no-sweep or HOOKROW_SWEEP; and `keep_bodies = "none"`, '
+            "--keep-bodies or HOOKROW_KEEP_BODIES; and `log = false` in .tables.; or set `ack",
+        ),
+        ({"schema": Schema(log=None)}, "its bodies: remove `log = false` in .tables.; or set"),
         ({"sweep": False}, "Every event of resend that the log has gets a 200, which needs the"),
         ({"sweep": False, "acknowledge_parked": False}, None),
         ({"sweep": False, "acknowledge_parked": True}, "acknowledge_parked needs the sweep"),

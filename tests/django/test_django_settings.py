@@ -91,11 +91,16 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] must be text"),
     *(({"DEADLINE": each}, "E003", "a number of seconds greater") for each in (0, inf, True)),
     ({"OBSERVER": "hookrow.metrics.Metrics"}, "E003", "must be an observer, .* not str: write '"),
-    ({"SWEEP": True, "LOG": False}, "E003", "log"),
-    ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),
+    ({"SWEEP": True, "LOG": False}, "E003", "^'SWEEP' needs 'LOG': add it, or omit 'SWEEP'"),
+    ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "^'SWEEP' needs 'KEEP_BODIES'"),
+    ({"ACKNOWLEDGE_PARKED": True}, "E003", "^'ACKNOWLEDGE_PARKED' needs 'SWEEP', because"),
     ({"SPOOL": "/no/such/folder/spool.db"}, "E005", "/no/such/folder/spool.db cannot be"),
     ({"SWEEP": 1}, "E003", r"HOOKROW\['SWEEP'\] must be True, False or None"),
-    ({"SWEEP": True, "ACKNOWLEDGE_SPOOLED": True}, "E003", "`acknowledge_spooled` needs a spool"),
+    (
+        {"SWEEP": True, "ACKNOWLEDGE_SPOOLED": True},
+        "E003",
+        "^'ACKNOWLEDGE_SPOOLED' needs 'SPOOL', and 'SWE",
+    ),
     # the entries of the receiver
     *(
         ({"SECRET": None, "PROVIDERS": providers}, id_, expected)
@@ -131,7 +136,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
             (
                 {"postmark": {"SECRET": SECRET, "TENANT": 1}},
                 "E003",
-                "The entries are tenants, but the mapping does not name the column",
+                r"a row: write 'tenant': 'team_id' in HOOKROW\['TABLES'\]\['subscribers'\]",
             ),
             (
                 {"a": {"PROVIDER": "courier.Curier"}},
@@ -159,7 +164,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"SECRET": None, "PROVIDERS": {"resend": {"SECRET": SIGNING_SECRET}}, "SWEEP": False},
         "E003",
-        "Every event that the log has gets a 200",
+        "'SWEEP', which .*: add them, or set 'ACKNOWLEDGE_PARKED': False, with which",
     ),
     (
         {"TABLES": {"subscriber": {}}},

@@ -148,12 +148,18 @@ def test_parked_notifications_are_acknowledged_only_if_they_are_retried(
         receive(people(log=log), acknowledge_parked=True, **options)
 
 
-@pytest.mark.parametrize("options", [{"sweep": False}, {"keep_bodies": timedelta(0)}])
-def test_the_server_names_its_settings(sqlite_url: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sweep": False}, "again: remove `sweep = false`, --no-sweep or HOOKROW_SWEEP; or"),
+        ({"keep_bodies": timedelta(0)}, "--keep-bodies or HOOKROW_KEEP_BODIES; or remove"),
+    ],
+)
+def test_the_server_names_its_settings(sqlite_url: str, options: dict[str, Any], text: str) -> None:
     given: dict[str, Any] = {"sweep": True, "acknowledge_parked": True} | options
     entries = [EntrySettings(credentials=(SECRET,))]
     settings = Settings(entries=entries, database_url=sqlite_url, **given)
-    with pytest.raises(ConfigurationError, match="remove `--no-sweep`"):
+    with pytest.raises(ConfigurationError, match=text):
         Server(settings)
 
 

@@ -118,7 +118,7 @@ def test_one_refusal_refuses_the_request(post: Post) -> None:
     ("log", "options"), [(True, {"sweep": False}), (True, {"keep_bodies": False}), (False, {})]
 )
 def test_accepted_events_must_be_retried(options: dict[str, Any], *, log: bool) -> None:
-    with pytest.raises(ConfigurationError, match="needs a log, its bodies and the sweep"):
+    with pytest.raises(ConfigurationError, match="needs a log, `keep_bodies` and `sweep`"):
         Receiver(Courier(), people(log=log), **options)
 
 
@@ -176,7 +176,7 @@ def test_what_is_in_the_spool_is_acknowledged_on_request(post: Post, tmp_path: P
 def test_what_is_in_the_spool_must_be_retried(options: dict[str, Any], tmp_path: Path) -> None:
     if "spool" in options:
         options = {"spool": tmp_path / "spool.db"}
-    with pytest.raises(ConfigurationError, match="`acknowledge_spooled` needs a spool, and the"):
+    with pytest.raises(ConfigurationError, match="`acknowledge_spooled` needs `spool`, and `sw"):
         Receiver(Postmark(SECRET), people(), acknowledge_spooled=True, **options)
 
 

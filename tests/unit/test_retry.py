@@ -173,6 +173,6 @@ def test_retry_now_records_notifications_that_arrived_before_their_rows(site: Si
 def test_retries_need_a_log_and_its_bodies() -> None:
     with pytest.raises(ConfigurationError, match="Without a log"):
         receive(people(log=False)).retry_now("m-1")
-    for log, text in ((False, "needs a log"), (True, "needs bodies")):
+    for log, text in ((False, "needs a log"), (True, "needs `keep_bodies`")):
         with pytest.raises(ConfigurationError, match=text):
             receive(people(log=log), sweep=True, keep_bodies=False)

@@ -192,7 +192,9 @@ class Schema:
     def __post_init__(self) -> None:
         _check_types(self)
         if self.log == "":
-            raise ConfigurationError("The log needs a table: set its name, or None for no log.")
+            raise ConfigurationError(
+                "The log needs a table: set its name, or None (in TOML, false) for no log."
+            )
         for name, role in self.roles.items():
             _check(name, role)
             _check_twice(name, self.columns(name))
@@ -394,10 +396,7 @@ def _check_tenant(name: str, role: Role, subscribers: Role) -> None:
     elif name == "messages":
         mistake = "but a message has the tenant of its dispatches: omit `tenant`."
     elif subscribers.tenant is None:
-        mistake = (
-            "but the subscribers have none: name their column, for example "
-            f'subscribers=Role("{subscribers.table}", tenant="{column}").'
-        )
+        mistake = "but the subscribers have none: name their column with `tenant`, too."
     elif column in role.where:
         mistake = "which also hides rows: omit it in `where`."
     elif column in {role.column(each) for each in (*WRITTEN, "email", "provider_message_id")}:

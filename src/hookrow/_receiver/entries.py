@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from hookrow._arguments import reject
+from hookrow._arguments import OptionsError, reject
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry, is_entry_name
 from hookrow._core.notification import Key
-from hookrow._core.schema import nearest
+from hookrow._core.schema import Schema, nearest
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, Provider, check_provider
 from hookrow.providers.postmark import Postmark
@@ -179,21 +179,33 @@ def read_parsers(providers: object) -> Parsers:
 def check_tenants(entries: Parsers, store: SQLStore) -> None:
     """Let a store use the tenants of a receiver's entries, if it has tenants, too.
 
-    Raises `ConfigurationError`, with the line to write, if only one of the two has tenants.
+    Raises an `OptionsError` if only one of the two has tenants.
     """
-    role = store.schema.subscribers
-    if store.has_tenants and not entries.have_tenants:
-        raise ConfigurationError(
-            f"The mapping has the tenant of each row, in the column {role.tenant!r} of "
-            f"{role.table!r}, so each entry of the receiver needs the value of its tenant: write "
-            f"{_TENANT_LINE}."
-        )
-    if entries.have_tenants and not store.has_tenants:
-        raise ConfigurationError(
-            "The entries are tenants, but the mapping does not name the column with the tenant of "
-            f'a row: write Schema(subscribers=Role("{role.table}", tenant="team_id")).'
-        )
+    match_tenants(entries, store.schema)
     store.use_tenants(entries.tenants)
+
+
+def match_tenants(entries: Parsers, schema: Schema) -> None:
+    """Raise an `OptionsError`, with the line to write, if only one of the two has tenants."""
+    role = schema.subscribers
+    names = {
+        "column": repr(role.tenant),
+        "table": repr(role.table),
+        "tenant": _TENANT_LINE,
+        "tenant_column": f'Schema(subscribers=Role("{role.table}", tenant="team_id"))',
+    }
+    if schema.has_tenants and not entries.have_tenants:
+        raise OptionsError(
+            "The mapping has the tenant of each row, in the column {column} of {table}, so each "
+            "entry of the receiver needs the value of its tenant: write {tenant}.",
+            names,
+        )
+    if entries.have_tenants and not schema.has_tenants:
+        raise OptionsError(
+            "The entries are tenants, but the mapping does not name the column with the tenant of "
+            "a row: write {tenant_column}.",
+            names,
+        )
 
 
 def listed(names: Collection[str]) -> str:

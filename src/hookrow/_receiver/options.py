@@ -7,7 +7,14 @@ from dataclasses import InitVar, dataclass
 from datetime import datetime
 from os import PathLike
 
-from hookrow._arguments import check_counts, check_flags, check_functions, check_seconds, reject
+from hookrow._arguments import (
+    OptionsError,
+    check_counts,
+    check_flags,
+    check_functions,
+    check_seconds,
+    reject,
+)
 from hookrow._core.notification import Outcome, Recorded, Refused
 from hookrow._http import endpoint_path
 from hookrow._observability.observer import Observer, check_observers
@@ -15,11 +22,16 @@ from hookrow._receiver.clock import check_clock
 from hookrow._receiver.hooks import OnRecorded, OnRefused, SomeHooks
 from hookrow.errors import ConfigurationError
 
-SPOOLED_NEEDS = (
-    "`acknowledge_spooled` needs a spool, and the sweep, which retries notifications from the "
-    "spool whose rows do not exist yet: add both, or omit `acknowledge_spooled`."
-)
-"""The error for a receiver that acknowledges what it may not record."""
+PYTHON_NAMES = {
+    "log": "a log",
+    "keep_bodies": "`keep_bodies`",
+    "sweep": "`sweep`",
+    "spool": "`spool`",
+    "acknowledge_parked": "`acknowledge_parked`",
+    "no_acknowledge_parked": "`acknowledge_parked=False`",
+    "acknowledge_spooled": "`acknowledge_spooled`",
+}
+"""The options in the errors of `check_retries`, as arguments of a receiver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,23 +108,36 @@ class ReceiverOptions:
 
     def _check_retries(self, *, has_log: bool) -> None:
         if self.acknowledges_logged and not (self.sweeps and has_log and self.keep_bodies):
-            raise ConfigurationError(
+            raise OptionsError(
                 "Every event that the log has gets a 200, because only Postmark sends single "
-                "events again after another response. This needs a log, its bodies and the sweep, "
+                "events again after another response. This needs {log}, {keep_bodies} and {sweep}, "
                 "which records events whose rows are missing at first: add them, or set "
-                "`acknowledge_parked=False`, with which such events get a 404 or 400."
+                "{no_acknowledge_parked}, with which such events get a 404 or 400.",
+                PYTHON_NAMES,
             )
         if self.sweep and not has_log:
-            raise ConfigurationError("The sweep needs a log: add a log, or omit `sweep`.")
+            raise OptionsError("{sweep} needs {log}: add it, or omit {sweep}.", PYTHON_NAMES)
         if self.sweep and not self.keep_bodies:
-            raise ConfigurationError("The sweep needs bodies: keep them, or omit `sweep`.")
+            raise OptionsError(
+                "{sweep} needs {keep_bodies}: keep the bodies, or omit {sweep}.", PYTHON_NAMES
+            )
         if self.acknowledge_parked and not self.sweeps:
-            raise ConfigurationError(
-                "`acknowledge_parked` needs the sweep, because the provider does not send an "
-                "acknowledged notification again: add `sweep`, or omit `acknowledge_parked`."
+            raise OptionsError(
+                "{acknowledge_parked} needs {sweep}, because the provider does not send an "
+                "acknowledged notification again: add {sweep}, or omit {acknowledge_parked}.",
+                PYTHON_NAMES,
             )
         if self.acknowledge_spooled and not (self.spool and self.sweeps):
-            raise ConfigurationError(SPOOLED_NEEDS)
+            raise needs_spool()
+
+
+def needs_spool() -> OptionsError:
+    """Return the error for a receiver that acknowledges what it may not record."""
+    return OptionsError(
+        "{acknowledge_spooled} needs {spool}, and {sweep}, which retries notifications from the "
+        "spool whose rows do not exist yet: add both, or omit {acknowledge_spooled}.",
+        PYTHON_NAMES,
+    )
 
 
 def _check_spool(path: object) -> None:

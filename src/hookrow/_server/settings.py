@@ -8,11 +8,20 @@ from datetime import timedelta
 from pathlib import Path
 from secrets import token_urlsafe
 
+from hookrow._arguments import spelled
 from hookrow._core.notification import Key
 from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT, endpoint_path
 from hookrow._postmark_api import ADDRESS
-from hookrow._receiver.entries import POSTMARK, Entries, Entry, Parsers, Providers, Tenant
+from hookrow._receiver.entries import (
+    POSTMARK,
+    Entries,
+    Entry,
+    Parsers,
+    Providers,
+    Tenant,
+    match_tenants,
+)
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, credential_settings
 from hookrow.providers._registry import built_in, parser_named
@@ -179,26 +188,26 @@ class Settings:
 
         Raises `ConfigurationError` if some are acknowledged although they are not retried.
         """
-        sweeps = self.sweep and self.bodies and self.schema.log is not None
-        if sweeps:
+        missing = {
+            "`sweep = false`, --no-sweep or HOOKROW_SWEEP": self.sweep,
+            '`keep_bodies = "none"`, --keep-bodies or HOOKROW_KEEP_BODIES': self.bodies,
+            "`log = false` in [tables]": self.schema.log is not None,
+        }
+        remove = "; and ".join(setting for setting, is_on in missing.items() if not is_on)
+        if not remove:
             return True
-        needs = "the sweep, the log and its bodies"
-        remedy = "remove `--no-sweep`, `--keep-bodies none` and `log = false`"
-        if self.acknowledge_parked:
-            raise ConfigurationError(
-                f"acknowledge_parked needs {needs}, because the provider does not send an "
-                f"acknowledged notification again: {remedy}, or acknowledge_parked."
-            )
-        if self.acknowledge_spooled:
-            raise ConfigurationError(
-                f"acknowledge_spooled needs {needs}, because the provider does not send an "
-                f"acknowledged notification again: {remedy}, or acknowledge_spooled."
-            )
+        needs = "needs the sweep, the log and its bodies"
+        for name in ("acknowledge_parked", "acknowledge_spooled"):
+            if getattr(self, name):
+                raise ConfigurationError(
+                    f"{name} {needs}, because the provider does not send an acknowledged "
+                    f"notification again: remove {remove}; or remove {name}."
+                )
         names = {each.provider for each in self.entries if each.provider_class.accepts_logged}
         if names and self.acknowledge_parked is None:
             raise ConfigurationError(
                 f"Every event of {' and '.join(sorted(names))} that the log has gets a 200, which "
-                f"needs {needs}: {remedy}, or set `acknowledge_parked = false`, with which an "
+                f"{needs}: remove {remove}; or set `acknowledge_parked = false`, with which an "
                 "event whose rows are missing gets a 404 or 400."
             )
         return False
@@ -220,19 +229,12 @@ def parsers_of(entries: Sequence[EntrySettings]) -> Parsers:
 
 def check_tenants(entries: Sequence[EntrySettings], schema: Schema) -> None:
     """Raise `ConfigurationError` if only the entries or only the mapping has tenants."""
-    have_tenants = any(each.tenant is not None for each in entries)
-    role = schema.subscribers
-    if schema.has_tenants and not have_tenants:
-        raise ConfigurationError(
-            f"The mapping has the tenant of each row, in the column {role.tenant!r} of "
-            f"{role.table!r}, so each entry needs the value of its tenant: write [providers.NAME] "
-            "with `tenant`, for example `tenant = 1`."
-        )
-    if have_tenants and not schema.has_tenants:
-        raise ConfigurationError(
-            "The entries in [providers] have tenants, but the mapping does not name the column "
-            'with the tenant of a row: write `tenant = "team_id"` in [tables.subscribers].'
-        )
+    names = {
+        "tenant": "[providers.NAME] with `tenant`, for example `tenant = 1`",
+        "tenant_column": '`tenant = "team_id"` in [tables.subscribers]',
+    }
+    with spelled(names):
+        match_tenants(parsers_of(entries), schema)
 
 
 def providers_of(entries: Sequence[EntrySettings], built: Sequence[BuiltIn]) -> Providers:

@@ -17,12 +17,13 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
 from django.db import connections, router
 
+from hookrow._arguments import spelled
 from hookrow._diagnostics import Level
 from hookrow._diagnostics.check import check_secrets, check_sweep
-from hookrow._receiver.options import SPOOLED_NEEDS
+from hookrow._receiver.options import needs_spool
 from hookrow._receiver.receiver import Receiver
 from hookrow.django._columns import NeedsORM
-from hookrow.django._conf import SETTING_NAMES, conf
+from hookrow.django._conf import OPTION_NAMES, SETTING_NAMES, conf
 from hookrow.django._mapping import ModelMapping, map_models
 from hookrow.django._providers import EXAMPLE
 from hookrow.django._receiver import build_receiver
@@ -80,7 +81,8 @@ def _build_receiver() -> Receiver:
     opened = DjangoStore(conf.tables, conf.database)
     receiver = build_receiver(opened, spool=None, acknowledge_spooled=False)
     if conf.acknowledge_spooled and not (conf.spool and receiver.options.sweeps):
-        raise ConfigurationError(SPOOLED_NEEDS)
+        with spelled(OPTION_NAMES):
+            raise needs_spool()
     return receiver
 
 

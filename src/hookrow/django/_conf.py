@@ -184,6 +184,19 @@ class ProjectSettings:
         return bool(self._get(name, bool, "True or False", default))
 
 
+OPTION_NAMES = {
+    "log": "'LOG'",
+    "keep_bodies": "'KEEP_BODIES'",
+    "sweep": "'SWEEP'",
+    "spool": "'SPOOL'",
+    "acknowledge_parked": "'ACKNOWLEDGE_PARKED'",
+    "no_acknowledge_parked": "'ACKNOWLEDGE_PARKED': False",
+    "acknowledge_spooled": "'ACKNOWLEDGE_SPOOLED'",
+    "tenant": "'TENANT': 1 in each entry of HOOKROW['PROVIDERS']",
+    "tenant_column": "'tenant': 'team_id' in HOOKROW['TABLES']['subscribers']",
+}
+"""The settings for options of a receiver and of a mapping, in the form of errors (`spelled`)."""
+
 SETTING_NAMES = tuple(
     name.upper() for name, each in vars(ProjectSettings).items() if isinstance(each, property)
 )

@@ -13,11 +13,12 @@ from django.core.signals import setting_changed
 from django.db import close_old_connections, connections
 from django.db.transaction import on_commit
 
+from hookrow._arguments import spelled
 from hookrow._core.notification import Arrival, Outcome, Recorded
 from hookrow._observability.observer import Observer, Observers
 from hookrow._receiver.entries import Parsers, Providers, check_tenants
 from hookrow._receiver.receiver import Receiver
-from hookrow.django._conf import conf
+from hookrow.django._conf import OPTION_NAMES, conf
 from hookrow.django._store import DjangoStore
 from hookrow.django.signals import NotificationSignal, notification_recorded, notification_refused
 
@@ -111,11 +112,12 @@ def build_receiver(
         "acknowledge_spooled": acknowledge_spooled,
     }
     providers = conf.build_providers()
+    kind = SyncReceiver
     if conf.group_commit:
-        return BatchReceiver(
-            providers, store, on_recorded=_notify_in_thread, on_refused=_notify_in_thread, **options
-        )
-    return SyncReceiver(providers, store, **options)
+        kind = BatchReceiver
+        options |= {"on_recorded": _notify_in_thread, "on_refused": _notify_in_thread}
+    with spelled(OPTION_NAMES):
+        return kind(providers, store, **options)
 
 
 @cache
@@ -126,7 +128,8 @@ def _store() -> DjangoStore:
 @cache
 def _parsers() -> Parsers:
     found = conf.parsers()
-    check_tenants(found, _store())
+    with spelled(OPTION_NAMES):
+        check_tenants(found, _store())
     return found
 
 
