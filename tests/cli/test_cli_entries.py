@@ -96,6 +96,7 @@ def test_the_variable_of_a_name_with_a_hyphen() -> None:
         ({"acme": ACME | {"secret": True}}, "[providers.acme]: secret must be text."),
         ({"acme": ACME | {"tenant": 1.5}}, "[providers.acme]: tenant must be text or a whole"),
         ({"acme": ACME | {"tenant": True}}, "[providers.acme]: tenant must be text or a whole"),
+        ({"acme": ACME | {"tenant": 2**70}}, "[providers.acme]: tenant must fit 64 bits, but 11"),
         (
             {"acme": ACME | {"tenant": 1}, "globex": GLOBEX},
             "[providers.globex] has no tenant, but other entries have",
@@ -260,8 +261,7 @@ def test_tenants_are_in_the_entries_and_in_the_mapping(
         ({}, None),
         (
             {"sweep": False, "keep_bodies": timedelta(0), "schema": Schema(log=None)},
-            'remove `sweep = false`, --no-sweep or HOOKROW_SWEEP; and `keep_bodies = "none"`, '
-            "--keep-bodies or HOOKROW_KEEP_BODIES; and `log = false` in .tables.; or set `ack",
+            "HOOKROW_SWEEP; and .*, --keep-bodies or HOOKROW_KEEP_BODIES; and `log = false` in",
         ),
         ({"schema": Schema(log=None)}, "its bodies: remove `log = false` in .tables.; or set"),
         ({"sweep": False}, "Every event of resend that the log has gets a 200, which needs the"),

@@ -97,7 +97,28 @@ def test_a_tenant_of_another_object() -> None:
         Tenant(provider, 1)
 
 
-@pytest.mark.parametrize("value", [1, 0, "acme", UUID(int=1)])
+def test_several_positional_providers() -> None:
+    with pytest.raises(ConfigurationError, match=r'a mapping of several, .* write Receiver\({"po'):
+        Receiver(ONE, Courier(), UNUSED)  # type: ignore[arg-type] # the mistake
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (True, "must be an int, a string or a UUID, not True"),
+        (1.5, "must be an int, a string or a UUID, not 1.5"),
+        (2**63, "must fit 64 bits, but 9223372036854775808 does not"),
+        (-(2**70), "must fit 64 bits"),
+        ("a\ud800", r"must not contain NUL or an unpaired surrogate, as 'a\\ud800' does"),
+        ("a\0", "must not contain NUL"),
+    ],
+)
+def test_a_value_that_no_column_contains(value: Any, message: str) -> None:  # noqa: ANN401 - a mistake
+    with pytest.raises(ConfigurationError, match=f"^The value of a tenant {message}.*: write Rec"):
+        Tenant(ONE, value)
+
+
+@pytest.mark.parametrize("value", [1, 0, 2**63 - 1, "acme", UUID(int=1)])
 def test_entries_of_tenants(value: Key) -> None:
     """Several may have the same value, and names have up to 64 characters."""
     names = "a", "b-2_c", "x" * LONGEST_ENTRY_NAME

@@ -20,6 +20,7 @@ from hookrow import (
     Arrival,
     ConfigurationError,
     Delivered,
+    Event,
     Outcome,
     Postmark,
     Reactivated,
@@ -136,6 +137,35 @@ def test_a_signature_that_is_not_valid(post: Post) -> None:
         response = post(receiver, Request(head(), b"[]"))
     assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Signature")
     assert not database.logged()
+
+
+DELIVERED: Any = Delivered("ada@example.com", "m-ada", NOON)
+
+
+@every_host
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (None, "Courier.read returned None, but must return a sequence of events: write `return"),
+        (Event((), b""), "Courier.read returned Event, but must return a sequence of events"),
+        (iter(()), "Courier.read returned tuple_iterator, but must"),
+        ([b"{}"], "Courier.read returned a sequence with bytes, but must"),
+        ([Event(DELIVERED, b"")], "Courier.read raised TypeError at "),
+        (KeyError("x"), "Courier.read raised KeyError at "),
+    ],
+)
+def test_a_mistake_in_a_provider(
+    post: Post, caplog: pytest.LogCaptureFixture, result: object, message: str
+) -> None:
+    """The provider sends the request again, because nothing else has its events."""
+    courier = Courier()
+    effect = result if isinstance(result, Exception) else [result]
+    courier.read = Mock(side_effect=effect)  # type: ignore[method-assign]
+    with closing(Receiver(courier, people())) as receiver:
+        response = post(receiver, Request(head(), b"[]!"))
+    assert (response.status, response.body) == (503, b"Try again later")
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage().startswith(f"Returned 503: {message}")
 
 
 @every_host

@@ -11,7 +11,7 @@ import click
 from hookrow._cli.settings import Ranked, SettingSource, choose, choose_secrets, describe
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.schema import nearest
-from hookrow._receiver.entries import no_such_entry
+from hookrow._receiver.entries import no_such_entry, tenant_fault
 from hookrow._server.settings import EntrySettings, variable_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, credential_settings
@@ -130,6 +130,8 @@ class _Table:
             if not isinstance(value, expected) or isinstance(value, bool):
                 kinds = "text or a whole number" if key == "tenant" else "text"
                 raise ConfigurationError(f"[providers.{name}]: {key} must be {kinds}.")
+        if "tenant" in values and (fault := tenant_fault(values["tenant"])):
+            raise ConfigurationError(f"[providers.{name}]: tenant {fault}.")
         return cls(name, provider, values)
 
     @property

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from hookrow._arguments import OptionsError, reject
+from hookrow._arguments import OptionsError, kind_of, reject
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry, is_entry_name
 from hookrow._core.notification import Key
+from hookrow._core.rules import UNSTORABLE
 from hookrow._core.schema import Schema, nearest
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import BodyParser, Provider, check_provider
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 P_co = TypeVar("P_co", bound=BodyParser, covariant=True)
 
-_NAMED_LINE = 'Receiver({"postmark": Postmark(secret)}, store)'
+NAMED_LINE = 'Receiver({"postmark": Postmark(secret)}, store)'
+"""The line to write for a receiver with names."""
+
 _TENANT_LINE = 'Receiver({"acme": Tenant(Postmark(secret), 1)}, store)'
 
 _MOST_NAMED_ENTRIES = 10
@@ -44,9 +47,19 @@ class Tenant:
         """Check the types of the arguments."""
         if not isinstance(self.provider, Provider):
             reject("The provider of a tenant", "a provider", self.provider, _TENANT_LINE)
-        if isinstance(self.value, bool) or not isinstance(self.value, Key):
-            expected = "an int, a string or a UUID"
-            reject("The value of a tenant", expected, self.value, _TENANT_LINE)
+        if fault := tenant_fault(self.value):
+            raise ConfigurationError(f"The value of a tenant {fault}: write {_TENANT_LINE}.")
+
+
+def tenant_fault(value: object) -> str | None:
+    """Return why no column contains a value as its tenant, as a predicate, or None if one may."""
+    if isinstance(value, bool) or not isinstance(value, Key):
+        return f"must be an int, a string or a UUID, not {kind_of(value)}"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return f"must fit 64 bits, but {value} does not"
+    if isinstance(value, str) and UNSTORABLE.search(value):
+        return f"must not contain NUL or an unpaired surrogate, as {value!r} does"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +172,7 @@ def read_entries(providers: object) -> Entries[Provider]:
     if isinstance(providers, Tenant):
         raise ConfigurationError(f"A tenant needs a name: write {_TENANT_LINE}.")
     if isinstance(providers, list | tuple | set | frozenset):
-        reject("Several providers", "a mapping, with a name for each", providers, _NAMED_LINE)
+        reject("Several providers", "a mapping, with a name for each", providers, NAMED_LINE)
     return Entries(Entry(None, check_provider(providers)))
 
 
@@ -236,7 +249,7 @@ def _named_entries(
 ) -> Sequence[Entry[P_co]]:
     """Return the entries of a mapping, whose providers are checked. Raises `ConfigurationError`."""
     if not providers:
-        raise ConfigurationError(f"The mapping has no entry: write {_NAMED_LINE}.")
+        raise ConfigurationError(f"The mapping has no entry: write {NAMED_LINE}.")
     entries = [_named_entry(name, value, check) for name, value in providers.items()]
     if len({each.tenant is None for each in entries}) > 1:
         names = ", ".join(repr(each.name) for each in entries if each.tenant is None)
@@ -262,11 +275,11 @@ def _refuse_same_provider(entries: Sequence[Entry[Provider]]) -> None:
 def _named_entry(name: object, value: object, check: Callable[[object, str], P_co]) -> Entry[P_co]:
     """Return an entry of a mapping. Raises `ConfigurationError`."""
     if not isinstance(name, str):
-        reject("The name of an entry", "a string", name, _NAMED_LINE)
+        reject("The name of an entry", "a string", name, NAMED_LINE)
     if not is_entry_name(name):
         raise ConfigurationError(
             f"The name of an entry has 1 to {LONGEST_ENTRY_NAME} lower-case ASCII letters, digits, "
-            f'"-" and "_", because it is part of a URL, but one is {name!r}: write {_NAMED_LINE}.'
+            f'"-" and "_", because it is part of a URL, but one is {name!r}: write {NAMED_LINE}.'
         )
     line = f'Receiver({{"{name}": Postmark(secret)}}, store)'
     if isinstance(value, Tenant):

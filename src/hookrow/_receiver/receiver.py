@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import msgspec
 
@@ -17,13 +17,14 @@ from hookrow._arguments import reject, several
 from hookrow._concurrency import PeriodicTask, reset_after_fork
 from hookrow._core.notification import Arrival, Outcome, Refusal
 from hookrow._core.optional import ALWAYS, Kinds
-from hookrow._faults import describe_bug, log_fault
+from hookrow._faults import describe_bug, describe_fault, log_fault
 from hookrow._http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
 from hookrow._observability.logging import log_refusal, log_unauthentic
 from hookrow._observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
 from hookrow._receiver.batch import QueueFull
 from hookrow._receiver.clock import Clock
 from hookrow._receiver.entries import (
+    NAMED_LINE,
     Entries,
     Entry,
     Parsers,
@@ -42,7 +43,15 @@ from hookrow._receiver.recorder import (
 )
 from hookrow._receiver.replay import SWEEP_EVERY, ParkedRetry
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import BodyParser, Event, NotReady, Provider, Unauthentic, mask
+from hookrow.providers._base import (
+    BodyParser,
+    Event,
+    NotReady,
+    Provider,
+    Unauthentic,
+    check_events,
+    mask,
+)
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
 from hookrow.stores._log import RequestKind
 from hookrow.stores._timeouts import limited_to
@@ -106,7 +115,7 @@ class Receiver:
         self,
         providers: Providers,
         store: SQLStore,
-        *,
+        *others: Never,
         mount_path: str = "",
         group: int = 256,
         backlog: int = 4096,
@@ -122,6 +131,11 @@ class Receiver:
         observer: Observer | Sequence[Observer] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
+        if others:
+            raise ConfigurationError(
+                "A receiver has one provider, or a mapping of several, and one store; its options "
+                f"are keyword arguments: write {NAMED_LINE}."
+            )
         self.entries = read_entries(providers)
         """The providers, by name."""
         _check_parts(self.entries, store)
@@ -400,14 +414,22 @@ class Receiver:
         head = request.head
         entry = self._entry_of(head)
         context = None if self._observer is None else self._observer.admitted(head)
+        now = self.clock.uncorrected()
         try:
-            events = entry.provider.read(request)
+            events = check_events(entry.provider, entry.provider.read(request))
+            arrivals = self._reader.arrivals(entry, events, now, head.request_id, context)
         except Unauthentic as error:
             return self._refuse_unauthentic(head, entry, error.challenge)
         except NotReady:
             return self.refuse(head, Refusal.NOT_READY)
-        now = self.clock.uncorrected()
-        return self._reader.arrivals(entry, events, now, head.request_id, context) or combine([])
+        except ConfigurationError as error:
+            logger.error("Returned 503: %s", error)
+            return self.refuse(head, Refusal.NOT_READY)
+        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
+            provider = type(entry.provider).__name__
+            log_fault(error, "Returned 503: %s.read raised %s", provider, describe_fault(error))
+            return self.refuse(head, Refusal.NOT_READY)
+        return arrivals or combine([])
 
     def _refuse_unlogged(
         self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]

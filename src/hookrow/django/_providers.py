@@ -12,7 +12,14 @@ from hookrow._arguments import kind_of
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.notification import Key
 from hookrow._core.schema import nearest
-from hookrow._receiver.entries import Entries, Entry, Parsers, Providers, Tenant
+from hookrow._receiver.entries import (
+    Entries,
+    Entry,
+    Parsers,
+    Providers,
+    Tenant,
+    tenant_fault,
+)
 from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser, Provider
 from hookrow.providers._built_in import BuiltIn, credential_settings
@@ -60,6 +67,8 @@ class ProjectEntry:
             if key not in known:
                 hint = nearest(str(key), known)
                 raise ConfigurationError(f"{place}: {provider} has no setting {key!r}.{hint}")
+        if values.get("TENANT") is not None and (fault := tenant_fault(values["TENANT"])):
+            raise ConfigurationError(f"{place}: TENANT {fault}.")
         return cls(name, provider, values)
 
     @property
@@ -95,6 +104,10 @@ class ProjectEntry:
 
     def _build_in(self) -> Provider:
         provider = built_in(self.provider)
+        for key in _credential_keys(provider):
+            if not isinstance(self.values.get(key), str | None):
+                kind = type(self.values[key]).__name__  # no number, which may be a secret
+                raise ConfigurationError(f"{key} must be text, not {kind}.")
         options: dict[str, str] = {}
         for name in provider.options:
             value = self.values.get(name.upper())

@@ -183,6 +183,25 @@ def check_provider(provider: object, line: str = "Receiver(Postmark(secret), sto
     return provider
 
 
+def check_events(provider: Provider, events: object) -> Sequence[Event]:
+    """Return what a provider has read. Raises `ConfigurationError` for anything but events.
+
+    A generator is refused, too, because it would verify the request only later.
+    """
+    if not isinstance(events, Sequence):
+        raise ConfigurationError(
+            f"{type(provider).__name__}.read returned {kind_of(events)}, but must return a "
+            "sequence of events: write `return [Event(...)]`."
+        )
+    for event in events:
+        if not isinstance(event, Event):
+            raise ConfigurationError(
+                f"{type(provider).__name__}.read returned a sequence with {kind_of(event)}, but "
+                "must return a sequence of events: write `return [Event(...)]`."
+            )
+    return events
+
+
 def check_secrets(provider: Provider, secrets: Sequence[object]) -> None:
     """Raise `ConfigurationError` for a secret that is not a string, such as a list of secrets."""
     for each in secrets:
