@@ -169,7 +169,8 @@ def describe_dry_run(dry_run: DryRun, entry: StoredEntry, parsers: Parsers) -> l
     ]
     if isinstance(dry_run.outcome, Refused):
         refusal = describe_refusal(dry_run.outcome, entry, parsers)
-        return [f"would be refused: {refusal}", *changed]
+        refused = "would be refused in part" if changed else "would be refused"
+        return [f"{refused}: {refusal}", *changed]
     if changed:
         return changed
     rows = [

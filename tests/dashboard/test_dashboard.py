@@ -497,6 +497,17 @@ def test_the_parser_of_another_provider(store: SQLStore, visitor: Visitor) -> No
     assert "Replayed and recorded." in visitor.send("/notification", {"action": "replay"}, id=1)
 
 
+def test_a_replay_that_would_be_refused_in_part(store: SQLStore, visitor: Visitor) -> None:
+    """The page has both what the replay would set and why it would refuse the rest."""
+    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", providers=Effects())
+    body = body_of("HardBounce", "Opened", recipient=ADA, message_id="m-nowhere", at=AT).encode()
+    log(store, body, NO_DISPATCH)
+    page = visitor.shows("/notification", id=1)
+    assert "A replay would set only these values. The rest of the event would be refused" in page
+    assert NO_DISPATCH.text in page
+    assert "HardBounce" in page.partition("Set to")[2]
+
+
 def test_the_reasons_of_a_host(sqlite_url: str) -> None:
     """The effects of a suppression have the value that the host stores for its reason."""
     world.fill(sqlite_url)

@@ -133,7 +133,7 @@ def notification(context: Context, fields: Fields) -> View:
         "problem": find_problem(entry, context.parsers, recorded),
         "change": _queries.describe_suppression(entry, context.parsers),
         "superseded": (newer.id, describe_change(newer, context.parsers)) if newer else None,
-        "effects": _queries.find_effects(context.store, entry, context.parsers),
+        "preview": _queries.preview_replay(context.store, entry, context.parsers),
         "result": RESULTS.get(fields.get("done", "")),
     }
     return View("notification.html", values)

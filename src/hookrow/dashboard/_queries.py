@@ -258,30 +258,36 @@ def find_dispatches(context: Context, message_id: str, entry: str | None) -> Row
     return RowsOfTenant(histories, entry, names)
 
 
-def find_effects(
-    store: SQLStore, entry: StoredEntry, parsers: Parsers
-) -> Sequence[Effect] | str | None:
-    """Return the values that a notification sets, or the text of its refusal in a replay.
+class Preview(NamedTuple):
+    """The values that a replay sets, and the text of its refusal, which is empty without one.
 
-    Returns None if its body cannot be replayed.
+    Both are present if only some of the notifications in an event can be recorded.
     """
+
+    effects: Sequence[Effect]
+    refusal: str = ""
+
+
+def preview_replay(store: SQLStore, entry: StoredEntry, parsers: Parsers) -> Preview | None:
+    """Return what a replay of a notification does, or None if its body cannot be replayed."""
     try:
         arrivals = arrivals_of(store, [entry], parsers, measured_clock(store)())
     except WrongMapping as error:
-        return str(error)
+        return Preview((), str(error))
     if not arrivals:
         return None
     with store.reading() as reading:
         outcome = decide(arrivals[0], reading.find(lookup_keys(arrivals)))
-        if not isinstance(outcome, Recorded):
-            return describe_refusal(outcome, entry, parsers)
         states = reading.read({change.row for change in outcome.changes})
-    return [
+    effects = [
         Effect(change.row, column, value, states[change.row][column])
         for change in outcome.changes
         for column, value in new_values(change, store.schema.reason).items()
         if column in states.get(change.row, {})
     ]
+    if isinstance(outcome, Recorded):
+        return Preview(effects)
+    return Preview(effects, describe_refusal(outcome, entry, parsers))
 
 
 class _ManualFields(msgspec.Struct, rename="pascal"):
