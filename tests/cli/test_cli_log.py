@@ -96,11 +96,26 @@ class TestList:
             ("--since 1h --before 3", [2, 1]),
             ("--since 9999-12-31", []),
             ("--entry sendgrid", [3]),
-            ("--entry brevo", []),
         ],
     )
     def test_filters(self, command: Command, arguments: str, found: list[int]) -> None:
         assert [entry["id"] for entry in listed(command, *arguments.split())] == found
+
+    @pytest.mark.parametrize("name", ["log", "log --follow", "stats", "replay"])
+    def test_a_name_that_no_entry_has(self, command: Command, name: str) -> None:
+        """It is not mistaken for one without notifications; one that only the log has is."""
+        (command.folder / "hookrow.toml").write_text("[providers.resend]\n")
+        done = command.call(*name.split(), "--entry", "sendgird")
+        assert done.returncode == 1
+        assert done.stderr == (
+            "Error: The receiver has no entry 'sendgird'. The names of its entries: 'resend'. "
+            "The log has no notification of such an entry, either.\n"
+        )
+
+    def test_names_of_the_receiver_or_of_the_log(self, command: Command) -> None:
+        (command.folder / "hookrow.toml").write_text("[providers.postmark]\nsecret = 'x'\n")
+        assert listed(command, "--entry", "postmark") == []
+        assert [entry["id"] for entry in listed(command, "--entry", "sendgrid")] == [3]
 
     def test_json(self, command: Command) -> None:
         """In JSON, an entry has every field, times in UTC, and the fingerprint in hex."""

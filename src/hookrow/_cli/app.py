@@ -26,11 +26,12 @@ from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
 from hookrow._faults import host_line
 from hookrow._http import ENDPOINT
-from hookrow._receiver.entries import POSTMARK, Parsers
+from hookrow._receiver.entries import POSTMARK, Parsers, no_such_entry
 from hookrow._server.settings import check_tenants, parsers_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._errors import OWN_TABLES
+from hookrow.stores._log import Query
 
 if TYPE_CHECKING:
     from hookrow._diagnostics.probe import Sender
@@ -254,6 +255,20 @@ def require_log(store: SQLStore) -> SQLLog:
             "Django, 'LOG': False)."
         )
     return store.log
+
+
+def check_entry(name: str | None, app: App, reader: SQLLog | None) -> None:
+    """Raise `ConfigurationError` for a name that neither an entry of the receiver nor the log has.
+
+    The log may have notifications of an entry that the receiver no longer has.
+    """
+    if name is None or name in app.parsers.names:
+        return
+    if reader is None or not reader.count(Query(entry=name), limit=1):
+        raise ConfigurationError(
+            f"{no_such_entry(name, app.parsers.names)} The log has no notification of such an "
+            "entry, either."
+        )
 
 
 def _load(reference: str) -> object:

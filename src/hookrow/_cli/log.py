@@ -13,7 +13,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from hookrow._cli.app import App, require_log
+from hookrow._cli.app import App, check_entry, require_log
 from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, F, entry_name, moment
 from hookrow._cli.output import INTERRUPTED, echo, echo_json
 from hookrow._core.log_entry import StoredEntry, stored_body
@@ -137,6 +137,7 @@ def log(
     app: App = context.obj
     with app.open_store(database_url) as store:
         reader = require_log(store)
+        check_entry(conditions["entry"], app, reader)
         if follows:
             followed = follow(reader, Query(**conditions), limit=limit, bodies=as_json)
             _print_until_interrupted(followed, as_json=as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from hookrow._cli.app import App, require_log
+from hookrow._cli.app import App, check_entry, require_log
 from hookrow._cli.log import filters, format_entry
 from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, KEEP_BODIES, KEEP_OPTION
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
@@ -82,6 +82,7 @@ def replay(
         _check_mapping(store, accept=accept_mapping, dry_run=dry_run)
         if not selects:
             return
+        check_entry(query.entry, app, reader)
         summary.missing = _missing_ids(reader, ids)
         last, highest = _id_range(reader, query)
         interrupted = None if dry_run else COMMITTED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from hookrow._cli.app import App
+from hookrow._cli.app import App, check_entry
 from hookrow._cli.options import DATABASE_URL, JSON, entry_name
 from hookrow._cli.output import echo, echo_json
 from hookrow._describe import format_time, pluralize, printable
@@ -58,6 +58,7 @@ def stats(app: App, *, period: Period, entry: str | None, as_json: bool, databas
     """
     now = datetime.now(UTC)
     with app.open_store(database_url) as store:
+        check_entry(entry, app, store.log)
         present = read_present(store, now, entry)
         overview = read_overview(store, period, now, entry)
         tables = _count_tables(store, now, entry)
