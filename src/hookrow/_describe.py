@@ -119,7 +119,7 @@ def describe_change(entry: StoredEntry, parsers: Parsers) -> str:
         kind = "a suppression"
     elif change := find_change(entry, parsers):
         kind = "a suppression" if isinstance(change, Suppressed) else "a reactivation"
-    return f"entry {entry.id}, {kind} of {format_time(_changed_at(entry))}"
+    return f"notification {entry.id}, {kind} of {format_time(_changed_at(entry))}"
 
 
 def find_change(entry: StoredEntry, parsers: Parsers) -> Suppressed | Reactivated | None:

@@ -172,7 +172,10 @@ class TestShow:
         keep(url, testing.suppression(ADA, None, at=AT), RECORDED)
         assert "Superseded" not in show(command)
         keep(url, testing.reactivation(ADA.upper(), ADAS, at=AT + HOUR), RECORDED)
-        assert show(command)["Superseded"] == "by entry 2, a reactivation of 2026-03-04 06:06:07Z"
+        assert (
+            show(command)["Superseded"]
+            == "by notification 2, a reactivation of 2026-03-04 06:06:07Z"
+        )
         assert "Superseded" not in show(command, 2)
 
     def test_row_that_has_changed_later(self, command: Command, url: str) -> None:

@@ -579,7 +579,7 @@ class TestSuppression:
         assert "Suppression lifted." in page
         assert ">active<" in page
         assert "suppression lifted, by ada: asked" in page
-        newer = '<a href="./notification?id=2">entry 2, a reactivation of '
+        newer = '<a href="./notification?id=2">notification 2, a reactivation of '
         assert newer in visitor.shows("/notification", id="1")
         assert newer not in visitor.shows("/notification", id="2")
 

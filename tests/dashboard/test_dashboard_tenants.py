@@ -130,9 +130,9 @@ def test_a_manual_change(visitor: Visitor, store: SQLStore) -> None:
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        ({"email": ADA}, "Choose the entry whose subscriber is changed."),
+        ({"email": ADA}, "Choose the entry of the receiver whose subscriber is changed."),
         ({"email": ADA, "entry": "initech"}, "The receiver has no entry"),
-        ({"message_id": ADAS}, "Choose the entry whose subscriber is changed."),
+        ({"message_id": ADAS}, "Choose the entry of the receiver whose subscriber is changed."),
     ],
 )
 def test_a_manual_change_without_an_entry(

@@ -332,7 +332,7 @@ def _event(
 )
 def test_names_of_changes(entry: StoredEntry, named: str) -> None:
     """The kind of a change is known from its reason or its body."""
-    assert describe_change(entry, EFFECTS) == f"entry 7, a {named} of 2026-03-04 12:00:00Z"
+    assert describe_change(entry, EFFECTS) == f"notification 7, a {named} of 2026-03-04 12:00:00Z"
 
 
 def test_json_is_indented() -> None:

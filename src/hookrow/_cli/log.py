@@ -210,12 +210,12 @@ def forget(context: click.Context, *, email: str, as_json: bool, database_url: s
     context.exit(1 if any(left) else 0)
 
 
-@log.command(short_help="Add entries that the hourly counts lack.")
+@log.command(short_help="Add entries of the log that the hourly counts lack.")
 @JSON
 @DATABASE_URL
 @click.pass_obj
 def recount(app: App, *, as_json: bool, database_url: str) -> None:
-    """Compare the hourly counts with the log, and add entries that they lack.
+    """Compare the hourly counts with the log, and add its entries that they lack.
 
     They may lack entries if receivers write to several nodes of a Galera cluster. In hours whose
     entries were pruned, nothing is added.

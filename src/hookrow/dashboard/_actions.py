@@ -77,7 +77,7 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
     email = fields.get("email") or form.get("email", "")
     entry = parse(fields, "entry")
     if entry is None and context.parsers.have_tenants:
-        raise BadRequest("Choose the entry whose subscriber is changed.")
+        raise BadRequest("Choose the entry of the receiver whose subscriber is changed.")
     tenant = context.tenant_of(entry)
     outcome = manual.change_suppression(
         context.store,
