@@ -1,10 +1,11 @@
 """The entries of a receiver: their arguments, paths and probes, and what reads the log for them."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from unittest.mock import Mock
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from engines import MEMORY
 from hookrow import (
     Arrival,
     ConfigurationError,
+    Event,
     Gauges,
     Key,
     Observer,
@@ -40,7 +42,7 @@ from hookrow._receiver import hourly
 from hookrow._receiver.entries import Parsers, read_entries
 from hookrow._receiver.replay import arrivals_of
 from hookrow._receiver.spool import Spool
-from hookrow.providers import Provider
+from hookrow.providers import Provider, Unauthentic
 from hookrow.stores._log import Origin, RequestKind
 from hookrow.stores.sql import SQLStore
 from times import SECOND
@@ -54,6 +56,24 @@ ONE = Postmark(SECRET)
 def both(*, limit: int = MAX_BODY) -> dict[str, Provider]:
     """Return the entries of a receiver with two providers."""
     return {"mail": Postmark(SECRET), "parcels": Courier(limit=limit)}
+
+
+class Batches(Provider):
+    """Reads lists of Postmark's payloads, and admits nobody."""
+
+    name = "batches"
+
+    def admit(self, _: object) -> str:
+        return "Signature"
+
+    def read(self, _: object) -> NoReturn:
+        raise Unauthentic("Signature")
+
+    def read_body(self, body: bytes) -> Sequence[Event]:
+        return [self.parse(encode(each)) for each in json.loads(body)]
+
+    def parse(self, body: bytes) -> Event:
+        return Postmark.parse(body)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +323,40 @@ def test_a_provider_that_is_not_ready(post: Callable[[Receiver, Request], Respon
         assert (refused, database.logged()) == ([Refusal.NOT_READY], [])
         courier.certificate = "fetched"
         assert post(receiver, request).status == 200
+
+
+def test_a_body_that_other_code_has_authenticated() -> None:
+    """All of its events are recorded by the provider of the entry, without its signature."""
+    database = people("ada", "eve")
+    body = json.dumps([delivery("ada"), delivery("eve")]).encode()
+    with closing(Receiver({"mail": Postmark(SECRET), "batches": Batches()}, database)) as receiver:
+        assert receiver.record_body(body, "batches").status == 200
+        assert receiver.record_body(b"[]", "batches").status == 200
+        assert receiver.record_body(encode(delivery("bob"))).status == 404
+        database.away = True
+        assert receiver.record_body(body, "batches").status == 503
+    logged = {(each.entry, each.message_id): each.outcome.value for each in database.logged()}
+    assert logged == {
+        ("batches", "m-ada"): "recorded",
+        ("batches", "m-eve"): "recorded",
+        ("mail", "m-bob"): "subscriber_not_found",
+    }
+
+
+@pytest.mark.parametrize(
+    ("providers", "message"),
+    [
+        (ONE, "no entry 'parcel': its only provider has no name, so pass none."),
+        (both(), "no entry 'parcel': use 'mail', 'parcels'."),
+    ],
+    ids=["unnamed", "named"],
+)
+def test_a_body_for_an_unknown_entry(providers: Any, message: str) -> None:  # noqa: ANN401 - a case
+    with (
+        closing(Receiver(providers, people())) as receiver,
+        pytest.raises(ConfigurationError, match=message),
+    ):
+        receiver.record_body(b"{}", "parcel")
 
 
 def test_each_entry_limits_its_bodies() -> None:

@@ -243,16 +243,23 @@ class Receiver:
         limit: a database that stops responding blocks the call for longer. No task is started.
         """
         arrivals = self._arrivals(request, start=False)
-        if isinstance(arrivals, Response):
-            return arrivals
-        responses: list[Response] = []
-        kept = self._refuse_unlogged(arrivals, responses.append)
-        try:
-            with limited_to(self.options.deadline * DIRECT_SHARE):
-                return combine(responses + (self._responder.wait(kept) if kept else []))
-        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
-            log_fault(error, "Returned 503: %s", describe_bug(error))
-            return combine([*map(self._responses.unavailable, arrivals)])
+        return arrivals if isinstance(arrivals, Response) else self._record_directly(arrivals)
+
+    def record_body(self, body: bytes, entry: str | None = None) -> Response:
+        """Record the events in the body of a request that other code has authenticated.
+
+        `entry` is the name of the entry whose provider reads the body: by default, the first one.
+        **Nothing is verified**, so pass no body that anyone else may have sent. The events are
+        recorded as by `record_directly`, with its limits. Raises `ConfigurationError` if no entry
+        has the name.
+        """
+        named = self.entries.default if entry is None else self.entries.named(entry)
+        if named is None:
+            names = ", ".join(map(repr, self.entries.names))
+            remedy = f"use {names}" if names else "its only provider has no name, so pass none"
+            raise ConfigurationError(f"The receiver has no entry {entry!r}: {remedy}.")
+        events = named.provider.read_body(body)
+        return self._record_directly(self._reader.arrivals(named, events, self.clock.uncorrected()))
 
     def can_spool(self) -> bool:
         """Return whether there is a spool, and the last write to it, if any, succeeded."""
@@ -441,6 +448,17 @@ class Receiver:
             if not each.notifications:
                 reply(self._responder.refuse_unsupported(each))
         return [each for each in arrivals if each.notifications]
+
+    def _record_directly(self, arrivals: Sequence[Arrival]) -> Response:
+        """Record arrivals in the calling thread; return the response to all of them."""
+        responses: list[Response] = []
+        kept = self._refuse_unlogged(arrivals, responses.append)
+        try:
+            with limited_to(self.options.deadline * DIRECT_SHARE):
+                return combine(responses + (self._responder.wait(kept) if kept else []))
+        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
+            log_fault(error, "Returned 503: %s", describe_bug(error))
+            return combine([*map(self._responses.unavailable, arrivals)])
 
     def _wait(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Record the arrivals of a request together; wait for the responses."""

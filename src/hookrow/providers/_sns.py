@@ -179,7 +179,7 @@ class SNS(EventProvider):
         envelope = decode_object(body) or {}
         if envelope.get("Type") != "Notification":
             return ()
-        return self.split_message(str(envelope["Message"]).encode("utf-8", "surrogatepass"))
+        return self.split_message(str(envelope.get("Message")).encode("utf-8", "surrogatepass"))
 
     def split_message(self, message: bytes) -> Sequence[bytes]:
         """Return the bytes of each event in the message of a notification. Never raises."""

@@ -78,14 +78,16 @@ class Resend(StandardWebhooks):
     def read(self, request: Request) -> Sequence[Event]:
         """Return the event, once for each recipient of an email. Raises `Unauthentic`."""
         id_ = self.verify(request)
-        bodies = _split(request.body)
-        one = len(bodies) == 1
+        events = self.read_body(request.body)
+        one = len(events) == 1
         return [
-            msgspec.structs.replace(
-                self.parse(body), event_id=id_ if one else f"{id_} {number}", trace_id=id_
-            )
-            for number, body in enumerate(bodies)
+            msgspec.structs.replace(event, event_id=id_ if one else f"{id_} {number}", trace_id=id_)
+            for number, event in enumerate(events)
         ]
+
+    def read_body(self, body: bytes) -> Sequence[Event]:
+        """Return the event in a body, once for each recipient of an email. Never raises."""
+        return [self.parse(each) for each in _split(body)]
 
     @staticmethod
     def parse(body: bytes) -> Event:
