@@ -9,7 +9,7 @@ import pytest
 
 from command import Command
 from hookrow import RequestHead
-from hookrow.providers import Provider, resend
+from hookrow.providers import Provider
 from hookrow.testing import SECRET, ProviderContract, headers
 from session import ROOT, execute, read_files
 
@@ -53,7 +53,3 @@ def test_the_tables_are_complete() -> None:
     public = {name for name in dir(ProviderContract) if not name.startswith(("_", "test_"))}
     defined = {re.split(r"\W", row)[0] for row in rows("| define |")}
     assert defined == public | {"provider", "samples"}
-
-
-def test_the_events_of_resend() -> None:
-    assert {*rows("| event |")} == resend._EVENT_TYPES
