@@ -6,11 +6,9 @@ READY := .venv/ready
 OLDEST := .venv-oldest/ready
 NEWEST := .venv-newest/ready
 DOCS := .venv-docs/ready
-PEERS := .venv/bench
 MUTANTS := .venv/mutants
 COMPILED := .venv/compiled
 PYTEST := $(BIN)/pytest
-ALL := .[dev,bench]
 
 # Each worker runs whole files, in the order of collection.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -106,7 +104,7 @@ test-oldest: $(OLDEST) ## Run tests on the lowest version of each dependency tha
 # Only wheels are installed, so that a version without a wheel fails here.
 $(OLDEST): pyproject.toml
 	$(PYTHON) tests/requirements.py >.venv-oldest.txt
-	$(call install,$(PYTHON),.venv-oldest,--only-binary :all: --constraint .venv-oldest.txt --editable '$(ALL)')
+	$(call install,$(PYTHON),.venv-oldest,--only-binary :all: --constraint .venv-oldest.txt --editable '.[dev]')
 	@mv .venv-oldest.txt $@
 
 test-newest: $(NEWEST) ## Run tests on the newest version of each dependency and the newest Python found
@@ -114,7 +112,7 @@ test-newest: $(NEWEST) ## Run tests on the newest version of each dependency and
 		@echo "Skipped, because .venv has the same Python and the newest dependencies, too.")
 
 $(NEWEST): pyproject.toml | $(READY)
-	$(if $(OTHER),$(call install,$(NEWER),.venv-newest,--editable '$(ALL)'))
+	$(if $(OTHER),$(call install,$(NEWER),.venv-newest,--editable '.[dev]'))
 	$(if $(OTHER),@touch $@)
 
 CORE := src/hookrow/_core/changes.py,src/hookrow/_core/log_entry.py,src/hookrow/_core/notification.py,src/hookrow/_core/optional.py,src/hookrow/_core/rules.py,src/hookrow/providers/_postmark_payloads.py,src/hookrow/providers/postmark.py,src/hookrow/_http.py,src/hookrow/_core/schema.py,src/hookrow/_core/schema_values.py,src/hookrow/errors.py
@@ -128,7 +126,7 @@ format: $(READY) ## Format the code, and fix style errors automatically where po
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(PEERS) ## Compare hookrow with common alternatives, in three minutes
+bench: $(READY) ## Compare hookrow with common alternatives, in three minutes
 	$(BIN)/python bench/compare.py
 
 mutants: $(MUTANTS) ## Measure how many faults in the core the tests detect, in at most 40 minutes
@@ -138,7 +136,7 @@ mutants: $(MUTANTS) ## Measure how many faults in the core the tests detect, in 
 compiled: $(COMPILED) ## Install the drivers that are compiled, without which some tests are skipped
 
 # Each of these files is named after its extra.
-$(PEERS) $(MUTANTS) $(COMPILED): $(READY)
+$(MUTANTS) $(COMPILED): $(READY)
 	@echo "Installing the packages of the extra $(@F) ..."
 	@if test -x $(BIN)/pip; then pip="$(BIN)/python -m pip"; else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi \
 	&& $$pip install --quiet --disable-pip-version-check --editable '.[$(@F)]'
