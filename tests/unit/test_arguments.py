@@ -122,7 +122,7 @@ PROVIDERS: list[Case] = [
 ]
 
 SCHEMAS: list[Case] = [
-    (calling(Role, Person), 'the name of a table, not the class Person: write Role("people").'),
+    (calling(Role, Person), "name of a table, not the class Person: write Role.of(Person)."),
     (calling(Role, Person.__table__), 'not Table: write Role("people").'),
     (calling(Role, None), "The table of a role must be the name of a table, not None"),
     (calling(Role, "people", "address"), '`columns` of a role must be a dict, not str: write {"em'),
@@ -134,7 +134,7 @@ SCHEMAS: list[Case] = [
     (calling(Role, "people", where="deleted_at"), "`where` of a role must be a dict, not str"),
     (
         calling(Schema, subscribers=Person),
-        "'subscribers' must be a Role, not the class Person: write subscribers=Role(\"people\").",
+        "must be a Role, not the class Person: write subscribers=Role.of(Person).",
     ),
     (calling(Schema, dispatches={"table": "sends"}), "'dispatches' must be a Role, not dict"),
     (calling(Schema, log=False), "must be the name of a table, or None, not False: write log=None"),

@@ -20,7 +20,7 @@ CORE = (
     *("providers", "providers._base", "providers._built_in", "providers._json"),
     "providers._postmark_payloads",
     *("providers._secrets", "providers._unreadable", "providers.postmark"),
-    *("_http", "errors", "_arguments"),
+    *("_http", "errors", "_arguments", "_models"),
 )
 
 assert "_core.rules" in CORE
@@ -52,7 +52,17 @@ FORBIDDEN = {
 
 
 ORDER = (
-    *("errors", "_arguments", "_core", "_http", "http", "_environ", "_faults", "_concurrency"),
+    *(
+        "errors",
+        "_arguments",
+        "_models",
+        "_core",
+        "_http",
+        "http",
+        "_environ",
+        "_faults",
+        "_concurrency",
+    ),
     *("stores", "_observability", "providers"),
     *("metrics", "tracing", "_receiver"),
     *("_describe", "_statistics", "_migrations", "migrations"),

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from inspect import isclass
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from hookrow._arguments import reject
 from hookrow._core.changes import WRITES
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, check_records, requested
+from hookrow._models import Model, read_model
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = WRITES[Suppressible.SUBSCRIBER].columns
@@ -36,21 +38,25 @@ KEYS = {
 }
 """The columns of the key in a `RowId`: one column by itself, two as a pair."""
 
-_REQUIRED = {
+REQUIRED: Mapping[str, Sequence[str]] = {
     "subscribers": ("id", "email", "suppressed_at"),
     "dispatches": ("id", "provider_message_id", "subscriber_id", "delivered_at", "opened_at"),
     "subscriptions": ("list_id", "subscriber_id"),
     "messages": ("id", "list_id"),
 }
-ROLE_NAMES = tuple(_REQUIRED)
+"""The columns that the table of each role must have."""
+
+ROLE_NAMES = tuple(REQUIRED)
 """The names of all roles."""
 
-_OPTIONAL = {
+OPTIONAL: Mapping[str, Sequence[str]] = {
     "subscribers": ("suppression_reason", "suppression_changed_at"),
     "dispatches": ("list_id", "message_id", "sent_at", *SUPPRESSION, *OPTIONAL_COLUMNS),
     "subscriptions": SUPPRESSION,
     "messages": (),
 }
+"""The columns that the table of each role may lack."""
+
 _MAY_BE_NONE = {"subscriptions", "messages"}
 _SENT_AT_BY_TABLE = {OWN_DISPATCHES: "created_at"}
 """The default column for `sent_at`, by table: only hookrow's own table has one."""
@@ -71,17 +77,37 @@ OTHERWISE = "*"
 """The key in `Schema.reasons` for all other reasons."""
 
 
-def _table_of(value: object) -> str:
-    """Return the name of a model's table: SQLAlchemy's, or Django's label; else an example."""
-    if isinstance(value, str) and value:
-        return value
-    meta = getattr(value, "_meta", None)
-    found = [
-        getattr(value, "__tablename__", None),
-        getattr(value, "fullname", None),
-        getattr(meta, "label", None),
-    ]
-    return next((each for each in found if isinstance(each, str)), "people")
+class _Columns(TypedDict, total=False):
+    """The columns of all roles, by hookrow's names.
+
+    Type checkers take the attributes of an SQLModel for their values, so any type is accepted.
+    """
+
+    id: object
+    email: object
+    suppressed_at: object
+    suppression_reason: object
+    suppression_changed_at: object
+    provider_message_id: object
+    subscriber_id: object
+    list_id: object
+    message_id: object
+    sent_at: object
+    delivered_at: object
+    opened_at: object
+    clicked_at: object
+    bounced_at: object
+    bounce_type: object
+    complained_at: object
+    first_opened_at: object
+
+
+def _role_for(value: object) -> str:
+    """Return the expression for a role of a model, a table or the name of one; else an example."""
+    if isclass(value):
+        return f"Role.of({value.__name__})"
+    table = value if isinstance(value, str) and value else getattr(value, "fullname", None)
+    return f'Role("{table}")' if isinstance(table, str) else 'Role("people")'
 
 
 def _check_names(argument: str, names: object, example: str) -> None:
@@ -127,7 +153,7 @@ class Role:
     finds only the rows of its receiver's entry, which is a `Tenant`. The subscribers need the
     column; a dispatch or a subscription without it has the tenant of its subscriber.
 
-    Raises `ConfigurationError` for an object that is not a name, such as the class of a model.
+    Raises `ConfigurationError` for an object that is not a name. `Role.of` takes models.
     """
 
     table: str
@@ -139,8 +165,7 @@ class Role:
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, str):
-            line = f'Role("{_table_of(self.table)}")'
-            reject("The table of a role", "the name of a table", self.table, line)
+            reject("The table of a role", "the name of a table", self.table, _role_for(self.table))
         _check_names("columns", self.columns, '{"email": "address"}')
         _check_names("where", self.where, '{"deleted_at": None}')
         for name, column in self.columns.items():
@@ -154,6 +179,55 @@ class Role:
             reject("The tenant of a role", "the name of a column, or None", self.tenant, line)
         object.__setattr__(self, "where", _plain(self.where))
 
+    @classmethod
+    def of(
+        cls,
+        model: type[Any],
+        /,
+        *,
+        where: Mapping[Any, Scalar] | None = None,
+        fold: Fold = "ascii",
+        empty: str | None = None,
+        tenant: object = None,
+        **columns: Unpack[_Columns],
+    ) -> Role:
+        """Return the role of a model: a class of SQLAlchemy or SQLModel, or a model of Django.
+
+        `Role.of(Person, email=Person.address, where={Person.deleted_at: None})`: an attribute of
+        the model stands for its column, in the keywords, in the keys of `where` and in `tenant`. A
+        foreign key of Django may be `Send.person` or `Send.person_id`. Strings stand for columns,
+        too: in Django, the names of fields, and otherwise those of columns. None is no column.
+
+        A column without a keyword is that of the attribute with hookrow's name, or of the primary
+        key for `id`. An optional column that the model lacks is None. As in other roles, `sent_at`
+        and the columns of optional records are used only if they are named. The schema and the
+        database know only the names of tables and columns, so no mapper needs to be configured.
+
+        Raises `ConfigurationError` for a class that is no model or whose columns are in several
+        tables, for an attribute that has no column or belongs to another class, and for a class
+        with a table of its base unless `where` names the column that distinguishes its rows.
+        `Schema` raises it if the model lacks required columns.
+        """
+        read = read_model(model)
+        hidden = {} if where is None else where
+        if not isinstance(hidden, Mapping):
+            example = f"where={{{read.name}.deleted_at: None}}"
+            reject(f"`where` of Role.of({read.name})", "a dict", hidden, example)
+        role = ModelRole(
+            read.table,
+            {
+                name: None if given is None else _column_of(read, name, given)
+                for name, given in columns.items()
+            },
+            where={_column_of(read, "where", given): value for given, value in hidden.items()},
+            fold=fold,
+            empty=empty,
+            tenant=None if tenant is None else _column_of(read, "tenant", tenant),
+            model=read,
+        )
+        read.check_where(role.where)
+        return role
+
     def column(self, name: str) -> str | None:
         """Return a column's name in the table by hookrow's name, or None if the table lacks it.
 
@@ -163,6 +237,25 @@ class Role:
         usual = None if name in OPTIONAL_COLUMNS else name
         if name == "sent_at":
             usual = _SENT_AT_BY_TABLE.get(self.table)
+        return self.columns.get(name, usual)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRole(Role):
+    """The role of a model: a column that is not mapped is that of the attribute with its name."""
+
+    model: Model = field(kw_only=True, repr=False)
+
+    def column(self, name: str) -> str | None:
+        """Return a column's name in the table, or None if the model lacks it.
+
+        A column that is mapped by another name is not used twice.
+        """
+        usual = None
+        if name not in {"sent_at", *OPTIONAL_COLUMNS}:
+            usual = self.model.columns.get(name, self.model.key if name == "id" else None)
+        if usual in self.columns.values():
+            usual = None
         return self.columns.get(name, usual)
 
 
@@ -271,7 +364,7 @@ class Schema:
         return {name: self._columns_of(name, role) for name, role in self.roles.items()}
 
     def _columns_of(self, name: str, role: Role) -> Mapping[str, str]:
-        named = {field: role.column(field) for field in (*_REQUIRED[name], *_OPTIONAL[name])}
+        named = {field: role.column(field) for field in (*REQUIRED[name], *OPTIONAL[name])}
         if name == "dispatches":
             wanted = requested(self.record, role.table)
             named = {field: column or wanted.get(field) for field, column in named.items()}
@@ -317,12 +410,32 @@ def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
     return f" Did you mean {lowered[near[0]]!r}?" if near else ""
 
 
+def _column_of(model: Model, argument: str, given: object) -> str:
+    """Return the column for which an attribute or a string stands in an argument of `Role.of`."""
+    if not isinstance(given, str):
+        return model.column_of(argument, given)
+    if given in model.strings:
+        return model.strings[given]
+    if given in model.columns:
+        column = model.columns[given]
+        model.refuse(argument, f"{given!r}, an attribute whose column is {column!r}", given)
+    hint = nearest(given, model.strings)
+    if model.label and "__" in given:
+        hint = (
+            " A role has only fields of its own model: to find the list of a dispatch by its "
+            "message, map `messages`, and the foreign key as `message_id`."
+        )
+    raise ConfigurationError(
+        f"`{argument}` of Role.of({model.name}) is {given!r}, which {model.name} does not have."
+        f"{hint}"
+    )
+
+
 def _check_types(schema: Schema) -> None:
-    for name in _REQUIRED:
+    for name in REQUIRED:
         given = getattr(schema, name)
         if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
-            line = f'{name}=Role("{_table_of(given)}")'
-            reject(f"The role {name!r}", "a Role", given, line)
+            reject(f"The role {name!r}", "a Role", given, f"{name}={_role_for(given)}")
     if not isinstance(schema.log, str | None):
         reject("log", "the name of a table, or None", schema.log, "log=None for no log")
     record: object = schema.record
@@ -336,7 +449,7 @@ def _check_types(schema: Schema) -> None:
 
 
 def _check(name: str, role: Role) -> None:
-    known = (*_REQUIRED[name], *_OPTIONAL[name])
+    known = (*REQUIRED[name], *OPTIONAL[name])
     if not role.table:
         raise ConfigurationError(f"The role {name!r} needs a table: set its name.")
     for column in role.columns:
@@ -344,9 +457,11 @@ def _check(name: str, role: Role) -> None:
             raise ConfigurationError(
                 f"The role {name!r} has no column {column!r}.{nearest(column, known)}"
             )
+    if isinstance(role, ModelRole):
+        _check_model(name, role)
     for column in known:
         column_name = role.column(column)
-        if not column_name and (column in _REQUIRED[name] or column_name is not None):
+        if not column_name and (column in REQUIRED[name] or column_name is not None):
             raise ConfigurationError(f"The role {name!r} needs the column {column!r}: map it.")
     if role.fold not in get_args(Fold):
         raise ConfigurationError(
@@ -355,6 +470,28 @@ def _check(name: str, role: Role) -> None:
         )
     if role.fold != "ascii" and name != "subscribers":
         raise ConfigurationError(f"The role {name!r} has no email: omit `fold`.")
+
+
+def _check_model(name: str, role: ModelRole) -> None:
+    """Reject a model that lacks required columns: one error for all of them."""
+    missing = [
+        each for each in REQUIRED[name] if each not in role.columns and role.column(each) is None
+    ]
+    if not missing:
+        return
+    model = role.model.name
+    line = ", ".join(f"{each}={model}.<attribute>" for each in missing)
+    used = {role.column(each) for each in REQUIRED[name]}
+    others = [each for each, column in role.model.columns.items() if column not in used]
+    raise ConfigurationError(
+        f"The role {name!r} needs {_listed(missing)}, and {model} has no attributes with these "
+        f"names: write Role.of({model}, {line}, ...). Its other attributes are {_listed(others)}."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names or ["none"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _check_twice(name: str, columns: Mapping[str, str]) -> None:
@@ -371,7 +508,7 @@ def _check_twice(name: str, columns: Mapping[str, str]) -> None:
 
 def _check_where(name: str, role: Role) -> None:
     """Reject conditions on columns that notifications set, and values that are not plain."""
-    for column in (*_REQUIRED[name], *_OPTIONAL[name]):
+    for column in (*REQUIRED[name], *OPTIONAL[name]):
         if column in WRITTEN and role.column(column) in role.where:
             raise ConfigurationError(
                 f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
@@ -441,7 +578,7 @@ def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> Non
     mistake = ""
     if role.empty != "":
         mistake = "which is not an empty string: use empty='', or omit it for null."
-    elif "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
+    elif "suppression_reason" not in OPTIONAL[name] or role.column("suppression_reason") is None:
         mistake = "but no column for a reason: omit `empty`, or map suppression_reason."
     elif any(isinstance(value, int) for value in reasons.values()):
         mistake = "but `reasons` has integers: omit `empty`, and let the column allow null."

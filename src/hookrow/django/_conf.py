@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 from django.apps import apps
 from django.conf import settings
+from django.utils.module_loading import import_string
 
-from hookrow._arguments import check_seconds
+from hookrow._arguments import check_seconds, kind_of
 from hookrow._core.schema import Schema, nearest
 from hookrow._core.schema_values import schema_of
 from hookrow._observability.observer import Observer, check_observers
@@ -61,8 +62,13 @@ class ProjectSettings:
 
     @property
     def tables(self) -> Schema:
-        """The models of the roles: by default, those of `hookrow.django.tables`."""
+        """The models of the roles: by default, those of `hookrow.django.tables`.
+
+        A string is the path of a `Schema` in a module that imports the models, as settings cannot.
+        """
         tables = self._all().get("TABLES")
+        if isinstance(tables, str):
+            tables = _imported(tables)
         if tables is None:
             if not apps.is_installed("hookrow.django.tables"):
                 raise ConfigurationError(
@@ -203,6 +209,18 @@ SETTING_NAMES = tuple(
 """The names of all settings."""
 
 conf = ProjectSettings()
+
+
+def _imported(path: str) -> Schema:
+    """Return the schema at a dotted path. Raises `ConfigurationError` if there is none."""
+    setting = f"HOOKROW['TABLES'] is {path!r}"
+    try:
+        found = import_string(path)
+    except ImportError as error:
+        raise ConfigurationError(f"{setting}, which cannot be imported: {error}.") from error
+    if not isinstance(found, Schema):
+        raise ConfigurationError(f"{setting}, which is not a Schema, but {kind_of(found)}.")
+    return found
 
 
 def _schema(tables: object) -> Schema:

@@ -1,6 +1,7 @@
 """Finds the models and fields that a `Schema` names, and describes their tables and columns.
 
-In the schema, a role's table is the label of a model ("crm.Person"), and its columns are fields.
+In the schema, a role's table is the label of a model ("crm.Person"), and its columns are fields;
+`Role.of` has the model itself, with the table and the columns.
 Nothing here queries a database, so whether the keys of rows are unique is known from what the
 models declare; `stores.sql._keys` asks a database.
 """
@@ -18,7 +19,7 @@ from django.db.models import BooleanField, Field, Model, Q, UniqueConstraint
 from django.db.models.constants import LOOKUP_SEP
 
 from hookrow._core.notification import Key
-from hookrow._core.schema import WRITTEN, Role, Scalar, Schema, nearest
+from hookrow._core.schema import OPTIONAL, WRITTEN, ModelRole, Role, Scalar, Schema, nearest
 from hookrow.django._columns import (
     AnyField,
     MappedFields,
@@ -90,7 +91,7 @@ class ModelMapping:
 
 def map_models(schema: Schema, using: str) -> ModelMapping:
     """Find all models and fields. Raises `SchemaMismatch` for the first that cannot be used."""
-    schema = _with_messages(schema)
+    schema = _with_messages(_with_labels(schema))
     connection = connections[using]
     models = {name: _model_of(role) for name, role in schema.roles.items()}
     fields: dict[tuple[str, str], AnyField] = {}
@@ -183,6 +184,34 @@ def find_model(label: str) -> type[Model]:
 
 def _model_of(role: Role) -> type[Model]:
     return find_model(_OWN_MODELS.get(role.table, role.table))
+
+
+def _with_labels(schema: Schema) -> Schema:
+    """Return the schema with labels and fields instead of the tables and columns of `Role.of`."""
+    roles: dict[str, Any] = {
+        name: _labelled(name, role, schema.columns(name))
+        for name, role in schema.roles.items()
+        if isinstance(role, ModelRole)
+    }
+    return replace(schema, **roles)
+
+
+def _labelled(name: str, role: ModelRole, columns: Mapping[str, str]) -> Role:
+    label = role.model.label
+    if label is None:
+        raise SchemaMismatch(
+            f"The role {name!r} has {role.model.name}, which is not a model of Django: map one."
+        )
+    fields = {field.column: field.attname for field in find_model(label)._meta.concrete_fields}
+    absent = dict.fromkeys(OPTIONAL[name])
+    return Role(
+        label,
+        {**absent, **{own_name: fields[column] for own_name, column in columns.items()}},
+        where={fields[column]: value for column, value in role.where.items()},
+        fold=role.fold,
+        empty=role.empty,
+        tenant=None if role.tenant is None else fields[role.tenant],
+    )
 
 
 def _with_messages(schema: Schema) -> Schema:

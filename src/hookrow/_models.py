@@ -1,0 +1,286 @@
+"""Reads what models declare: the classes of SQLAlchemy, SQLModel and Django, and their attributes.
+
+It imports none of these libraries, because the class of a model exists only if its library has been
+loaded. It never configures the mappers of SQLAlchemy: a relationship may refer to a class that is
+defined later, and SQLAlchemy would keep the failure.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import isclass
+from typing import Any, NoReturn
+
+from hookrow._arguments import kind_of, reject
+from hookrow.errors import ConfigurationError
+
+_ARGUMENT = "The argument of Role.of()"
+_A_MODEL = "the class of a model"
+_OF_PERSON = "Role.of(Person, email=Person.address)"
+
+
+@dataclass(frozen=True, slots=True)
+class Model(ABC):
+    """The table and the columns of a class.
+
+    `columns` contains the columns by attribute, and `strings` by the strings that stand for them in
+    a mapping. `key` is the column of the primary key, or None if it has several. `label` is the
+    name that Django has for the model, or None.
+    """
+
+    cls: type[Any]
+    table: str
+    columns: Mapping[str, str]
+    strings: Mapping[str, str]
+    key: str | None
+    label: str | None
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return self.cls.__name__
+
+    def column_of(self, argument: str, given: object) -> str:
+        """Return the column of an attribute, which an argument of `Role.of` names.
+
+        Raises `ConfigurationError` for anything else.
+        """
+        column = self._column(given)
+        if column is None:
+            self.refuse(argument, *self._mistake(given))
+        return column
+
+    def refuse(self, argument: str, mistake: str, attribute: str | None = None) -> NoReturn:
+        """Raise `ConfigurationError` for an argument, with the line to write."""
+        known = attribute if attribute in self.columns else "<attribute>"
+        line = f"{argument}={self.name}.{known}"
+        if argument == "where":
+            line = f"where={{{self.name}.{known}: ...}}"
+        raise ConfigurationError(
+            f"`{argument}` of Role.of({self.name}) is {mistake}: write {line}."
+        )
+
+    @abstractmethod
+    def check_where(self, where: Mapping[str, Any]) -> None:
+        """Raise `ConfigurationError` if rows that are no objects of the class are not hidden."""
+
+    @abstractmethod
+    def _column(self, given: Any) -> str | None:  # noqa: ANN401 - anything
+        """Return the column of an attribute of the class, or None."""
+
+    @abstractmethod
+    def _mistake(self, given: Any) -> tuple[str, str | None]:  # noqa: ANN401 - anything
+        """Describe an object without a column, and return the attribute that may be meant."""
+
+    def _other(self, given: object) -> tuple[str, None]:
+        return f"not an attribute of {self.name}, but {kind_of(given)}", None
+
+    def _key(self, value: object) -> str | None:
+        """Return the name of an object in the class or its bases."""
+        found = (
+            key for base in self.cls.__mro__ for key, each in vars(base).items() if each is value
+        )
+        return next(found, None)
+
+    def _attribute(self, column: str) -> str | None:
+        """Return the attribute that has a column."""
+        return next((name for name, each in self.columns.items() if each == column), None)
+
+
+def read_model(given: Any) -> Model:  # noqa: ANN401 - anything, which is rejected
+    """Return what the class of a model declares. Raises `ConfigurationError` for anything else."""
+    if not isclass(given):
+        _reject_object(given)
+    django, orm = sys.modules.get("django.db.models"), sys.modules.get("sqlalchemy.orm")
+    if django is not None and issubclass(given, django.Model) and hasattr(given, "_meta"):
+        return _read_django(given)
+    mapper = None if orm is None else _mapper(given)
+    if mapper is not None:
+        return _read_mapped(given, mapper)
+    if vars(given).get("__abstract__"):
+        _refuse_class(given, "is abstract: map a class that inherits from it")
+    if "__tablename__" in vars(given):
+        _refuse_class(given, "is not mapped yet: with DeferredReflection, call prepare() first")
+    if _is_sqlmodel(given):
+        _refuse_class(given, f"has no table: write class {given.__name__}(SQLModel, table=True)")
+    return reject(_ARGUMENT, "the class of a model, which has a table", given, _OF_PERSON)
+
+
+def _reject_object(given: Any) -> NoReturn:  # noqa: ANN401 - anything
+    """Reject what is not a class: the object of a model, a table or its name."""
+    table = given if isinstance(given, str) else getattr(given, "fullname", None)
+    if isinstance(table, str) and table:
+        reject(_ARGUMENT, _A_MODEL, given, f'Role("{table}")')
+    cls = type(given)
+    is_object = hasattr(cls, "__mapper__") or hasattr(cls, "_meta")
+    reject(_ARGUMENT, _A_MODEL, given, f"Role.of({cls.__name__})" if is_object else _OF_PERSON)
+
+
+def _refuse_class(cls: type, mistake: str) -> NoReturn:
+    raise ConfigurationError(f"Role.of({cls.__name__}): the class {mistake}.")
+
+
+def _is_sqlmodel(cls: type) -> bool:
+    sqlmodel = sys.modules.get("sqlmodel")
+    return sqlmodel is not None and issubclass(cls, sqlmodel.SQLModel)
+
+
+class _MappedClass(Model):
+    """A class that SQLAlchemy maps: declarative, imperative, or of SQLModel."""
+
+    __slots__ = ()
+
+    def _column(self, given: Any) -> str | None:  # noqa: ANN401 - anything
+        """Return the column of an attribute; that of a base is the same column."""
+        orm: Any = sys.modules["sqlalchemy.orm"]
+        if isinstance(given, orm.InstrumentedAttribute) and self._owns(given):
+            return self.columns.get(given.key)
+        return None
+
+    def _owns(self, attribute: Any) -> bool:  # noqa: ANN401 - an attribute
+        """Return whether an attribute belongs to the class or a base, not to an alias of it."""
+        return isclass(attribute.class_) and issubclass(self.cls, attribute.class_)
+
+    def _mistake(self, given: Any) -> tuple[str, str | None]:  # noqa: ANN401 - anything
+        sqlalchemy, orm = sys.modules["sqlalchemy"], sys.modules["sqlalchemy.orm"]
+        if isinstance(given, orm.QueryableAttribute):
+            key = given.key
+            if self._owns(given):
+                kind = self._kind(given)
+                return f"{self.name}.{key}, which is {kind}, not a column", f"{key}_id"
+            other = getattr(given.class_, "__name__", "an alias")
+            return f"{other}.{key}, an attribute of another class", key
+        if isinstance(given, sqlalchemy.Column) and given.table is not None:
+            attribute = self._attribute(given.name) if given.table.fullname == self.table else None
+            return f"{given}, a column of a Table", attribute
+        if isinstance(given, sqlalchemy.Column | orm.MappedColumn):
+            return "an attribute of a mixin or of an abstract class", self._key(given)
+        return self._other(given)
+
+    def check_where(self, where: Mapping[str, Any]) -> None:
+        """Raise `ConfigurationError` for a class that shares its table with its base.
+
+        SQLAlchemy distinguishes the rows of such classes by a column, which `where` has to name.
+        """
+        mapper = _mapper(self.cls)
+        if not mapper.single or mapper.polymorphic_on is None:
+            return
+        column = getattr(mapper.polymorphic_on, "name", None)
+        if column in where:
+            return
+        base = mapper.inherits.class_.__name__
+        values = [each.polymorphic_identity for each in mapper.self_and_descendants]
+        attribute = self._attribute(str(column))
+        shared = f"shares the table {self.table!r} with {base}"
+        if attribute is None or len(values) > 1:
+            _refuse_class(
+                self.cls,
+                f"{shared}, and no single value distinguishes its rows: map {base} for the rows of "
+                f'both, or a view, as in Role("{self.table}_view")',
+            )
+        _refuse_class(self.cls, f"{shared}: add where={{{self.name}.{attribute}: {values[0]!r}}}")
+
+    def _kind(self, attribute: Any) -> str:  # noqa: ANN401 - an attribute of the class
+        """Describe an attribute that has no column."""
+        orm: Any = sys.modules["sqlalchemy.orm"]
+        if not isinstance(attribute, orm.InstrumentedAttribute):
+            descriptor = _mapper(self.cls).all_orm_descriptors[attribute.key]
+            is_hybrid = descriptor.extension_type.name == "HYBRID_PROPERTY"
+            return "a hybrid property" if is_hybrid else "a synonym or a composite"
+        if isinstance(attribute.comparator, orm.RelationshipProperty.Comparator):
+            return "a relationship"
+        return "an SQL expression"
+
+
+def _mapper(cls: type) -> Any:  # noqa: ANN401 - a Mapper, or None
+    """Return the mapper of a class, as it is, or None."""
+    orm: Any = sys.modules["sqlalchemy.orm"]
+    try:
+        return orm.class_mapper(cls, configure=False)
+    except sys.modules["sqlalchemy.exc"].InvalidRequestError:  # or a subclass, for other classes
+        return None
+
+
+def _read_mapped(cls: type[Any], mapper: Any) -> Model:  # noqa: ANN401 - a Mapper
+    table = mapper.local_table
+    if not isinstance(table, sys.modules["sqlalchemy"].Table):
+        _refuse_class(cls, 'is mapped to a query, not to a table: map a view, as in Role("view")')
+    if len(mapper.tables) > 1:
+        names = " and ".join(repr(each.fullname) for each in mapper.tables)
+        _refuse_class(
+            cls,
+            f"has its columns in several tables, {names}: map the class of one of them that has "
+            "all columns of the role, or a view of them",
+        )
+    keys = [str.__str__(each.name) for each in table.primary_key]
+    return _MappedClass(
+        cls,
+        table.fullname,
+        # `columns` also contains the expressions of `column_property`.
+        {
+            key: str.__str__(each.name)
+            for key, each in mapper.columns.items()
+            if getattr(each, "table", None) is table
+        },
+        {str.__str__(each.name): str.__str__(each.name) for each in table.columns},
+        keys[0] if len(keys) == 1 else None,
+        None,
+    )
+
+
+class _DjangoModel(Model):
+    """A model of Django. Its strings are the names of its fields, as everywhere in Django."""
+
+    __slots__ = ()
+
+    def check_where(self, where: Mapping[str, Any]) -> None:
+        """Accept any: in Django, no two models share a table unless one is a proxy of the other."""
+
+    def _column(self, given: Any) -> str | None:  # noqa: ANN401 - anything
+        """Return the column of a field, which may be a foreign key by either of its attributes."""
+        found = (
+            column
+            for name, column in self.columns.items()
+            if getattr(self.cls, name, None) is given
+        )
+        return next(found, None)
+
+    def _mistake(self, given: Any) -> tuple[str, str | None]:  # noqa: ANN401 - anything
+        field: Any = getattr(given, "field", None)
+        key = self._key(given)
+        owner = getattr(field, "model", None)
+        if owner is not None and owner._meta.abstract:
+            return f"an attribute of the abstract class {owner.__name__}", key
+        if key is not None:
+            return f"{self.name}.{key}, which has no column", f"{key}_id"
+        if owner is not None:
+            return f"{owner.__name__}.{field.name}, an attribute of another class", field.name
+        return self._other(given)
+
+
+def _read_django(cls: type[Any]) -> Model:
+    meta = cls._meta
+    if meta.abstract:
+        _refuse_class(cls, "is abstract: map a model that inherits from it")
+    if meta.swapped:
+        _refuse_class(cls, f"is replaced with {meta.swapped!r} by the settings: map that model")
+    parents = {each.model.__name__ for each in meta.concrete_fields} - {
+        meta.concrete_model.__name__
+    }
+    if parents:
+        _refuse_class(
+            cls,
+            f"has fields in the tables of its parents ({', '.join(sorted(parents))}): map the "
+            "model that has all fields of the role in its own table",
+        )
+    fields = {
+        name: each.column for each in meta.concrete_fields for name in (each.name, each.attname)
+    }
+    key = getattr(meta.pk, "column", None)  # a composite key has none
+    if key is not None:
+        fields["pk"] = key
+    table = meta.db_table.strip('"').replace('"."', ".")  # `"crm"."people"` names a schema, too
+    return _DjangoModel(cls, table, fields, fields, key, meta.label)

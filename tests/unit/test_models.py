@@ -1,0 +1,486 @@
+"""Roles of models: the classes of SQLAlchemy and SQLModel, and every mistake in one."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    Column,
+    ForeignKey,
+    Integer,
+    MetaData,
+    StaticPool,
+    String,
+    Table,
+    create_engine,
+    func,
+    select,
+)
+from sqlalchemy.ext.associationproxy import association_proxy
+from sqlalchemy.ext.declarative import DeferredReflection
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    aliased,
+    column_property,
+    composite,
+    declared_attr,
+    mapped_column,
+    registry,
+    relationship,
+    synonym,
+)
+from sqlmodel import Field, Session, SQLModel
+
+from hookrow import ConfigurationError, Role, Schema
+from hookrow._core.notification import Key
+from hookrow._core.schema import OPTIONAL, REQUIRED, _Columns
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.tables import attach
+from hookrow.testing import StoreContract
+
+
+class Base(DeclarativeBase):
+    """The base of a host's models, whose tables are in another schema."""
+
+    metadata = MetaData(schema="crm")
+
+
+class Suppressible:
+    """A mixin."""
+
+    suppressed_at: Mapped[datetime | None] = mapped_column("muted_at")
+    reason: Mapped[str | None]
+
+    @declared_attr
+    def region(self) -> Mapped[str | None]:
+        """Return a column that each model has for itself."""
+        return mapped_column("region_code")
+
+
+class Entity(Base):
+    """An abstract class."""
+
+    __abstract__ = True
+
+    deleted_at: Mapped[datetime | None] = mapped_column("gone_at")
+
+
+class Person(Suppressible, Entity):
+    """A model with other names, a relationship to a class that does not exist, and no `id`."""
+
+    __tablename__ = "people"
+
+    uid: Mapped[int] = mapped_column(primary_key=True)
+    address: Mapped[str] = mapped_column("adr")
+    team_id: Mapped[int]
+    kind: Mapped[str]
+    x: Mapped[int] = mapped_column()
+    y: Mapped[int] = mapped_column()
+    sends: Mapped[list["Unknown"]] = relationship()  # type: ignore[name-defined] # noqa: F821 - it does not exist
+    mail: Mapped[str] = synonym("address")
+    shout: Mapped[str] = column_property(func.upper(address))
+    point: Mapped[list[int]] = composite(lambda *parts: [*parts], x, y)
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}  # noqa: RUF012 - SQLAlchemy's form
+
+    @hybrid_property
+    def domain(self) -> str:
+        """Return an expression."""
+        return self.address
+
+
+class Customer(Person):
+    """A class that shares the table of its base."""
+
+    discount: Mapped[int | None]
+    __mapper_args__ = {"polymorphic_identity": "customer"}  # noqa: RUF012 - SQLAlchemy's form
+
+
+class Supplier(Person):
+    """A class that shares the table of its base with a class of its own."""
+
+    __mapper_args__ = {"polymorphic_identity": "supplier"}  # noqa: RUF012 - SQLAlchemy's form
+
+
+class Importer(Supplier):
+    """The class below it."""
+
+    __mapper_args__ = {"polymorphic_identity": "importer"}  # noqa: RUF012 - SQLAlchemy's form
+
+
+class Employee(Person):
+    """A class with a table of its own beside that of its base."""
+
+    __tablename__ = "employees"
+
+    uid: Mapped[int] = mapped_column(ForeignKey("crm.people.uid"), primary_key=True)
+    salary: Mapped[int]
+    __mapper_args__ = {"polymorphic_identity": "employee"}  # noqa: RUF012 - SQLAlchemy's form
+
+
+class Send(Base):
+    """A model of dispatches, in its own schema."""
+
+    __tablename__ = "sends"
+    __table_args__ = {"schema": "mail"}  # noqa: RUF012 - SQLAlchemy's form
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    message_id: Mapped[str | None]
+    person_id: Mapped[int] = mapped_column(ForeignKey("crm.people.uid"))
+    person: Mapped[Person] = relationship()
+    sent_at: Mapped[datetime | None]
+    delivered_at: Mapped[datetime | None]
+    opened_at: Mapped[datetime | None]
+    clicked_at: Mapped[datetime | None]
+
+
+class Membership(Base):
+    """A model with a composite key."""
+
+    __tablename__ = "memberships"
+
+    list_id: Mapped[int] = mapped_column(primary_key=True)
+    person_id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Reflected(DeferredReflection, Base):
+    """A base of classes whose tables are reflected."""
+
+    __abstract__ = True
+
+
+class Later(Reflected):
+    """A class whose table has not been reflected."""
+
+    __tablename__ = "later"
+
+
+class Queried(Base):
+    """A class that is mapped to a query."""
+
+    __table__ = select(Membership.__table__).subquery()
+    __mapper_args__ = {"primary_key": [__table__.c.list_id]}  # noqa: RUF012 - SQLAlchemy's form
+
+
+class Others(DeclarativeBase):
+    """The base of models whose relationships exist."""
+
+
+class Author(Others):
+    """A model with a name."""
+
+    __tablename__ = "authors"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    address: Mapped[str]
+
+
+class Letter(Others):
+    """A model whose author's address is an attribute, too."""
+
+    __tablename__ = "letters"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    author_id: Mapped[int] = mapped_column(ForeignKey("authors.id"))
+    author: Mapped[Author] = relationship()
+    sender = association_proxy("author", "address")
+
+
+class Contact(SQLModel, table=True):
+    """A model of SQLModel, whose attributes have the types of their values for type checkers."""
+
+    __tablename__ = "contacts"
+
+    id: int | None = Field(default=None, primary_key=True)
+    address: str = Field(sa_column_kwargs={"name": "adr"})
+    deleted_at: datetime | None = None
+    suppressed_at: datetime | None = None
+    reason: str | None = None
+    team_id: int | None = None
+
+
+class Mailing(SQLModel, table=True):
+    """A model of SQLModel for dispatches."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    contact_id: int | None = Field(default=None, foreign_key="contacts.id")
+    postmark_id: str | None = None
+    delivered_at: datetime | None = None
+    opened_at: datetime | None = None
+
+
+class Form(SQLModel):
+    """A class without a table."""
+
+    email: str
+
+
+PEOPLE = Role.of(
+    Person,
+    email=Person.address,
+    suppression_reason=Person.reason,
+    where={Person.deleted_at: None, "kind": "person"},
+    tenant=Person.team_id,
+    fold="lower",
+    empty="",
+)
+SENDS = Role.of(Send, provider_message_id=Send.message_id, subscriber_id=Send.person_id)
+
+
+def test_attributes_stand_for_the_names_of_their_columns() -> None:
+    """No mapper is configured, which would fail: `Person` has a relationship to no class."""
+    schema = Schema(subscribers=PEOPLE, dispatches=SENDS, subscriptions=None)
+    assert (PEOPLE.table, SENDS.table) == ("crm.people", "mail.sends")
+    assert schema.columns("subscribers") == {
+        "id": "uid",
+        "email": "adr",
+        "suppressed_at": "muted_at",
+        "suppression_reason": "reason",
+    }
+    assert PEOPLE.where == {"gone_at": None, "kind": "person"}
+    assert (PEOPLE.tenant, PEOPLE.fold, PEOPLE.empty) == ("team_id", "lower", "")
+    assert all(
+        type(each) is str for each in (PEOPLE.table, *schema.columns("subscribers").values())
+    )
+
+
+def test_a_column_is_used_once_and_a_record_only_if_it_is_named() -> None:
+    """`message_id` has another meaning in this model; `sent_at` and `clicked_at` may have one."""
+    schema = Schema(subscribers=PEOPLE, dispatches=SENDS)
+    assert schema.columns("dispatches") == {
+        "id": "id",
+        "provider_message_id": "message_id",
+        "subscriber_id": "person_id",
+        "delivered_at": "delivered_at",
+        "opened_at": "opened_at",
+    }
+    named = Role.of(
+        Send,
+        provider_message_id=Send.message_id,
+        subscriber_id=Send.person_id,
+        opened_at="opened_at",
+        sent_at=Send.sent_at,
+        clicked_at=Send.clicked_at,
+    )
+    columns = Schema(dispatches=named, record=("click",)).columns("dispatches")
+    assert columns.keys() - schema.columns("dispatches").keys() == {"sent_at", "clicked_at"}
+
+
+def test_a_column_can_be_left_out() -> None:
+    bare = Role.of(Person, email=Person.address, suppression_reason=None)
+    assert "suppression_reason" not in Schema(subscribers=bare).columns("subscribers")
+    pairs = Schema(subscriptions=Role.of(Membership, subscriber_id=Membership.person_id))
+    assert pairs.columns("subscriptions") == {"list_id": "list_id", "subscriber_id": "person_id"}
+
+
+def test_a_subclass_in_the_same_table_needs_the_column_that_distinguishes_its_rows() -> None:
+    role = Role.of(Customer, email=Person.address, where={Customer.kind: "customer"})
+    assert (role.table, role.columns, role.where) == (
+        "crm.people",
+        {"email": "adr"},
+        {"kind": "customer"},
+    )
+
+
+def test_a_class_that_is_mapped_without_a_base() -> None:
+    class Plain:
+        email: Any
+
+    plain, columns = registry(), (Column("id", Integer, primary_key=True), Column("email", String))
+    plain.map_imperatively(Plain, Table("plain", plain.metadata, *columns))
+    role = Role.of(Plain, email=Plain.email)
+    assert (role.table, role.columns, role.column("id")) == ("plain", {"email": "email"}, "id")
+
+
+def test_type_checkers_know_the_keywords_and_accept_the_attributes_of_every_library() -> None:
+    """For them, an attribute of an SQLModel is its value; mypy reports an unused comment."""
+    Role.of(
+        Contact, email=Contact.address, where={Contact.deleted_at: None}, tenant=Contact.team_id
+    )
+    misspelled = Role.of(Contact, emial=Contact.address)  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match=r"no column 'emial'. Did you mean 'email'\?"):
+        Schema(subscribers=misspelled)
+    columns = [name for each in (REQUIRED, OPTIONAL) for names in each.values() for name in names]
+    assert {*_Columns.__annotations__} == {*columns}
+
+
+MISTAKES = [
+    (lambda: of(Suppressible), "the class of a model, which has a table, not the class Suppressi"),
+    (lambda: of(int), "which has a table, not the class int: write Role.of(Person, email=Person.a"),
+    (lambda: of(Base), "which has a table, not the class Base"),
+    (lambda: of(Entity), "Role.of(Entity): the class is abstract: map a class that inherits from"),
+    (
+        lambda: of(Form),
+        "Role.of(Form): the class has no table: write class Form(SQLModel, table=Tru",
+    ),
+    (
+        lambda: of(Later),
+        "Role.of(Later): the class is not mapped yet: with DeferredReflection, cal",
+    ),
+    (lambda: of(Queried), "Role.of(Queried): the class is mapped to a query, not to a table"),
+    (lambda: of(Contact(address="a@x")), "class of a model, not Contact: write Role.of(Contact)."),
+    (lambda: of(Person.__table__), 'class of a model, not Table: write Role("crm.people").'),
+    (lambda: of("people"), 'class of a model, not str: write Role("people").'),
+    (lambda: of(aliased(Author)), "class of a model, not AliasedClass: write Role.of(Person, em"),
+    (lambda: of(None), "The argument of Role.of() must be the class of a model, not None"),
+    (
+        lambda: of(Employee, email=Employee.address),
+        (
+            "Role.of(Employee): the class has its columns in several tables, 'crm.people' and "
+            "'crm.employees': map the class of one of them that has all columns of the role"
+        ),
+    ),
+    (
+        lambda: of(Customer, email=Customer.address),
+        (
+            "Role.of(Customer): the class shares the table 'crm.people' with Person: add "
+            "where={Customer.kind: 'customer'}."
+        ),
+    ),
+    (
+        lambda: of(Supplier, email=Supplier.address),
+        (
+            "shares the table 'crm.people' with Person, and no single value distinguishes its "
+            "rows: map Person for the rows of both"
+        ),
+    ),
+    (
+        lambda: of(Person, email=Person.shout),
+        (
+            "`email` of Role.of(Person) is Person.shout, which is an SQL expression, not a column: "
+            "write email=Person.<attribute>."
+        ),
+    ),
+    (lambda: of(Person, email=Person.domain), "is Person.domain, which is a hybrid property, not"),
+    (lambda: of(Person, email=Person.mail), "is Person.mail, which is a synonym or a composite"),
+    (lambda: of(Person, email=Person.point), "is Person.point, which is a synonym or a composite"),
+    (
+        lambda: of(Send, subscriber_id=Send.person),
+        "is Send.person, which is a relationship, not a column: write subscriber_id=Send.person_",
+    ),
+    (lambda: of(Letter, email=Letter.sender), "not an attribute of Letter, but ColumnAssociation"),
+    (
+        lambda: of(Person, id=Send.id, email=Contact.address),
+        "`id` of Role.of(Person) is Send.id, an attribute of another class: write id=Person.<attr",
+    ),
+    (
+        lambda: of(Person, email=Contact.address),
+        "is Contact.address, an attribute of another class: write email=Person.address.",
+    ),
+    (lambda: of(Person, email=Customer.discount), "is Customer.discount, an attribute of another"),
+    (lambda: of(Author, email=aliased(Author).address), "is aliased(Author).address, an attribute"),
+    (
+        lambda: of(Person, suppressed_at=Suppressible.suppressed_at),
+        (
+            "`suppressed_at` of Role.of(Person) is an attribute of a mixin or of an abstract "
+            "class: write suppressed_at=Person.suppressed_at."
+        ),
+    ),
+    (
+        lambda: of(Person, where={Entity.deleted_at: None}),
+        (
+            "`where` of Role.of(Person) is an attribute of a mixin or of an abstract class: write "
+            "where={Person.deleted_at: ...}."
+        ),
+    ),
+    (
+        lambda: of(Person, email=Person.__table__.c.adr),
+        "is people.adr, a column of a Table: write email=Person.address.",
+    ),
+    (
+        lambda: of(Person, tenant=Membership.__table__.c.list_id),
+        "`tenant` of Role.of(Person) is memberships.list_id, a column of a Table: write tenant=Per",
+    ),
+    (
+        lambda: of(Person, email=5),
+        "`email` of Role.of(Person) is not an attribute of Person, but 5",
+    ),
+    (
+        lambda: of(Person, where={None: 5}),
+        "`where` of Role.of(Person) is not an attribute of Person",
+    ),
+    (lambda: of(Person, where="deleted_at"), "`where` of Role.of(Person) must be a dict, not str"),
+    (
+        lambda: of(Person, email="address"),
+        "is 'address', an attribute whose column is 'adr': write email=Person.address.",
+    ),
+    (lambda: of(Person, tenant="teem_id"), "which Person does not have. Did you mean 'team_id'?"),
+    (
+        lambda: Schema(dispatches=of(Send)),
+        (
+            "The role 'dispatches' needs provider_message_id and subscriber_id, and Send has no "
+            "attributes with these names: write Role.of(Send, provider_message_id=Send.<attribute>"
+            ", subscriber_id=Send.<attribute>, ...). Its other attributes are message_id, "
+            "person_id, sent_at and clicked_at."
+        ),
+    ),
+    (
+        lambda: Schema(subscribers=of(Membership)),
+        "needs id, email and suppressed_at, and Membership has no attributes with these names",
+    ),
+    (
+        lambda: Schema(subscribers=of(Person, email=None)),
+        "The role 'subscribers' needs the column 'email': map it.",
+    ),
+    (lambda: Role(Person), "name of a table, not the class Person: write Role.of(Person)."),  # type: ignore[arg-type]
+]
+
+
+def of(model: Any, **arguments: Any) -> Role:  # noqa: ANN401 - of any type
+    """Call `Role.of` as type checkers would not allow."""
+    return Role.of(model, **arguments)
+
+
+@pytest.mark.parametrize(("call", "expected"), MISTAKES)
+@pytest.mark.filterwarnings("ignore:Unmanaged access of declarative attribute")
+def test_a_mistake_is_an_error_with_the_line_to_write(
+    call: Callable[[], object], expected: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        call()
+    assert expected in str(caught.value)
+
+
+SCHEMA = Schema(
+    subscribers=Role.of(Contact, email=Contact.address, where={Contact.deleted_at: None}),
+    dispatches=Role.of(
+        Mailing, provider_message_id=Mailing.postmark_id, subscriber_id=Mailing.contact_id
+    ),
+    subscriptions=None,
+)
+
+
+class TestSQLModel(StoreContract):
+    """The contract on tables that SQLModel creates, with those of hookrow in its metadata."""
+
+    @pytest.fixture(autouse=True)
+    def database(self) -> Iterator[None]:
+        """Create the tables in memory."""
+        metadata = MetaData()
+        for model in (Contact, Mailing):
+            model.metadata.tables[str(model.__tablename__)].to_metadata(metadata)
+        attach(metadata, SCHEMA)
+        self.engine = create_engine("sqlite://", poolclass=StaticPool)
+        metadata.create_all(self.engine)
+        self.store = SQLStore(self.engine, SCHEMA, verify=True)
+        yield
+        self.engine.dispose()
+
+    def add_subscriber(self, email: str) -> Key:
+        """Add a contact."""
+        return self.save(Contact(address=email))
+
+    def add_dispatch(self, message_id: str | None, subscriber: Key, list_: Key | None) -> Key:
+        """Add a mailing."""
+        del list_
+        return self.save(Mailing(postmark_id=message_id, contact_id=int(str(subscriber))))
+
+    def save(self, row: Contact | Mailing) -> Key:
+        """Insert a row, and return its id."""
+        with Session(self.engine) as session:
+            session.add(row)
+            session.commit()
+            assert row.id is not None
+            return row.id
