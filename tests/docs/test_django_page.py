@@ -32,6 +32,12 @@ django.setup()
 call_command("makemigrations", "crm", "accounts")
 importlib.invalidate_caches()
 call_command("check", fail_level="WARNING")
+from crm.mapping import SCHEMA
+from crm.names import TABLES
+from hookrow._core.schema_values import schema_of
+from hookrow.django._mapping import map_models
+models, names = (map_models(each, "default") for each in (SCHEMA, schema_of(TABLES)))
+assert models.fields == names.fields
 call_command("test")
 """
 
@@ -68,8 +74,13 @@ def test_example() -> None:
 
 
 def test_own_models(tmp_path: Path, empty_database_url: str) -> None:
-    """The project with its own models and users has no warnings, and passes its tests."""
+    """The project with its own models and users has no warnings, and passes its tests.
+
+    The two forms of its mapping are the same.
+    """
     start(tmp_path, GO_ON)
+    [names] = [each for each in read_blocks(PAGE, "python") if each.startswith("TABLES = {")]
+    (tmp_path / "crm" / "names.py").write_text(names)
     (tmp_path / "accounts").mkdir()
     (tmp_path / "accounts" / "__init__.py").touch()
     (tmp_path / "accounts" / "models.py").write_text(USER)

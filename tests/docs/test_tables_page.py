@@ -24,6 +24,7 @@ def blocks(language: str) -> list[str]:
 
 
 PYTHON = blocks("python")[:-5]  # those about Alembic run in tests/stores/test_alembic.py
+MODELS, NAMES = PYTHON[:2], PYTHON[2]
 
 
 @pytest.fixture
@@ -60,7 +61,20 @@ def test_the_python_runs(shop: Path) -> None:
 def test_the_settings_equal_the_python(shop: Path) -> None:
     schema = read_file(shop / "hookrow.toml", hookrow).schema
     assert schema.subscribers.where == {"deleted_at": False}
-    assert repr(schema).replace("False", "None") == repr(execute(PYTHON[0])["schema"])
+    assert repr(schema).replace("False", "None") == repr(execute(NAMES)["schema"])
+
+
+def test_the_models_and_the_names_are_the_same_mapping() -> None:
+    models, names = (execute(*code)["schema"] for code in (MODELS, [NAMES]))
+    assert (models.reasons, models.log) == (names.reasons, names.log)
+    for role, by_name in names.roles.items():
+        by_model = models.roles[role]
+        assert models.columns(role) == names.columns(role)
+        assert (by_model.table, by_model.where, by_model.fold) == (
+            by_name.table,
+            by_name.where,
+            by_name.fold,
+        )
 
 
 def test_the_command_prints_the_documented_output(shop: Path) -> None:
