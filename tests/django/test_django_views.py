@@ -27,7 +27,6 @@ import world
 from courier import Courier, event, signed
 from django_project.site import post
 from hookrow import Arrival, Postmark, Receiver, testing
-from hookrow._diagnostics.probe import PROBE_CHANGE
 from hookrow._http import MAX_BODY
 from hookrow.django import receiver, store
 from hookrow.django._receiver import BatchReceiver, SyncReceiver
@@ -341,7 +340,7 @@ class TestSignals:
         """
         world.fill(sqlite_url)
         with django_host.project(sqlite_url, GROUP_COMMIT=group_commit), listening() as sent:
-            bodies = (DELIVERY, STRANGER, b"", Postmark.compose(PROBE_CHANGE))
+            bodies = (DELIVERY, STRANGER, b"", Postmark.compose_probe())
             assert [post(body).status_code for body in bodies] == [200, 404, 422, 404]
             receiver().close()
         gc.collect()  # the connection of the thread, which would warn in another test

@@ -17,6 +17,7 @@ from hookrow._cli.entries import read_entries
 from hookrow._cli.settings import read_file
 from hookrow._core.result import PARKED, Result
 from hookrow._server.settings import check_tenants, parsers_of, variable_of
+from hookrow.providers._built_in import credential_settings
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from session import ROOT, read_blocks
 
@@ -86,9 +87,15 @@ def test_the_example_of_a_settings_file(tmp_path: Path) -> None:
 def test_every_setting_of_an_entry_is_in_the_table(tmp_path: Path) -> None:
     text = section(SETTINGS, "Settings of the command").partition("### Several providers")[2]
     for provider in PROVIDER_NAMES:
-        assert f"`{provider}`" in text
-        for name in built_in(provider).setting_names():
-            assert f"| `{name}` | `{variable_of('NAME', name)}` |" in text
+        row = text.partition(f"| `{provider}` | ")[2]
+        options = [f"`{each}`" for each in built_in(provider).options]
+        first = ", ".join(
+            f"`{each}`" for each in credential_settings(built_in(provider).credential)
+        )
+        others = [row.splitlines()[number].split(" | ")[1] for number, _ in enumerate(options, 1)]
+        assert row.startswith(f"{first} | ")
+        assert others == options
+    assert f"`{variable_of('globex', 'signing_key')}` has" in text
     file = tmp_path / "hookrow.toml"
     file.write_text(read_blocks("docs/reference/settings.md", "toml")[1])
     found = read_file(file, command)

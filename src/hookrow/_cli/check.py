@@ -53,8 +53,8 @@ def check(
     exit status is 1 if there is an error.
 
     With the URL configured at the provider, check the webhook over the network instead.
-    The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
-    which changes nothing and is not logged. The secret is sent only after hookrow has
+    The requests are harmless on a live system: they are for check@hookrow.invalid, change
+    nothing and are not logged. The secret is sent only after hookrow has
     rejected a wrong one, and never unencrypted to a public address.
     """
     from hookrow._diagnostics import check, probe

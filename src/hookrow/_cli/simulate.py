@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from time import monotonic, perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 import click
@@ -105,11 +105,13 @@ def simulate(  # noqa: PLR0913 - one for each option
     """Post notifications as the provider would, and print the responses.
 
     Each notification is a KIND for EMAIL and the provider's MESSAGE_ID, and occurred now. With
-    --count, their times are a millisecond apart, and {} in EMAIL and MESSAGE_ID is replaced with
-    the number of the notification. inbound gets a 422, and so do bounce, complaint and click unless
-    the mapping records them; test is what the provider's button "Send test" posts, and takes no
-    EMAIL. Only Postmark has inbound and test. A connection that is refused is retried for 3
-    seconds. The exit status is 0 if every response is 200, and 130 after Ctrl-C.
+    --count, their times are a millisecond apart, or a second if the provider's have no fractions,
+    and {} in EMAIL and MESSAGE_ID is replaced with the number of the notification. inbound gets a
+    422, and so do bounce, complaint and click unless the mapping records them; test is what the
+    provider's button "Send test" posts, and takes no EMAIL. Only Postmark has inbound and test. A
+    provider's event may have several effects: a complaint often suppresses, too. A connection that
+    is refused is retried for 3 seconds. The exit status is 0 if every response is 200, and 130
+    after Ctrl-C.
     """
     if (event["email"] is None) != (event["kind"] == "test"):
         raise click.UsageError("EMAIL is required, except for test, which has a fixed address.")
@@ -188,13 +190,15 @@ def _bodies(
     reason: str,
     count: int,
 ) -> Iterator[bytes]:
-    """Yield `count` bodies whose times are a millisecond apart; that of the last one is now."""
+    """Yield `count` bodies whose times differ; that of the last one is now."""
     provider = sender.kind
     assert provider is not None  # noqa: S101 - for mypy: `_sender` has checked it
-    create = _postmark_event if issubclass(provider, Postmark) else _event_of(provider, kind)
+    create = _postmark_event
+    if not issubclass(provider, Postmark):
+        create = _event_of(sender.provider or provider.parser(), kind)
     now = datetime.now(UTC)
     for number in range(1, count + 1):
-        at = now - timedelta(milliseconds=count - number)
+        at = now - provider.precision * (count - number)
         recipient, numbered = (
             each and each.replace("{}", str(number)) for each in (email, message_id)
         )
@@ -226,14 +230,14 @@ def _postmark_event(
     return msgspec.json.encode(creators[kind](email, message_id, at=at))
 
 
-def _event_of(provider: type[BuiltIn], kind: str) -> Callable[..., bytes]:
+def _event_of(provider: BuiltIn, kind: str) -> Callable[..., bytes]:
     """Return the function that returns an event of a provider. Raises `ConfigurationError`."""
     kinds: dict[str, Callable[..., Notification]] = {
         "delivery": Delivered,
         "open": Opened,
         "suppression": Suppressed,
         "reactivation": Reactivated,
-        "bounce": partial(Bounced, type="Permanent"),
+        "bounce": partial(Bounced, type=provider.hard_bounce),
         "complaint": Complained,
         "click": Clicked,
     }
@@ -244,7 +248,11 @@ def _event_of(provider: type[BuiltIn], kind: str) -> Callable[..., bytes]:
         kind: str, email: str | None, message_id: str | None, at: datetime, reason: str
     ) -> bytes:
         more = (reason,) if kind == "suppression" else ()
-        return provider.compose(kinds[kind](email, message_id, at, *more))
+        body = provider.compose(kinds[kind](email, message_id, at, *more))
+        if body is None:
+            of = f" with the reason {reason}" if more else ""
+            raise ConfigurationError(f"{provider.name} sends no {kind}{of}.")
+        return body
 
     return create
 
@@ -259,9 +267,9 @@ def _post(url: str, provider: BuiltIn | None, until: float, body: bytes) -> str:
 
     unsigned = ProviderRequest({"Content-Type": "application/json"}, body)
     while True:
-        request = unsigned if provider is None else provider.sign(body)
-        if request is None:
-            raise ConfigurationError("Only the provider can sign its requests.")
+        request = unsigned
+        if provider is not None:
+            request = provider.sign(body) or _refuse_to_sign(provider)
         try:
             status, text = send(url, request.body, request.headers, TIMEOUT)
         except NoResponse as error:
@@ -272,6 +280,13 @@ def _post(url: str, provider: BuiltIn | None, until: float, body: bytes) -> str:
             sleep(RETRY_EVERY)
         else:
             return f"{status} {text}".rstrip()
+
+
+def _refuse_to_sign(provider: BuiltIn) -> NoReturn:
+    raise ConfigurationError(
+        f"Only {provider.name} can sign its requests: {provider.own_test}. The tests of an "
+        "application can use hookrow.testing.WebhookSender, which has a key of its own."
+    )
 
 
 def _post_all(post: Callable[[bytes], str], bodies: Iterable[bytes], count: int) -> Collection[str]:

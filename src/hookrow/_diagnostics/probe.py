@@ -20,8 +20,7 @@ from threading import Thread
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
-from hookrow._core.notification import Reactivated, Refusal
-from hookrow._core.rules import PROBE
+from hookrow._core.notification import Refusal
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.diagnosis import ProbeSecret, Reply, diagnose, diagnose_readiness
 from hookrow._http import ENDPOINT, PROBE_AGENT
@@ -40,9 +39,6 @@ READINESS_TIMEOUT = 10.0
 LARGE_BODY = 64 * 1024
 """The size in bytes of the probe with the configured secret; most notifications are smaller. A
 longer response is not read to its end."""
-
-PROBE_CHANGE = Reactivated(PROBE, None, None)
-"""A notification that changes nothing, and that the log does not keep: see `rules.is_probe`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +130,7 @@ def accepts(url: str, secret: str) -> bool | None:
         return None
     if target.scheme == "http" and _are_public(addresses):
         raise ConfigurationError(f"Plain http would expose the secret to {url}: set up https.")
-    request = Postmark(secret).sign(Postmark.compose(PROBE_CHANGE))
+    request = Postmark(secret).sign(Postmark.compose(Postmark.probe_change))
     reply = _send(target, ProbeSecret.CONFIGURED, request, PROBE_TIMEOUT)
     known = {Refusal.SUBSCRIBER_NOT_FOUND: True, Refusal.UNAUTHENTIC: False}
     for refusal, accepted in known.items():
@@ -167,8 +163,9 @@ def _check(url: SplitResult, sender: Sender, timeout: float) -> Iterator[CheckRe
     except (OSError, UnicodeError) as error:
         yield diagnose(Reply(url.geturl(), ProbeSecret.WRONG, 0, f"cannot resolve: {error}"))
         return
-    body = b"{}" if kind is None else kind.compose(PROBE_CHANGE)
+    body = b"{}"
     if kind is not None:
+        body = kind.compose_probe()
         yield diagnose(send(ProbeSecret.WRONG, kind.forge(body)))
     yield diagnose(send(ProbeSecret.NONE, ProviderRequest({}, body)))
     provider = sender.provider
@@ -180,7 +177,10 @@ def _check(url: SplitResult, sender: Sender, timeout: float) -> Iterator[CheckRe
         text = f"No secret was sent: set {_name_of_secret(sender, kind)}."
         yield CheckResult(Level.WARNING, "secret", text)
     elif signed is None:
-        text = "Only the provider can sign, so no authentic request was sent."
+        text = (
+            "Only the provider can sign, so no authentic request was sent. To test the rest, "
+            f"{kind.own_test}, and find the event with `hookrow log`."
+        )
         yield CheckResult(Level.OK, "secret", text)
     elif kind.header is not None and url.scheme == "http" and _are_public(addresses):
         text = "The secret was not sent, because plain http would expose it: set up https."

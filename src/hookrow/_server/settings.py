@@ -24,7 +24,7 @@ from hookrow._receiver.entries import (
 )
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, credential_settings
-from hookrow.providers._registry import built_in, parser_named
+from hookrow.providers._registry import built_in
 from hookrow.providers.postmark import Postmark
 
 _VARIABLES = "HOOKROW_PROVIDERS_"
@@ -102,8 +102,8 @@ class EntrySettings:
         setting, _, file = self._names
         if not all(credentials) or not credentials:
             raise ConfigurationError(self._missing(setting, f", or {setting} or {file} in"))
-        for name in self.provider_class.options:
-            if not self.options.get(name):
+        for name, is_required in self.provider_class.options.items():
+            if is_required and not self.options.get(name):
                 raise ConfigurationError(self._missing(name, f" or {name} in"))
         try:
             return self.provider_class(*credentials, **self.options)
@@ -223,7 +223,10 @@ def parsers_of(entries: Sequence[EntrySettings]) -> Parsers:
     if not entries:
         return POSTMARK
     return Entries(
-        *(Entry(each.name, parser_named(each.provider), each.tenant) for each in entries)
+        *(
+            Entry(each.name, each.provider_class.parser(**each.options), each.tenant)
+            for each in entries
+        )
     )
 
 

@@ -110,8 +110,8 @@ def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
     """Check the settings and the database, and explain how to fix each fault.
 
     With the URL configured at the provider, check the webhook over the network instead.
-    The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
-    which changes nothing and is not logged. The secret is sent only after hookrow has
+    The requests are harmless on a live system: they are for check@hookrow.invalid, change
+    nothing and are not logged. The secret is sent only after hookrow has
     rejected a wrong one, and never unencrypted to a public address.
 
     The exit status is 1 if there is an error.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from django.utils.module_loading import import_string
 
@@ -96,25 +96,36 @@ class ProjectEntry:
 
     def parser(self) -> BodyParser:
         """Return the parser for the log; that of a built-in provider needs no secret."""
-        return cast("BodyParser", built_in(self.provider)) if self.is_built_in else self.build()
+        return (
+            built_in(self.provider).parser(**self._options()) if self.is_built_in else self.build()
+        )
 
     def _credentials(self) -> Sequence[str]:
         newest, previous, _ = _credential_keys(built_in(self.provider))
         return [self.values[key] for key in (newest, previous) if self.values.get(key) is not None]
 
     def _build_in(self) -> Provider:
-        provider = built_in(self.provider)
+        provider, options = built_in(self.provider), self._options()
         for key in _credential_keys(provider):
             if not isinstance(self.values.get(key), str | None):
                 kind = type(self.values[key]).__name__  # no number, which may be a secret
                 raise ConfigurationError(f"{key} must be text, not {kind}.")
-        options: dict[str, str] = {}
-        for name in provider.options:
-            value = self.values.get(name.upper())
-            if not isinstance(value, str) or not value:
+        for name, is_required in provider.options.items():
+            if is_required and name not in options:
                 raise ConfigurationError(f"{name.upper()} is missing: set it to a text.")
-            options[name] = value
         return provider(*self._credentials(), **options)
+
+    def _options(self) -> Mapping[str, str]:
+        """Return the options that are set. Raises `ConfigurationError` if one is not a text."""
+        options: dict[str, str] = {}
+        for name in built_in(self.provider).options:
+            value = self.values.get(name.upper())
+            if not isinstance(value, str | None):
+                kind = type(value).__name__
+                raise ConfigurationError(f"{name.upper()} must be text, not {kind}.")
+            if value:
+                options[name] = value
+        return options
 
     def _call(self) -> Provider:
         """Call the class or the function of the project."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple, Self
 
-from hookrow._core.notification import Notification
+from hookrow._core.notification import Notification, Reactivated
+from hookrow._core.rules import PROBE
 from hookrow.providers._base import Provider
 
 
@@ -18,19 +21,29 @@ class ProviderRequest(NamedTuple):
 
 
 class BuiltIn(Provider):
-    """A provider that hookrow.toml and Django's settings can name, and the command can simulate.
-
-    The class itself is a `BodyParser`, so that the log can be read without a credential.
-    """
+    """A provider that hookrow.toml and Django's settings can name, and the command can simulate."""
 
     credential: ClassVar[str] = "secret"
     """The setting whose values authenticate requests; see `credential_settings`."""
 
-    options: ClassVar[Sequence[str]] = ()
-    """The other settings, which are required."""
+    options: ClassVar[Mapping[str, bool]] = MappingProxyType({})
+    """The other settings, all of them texts, and whether they are required."""
 
     proof: ClassVar[str]
     """The header with the proof of a request's origin, which a proxy may remove."""
+
+    hard_bounce: ClassVar[str] = "Permanent"
+    """The type of a bounce after which the provider suppresses the address."""
+
+    precision: ClassVar[timedelta] = timedelta(milliseconds=1)
+    """The smallest difference between the times of two events."""
+
+    probe_change: ClassVar[Notification] = Reactivated(PROBE, None, None)
+    """What `hookrow check` sends: it changes nothing, and the log does not keep it; see
+    `rules.is_probe`."""
+
+    own_test: ClassVar[str] = ""
+    """How to have the provider send a request, as an imperative clause, if only it can sign."""
 
     @abstractmethod
     def __init__(self, *credentials: str, **options: str) -> None:
@@ -40,25 +53,49 @@ class BuiltIn(Provider):
     def accept(self, *credentials: str) -> None:
         """Accept these credentials from now on, and no others. Raises `ConfigurationError`."""
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def compose(notification: Notification) -> bytes:
+    def generate(cls, **options: str) -> tuple[str, Self]:
+        """Return a new random credential, and a provider that accepts it and can sign by it.
+
+        A required option that is missing has an arbitrary value.
+        """
+
+    @classmethod
+    def parser(cls, **options: str) -> Self:
+        """Return a provider that reads the log, but accepts no request. It needs no credential."""
+        return cls.generate(**options)[1]
+
+    @abstractmethod
+    def compose(self, notification: Notification) -> bytes | None:
         """Return the body of an event that `parse` reads as the notification.
 
-        What the provider's events do not have, such as the message id of a suppression, is omitted.
+        Other notifications may follow or precede it, if the provider's event has several effects.
+        What the event does not have, such as the message id of a suppression, is omitted, and its
+        time has the provider's `precision`. Returns None if the provider sends no such event.
         """
+
+    @classmethod
+    def compose_probe(cls) -> bytes:
+        """Return the body of `probe_change`."""
+        body = cls.parser().compose(cls.probe_change)
+        assert body is not None  # noqa: S101 - each provider sends such an event
+        return body
 
     @abstractmethod
     def sign(self, body: bytes) -> ProviderRequest | None:
-        """Return the request with a body, with the newest credential.
+        """Return the request with one event, authenticated by the newest credential.
 
         Returns None if only the provider can sign, because the credential is its public key.
         """
 
     @classmethod
-    @abstractmethod
     def forge(cls, body: bytes) -> ProviderRequest:
-        """Return a request with a body that is refused because its proof is wrong."""
+        """Return a request with an event that is refused, because its credential is random."""
+        _, stranger = cls.generate()
+        request = stranger.sign(body)
+        assert request is not None  # noqa: S101 - for mypy: `generate` returns one that can sign
+        return request
 
     @classmethod
     def setting_names(cls) -> Collection[str]:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import binascii
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from hmac import compare_digest
-from typing import NamedTuple
+from secrets import token_urlsafe
+from typing import NamedTuple, Self
 from urllib.parse import unquote_to_bytes
 
 from hookrow._http import Request, RequestHead, header_values
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import check_secrets
-from hookrow.providers._events import EventProvider
+from hookrow.providers._built_in import ProviderRequest
+from hookrow.providers._events import PROBE_SUPPRESSION, EventProvider
 
 _CHALLENGE = 'Basic realm="hookrow"'
 
@@ -26,6 +28,8 @@ _HAS_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 
 _is_token = re.compile(r"[A-Za-z0-9._~+/-]+=*").fullmatch
 """Matches a token (RFC 6750, section 2.1), which contains no colon."""
+
+_BASIC = b"basic"
 
 _TOKEN = "Bearer "  # noqa: S105 - a prefix
 
@@ -58,6 +62,10 @@ class CredentialProvider(EventProvider):
     """
 
     accepts_tokens: bool = False
+    credential = "credentials"
+    header = "Authorization"
+    proof = "Authorization"
+    probe_change = PROBE_SUPPRESSION
 
     def __init__(self, *credentials: str) -> None:
         self.accept(*credentials)
@@ -73,6 +81,24 @@ class CredentialProvider(EventProvider):
         self._credentials = [_parse(each, tokens=self.accepts_tokens) for each in credentials]
         self.secrets = [each.secret for each in self._credentials]
         self.reset_matches(len(credentials))
+
+    @classmethod
+    def generate(cls, **_: str) -> tuple[str, Self]:
+        """Return random credentials, and a provider that accepts them; see `BuiltIn`."""
+        credentials = f"hookrow:{token_urlsafe()}"
+        return credentials, cls(credentials)
+
+    def sign(self, body: bytes) -> ProviderRequest:
+        """Return the request with an event, and the newest credentials."""
+        newest = self._credentials[0]
+        value = newest.values[0]
+        if newest.scheme == _BASIC:
+            value = b64encode(value)
+        headers = {
+            "Content-Type": "application/json",
+            self.header: f"{newest.scheme.decode().title()} {value.decode()}",
+        }
+        return ProviderRequest(headers, body)
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head contains one of the credentials, otherwise a challenge.
@@ -137,7 +163,7 @@ def _received(head: RequestHead) -> tuple[bytes, bytes | None]:
         return b"", None
     scheme, _, given = values[0].partition(b" ")
     scheme, given = scheme.lower(), given.lstrip(b" ")
-    if scheme != b"basic":
+    if scheme != _BASIC:
         return scheme, given
     try:
         return scheme, b64decode(given, validate=True)
@@ -168,7 +194,7 @@ def _parse(credential: str, *, tokens: bool) -> _Credential:
         ) from None
     if not credential.isascii() and all(each <= "\xff" for each in credential):
         values.append(credential.encode("latin-1"))  # RFC 7617 leaves the encoding to the sender
-    return _Credential(b"basic", values, password)
+    return _Credential(_BASIC, values, password)
 
 
 def _parse_token(token: str) -> _Credential:

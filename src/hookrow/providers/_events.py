@@ -22,10 +22,18 @@ from hookrow._core.notification import (
     Suppressed,
     Unsupported,
 )
+from hookrow._core.rules import PROBE
 from hookrow._http import Request
-from hookrow.providers._base import Event, Provider, text_of, utc
+from hookrow.providers._base import Event, text_of, utc
+from hookrow.providers._built_in import BuiltIn
 from hookrow.providers._json import decode, encode, replace_surrogates
 from hookrow.providers._unreadable import explain_unreadable
+
+CLIENT_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+CLIENT_ADDRESS = "192.0.2.1"
+LINK = "https://example.com/news"
+UNKNOWN_USER = "5.1.1 The email account that you tried to reach does not exist."
+"""Values in events that are composed; the address is reserved (RFC 5737)."""
 
 HARD_BOUNCE = "HardBounce"
 COMPLAINT = "SpamComplaint"
@@ -38,6 +46,9 @@ for which the provider has suppressed the address."""
 
 Fields: TypeAlias = Mapping[str, Any]
 """A decoded JSON object."""
+
+KindOfEvent: TypeAlias = type[Notification] | tuple[type[Bounced], str | None] | str
+"""A kind of notification; with its type for a bounce; for a suppression, its reason alone."""
 
 _object_decoder = msgspec.json.Decoder(dict[str, Any])
 _raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
@@ -58,7 +69,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
 
 
-class EventProvider(Provider):
+class EventProvider(BuiltIn):
     """Verifies a request, splits it into events, and reads each of them."""
 
     matched: Counter[int]
@@ -151,6 +162,29 @@ def notifications_of(
     return found
 
 
+PROBE_SUPPRESSION = Suppressed(PROBE, None, datetime(2000, 1, 1, tzinfo=UTC), MANUAL)
+"""The `BuiltIn.probe_change` of providers that report no reactivation."""
+
+PROBE_REACTIVATION = Reactivated(PROBE, None, PROBE_SUPPRESSION.at)
+"""The `BuiltIn.probe_change` of the others, whose events must have a time."""
+
+
+def kind_of_event(notification: Notification) -> KindOfEvent:
+    """Return the key of a notification in a provider's table of the events that it composes."""
+    match notification:
+        case Suppressed(reason=reason):
+            return reason
+        case Bounced(type=bounce_type):
+            return Bounced, bounce_type
+        case _:
+            return type(notification)
+
+
+def seconds_of(at: datetime) -> int:
+    """Return the whole seconds of a time since 1970."""
+    return int(at.timestamp())
+
+
 def identity_of(
     type_: str | None,
     recipient: str | None,
@@ -210,6 +244,11 @@ def time_of(value: object) -> datetime | None:
         return utc(msgspec.convert(value, datetime))
     except ValueError:  # a surrogate raises UnicodeEncodeError
         return None
+
+
+def rfc3339(at: datetime) -> str:
+    """Return a time (UTC) as an RFC 3339 text with milliseconds."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def time_of_seconds(value: object, *, per_second: int = 1) -> datetime | None:

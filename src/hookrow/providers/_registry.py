@@ -8,10 +8,18 @@ from typing import cast
 
 from hookrow._core.schema import nearest
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import BodyParser
 from hookrow.providers._built_in import BuiltIn
 
-_CLASSES = {"postmark": "Postmark", "resend": "Resend"}
+_CLASSES = {
+    "postmark": "Postmark",
+    "resend": "Resend",
+    "amazon_ses": "AmazonSES",
+    "sendgrid": "SendGrid",
+    "mandrill": "Mandrill",
+    "mailjet": "Mailjet",
+    "mailgun": "Mailgun",
+    "brevo": "Brevo",
+}
 """The class of each provider by its name, which is also that of its module."""
 
 PROVIDER_NAMES: Collection[str] = _CLASSES.keys()
@@ -19,15 +27,14 @@ PROVIDER_NAMES: Collection[str] = _CLASSES.keys()
 
 
 def built_in(name: str) -> type[BuiltIn]:
-    """Return the class of a built-in provider. Raises `ConfigurationError` for another name."""
+    """Return the class of a built-in provider.
+
+    Raises `ConfigurationError` for another name, and `MissingExtra` if the provider needs a package
+    that is not installed.
+    """
     if name not in _CLASSES:
         raise ConfigurationError(
             f"There is no provider {name!r}.{nearest(name, PROVIDER_NAMES)} hookrow has these: "
             f"{', '.join(PROVIDER_NAMES)}."
         )
     return cast("type[BuiltIn]", resolve_name(f"hookrow.providers.{name}:{_CLASSES[name]}"))
-
-
-def parser_named(name: str) -> BodyParser:
-    """Return the parser of a built-in provider; see `BuiltIn`."""
-    return cast("BodyParser", built_in(name))

@@ -10,13 +10,17 @@ from __future__ import annotations
 import binascii
 import logging
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
+from secrets import randbelow, token_hex
 from threading import Lock, Thread
 from time import monotonic, sleep, time
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Self, TypeVar
 from urllib.request import HTTPRedirectHandler, build_opener
+from uuid import uuid4
 
 from hookrow._arguments import check_function, reject
 from hookrow._concurrency import reset_after_fork
@@ -24,12 +28,18 @@ from hookrow._faults import describe_fault
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.providers._base import NotReady, Unauthentic
-from hookrow.providers._events import EventProvider, Fields, decode_object
+from hookrow.providers._built_in import ProviderRequest
+from hookrow.providers._events import EventProvider, Fields, decode_object, rfc3339
+from hookrow.providers._json import encode
 
 try:
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import (
+        RSAPrivateKey,
+        RSAPublicKey,
+        generate_private_key,
+    )
     from cryptography.hazmat.primitives.hashes import SHA1, SHA256
     from cryptography.x509 import load_pem_x509_certificate
 except ModuleNotFoundError as error:
@@ -119,6 +129,11 @@ class SNS(EventProvider):
     1970. Raises `ConfigurationError` if a topic is missing or is not the ARN of one.
     """
 
+    credential = "topic"
+    proof = _SNS_TYPE
+    _key: RSAPrivateKey | None = None
+    """The key of a provider that `generate` has returned."""
+
     def __init__(
         self,
         *topics: str,
@@ -128,13 +143,65 @@ class SNS(EventProvider):
         if fetch is not None:
             check_function("fetch", fetch, "url")
         check_function("clock", clock)
-        self._topics = frozenset(map(_topic, topics))
-        if not topics:
-            raise ConfigurationError(f"The topic is missing: write {_SNS_LINE}.")
+        self.accept(*topics)
         self._fetch = fetch or fetch_url
         self._clock = clock
         self._tasks = Tasks()
         self._certificates: dict[str, _Certificate] = {}
+
+    def accept(self, *topics: str) -> None:
+        """Accept messages of these topics from now on, and no others.
+
+        Raises `ConfigurationError`.
+        """
+        if not topics or "" in topics:
+            raise ConfigurationError(f"The topic is missing or empty: write {_SNS_LINE}.")
+        self._topics = [_topic(each) for each in topics]
+
+    @classmethod
+    def parser(cls, **_: str) -> Self:
+        """Return a provider that reads the log; see `BuiltIn`. It makes no key, which is slow."""
+        return cls(_random_topic())
+
+    @classmethod
+    def generate(cls, **_: str) -> tuple[str, Self]:
+        """Return a random topic, and a provider with a certificate of its own; see `BuiltIn`."""
+        topic = _random_topic()
+        key = generate_private_key(65537, 2048)
+        provider = cls(topic, fetch=_fetch_nothing)
+        provider._key = key
+        always = _Certificate(key.public_key(), -inf, inf, monotonic())
+        provider._certificates = {_own_certificate_url(topic): always}
+        return topic, provider
+
+    def sign(self, body: bytes) -> ProviderRequest | None:
+        """Return the message with an event, if `generate` returned the provider; see `BuiltIn`."""
+        if self._key is None:
+            return None
+        topic, now = self._topics[0], datetime.fromtimestamp(self._clock(), UTC)
+        envelope = {
+            "Type": "Notification",
+            "MessageId": str(uuid4()),
+            "TopicArn": topic,
+            "Subject": "Amazon SES Email Event Notification",
+            "Message": body.decode("utf-8", "surrogatepass"),
+            "Timestamp": rfc3339(now),
+            "SignatureVersion": "2",
+            "SigningCertURL": _own_certificate_url(topic),
+            "UnsubscribeURL": f"https://{_host_of(topic)}/?Action=Unsubscribe",
+        }
+        content = _content(envelope)
+        assert content is not None  # noqa: S101 - for mypy: no field is missing
+        signature = self._key.sign(content, PKCS1v15(), SHA256())
+        signed = {**envelope, "Signature": b64encode(signature).decode()}
+        headers = {
+            "Content-Type": "text/plain; charset=UTF-8",
+            "User-Agent": "Amazon Simple Notification Service Agent",
+            self.proof: envelope["Type"],
+            "x-amz-sns-message-id": envelope["MessageId"],
+            _SNS_TOPIC: topic,
+        }
+        return ProviderRequest(headers, encode(signed))
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head is that of a signed message of a topic, otherwise a challenge."""
@@ -350,6 +417,25 @@ def _topic(topic: object) -> str:
             f"not from a subscription, at Amazon SNS, and write {_SNS_LINE}."
         )
     return topic
+
+
+def _random_topic() -> str:
+    account = f"{randbelow(10**12):012}"
+    return f"arn:aws:sns:eu-west-1:{account}:{token_hex(8)}"
+
+
+def _host_of(topic: str) -> str:
+    return f"sns.{topic.split(':')[3]}.amazonaws.com"
+
+
+def _own_certificate_url(topic: str) -> str:
+    """Return the URL that the certificate of `SNS.generate` would have; nothing fetches it."""
+    return f"https://{_host_of(topic)}/SimpleNotificationService-{'0' * 32}.pem"
+
+
+def _fetch_nothing(url: str) -> bytes:
+    """Raise `OSError`, because a provider of `SNS.generate` must not call Amazon."""
+    raise OSError(f"This provider fetches nothing: {url.partition('?')[0]}")
 
 
 def _challenge(error: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from hmac import compare_digest, digest
 from secrets import token_bytes, token_urlsafe
 from time import time
+from typing import Self
 
 from hookrow._arguments import check_function
 from hookrow._http import Request, RequestHead
@@ -133,9 +134,10 @@ class StandardWebhooks(BuiltIn):
         return ProviderRequest(headers, body)
 
     @classmethod
-    def forge(cls, body: bytes) -> ProviderRequest:
-        """Return a request that is signed with a random secret."""
-        return cls(PREFIX + b64encode(token_bytes(24)).decode()).sign(body)
+    def generate(cls, **_: str) -> tuple[str, Self]:
+        """Return a random secret, and a provider that signs by it; see `BuiltIn`."""
+        secret = PREFIX + b64encode(token_bytes(24)).decode()
+        return secret, cls(secret)
 
     def _is_expired(self, timestamp: int) -> bool:
         return abs(self._clock() - timestamp) > MAX_DIFFERENCE

@@ -23,15 +23,23 @@ from hookrow._core.notification import (
 )
 from hookrow.providers._base import Event, text_of
 from hookrow.providers._events import (
+    CLIENT_ADDRESS,
+    CLIENT_AGENT,
     COMPLAINT,
     HARD_BOUNCE,
+    LINK,
     MANUAL,
+    PROBE_REACTIVATION,
+    UNKNOWN_USER,
     Effect,
     Fields,
+    KindOfEvent,
     Reading,
     decode_object,
+    kind_of_event,
     notifications_of,
     object_of,
+    rfc3339,
     time_of,
 )
 from hookrow.providers._json import encode
@@ -67,6 +75,72 @@ _SES_EFFECTS: Mapping[str, Sequence[Effect]] = {
     "Complaint": (Complained, COMPLAINT),
 }
 """The effects of events that have the same ones regardless of their details."""
+
+_VISIT: Fields = {"ipAddress": CLIENT_ADDRESS, "userAgent": CLIENT_AGENT}
+_MTA = "a8-50.smtp-out.eu-west-1.amazonses.com"
+_FEEDBACK_ID = "0102018f6c1e0000-0f0e0d0c-0000-4000-8000-000000000000-000000"
+
+
+def _compose_bounce(type_: str, subtype: str, status: str, diagnosis: str) -> Fields:
+    return {
+        "feedbackId": _FEEDBACK_ID,
+        "bounceType": type_,
+        "bounceSubType": subtype,
+        "bouncedRecipients": [
+            {"action": "failed", "status": status, "diagnosticCode": f"smtp; {diagnosis}"}
+        ],
+        "reportingMTA": f"dns; {_MTA}",
+    }
+
+
+def _compose_preferences(*, unsubscribe: bool) -> Fields:
+    old, new = ({"unsubscribeAll": each} for each in (not unsubscribe, unsubscribe))
+    return {
+        "contactList": "subscribers",
+        "source": "UnsubscribeHeader",
+        "newTopicPreferences": new,
+        "oldTopicPreferences": old,
+    }
+
+
+_HARD_BOUNCE_EVENT: tuple[str, Fields] = (
+    "Bounce",
+    _compose_bounce("Permanent", "General", "5.1.1", f"550 {UNKNOWN_USER}"),
+)
+_COMPLAINT_EVENT: tuple[str, Fields] = (
+    "Complaint",
+    {
+        "feedbackId": _FEEDBACK_ID,
+        "complaintSubType": None,
+        "complainedRecipients": [{}],
+        "userAgent": "Yahoo!-Mail-Feedback/2.0",
+        "complaintFeedbackType": "abuse",
+    },
+)
+
+_COMPOSED: Mapping[KindOfEvent, tuple[str, Fields]] = {
+    Delivered: (
+        "Delivery",
+        {"processingTimeMillis": 712, "smtpResponse": "250 2.0.0 OK", "reportingMTA": _MTA},
+    ),
+    Opened: ("Open", _VISIT),
+    Clicked: ("Click", {"link": LINK, "linkTags": None, **_VISIT}),
+    (Bounced, "Permanent"): _HARD_BOUNCE_EVENT,
+    (Bounced, "Transient"): (
+        "Bounce",
+        _compose_bounce("Transient", "MailboxFull", "5.2.2", "552 5.2.2 The mailbox is full."),
+    ),
+    (Bounced, "Undetermined"): (
+        "Bounce",
+        _compose_bounce("Undetermined", "Undetermined", "5.0.0", "554 5.0.0 It failed."),
+    ),
+    Complained: _COMPLAINT_EVENT,
+    HARD_BOUNCE: _HARD_BOUNCE_EVENT,
+    COMPLAINT: _COMPLAINT_EVENT,
+    MANUAL: ("Subscription", _compose_preferences(unsubscribe=True)),
+    Reactivated: ("Subscription", _compose_preferences(unsubscribe=False)),
+}
+"""The type and the details of the event for each kind of notification, without its recipient."""
 
 _MOST_SES_RECIPIENTS = 50
 """SES's limit for an email (https://docs.aws.amazon.com/ses/latest/dg/quotas.html)."""
@@ -114,6 +188,8 @@ class AmazonSES(SNS):
     """
 
     name = "amazon_ses"
+    probe_change = PROBE_REACTIVATION
+    own_test = "send an email to success@simulator.amazonses.com from Amazon SES"
 
     def split_message(self, message: bytes) -> Sequence[bytes]:
         """Return the event once for each recipient, or unchanged if it has at most one."""
@@ -149,6 +225,38 @@ class AmazonSES(SNS):
             content = (type_, message_id, recipient, _differences(details))
             identity = " ".join(map(str, content))
         return Reading(type_, recipient, message_id, notifications, identity)
+
+    def compose(self, notification: Notification) -> bytes | None:
+        """Return the body of an event that a configuration set publishes; see `BuiltIn`."""
+        composed = _COMPOSED.get(kind_of_event(notification))
+        at, recipient = notification.at, notification.recipient
+        if composed is None or at is None:
+            return None
+        type_, fields = composed
+        details = {"timestamp": rfc3339(at), **fields}
+        if name := _SES_RECIPIENTS.get(type_):
+            [about] = fields.get(name, [None])
+            details[name] = [recipient if about is None else {"emailAddress": recipient, **about}]
+        mail: dict[str, object] = {
+            "timestamp": rfc3339(at),
+            "source": "news@example.com",
+            "sendingAccountId": "123456789012",
+            "messageId": notification.message_id,
+            "destination": [recipient],
+            "headersTruncated": False,
+            "headers": [
+                {"name": "From", "value": "news@example.com"},
+                {"name": "To", "value": recipient},
+                {"name": "Subject", "value": "News"},
+            ],
+            "commonHeaders": {
+                "from": ["news@example.com"],
+                "to": [recipient],
+                "subject": "News",
+            },
+            "tags": {"ses:configuration-set": ["mail"], "ses:from-domain": ["example.com"]},
+        }
+        return encode({"eventType": type_, "mail": mail, _SES_DETAILS[type_]: details})
 
     def explain(self, body: bytes) -> str | None:
         """Return why a body is not supported, in a sentence, or None if it is. Never raises."""

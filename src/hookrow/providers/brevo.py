@@ -19,17 +19,24 @@ from hookrow._core.notification import (
 from hookrow.providers._base import text_of
 from hookrow.providers._credentials import CredentialProvider
 from hookrow.providers._events import (
+    CLIENT_ADDRESS,
     COMPLAINT,
     HARD_BOUNCE,
+    LINK,
     MANUAL,
+    UNKNOWN_USER,
     Effect,
     Fields,
+    KindOfEvent,
     Reading,
     identity_of,
+    kind_of_event,
     notifications_of,
+    seconds_of,
     split_array,
     time_of_seconds,
 )
+from hookrow.providers._json import encode
 
 _EFFECTS: Mapping[str, Sequence[Effect]] = {
     "delivered": (Delivered,),
@@ -47,6 +54,26 @@ _EFFECTS: Mapping[str, Sequence[Effect]] = {
     "unsubscribed": (MANUAL,),
 }
 """The effects of events by their type. For complaints and unsubscribes, Brevo's pages have two."""
+
+
+_HARD_BOUNCE_EVENT: Fields = {"event": "hard_bounce", "reason": f"550 {UNKNOWN_USER}"}
+_FULL: Fields = {"event": "soft_bounce", "reason": "452 4.2.2 The mailbox is full."}
+_INVALID: Fields = {"event": "invalid_email", "reason": "The address is not valid."}
+_SPAM: Fields = {"event": "spam"}
+
+_COMPOSED: Mapping[KindOfEvent, Fields] = {
+    Delivered: {"event": "delivered"},
+    Opened: {"event": "opened"},
+    Clicked: {"event": "click", "link": LINK},
+    (Bounced, "hard_bounce"): _HARD_BOUNCE_EVENT,
+    (Bounced, "soft_bounce"): _FULL,
+    (Bounced, "invalid_email"): _INVALID,
+    Complained: _SPAM,
+    HARD_BOUNCE: _HARD_BOUNCE_EVENT,
+    COMPLAINT: _SPAM,
+    MANUAL: {"event": "unsubscribed"},
+}
+"""The fields of the event for each kind of notification, besides those of all events."""
 
 
 class Brevo(CredentialProvider):
@@ -77,8 +104,29 @@ class Brevo(CredentialProvider):
     """
 
     name = "brevo"
+    hard_bounce = "hard_bounce"
     accepts_tokens = True
     max_body = 4 * 1024 * 1024  # 500 events, with the custom header of each email
+
+    def compose(self, notification: Notification) -> bytes | None:
+        """Return the body of an event that is not batched; see `BuiltIn`."""
+        fields, at = _COMPOSED.get(kind_of_event(notification)), notification.at
+        if fields is None or at is None:
+            return None
+        event: dict[str, object] = {
+            "id": 26224,
+            "email": notification.recipient,
+            "date": f"{at:%Y-%m-%d %H:%M:%S}",
+            "ts": seconds_of(at),
+            "ts_event": seconds_of(at),
+            "ts_epoch": seconds_of(at) * 1000 + at.microsecond // 1000,
+            "subject": "News",
+            "tags": ["newsletter"],
+            "sending_ip": CLIENT_ADDRESS,
+        }
+        if notification.message_id is not None:
+            event["message-id"] = notification.message_id
+        return encode({**fields, **event})
 
     def split(self, body: bytes) -> Sequence[bytes]:
         """Return the bytes of each event in a batch, or of the only event."""

@@ -10,23 +10,39 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from hmac import compare_digest, digest
+from secrets import token_hex, token_urlsafe
 from time import time
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from hookrow._arguments import check_function
-from hookrow._core.notification import Bounced, Clicked, Complained, Delivered, Opened
+from hookrow._core.notification import (
+    Bounced,
+    Clicked,
+    Complained,
+    Delivered,
+    Notification,
+    Opened,
+)
 from hookrow._http import Request, RequestHead
 from hookrow.providers._base import Event, Unauthentic, text_of
+from hookrow.providers._built_in import ProviderRequest
 from hookrow.providers._events import (
+    CLIENT_ADDRESS,
+    CLIENT_AGENT,
     COMPLAINT,
     HARD_BOUNCE,
+    LINK,
     MANUAL,
+    PROBE_SUPPRESSION,
+    UNKNOWN_USER,
     Effect,
     EventProvider,
     Fields,
+    KindOfEvent,
     Reading,
     decode_object,
     id_of,
+    kind_of_event,
     notifications_of,
     object_of,
     time_of_seconds,
@@ -63,6 +79,38 @@ _SUPPRESSED_REASONS = {
 _SUPPRESSED_CODES = {"605": HARD_BOUNCE, "606": MANUAL, "607": COMPLAINT}
 """The reasons of a suppression because of which Mailgun did not send an email, by the reason and by
 the status code of the failure; a form has only the latter."""
+
+_VISIT: Fields = {
+    "ip": CLIENT_ADDRESS,
+    "client-info": {"user-agent": CLIENT_AGENT, "client-type": "browser"},
+}
+
+_PERMANENT = "permanent"
+"""The type of all bounces that are recorded."""
+
+
+def _compose_failure(reason: str, code: int, text: str, **more: object) -> Fields:
+    status = {"code": code, "message": text, "description": "", "attempt-no": 1, **more}
+    return {"event": "failed", "severity": "permanent", "reason": reason, "delivery-status": status}
+
+
+_COMPOSED: Mapping[KindOfEvent, Fields] = {
+    Delivered: {"event": "delivered", "delivery-status": {"code": 250, "message": "OK"}},
+    Opened: {"event": "opened", **_VISIT},
+    Clicked: {"event": "clicked", "url": LINK, **_VISIT},
+    (Bounced, _PERMANENT): _compose_failure(
+        "bounce", 550, UNKNOWN_USER, **{"bounce-type": "hard", "enhanced-code": "5.1.1"}
+    ),
+    Complained: {"event": "complained"},
+    HARD_BOUNCE: _compose_failure(
+        "suppress-bounce", 605, "Not delivering to previously bounced address"
+    ),
+    COMPLAINT: _compose_failure(
+        "suppress-complaint", 607, "Not delivering to a user who marked your messages as spam"
+    ),
+    MANUAL: {"event": "unsubscribed", **_VISIT},
+}
+"""The fields of the event for each kind of notification, besides those of all events."""
 
 _SOFT_CODES = {"552"}
 _SOFT_ENHANCED_CODES = {"5.2.2", "4.2.2"}
@@ -112,6 +160,10 @@ class Mailgun(EventProvider):
     """
 
     name = "mailgun"
+    credential = "signing_key"
+    proof = "Content-Type"  # which says whether the body has a signature
+    hard_bounce = _PERMANENT
+    probe_change = PROBE_SUPPRESSION
 
     def __init__(self, *keys: str, clock: Callable[[], float] = time) -> None:
         check_function("clock", clock)
@@ -123,6 +175,12 @@ class Mailgun(EventProvider):
         source = "the HTTP webhook signing key from the page of API keys at Mailgun"
         self._keys = encode_keys(self, keys, source)
         self.reset_matches(len(keys))
+
+    @classmethod
+    def generate(cls, **_: str) -> tuple[str, Self]:
+        """Return a random key, and a provider that signs by it; see `BuiltIn`."""
+        key = token_hex(16)
+        return key, cls(key)
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the body may have a signature, otherwise a challenge."""
@@ -145,6 +203,43 @@ class Mailgun(EventProvider):
         """Return the event of a request. Raises `Unauthentic`."""
         return [self.parse(encode(self._verified(request).event))]
 
+    def sign(self, body: bytes) -> ProviderRequest:
+        """Return the request with an event, and a signature by the newest key in its body."""
+        timestamp, token = str(int(self._clock())), token_hex(25)
+        signature = {
+            "timestamp": timestamp,
+            "token": token,
+            "signature": _sign(self._keys[0], timestamp, token),
+        }
+        whole = b'{"signature":%b,"event-data":%b}' % (encode(signature), body)
+        headers = {self.proof: "application/json", "User-Agent": "mailgun/treq-22.2.0"}
+        return ProviderRequest(headers, whole)
+
+    def compose(self, notification: Notification) -> bytes | None:
+        """Return the event in a body, without its signature; see `BuiltIn`.
+
+        The message id has no angle brackets, as in Mailgun's events.
+        """
+        fields, at = _COMPOSED.get(kind_of_event(notification)), notification.at
+        if fields is None or at is None:
+            return None
+        recipient = notification.recipient or ""
+        headers = {"to": recipient, "from": "news@example.com", "subject": "News"}
+        if notification.message_id is not None:
+            headers["message-id"] = notification.message_id.removeprefix("<").removesuffix(">")
+        event: dict[str, object] = {
+            "id": token_urlsafe(16),
+            "timestamp": at.timestamp(),
+            "log-level": "error" if fields["event"] == "failed" else "info",
+            "recipient": recipient,
+            "recipient-domain": recipient.partition("@")[2],
+            "message": {"headers": headers, "attachments": [], "size": 1210},
+            "tags": ["newsletter"],
+            "campaigns": [],
+            "user-variables": {},
+        }
+        return encode({**fields, **event})
+
     def split(self, body: bytes) -> Sequence[bytes]:
         """Return the event in a body, without its signature."""
         payload = _json_payload(body) or _form_payload(body)
@@ -162,7 +257,7 @@ class Mailgun(EventProvider):
             recipient,
             message_id,
             time_of_seconds(fields.get("timestamp")),
-            bounce_type="permanent",
+            bounce_type=_PERMANENT,
         )
         return Reading(type_, recipient, message_id, notifications, _identity(fields))
 
@@ -186,9 +281,8 @@ class Mailgun(EventProvider):
             raise Unauthentic('Signature error="missing"')
         if self._is_expired(timestamp):
             raise Unauthentic('Signature error="expired"')
-        signed = _encode(timestamp + token)
         for position, key in enumerate(self._keys):
-            expected = digest(key, signed, "sha256").hex().encode()
+            expected = _sign(key, timestamp, token).encode()
             if any([compare_digest(expected, _encode(each or "")) for each in given]):  # noqa: C419 - all of them
                 self.count_match(position)
                 return payload
@@ -199,6 +293,10 @@ class Mailgun(EventProvider):
         if not _is_timestamp(timestamp):
             return True
         return not -_LARGEST_LEAD <= self._clock() - int(timestamp) <= _LONGEST_RETRY
+
+
+def _sign(key: bytes, timestamp: str, token: str) -> str:
+    return digest(key, _encode(timestamp + token), "sha256").hex()
 
 
 def _media_type(head: RequestHead) -> bytes:

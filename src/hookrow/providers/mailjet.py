@@ -6,7 +6,10 @@ they are grouped, and otherwise one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from uuid import uuid4
 
 from hookrow._core.notification import (
     Bounced,
@@ -19,18 +22,25 @@ from hookrow._core.notification import (
 from hookrow.providers._base import text_of
 from hookrow.providers._credentials import CredentialProvider
 from hookrow.providers._events import (
+    CLIENT_ADDRESS,
+    CLIENT_AGENT,
     COMPLAINT,
     HARD_BOUNCE,
+    LINK,
     MANUAL,
     Effect,
     Fields,
+    KindOfEvent,
     Reading,
     id_of,
     identity_of,
+    kind_of_event,
     notifications_of,
+    seconds_of,
     split_array,
     time_of_seconds,
 )
+from hookrow.providers._json import encode
 
 _EFFECTS: Mapping[str, Sequence[Effect]] = {
     "sent": (Delivered,),  # the recipient's server has accepted the email
@@ -52,6 +62,38 @@ _BLOCKED: Mapping[str, Sequence[Effect]] = {
 
 The other errors concern the email, the sender or a campaign, or may pass.
 """
+
+
+_VISIT: Fields = {"ip": CLIENT_ADDRESS, "geo": "DE", "agent": CLIENT_AGENT}
+
+
+def _compose_bounce(error: str, related_to: str, *, is_hard: bool) -> Fields:
+    bounce = {"event": "bounce", "blocked": is_hard, "hard_bounce": is_hard, "comment": ""}
+    return {**bounce, "error_related_to": related_to, "error": error}
+
+
+def _compose_blocked(error: str) -> Fields:
+    return {"event": "blocked", "error_related_to": "recipient", "error": error}
+
+
+_COMPOSED: Mapping[KindOfEvent, Fields] = {
+    Delivered: {"event": "sent", "smtp_reply": "sent (250 2.0.0 OK)"},
+    Opened: {"event": "open", **_VISIT},
+    Clicked: {"event": "click", "url": LINK, **_VISIT},
+    (Bounced, "user unknown"): _compose_bounce("user unknown", "recipient", is_hard=True),
+    (Bounced, "mailbox inactive"): _compose_bounce("mailbox inactive", "recipient", is_hard=True),
+    (Bounced, "invalid domain"): _compose_bounce("invalid domain", "domain", is_hard=True),
+    (Bounced, "quota exceeded"): _compose_bounce("quota exceeded", "recipient", is_hard=False),
+    (Bounced, "connection issue"): _compose_bounce("connection issue", "mailjet", is_hard=False),
+    Complained: {"event": "spam", "source": "JMRPP"},
+    HARD_BOUNCE: _compose_blocked("user unknown"),
+    COMPLAINT: _compose_blocked("spam reporter"),
+    MANUAL: {"event": "unsub", "mj_list_id": 0, **_VISIT},
+}
+"""The fields of the event for each kind of notification, besides those of all events."""
+
+_is_id = re.compile("[1-9][0-9]{0,18}").fullmatch
+"""Whether a text is the id of a message."""
 
 
 class Mailjet(CredentialProvider):
@@ -80,7 +122,28 @@ class Mailjet(CredentialProvider):
     """
 
     name = "mailjet"
+    hard_bounce = "user unknown"
+    precision = timedelta(seconds=1)
     max_body = 8 * 1024 * 1024  # a group has all events of a second
+
+    def compose(self, notification: Notification) -> bytes | None:
+        """Return the body of an event that is not grouped; see `BuiltIn`."""
+        fields, at = _COMPOSED.get(kind_of_event(notification)), notification.at
+        if fields is None or at is None:
+            return None
+        event: dict[str, object] = {
+            "time": seconds_of(at),
+            "email": notification.recipient,
+            "mj_campaign_id": 7257,
+            "mj_contact_id": 4,
+            "customcampaign": "",
+            "CustomID": "",
+            "Payload": "",
+        }
+        if id_ := notification.message_id:
+            number = int(id_) if _is_id(id_) else id_
+            event |= {"MessageID": number, "Message_GUID": str(uuid4()), "mj_message_id": id_}
+        return encode({**fields, **event})
 
     def split(self, body: bytes) -> Sequence[bytes]:
         """Return the bytes of each event in a group, or of the only event."""

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from hmac import compare_digest, digest
-from urllib.parse import urlsplit
+from secrets import token_urlsafe
+from types import MappingProxyType
+from typing import Self
+from urllib.parse import urlencode, urlsplit
 
 from hookrow._arguments import reject
 from hookrow._core.notification import (
@@ -17,27 +21,38 @@ from hookrow._core.notification import (
     Clicked,
     Complained,
     Delivered,
+    Notification,
     Opened,
     Reactivated,
 )
 from hookrow._http import Request, RequestHead, Response, plain
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, Unauthentic, text_of
+from hookrow.providers._built_in import ProviderRequest
 from hookrow.providers._events import (
+    CLIENT_ADDRESS,
+    CLIENT_AGENT,
     COMPLAINT,
     HARD_BOUNCE,
+    LINK,
     MANUAL,
+    PROBE_REACTIVATION,
+    UNKNOWN_USER,
     Effect,
     EventProvider,
     Fields,
+    KindOfEvent,
     Reading,
     id_of,
+    kind_of_event,
     notifications_of,
     object_of,
+    seconds_of,
     split_array,
     time_of_seconds,
 )
 from hookrow.providers._forms import decode_form, encode_keys
+from hookrow.providers._json import encode
 
 _SIGNATURE_HEADER = "X-Mandrill-Signature"
 _EVENTS_FIELD = "mandrill_events"
@@ -71,6 +86,47 @@ _REASONS: Mapping[str, Sequence[Effect]] = {
 """The reasons of entries of the denylist. A soft bounce is not one of them: its entry expires after
 a day, and no event reports this."""
 
+_VISIT: Fields = {
+    "ip": CLIENT_ADDRESS,
+    "user_agent": CLIENT_AGENT,
+    "location": None,
+    "user_agent_parsed": None,
+}
+
+_COMPOSED: Mapping[KindOfEvent, Fields] = {
+    Delivered: {"event": "delivered"},
+    Opened: {"event": "open", **_VISIT},
+    Clicked: {"event": "click", "url": LINK, **_VISIT},
+    (Bounced, "hard_bounce"): {
+        "event": "hard_bounce",
+        "msg": {
+            "state": "bounced",
+            "bounce_description": "bad_mailbox",
+            "diag": f"smtp;550 {UNKNOWN_USER}",
+        },
+    },
+    (Bounced, "soft_bounce"): {
+        "event": "soft_bounce",
+        "msg": {
+            "state": "soft-bounced",
+            "bounce_description": "mailbox_full",
+            "diag": "smtp;452 4.2.2 The mailbox is full.",
+        },
+    },
+    Complained: {"event": "spam", "msg": {"state": "spam"}},
+}
+"""The fields of the event of a message for each kind of notification, besides those of all."""
+
+_COMPOSED_ENTRIES: Mapping[KindOfEvent, tuple[str, str]] = {
+    HARD_BOUNCE: ("add", "hard-bounce"),
+    COMPLAINT: ("add", "spam"),
+    MANUAL: ("add", "custom"),
+    Reactivated: ("remove", "hard-bounce"),
+}
+"""The action and the reason of the event of the denylist for each kind of notification."""
+
+_EXAMPLE_URL = "https://example.com/mail/provider/webhooks"
+
 _SAMPLE_RECIPIENT = "example.webhook@mandrillapp.com"
 """The recipient in the samples that Mandrill's page of webhooks posts."""
 
@@ -103,6 +159,12 @@ class Mandrill(EventProvider):
     """
 
     name = "mandrill"
+    credential = "key"
+    options = MappingProxyType({"url": True})
+    proof = _SIGNATURE_HEADER
+    hard_bounce = "hard_bounce"
+    precision = timedelta(seconds=1)
+    probe_change = PROBE_REACTIVATION
     max_body = 8 * 1024 * 1024  # 1,000 events, of 1 to 3 kB in the encoding of a form
 
     def __init__(self, *keys: str, url: str) -> None:
@@ -119,6 +181,12 @@ class Mandrill(EventProvider):
             )
         self._keys = encoded
         self.reset_matches(len(keys))
+
+    @classmethod
+    def generate(cls, **options: str) -> tuple[str, Self]:
+        """Return a random key, and a provider that signs by it; see `BuiltIn`."""
+        key = token_urlsafe()
+        return key, cls(key, url=options.get("url", _EXAMPLE_URL))
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head has a signature, otherwise a challenge."""
@@ -147,6 +215,30 @@ class Mandrill(EventProvider):
         Raises `Unauthentic`.
         """
         return [self.parse(body) for body in _events(self._verified(request))]
+
+    def sign(self, body: bytes) -> ProviderRequest:
+        """Return the request with an event, signed by the newest key."""
+        value = b"[%b]" % body
+        content = self._url + _EVENTS_FIELD.encode() + value
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "User-Agent": "Mandrill-Webhook/1.0",
+            self.proof: _sign(self._keys[0], content).decode(),
+        }
+        return ProviderRequest(headers, urlencode({_EVENTS_FIELD: value}).encode())
+
+    def compose(self, notification: Notification) -> bytes | None:
+        """Return the body of an event of a message or of the denylist; see `BuiltIn`."""
+        kind, at = kind_of_event(notification), notification.at
+        if at is None:
+            return None
+        if kind == MANUAL and notification.message_id is not None:
+            return _compose_message({"event": "unsub"}, notification, at)
+        if kind in _COMPOSED:
+            return _compose_message(_COMPOSED[kind], notification, at)
+        if kind in _COMPOSED_ENTRIES:
+            return _compose_entry(*_COMPOSED_ENTRIES[kind], notification.recipient, at)
+        return None
 
     def split(self, body: bytes) -> Sequence[bytes]:
         """Return the bytes of each event in the form of a request."""
@@ -189,6 +281,41 @@ class Mandrill(EventProvider):
         raise Unauthentic('Signature error="wrong"')
 
 
+def _compose_message(fields: Fields, notification: Notification, at: datetime) -> bytes:
+    message_id, seconds = notification.message_id, seconds_of(at)
+    message = {
+        "ts": seconds,
+        "_id": message_id,
+        "state": "sent",
+        "subject": "News",
+        "email": notification.recipient,
+        "sender": "news@example.com",
+        "tags": ["newsletter"],
+        "opens": [],
+        "clicks": [],
+        "metadata": {},
+        "template": None,
+        **fields.get("msg", {}),
+    }
+    return encode({**fields, "_id": message_id, "msg": message, "ts": seconds})
+
+
+def _compose_entry(action: str, reason: str, recipient: str | None, at: datetime) -> bytes:
+    entry = {
+        "reason": reason,
+        "detail": None,
+        "email": recipient,
+        "last_event_at": f"{at:%Y-%m-%d %H:%M:%S}",
+        "created_at": f"{at:%Y-%m-%d %H:%M:%S}",
+        "expires_at": f"{at + timedelta(days=7):%Y-%m-%d %H:%M:%S}",
+        "expired": False,
+        "subaccount": None,
+        "sender": None,
+    }
+    fields = {"type": "denylist", "action": action, "reject": entry, "ts": seconds_of(at)}
+    return encode(fields)
+
+
 def _sign(key: bytes, content: bytes) -> bytes:
     return b64encode(digest(key, content, "sha1"))
 
@@ -218,7 +345,7 @@ def _read_entry(fields: Fields) -> Reading:
 
 def _check_url(url: object) -> str:
     """Return the URL of a webhook. Raises `ConfigurationError`, which quotes no credentials."""
-    line = 'Mandrill(key, url="https://example.com/mail/provider/webhooks")'
+    line = f'Mandrill(key, url="{_EXAMPLE_URL}")'
     if not isinstance(url, str):
         reject("url", "a string", url, line)
     try:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from hmac import compare_digest
 from secrets import token_urlsafe
+from typing import Self
 
 from hookrow._core.notification import Bounced, Complained, Notification
 from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
@@ -42,6 +43,7 @@ class Postmark(BuiltIn):
     accepts_logged = False
     header = SECRET_HEADER
     proof = SECRET_HEADER
+    hard_bounce = "HardBounce"
     matched: Counter[int]
 
     def __init__(self, *secrets: str) -> None:
@@ -101,9 +103,10 @@ class Postmark(BuiltIn):
         return ProviderRequest(headers | {self.header: self.secrets[0]}, body)
 
     @classmethod
-    def forge(cls, body: bytes) -> ProviderRequest:
-        """Return a request with a random secret."""
-        return cls(token_urlsafe()).sign(body)
+    def generate(cls, **_: str) -> tuple[str, Self]:
+        """Return a random secret, and a provider that accepts it; see `BuiltIn`."""
+        secret = token_urlsafe()
+        return secret, cls(secret)
 
     compose = staticmethod(compose)
     explain = staticmethod(explain)

@@ -7,9 +7,13 @@ request has several.
 from __future__ import annotations
 
 import binascii
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from secrets import token_urlsafe
 from time import time
+from types import MappingProxyType
+from typing import Self
 
 from hookrow._arguments import check_flags, check_function, reject
 from hookrow._core.notification import (
@@ -25,24 +29,44 @@ from hookrow._core.notification import (
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.providers._base import Event, Unauthentic, text_of
+from hookrow.providers._built_in import ProviderRequest
 from hookrow.providers._events import (
+    CLIENT_ADDRESS,
+    CLIENT_AGENT,
     COMPLAINT,
     HARD_BOUNCE,
+    LINK,
     MANUAL,
+    PROBE_SUPPRESSION,
+    UNKNOWN_USER,
     Effect,
     EventProvider,
     Fields,
+    KindOfEvent,
     Reading,
+    kind_of_event,
     notifications_of,
+    seconds_of,
     split_array,
     time_of_seconds,
 )
+from hookrow.providers._json import encode
 
 try:
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ec import (
+        ECDSA,
+        SECP256R1,
+        EllipticCurvePrivateKey,
+        EllipticCurvePublicKey,
+        generate_private_key,
+    )
     from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import load_der_public_key
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_der_public_key,
+    )
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "cryptography":
         raise
@@ -77,6 +101,37 @@ _GROUP_EFFECTS: Mapping[str, Sequence[Effect]] = {
     "group_resubscribe": (Reactivated,),
 }
 """The effects of the other events, by their type; the latter concern only some emails."""
+
+_VISIT: Fields = {"useragent": CLIENT_AGENT, "ip": CLIENT_ADDRESS}
+
+_SENDGRID_COMPOSED: Mapping[KindOfEvent, Fields] = {
+    Delivered: {"event": "delivered", "response": "250 2.0.0 OK", "tls": 1},
+    Opened: {"event": "open", "sg_content_type": "html", "sg_machine_open": False, **_VISIT},
+    Clicked: {"event": "click", "url": LINK, "url_offset": {"index": 0, "type": "html"}, **_VISIT},
+    (Bounced, "bounce"): {
+        "event": "bounce",
+        "type": "bounce",
+        "bounce_classification": "Invalid Address",
+        "reason": f"550 {UNKNOWN_USER}",
+        "status": "5.1.1",
+    },
+    (Bounced, "blocked"): {
+        "event": "bounce",
+        "type": "blocked",
+        "bounce_classification": "Reputation",
+        "reason": "550 5.7.1 The message was blocked.",
+        "status": "5.7.1",
+    },
+    Complained: {"event": "spamreport"},
+    HARD_BOUNCE: {"event": "dropped", "reason": "Bounced Address", "status": "5.0.0"},
+    COMPLAINT: {"event": "dropped", "reason": "Spam Reporting Address", "status": "5.0.0"},
+    MANUAL: {"event": "unsubscribe", **_VISIT},
+}
+_GROUP_COMPOSED: Mapping[KindOfEvent, Fields] = {
+    Reactivated: {"event": "group_resubscribe", "asm_group_id": 10, **_VISIT},
+}
+"""The fields of the event for each kind of notification, besides those of all events. The latter
+have an effect only with `groups`."""
 
 _IDENTIFYING = (
     "event",
@@ -125,6 +180,13 @@ class SendGrid(EventProvider):
     """
 
     name = "sendgrid"
+    credential = "public_key"
+    options = MappingProxyType({"message_id_key": False})
+    proof = _SENDGRID_SIGNATURE
+    hard_bounce = "bounce"
+    precision = timedelta(seconds=1)
+    probe_change = PROBE_SUPPRESSION
+    own_test = 'choose "Test Your Integration" on the page of the event webhook at SendGrid'
     max_body = 4 * 1024 * 1024  # batches are small, but their size is not documented
 
     def __init__(
@@ -140,7 +202,18 @@ class SendGrid(EventProvider):
         self._message_id_key = message_id_key
         self._groups = groups
         self._clock = clock
+        self._private_key: EllipticCurvePrivateKey | None = None
         self.accept(*keys)
+
+    @classmethod
+    def generate(cls, **options: str) -> tuple[str, Self]:
+        """Return the public key of a new pair, and a provider that signs by it; see `BuiltIn`."""
+        private = generate_private_key(SECP256R1())
+        der = private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        public = b64encode(der).decode()
+        provider = cls(public, message_id_key=options.get("message_id_key"))
+        provider._private_key = private
+        return public, provider
 
     def accept(self, *keys: bytes | str) -> None:
         """Accept these keys from now on, and no others. Raises `ConfigurationError`."""
@@ -195,6 +268,40 @@ class SendGrid(EventProvider):
             self.count_match(position)
             return
         raise Unauthentic('Signature error="wrong"')
+
+    def sign(self, body: bytes) -> ProviderRequest | None:
+        """Return the request with an event, if `generate` returned the provider; see `BuiltIn`."""
+        if self._private_key is None:
+            return None
+        array, timestamp = b"[%b]" % body, str(int(self._clock()))
+        signature = self._private_key.sign(timestamp.encode() + array, ECDSA(SHA256()))
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "SendGrid Event API",
+            _SENDGRID_SIGNATURE: b64encode(signature).decode(),
+            _SENDGRID_TIME: timestamp,
+        }
+        return ProviderRequest(headers, array)
+
+    def compose(self, notification: Notification) -> bytes | None:
+        """Return the body of an event; see `BuiltIn`."""
+        kind, at, id_ = kind_of_event(notification), notification.at, notification.message_id
+        composed = {**_SENDGRID_COMPOSED, **_GROUP_COMPOSED} if self._groups else _SENDGRID_COMPOSED
+        fields = composed.get(kind)
+        if fields is None or at is None:
+            return None
+        event: dict[str, object] = {
+            "email": notification.recipient,
+            "timestamp": seconds_of(at),
+            "category": ["newsletter"],
+            "sg_event_id": token_urlsafe(16),
+        }
+        if id_ is not None and self._message_id_key is not None:
+            event[self._message_id_key] = id_
+        elif id_ is not None:
+            event["sg_message_id"] = f"{id_}.recvd-6b9f8c7d5-x2x4x-1-67400000-1.0"
+            event["smtp-id"] = f"<{id_}@geopod-ismtpd-1>"
+        return encode({**event, **fields})
 
     def split(self, body: bytes) -> Sequence[bytes]:
         """Return the bytes of each event in the array of a request."""
