@@ -32,6 +32,7 @@ from hookrow._http import SECRET_HEADER
 from hookrow._receiver.entries import Entry
 from hookrow.errors import ConfigurationError
 from hookrow.metrics import Metrics
+from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
@@ -482,6 +483,43 @@ def test_a_fault_of_an_entry(several: str, sender: Sender, words: str) -> None:
     [fault] = faults
     assert words in f"{fault.text} {fault.meaning}"
     assert len(results) >= 4
+
+
+@pytest.mark.parametrize("name", PROVIDER_NAMES)
+def test_each_provider(name: str) -> None:
+    """Its requests are accepted, unless only the provider can sign them, and none is logged."""
+    kind = built_in(name)
+    credential, signing = kind.generate()
+    is_signed = name not in {"amazon_ses", "sendgrid"}
+    checked = signing if is_signed else kind(credential)
+    with closing(SQLStore(MEMORY)) as store:
+        with (
+            closing(Receiver({name: checked}, store, mount_path="/mail")) as receiver,
+            loopback(WSGI(receiver)) as port,
+        ):
+            url = f"http://127.0.0.1:{port}{PATH}/{name}"
+            found = [*check_url(url, [Sender(name, kind, checked)])]
+            other = [*check_url(url, [Sender(name, kind, kind.generate()[1])])]
+        assert store.log is not None
+        assert store.log.bounds() is None
+    assert [each.level for each in found] == [Level.OK] * 3, found
+    accepted = "The configured secret is accepted" if is_signed else kind.own_test
+    assert accepted in found[-1].text
+    assert (other[-1].level, other[-1].subject) == (Level.ERROR, "secret")
+
+
+@pytest.mark.parametrize("name", ["mailjet", "brevo", "postmark"])
+def test_credentials_are_not_sent_in_plain_http(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookrow._diagnostics.probe._are_public", lambda _: True)
+    kind = built_in(name)
+    credential, provider = kind.generate()
+    with (
+        closing(Receiver(provider, SQLStore(MEMORY))) as receiver,
+        loopback(WSGI(receiver)) as port,
+    ):
+        url = f"http://127.0.0.1:{port}{ENDPOINT}"
+        *_, last = check_url(url, [Sender(None, kind, kind(credential))])
+    assert (last.level, last.subject) == (Level.ERROR, "tls")
 
 
 def test_the_entries_of_the_settings(command: Command, several: str) -> None:

@@ -23,8 +23,10 @@ from werkzeug import Request, Response
 import world
 from command import HOOKROW, Command
 from hookrow import Postmark, Receiver
+from hookrow.providers._registry import built_in
 from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
+from hookrow.testing import WebhookSender
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from wire import ADA, ADAS, ENDPOINT, PATIENCE, SECRET, free_port
@@ -274,6 +276,60 @@ class TestEntries:
             "Warning: No secret is set, so the requests have no webhook-signature: set "
             "HOOKROW_PROVIDERS_GLOBEX_SECRET." in done.stderr
         )
+
+
+KINDS = ("delivery", "open", "click", "bounce", "complaint", "suppression")
+
+
+@pytest.mark.parametrize("name", ["mandrill", "mailjet", "mailgun", "brevo"])
+def test_each_kind_of_a_provider(command: Command, sqlite_url: str, name: str) -> None:
+    """The requests are those of the provider, and several at once are different events."""
+    url = "https://example.com/mail/provider/webhooks"
+    sender = WebhookSender(name, **({"url": url} if name == "mandrill" else {}))
+    file = command.folder / "hookrow.toml"
+    setting = built_in(name).credential
+    file.write_text(f'[providers.{name}]\n{setting} = "{sender.credential}"\n')
+    if name == "mandrill":
+        file.write_text(f'{file.read_text()}url = "{url}"\n')
+    world.fill(sqlite_url)
+    with (
+        closing(SQLStore(sqlite_url)) as store,
+        closing(Receiver({name: sender.provider}, store)) as receiver,
+        loopback(WSGI(receiver)) as port,
+    ):
+        for kind in KINDS:
+            done = command.call("simulate", kind, ADA, "<7>", HOOKROW_PORT=str(port))
+            assert (done.stdout, done.stderr) == ("200\n", "")
+        options = ("--count", "3", "--port", port)
+        assert counts(command.call("simulate", "open", ADA, "<8>", *options)) == {"200": 3}
+    logged = [*map(msgspec.json.decode, command.call("log", "--json").stdout.splitlines())]
+    assert len(logged) == len(KINDS) + 3
+    assert {(each["entry"], each["recipient"]) for each in logged} == {(name, ADA)}
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "text"),
+    [
+        ("amazon_ses", ("open", ADA, "7"), "Only amazon_ses can sign its requests: send an email"),
+        ("sendgrid", ("open", ADA, "7"), 'Only sendgrid can sign its requests: choose "Test Your'),
+        ("brevo", ("reactivation", ADA), "brevo sends no reactivation."),
+        (
+            "brevo",
+            ("suppression", ADA, "--reason", "Spam"),
+            "brevo sends no suppression with the reason Spam.",
+        ),
+    ],
+)
+def test_events_that_cannot_be_sent(
+    command: Command, name: str, typed: tuple[str, ...], text: str
+) -> None:
+    kind = built_in(name)
+    (command.folder / "hookrow.toml").write_text(
+        f'[providers.{name}]\n{kind.credential} = "{kind.generate()[0]}"\n'
+    )
+    done = command.call("simulate", *typed)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert text in done.stderr
 
 
 def test_no_secret(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

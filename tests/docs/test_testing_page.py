@@ -43,12 +43,12 @@ def host(tmp_path: Path) -> Command:
 
 def test_files(host: Command) -> None:
     """The tests in the files of the page pass."""
-    assert len(FILES) == PAGE.count("```python") == 9
+    assert len(FILES) == PAGE.count("```python") == 10
     typed = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "hookrow.pytest_plugin"]
     typed += ["-W", "ignore:Using `httpx`"]  # in place of httpx2, of which Starlette warns
     done = host.execute(sys.executable, *typed, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     contract = [name for name in dir(StoreContract) if name.startswith("test_")]
-    assert f"{8 + len(contract)} passed" in done.stdout, done.stdout + done.stderr
+    assert f"{9 + len(contract)} passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_session(host: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""For tests: payloads, functions that post them, tables, contracts of mappings and providers."""
+"""For tests: payloads and what posts them, tables, contracts of mappings and of providers."""
 
 from __future__ import annotations
 
+from hookrow.providers._built_in import ProviderRequest
 from hookrow.testing._client import SECRET, NoResponse, headers, open_receiver, post
 from hookrow.testing._contract import StoreContract
 from hookrow.testing._payloads import (
@@ -18,6 +19,7 @@ from hookrow.testing._payloads import (
 )
 from hookrow.testing._provider_contract import ProviderContract
 from hookrow.testing._tables import DispatchRow, SubscriberRow, SubscriptionRow, Tables
+from hookrow.testing._webhook_sender import WebhookSender
 
 __all__ = [
     "SECRET",
@@ -25,10 +27,12 @@ __all__ = [
     "NoResponse",
     "Payload",
     "ProviderContract",
+    "ProviderRequest",
     "StoreContract",
     "SubscriberRow",
     "SubscriptionRow",
     "Tables",
+    "WebhookSender",
     "bounce",
     "click",
     "complaint",

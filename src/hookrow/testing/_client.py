@@ -72,12 +72,7 @@ def post(
         raise ConfigurationError(f"The payload cannot be encoded as JSON: {error}.") from error
     if isinstance(target, str):
         return send(target, body, sent | {"Content-Type": "application/json"}, timeout)
-    if not has_members(target, ("admit",)):
-        raise ConfigurationError(
-            f"post() cannot post to {kind_of(target)}: pass a URL or a receiver. For an "
-            "application, use the test client of its framework, with hookrow.testing.headers()."
-        )
-    return _call(target, body, sent)
+    return call(target, body, sent)
 
 
 @contextmanager
@@ -119,7 +114,16 @@ def send(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> t
         connection.close()
 
 
-def _call(handler: Handler, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+def call(handler: Handler, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+    """Post a body to a handler, whatever its mount path is; see `post`.
+
+    Raises `ConfigurationError` if it is not a handler.
+    """
+    if not has_members(handler, ("admit",)):
+        raise ConfigurationError(
+            f"post() cannot post to {kind_of(handler)}: pass a URL or a receiver. For an "
+            "application, use the test client of its framework, with hookrow.testing.headers()."
+        )
     path, respond = ENDPOINT, handler.__call__
     if isinstance(handler, Receiver):  # in this thread, whose connection may be in a transaction
         path, respond = handler.endpoint, handler.record_directly
