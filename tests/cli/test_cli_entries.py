@@ -1,6 +1,7 @@
 """The receiver's entries in settings: [providers.NAME], its variables, and the commands."""
 
 import json
+import sys
 from base64 import b64encode
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -14,8 +15,12 @@ from command import Command
 from hookrow import Arrival, ConfigurationError, Postmark
 from hookrow._cli.entries import ConfiguredEntries, read_entries
 from hookrow._core.schema import Schema
+from hookrow._diagnostics import Level
+from hookrow._diagnostics.check import check_secrets
 from hookrow._receiver.recorder import record
 from hookrow._server.settings import EntrySettings, Settings, parsers_of
+from hookrow.providers._built_in import credential_settings
+from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, SECRET
@@ -126,7 +131,7 @@ def test_every_mistake_in_a_secret_names_its_setting(tmp_path: Path) -> None:
     for given, text in (
         (
             {},
-            f"The secret of the entry acme is missing or empty: set {variable}, or secret or secre",
+            f"The entry acme has no secret, or it is empty: set {variable}, or secret or secret",
         ),
         ({"credentials": ("hunter2",)}, f"It is set in {variable}, or secret in [providers.acme]."),
         ({"file": "missing"}, f"Correct {variable}_FILE, or secret_file in [providers.acme]."),
@@ -144,6 +149,59 @@ def test_the_log_is_read_without_a_secret() -> None:
     parsers = parsers_of(read({"acme": ACME | {"tenant": 1}, "b": GLOBEX | {"tenant": 2}}).entries)
     assert [each.provider.name for each in parsers] == [Postmark.name, Resend.name]
     assert parsers.tenants == {"acme": 1, "b": 2}
+
+
+@pytest.mark.parametrize("name", PROVIDER_NAMES)
+def test_each_provider_accepts_its_credential(name: str, tmp_path: Path) -> None:
+    """The setting is named as the provider names it. A variable or a file may have it, too."""
+    kind = built_in(name)
+    options = {"url": "https://example.com/hooks"} if name == "mandrill" else {}
+    new, old = (kind.generate(**options)[0] for _ in range(2))
+    newest, previous, file = credential_settings(kind.credential)
+    (tmp_path / "credentials").write_text(f"{new}\n{old}\n")
+    for table in ({newest: new, previous: old}, {file: str(tmp_path / "credentials")}):
+        [entry] = read({name: table | options}).entries
+        assert [*entry.read()] == [new, old]
+        assert entry.build().name == name
+    [entry] = read({name: options}, **{f"{name}_{newest}".upper(): new}).entries
+    assert [*entry.read()] == [new]
+    assert repr(new) not in repr(entry)
+    [parser] = parsers_of(read({name: {}}).entries)
+    assert parser.provider.name == name
+
+
+def test_an_option_may_be_required() -> None:
+    [entry] = read({"mandrill": {"key": "a-key-of-the-webhook"}}).entries
+    with pytest.raises(ConfigurationError, match="The entry mandrill has no url, or it is empty"):
+        entry.build()
+
+
+def test_an_option_decides_how_the_log_is_read() -> None:
+    """In the log, an event of SendGrid's has no trace of the setting."""
+    table = {"message_id_key": "anymail_id"}
+    [entry] = parsers_of(read({"sendgrid": table}).entries)
+    body = (
+        b'{"event": "open", "timestamp": 1700000000, "email": "a@example.com", "anymail_id": "7"}'
+    )
+    assert entry.provider.parse(body).notifications[0].message_id == "7"
+
+
+@pytest.mark.parametrize("command_", ["serve", "check", "log", "simulate open a@example.com 7"])
+def test_a_package_that_is_not_installed(
+    command: Command, monkeypatch: pytest.MonkeyPatch, command_: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    monkeypatch.delitem(sys.modules, "hookrow.providers.sendgrid", raising=False)
+    (command.folder / "hookrow.toml").write_text('[providers.sendgrid]\npublic_key = "MFkw"\n')
+    done = command.call(*command_.split())
+    assert done.returncode == 1
+    assert "[providers.sendgrid]: hookrow.providers.sendgrid needs an extra: pip" in done.stderr
+
+
+def test_the_length_of_a_password_counts_without_the_user_name() -> None:
+    [entry] = read({"brevo": {"credentials": "a-long-user-name:hunter22"}}).entries
+    assert [*entry.secrets()] == ["hunter22"]
+    assert check_secrets(entry.secrets).level is Level.WARNING
 
 
 # -- the commands ----------------------------------------------------------------------
@@ -190,7 +248,7 @@ def test_check(command: Command) -> None:
 def test_check_finds_each_missing_secret(command: Command) -> None:
     done = command.call("check")
     assert done.returncode == 1
-    assert "error    secret      The secret of the entry globex is missing or empty" in done.stdout
+    assert "error    secret      The entry globex has no secret, or it is empty" in done.stdout
 
 
 @pytest.mark.usefixtures("file")

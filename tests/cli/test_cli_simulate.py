@@ -273,7 +273,7 @@ class TestEntries:
         done = simulate("open", ADA, ADAS, "--entry", "globex")
         assert done.stdout == "401 Cannot verify webhook\n"
         assert (
-            "Warning: No secret is set, so the requests have no webhook-signature: set "
+            "Warning: No secret is set, so the receiver refuses the requests: set "
             "HOOKROW_PROVIDERS_GLOBEX_SECRET." in done.stderr
         )
 
@@ -337,7 +337,7 @@ def test_no_secret(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["hookrow._cli.simulate"], "START_TIMEOUT", 0.0)
     done = command.call("simulate", "open", ADA, "--count", 2, "--port", free_port())
     assert done.stderr.splitlines()[0] == (
-        "Warning: No secret is set, so the requests have no X-Provider-Secret: set HOOKROW_SECRET, "
+        "Warning: No secret is set, so the receiver refuses the requests: set HOOKROW_SECRET, "
         "--secret or --secret-file."
     )
 

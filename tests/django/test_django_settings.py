@@ -1,6 +1,7 @@
 """Invalid settings and mappings: the system checks and the first request report them."""
 
 import re
+import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,6 +29,8 @@ from hookrow import ConfigurationError, Role, Schema
 from hookrow.django import receiver, store
 from hookrow.django._receiver import parsers
 from hookrow.django.models import Notification
+from hookrow.providers._built_in import credential_settings
+from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from wire import SECRET
 
 SIGNING_SECRET = f"whsec_{b64encode(b'a key of the webhook').decode()}"
@@ -440,6 +443,45 @@ def test_providers() -> None:
         assert (acme.secrets, parcels.max_body) == ((SECRET, "the-former-secret"), 7)
         assert made.options.sweeps
         assert [*parsers().names] == ["acme", "resend", "parcels"]
+
+
+@pytest.mark.parametrize("name", PROVIDER_NAMES)
+def test_each_provider_of_hookrow(name: str) -> None:
+    """Its setting is named as the provider names it, and an option that it requires, too."""
+    kind = built_in(name)
+    newest, previous, _ = (each.upper() for each in credential_settings(kind.credential))
+    (new, _), (old, _) = kind.generate(), kind.generate()
+    entry = {newest: new, previous: old}
+    if name == "mandrill":
+        [error] = messages(SECRET=None, PROVIDERS={name: entry})
+        assert (error.id, "URL is missing: set it to a text" in error.msg) == ("hookrow.E001", True)
+        entry["URL"] = "https://example.com/mail/provider/webhooks"
+    assert ids(SECRET=None, PROVIDERS={name: entry}) == []
+    with override_settings(HOOKROW={"PROVIDERS": {name: entry}}):
+        assert [each.provider.name for each in receiver().entries] == [name]
+        assert parsers().default.provider.name == name
+
+
+def test_options_are_texts() -> None:
+    """The log is read with them."""
+    entry: dict[str, object] = {"PUBLIC_KEY": built_in("sendgrid").generate()[0]}
+    wrong = ids(SECRET=None, PROVIDERS={"sendgrid": entry | {"MESSAGE_ID_KEY": 7}})
+    assert wrong == ["E001"]
+    entry["MESSAGE_ID_KEY"] = "anymail_id"
+    assert ids(SECRET=None, PROVIDERS={"sendgrid": entry}) == []
+    body = (
+        b'{"event": "open", "timestamp": 1700000000, "email": "a@example.com", "anymail_id": "7"}'
+    )
+    with override_settings(HOOKROW={"PROVIDERS": {"sendgrid": entry}}):
+        assert parsers().default.provider.parse(body).notifications[0].message_id == "7"
+
+
+def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    monkeypatch.delitem(sys.modules, "hookrow.providers.sendgrid", raising=False)
+    [error] = messages(SECRET=None, PROVIDERS={"sendgrid": {"PUBLIC_KEY": "MFkw"}})
+    assert error.id == "hookrow.E003"
+    assert "hookrow.providers.sendgrid needs an extra: pip install" in error.msg
 
 
 def test_the_log_is_read_without_secrets() -> None:

@@ -78,7 +78,7 @@ def check(
     sources = chain(settings_sources(context, serve, settings.schema), configured)
     if url is None:
         results = chain(
-            (check.check_secrets(each.read, each.file, entry=each.name) for each in entries),
+            (check.check_secrets(each.secrets, each.file, entry=each.name) for each in entries),
             check.check_database_url(settings.database_url, settings.schema, context.obj.parsers),
             _check_tenants(settings),
             _check_sweep(settings),

@@ -177,7 +177,7 @@ def _check_sender(sender: Sender) -> None:
         settings = "HOOKROW_SECRET, --secret or --secret-file"
         if sender.name is not None:
             settings = variable_of(sender.name, sender.kind.credential)
-        warning = f"No secret is set, so the requests have no {sender.kind.proof}: set {settings}."
+        warning = f"No secret is set, so the receiver refuses the requests: set {settings}."
         echo(f"Warning: {warning}", err=True)
 
 

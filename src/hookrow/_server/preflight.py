@@ -49,7 +49,7 @@ def check_and_prepare(settings: Settings) -> None:
 
 def warn_of_secret(entry: EntrySettings) -> None:
     """Log a warning if the secret of an entry is weak, or if other users can read it."""
-    result = check_secrets(entry.read, entry.file, entry=entry.name)
+    result = check_secrets(entry.secrets, entry.file, entry=entry.name)
     if result.level is Level.WARNING:
         logger.warning(result.text)
 

@@ -66,6 +66,11 @@ class EntrySettings:
         self._build(given)
         return given
 
+    def secrets(self) -> Sequence[str]:
+        """Return the secrets in the credentials, such as passwords. Raises as `build` does."""
+        given = self.given()
+        return self._build(given).secrets or given
+
     def given(self) -> Sequence[str]:
         """Return the credentials, if any; if they are in a file, read it at each call.
 
@@ -125,7 +130,7 @@ class EntrySettings:
                 "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
             )
         return (
-            f"The {setting} of the entry {self.name} is missing or empty: set "
+            f"The entry {self.name} has no {setting}, or it is empty: set "
             f"{variable_of(self.name, setting)}{in_table} [providers.{self.name}]."
         )
 

@@ -90,9 +90,11 @@ class ProjectEntry:
             raise ConfigurationError(f"HOOKROW['PROVIDERS'][{self.name!r}]: {error}") from error
 
     def secrets(self) -> Sequence[str]:
-        """Return the secrets of a built-in provider, which it accepts; see `build`."""
-        self.build()
-        return self._credentials()
+        """Return the secrets in the credentials of a built-in provider, which it accepts.
+
+        Raises `ConfigurationError`.
+        """
+        return self.build().secrets or self._credentials()
 
     def parser(self) -> BodyParser:
         """Return the parser for the log; that of a built-in provider needs no secret."""
