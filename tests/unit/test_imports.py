@@ -18,7 +18,7 @@ SOURCE = Path(hookrow.__file__).parent
 CORE = (
     *(f"_core.{path.stem}" for path in sorted((SOURCE / "_core").glob("[!_]*.py"))),
     *("providers", "providers._base", "providers._built_in", "providers._json"),
-    "providers._postmark_payloads",
+    *("providers._message_ids", "providers._postmark_payloads"),
     *("providers._secrets", "providers._unreadable", "providers.postmark"),
     *("_http", "errors", "_arguments", "_models"),
 )
@@ -65,7 +65,7 @@ ORDER = (
     ),
     *("stores", "_observability", "providers"),
     *("metrics", "tracing", "_receiver"),
-    *("_describe", "_statistics", "_migrations", "migrations"),
+    *("_describe", "_near_misses", "_statistics", "_migrations", "migrations"),
     *("_diagnostics", "_postmark_api", "asgi", "wsgi", "fastapi", "flask"),
     *("testing", "pytest_plugin", "dashboard", "django"),
     *("_server", "_demo", "_cli", "__main__"),

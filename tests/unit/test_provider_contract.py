@@ -38,6 +38,7 @@ from wire import ENDPOINT, SECRET
 
 ADA = "ada@example.com"
 EVE = "eve@example.com"
+ID = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
 
 Sample: TypeAlias = tuple[bytes, Sequence[Sequence[Notification]]]
 
@@ -50,14 +51,14 @@ class TestPostmark(ProviderContract):
     provider = Postmark(SECRET, "an-old-secret-of-the-tests")
     signs_body = False
     samples = (
-        sample(testing.delivery(ADA, "m-1", at=NOON), [Delivered(ADA, "m-1", NOON)]),
-        sample(testing.opening(ADA, "m-1", at=NOON), [Opened(ADA, "m-1", NOON)]),
-        sample(testing.click(ADA, "m-1", at=NOON), [Clicked(ADA, "m-1", NOON)]),
-        sample(testing.bounce(EVE, "m-2", at=NOON), [Bounced(EVE, "m-2", NOON, "HardBounce")]),
-        sample(testing.complaint(ADA, "m-1", at=NOON), [Complained(ADA, "m-1", NOON)]),
-        sample(testing.suppression(EVE, "m", at=NOON), [Suppressed(EVE, "m", NOON, "HardBounce")]),
+        sample(testing.delivery(ADA, ID, at=NOON), [Delivered(ADA, ID, NOON)]),
+        sample(testing.opening(ADA, ID, at=NOON), [Opened(ADA, ID, NOON)]),
+        sample(testing.click(ADA, ID, at=NOON), [Clicked(ADA, ID, NOON)]),
+        sample(testing.bounce(EVE, ID, at=NOON), [Bounced(EVE, ID, NOON, "HardBounce")]),
+        sample(testing.complaint(ADA, ID, at=NOON), [Complained(ADA, ID, NOON)]),
+        sample(testing.suppression(EVE, ID, at=NOON), [Suppressed(EVE, ID, NOON, "HardBounce")]),
         sample(testing.reactivation(EVE, None, at=NOON), [Reactivated(EVE, None, NOON)]),
-        sample(testing.inbound(ADA, "m-1", at=NOON), []),
+        sample(testing.inbound(ADA, ID, at=NOON), []),
     )
 
     def sign(self, body: bytes, /) -> Request:
@@ -76,20 +77,20 @@ class TestResend(ProviderContract):
     provider = Resend(f"whsec_{b64encode(KEY).decode()}", clock=NOON.timestamp)
     samples = (
         sample(
-            resend_event("email.delivered", email_id="m-1", to=[ADA, EVE]),
-            [Delivered(ADA, "m-1", NOON)],
-            [Delivered(EVE, "m-1", NOON)],
+            resend_event("email.delivered", email_id=ID, to=[ADA, EVE]),
+            [Delivered(ADA, ID, NOON)],
+            [Delivered(EVE, ID, NOON)],
         ),
         sample(
-            resend_event("email.bounced", email_id="m-2", to=[EVE], bounce={"type": "Permanent"}),
-            [Bounced(EVE, "m-2", NOON, "Permanent")],
+            resend_event("email.bounced", email_id=ID, to=[EVE], bounce={"type": "Permanent"}),
+            [Bounced(EVE, ID, NOON, "Permanent")],
         ),
         sample(
             resend_event("suppression.added", email=EVE, origin="bounce"),
             [Suppressed(EVE, None, NOON, "HardBounce")],
         ),
         sample(resend_event("suppression.removed", email=EVE), [Reactivated(EVE, None, NOON)]),
-        sample(resend_event("email.sent", email_id="m-1", to=[ADA]), []),
+        sample(resend_event("email.sent", email_id=ID, to=[ADA]), []),
     )
 
     def sign(self, body: bytes, /) -> Request:

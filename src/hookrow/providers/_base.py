@@ -81,6 +81,18 @@ class BodyParser(Protocol):
         del notification
         return "recipient", "message ID"
 
+    message_id_source: str = "the message ID that the provider returned"
+    """What a host stores as `provider_message_id`, as a noun phrase, for advice."""
+
+    def correct_message_id(self, stored: str) -> str | None:
+        """Return a message id that a host has stored in the form in which events contain it.
+
+        It is returned unchanged if events can contain it, and corrected if it is another form of
+        such an id, for example with angle brackets. None means that no event can contain it. Never
+        raises. By default, unchanged, because nothing is known about the form.
+        """
+        return stored
+
 
 class Provider(BodyParser):
     """Authenticates requests and reads their events: the base class of providers."""

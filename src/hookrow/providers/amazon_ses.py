@@ -8,6 +8,7 @@ one event, which may have several recipients.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from email.utils import parseaddr
 from typing import Any
@@ -43,6 +44,7 @@ from hookrow.providers._events import (
     time_of,
 )
 from hookrow.providers._json import encode
+from hookrow.providers._message_ids import without_domain
 from hookrow.providers._sns import SNS
 
 _SES_DETAILS = {
@@ -145,6 +147,9 @@ _COMPOSED: Mapping[KindOfEvent, tuple[str, Fields]] = {
 _MOST_SES_RECIPIENTS = 50
 """SES's limit for an email (https://docs.aws.amazon.com/ses/latest/dg/quotas.html)."""
 
+_SES_ID = re.compile(r"[0-9A-Za-z-]+")
+"""The form of SES's message ids, which contain no @."""
+
 _ADDRESS_FIELDS = {"headers", "commonHeaders"}
 """The fields of `mail` that contain the addresses of all recipients."""
 
@@ -190,6 +195,7 @@ class AmazonSES(SNS):
     name = "amazon_ses"
     probe_change = PROBE_REACTIVATION
     own_test = "send an email to success@simulator.amazonses.com from Amazon SES"
+    message_id_source = "`MessageId` of the response of `SendEmail`, without angle brackets"
 
     def split_message(self, message: bytes) -> Sequence[bytes]:
         """Return the event once for each recipient, or unchanged if it has at most one."""
@@ -201,6 +207,12 @@ class AmazonSES(SNS):
         if is_alone or not 1 <= len(listed) <= _MOST_SES_RECIPIENTS:
             return [message]
         return [encode(_with_recipient(event, each)) for each in listed]
+
+    @staticmethod
+    def correct_message_id(stored: str) -> str | None:
+        """Return a stored id without brackets and SES's domain; see `BodyParser`."""
+        text = without_domain(stored, "amazonses.com")
+        return text if _SES_ID.fullmatch(text) else None
 
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event says about its only recipient.

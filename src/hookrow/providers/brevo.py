@@ -37,6 +37,7 @@ from hookrow.providers._events import (
     time_of_seconds,
 )
 from hookrow.providers._json import encode
+from hookrow.providers._message_ids import in_brackets
 
 _EFFECTS: Mapping[str, Sequence[Effect]] = {
     "delivered": (Delivered,),
@@ -105,6 +106,7 @@ class Brevo(CredentialProvider):
 
     name = "brevo"
     hard_bounce = "hard_bounce"
+    message_id_source = "`messageId` of the response of its API, with the angle brackets"
     accepts_tokens = True
     max_body = 4 * 1024 * 1024  # 500 events, with the custom header of each email
 
@@ -131,6 +133,11 @@ class Brevo(CredentialProvider):
     def split(self, body: bytes) -> Sequence[bytes]:
         """Return the bytes of each event in a batch, or of the only event."""
         return split_array(body)
+
+    @staticmethod
+    def correct_message_id(stored: str) -> str | None:
+        """Return a stored id with angle brackets; see `BodyParser`."""
+        return in_brackets(stored)
 
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event says.

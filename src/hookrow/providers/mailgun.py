@@ -49,6 +49,7 @@ from hookrow.providers._events import (
 )
 from hookrow.providers._forms import decode_form, encode_keys
 from hookrow.providers._json import encode
+from hookrow.providers._message_ids import in_brackets
 
 _LONGEST_RETRY = 12 * 3600
 """Seconds for which a signature is accepted: Mailgun repeats a request for eight hours and, as
@@ -164,6 +165,7 @@ class Mailgun(EventProvider):
     proof = "Content-Type"  # which says whether the body has a signature
     hard_bounce = _PERMANENT
     probe_change = PROBE_SUPPRESSION
+    message_id_source = "`id` of the response of its API, with the angle brackets"
 
     def __init__(self, *keys: str, clock: Callable[[], float] = time) -> None:
         check_function("clock", clock)
@@ -244,6 +246,11 @@ class Mailgun(EventProvider):
         """Return the event in a body, without its signature."""
         payload = _json_payload(body) or _form_payload(body)
         return [encode(payload.event)]
+
+    @staticmethod
+    def correct_message_id(stored: str) -> str | None:
+        """Return a stored id with angle brackets; see `BodyParser`."""
+        return in_brackets(stored)
 
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event says, whose fields may be those of a form.

@@ -41,6 +41,7 @@ from hookrow.providers._events import (
     time_of_seconds,
 )
 from hookrow.providers._json import encode
+from hookrow.providers._message_ids import without_brackets
 
 _EFFECTS: Mapping[str, Sequence[Effect]] = {
     "sent": (Delivered,),  # the recipient's server has accepted the email
@@ -124,6 +125,7 @@ class Mailjet(CredentialProvider):
     name = "mailjet"
     hard_bounce = "user unknown"
     precision = timedelta(seconds=1)
+    message_id_source = "`MessageID` of the recipient in the response of its API"
     max_body = 8 * 1024 * 1024  # a group has all events of a second
 
     def compose(self, notification: Notification) -> bytes | None:
@@ -148,6 +150,12 @@ class Mailjet(CredentialProvider):
     def split(self, body: bytes) -> Sequence[bytes]:
         """Return the bytes of each event in a group, or of the only event."""
         return split_array(body)
+
+    @staticmethod
+    def correct_message_id(stored: str) -> str | None:
+        """Return a stored id that consists of digits; see `BodyParser`."""
+        text = without_brackets(stored)
+        return text if text.isascii() and text.isdecimal() else None
 
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event says."""

@@ -53,6 +53,7 @@ from hookrow.providers._events import (
 )
 from hookrow.providers._forms import decode_form, encode_keys
 from hookrow.providers._json import encode
+from hookrow.providers._message_ids import as_hex
 
 _SIGNATURE_HEADER = "X-Mandrill-Signature"
 _EVENTS_FIELD = "mandrill_events"
@@ -165,6 +166,7 @@ class Mandrill(EventProvider):
     hard_bounce = "hard_bounce"
     precision = timedelta(seconds=1)
     probe_change = PROBE_REACTIVATION
+    message_id_source = "`_id` of the recipient in the response of its API"
     max_body = 8 * 1024 * 1024  # 1,000 events, of 1 to 3 kB in the encoding of a form
 
     def __init__(self, *keys: str, url: str) -> None:
@@ -243,6 +245,11 @@ class Mandrill(EventProvider):
     def split(self, body: bytes) -> Sequence[bytes]:
         """Return the bytes of each event in the form of a request."""
         return _events(decode_form(body))
+
+    @staticmethod
+    def correct_message_id(stored: str) -> str | None:
+        """Return a stored id without hyphens; see `BodyParser`."""
+        return as_hex(stored)
 
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event of a message or of the denylist says."""

@@ -16,6 +16,7 @@ from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, check_secrets
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
+from hookrow.providers._message_ids import as_uuid
 from hookrow.providers._postmark_payloads import (
     body_schema,
     compose,
@@ -40,6 +41,7 @@ class Postmark(BuiltIn):
     """
 
     name = "postmark"
+    message_id_source = "`MessageID` of the response of its API"
     accepts_logged = False
     header = SECRET_HEADER
     proof = SECRET_HEADER
@@ -121,6 +123,11 @@ class Postmark(BuiltIn):
         """Return the names that the recipient and the message id have in a payload."""
         has_email = isinstance(notification, Bounced | Complained)
         return "Email" if has_email else "Recipient", "MessageID"
+
+    @staticmethod
+    def correct_message_id(stored: str) -> str | None:
+        """Return a stored UUID in lower case with hyphens; see `BodyParser`."""
+        return as_uuid(stored, domain="mtasv.net")
 
 
 def _event(body: bytes, trace_id: str | None = None) -> Event:

@@ -27,6 +27,7 @@ from hookrow._core.notification import (
 from hookrow._http import Request
 from hookrow.providers._base import Event, text_of, utc
 from hookrow.providers._json import decode, encode, replace_surrogates
+from hookrow.providers._message_ids import as_uuid
 from hookrow.providers._standard_webhooks import StandardWebhooks
 from hookrow.providers._unreadable import explain_unreadable
 
@@ -74,6 +75,7 @@ class Resend(StandardWebhooks):
     """
 
     name = "resend"
+    message_id_source = "`id` of the response of its API"
 
     def read(self, request: Request) -> Sequence[Event]:
         """Return the event, once for each recipient of an email. Raises `Unauthentic`."""
@@ -144,6 +146,11 @@ class Resend(StandardWebhooks):
         """Return the names that the recipient and the message id have in an event."""
         has_email = isinstance(notification, Suppressed | Reactivated)
         return "data.email" if has_email else "data.to", "data.email_id"
+
+    @staticmethod
+    def correct_message_id(stored: str) -> str | None:
+        """Return a stored UUID in lower case with hyphens; see `BodyParser`."""
+        return as_uuid(stored)
 
 
 def _read(body: bytes) -> _Envelope | None:

@@ -7,6 +7,7 @@ request has several.
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -51,6 +52,7 @@ from hookrow.providers._events import (
     time_of_seconds,
 )
 from hookrow.providers._json import encode
+from hookrow.providers._message_ids import without_brackets
 
 try:
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -151,6 +153,9 @@ _SENDGRID_TEST = "example@test.com"
 _MOST_DIGITS = 12
 """The largest number of digits of a time in seconds; that of the present has 10."""
 
+_SENDGRID_ID = re.compile(r"([A-Za-z0-9_-]+)(\.[^@]*)?(@.*ismtpd.*)?")
+"""A message id, and what `sg_message_id` and `smtp-id` append to it."""
+
 _SENDGRID_LINE = 'SendGrid("MFkwEwYH...")'
 
 
@@ -187,6 +192,7 @@ class SendGrid(EventProvider):
     precision = timedelta(seconds=1)
     probe_change = PROBE_SUPPRESSION
     own_test = 'choose "Test Your Integration" on the page of the event webhook at SendGrid'
+    message_id_source = "the header `X-Message-Id` of the response of its API"
     max_body = 4 * 1024 * 1024  # batches are small, but their size is not documented
 
     def __init__(
@@ -200,6 +206,8 @@ class SendGrid(EventProvider):
         check_flags(groups=groups)
         _check_name(message_id_key)
         self._message_id_key = message_id_key
+        if message_id_key is not None:
+            self.message_id_source = f"the value of the custom argument `{message_id_key}`"
         self._groups = groups
         self._clock = clock
         self._private_key: EllipticCurvePrivateKey | None = None
@@ -337,6 +345,16 @@ class SendGrid(EventProvider):
         """Return the names that the recipient and the message id have in an event."""
         del notification
         return "email", self._message_id_key or "sg_message_id"
+
+    def correct_message_id(self, stored: str) -> str | None:
+        """Return a stored id up to the first dot, unless it is a custom argument of the email.
+
+        See `BodyParser`.
+        """
+        if self._message_id_key is not None:
+            return stored
+        found = _SENDGRID_ID.fullmatch(without_brackets(stored))
+        return found and found[1]
 
     def _message_id(self, fields: Fields) -> str | None:
         if self._message_id_key is not None:

@@ -20,7 +20,7 @@ from hookrow._core.notification import (
     Unsupported,
 )
 from hookrow._core.result import Result
-from hookrow._core.rules import UNSTORABLE, fold
+from hookrow._core.rules import UNSTORABLE, fold, is_message_id
 from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT, Request, RequestHead, Response
 from hookrow._receiver.receiver import PROBE_METHODS, Receiver
@@ -137,6 +137,7 @@ class ProviderContract:
             assert_equal(f"What read() returns for {body!r:.200}", read, [*map(list, expected)])
             for event in events:
                 self._check_event(event, f"the sample {body!r:.200}")
+                self._check_message_ids(event)
 
     def test_stored_bodies(self) -> None:
         """`parse` reads the body of an event again, and raises for none; nor does `explain`."""
@@ -307,6 +308,15 @@ class ProviderContract:
 
     def _parse(self, body: bytes, subject: str) -> Event:
         return _call(f"parse() of {subject}", partial(self.provider.parse, body))
+
+    def _check_message_ids(self, event: Event) -> None:
+        """Check that a message id of an event has the form in which a host stores it."""
+        for each in event.notifications:
+            if is_message_id(id_ := each.message_id):
+                correct = self.provider.correct_message_id(id_)
+                assert_equal(
+                    "What correct_message_id() returns for an id of an event", correct, id_
+                )
 
     def _check_event(self, event: Event, subject: str) -> None:
         """Check an event, and that `parse` returns the same notifications again."""
