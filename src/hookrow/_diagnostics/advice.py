@@ -12,6 +12,7 @@ from hookrow._core.schema import OTHERWISE
 from hookrow._describe import format_duration, pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.indexes import missing_indexes
+from hookrow._diagnostics.stored_values import wrong_emails
 from hookrow._observability.logging import mask_email
 from hookrow._receiver.clock import clock_difference, describe_difference
 from hookrow._receiver.entries import Parsers, listed
@@ -314,6 +315,7 @@ WEAKNESSES: Mapping[str, Callable[[Database, RoleTables], Iterable[str]]] = {
     "keys": _unprotected_keys,
     "policies": _policies,
     "emails": repeated_emails,
+    "addresses": wrong_emails,
     "indexes": missing_indexes,
 }
 """The functions that yield warnings, by subject. Each may raise a `StoreError`."""

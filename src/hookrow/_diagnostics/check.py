@@ -18,6 +18,7 @@ from hookrow._diagnostics.advice import (
     check_waiting,
     check_weaknesses,
 )
+from hookrow._diagnostics.stored_values import check_message_ids
 from hookrow._receiver.entries import Parsers
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
@@ -73,7 +74,7 @@ def check_working(
     subjects: Collection[str],
     parsers: Parsers | None,
 ) -> Iterator[CheckResult]:
-    """Check tables that work for weaknesses of these subjects, their tenants, and the retries.
+    """Check tables that work for weaknesses of these subjects, their values, and the retries.
 
     `subjects` must include `indexes`, because tables without a warning about them are reported as
     indexed. For `parsers`, see `check_rows`.
@@ -86,6 +87,8 @@ def check_working(
     if statements.tables.tenants:
         tenants = {} if parsers is None else parsers.tenants
         yield from check_tenants(database, statements.tables, tenants)
+    if parsers is not None:
+        yield from check_message_ids(database, statements.tables, parsers)
     if schema.log is not None:
         yield from check_waiting(database, statements, parsers)
 

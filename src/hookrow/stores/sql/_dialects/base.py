@@ -147,6 +147,10 @@ class Dialect(ABC):
         """Return the number of characters of a text."""
         return f"length({text})"
 
+    @abstractmethod
+    def text_before(self, text: str, separator: str) -> str:
+        """Return the part of a text before the first separator, which it contains."""
+
     def grouped(self, text: str, characters: int) -> str:  # noqa: ARG002 - for databases that need it
         """Return a text by which to group rows; characters after the first ones may not count."""
         return text

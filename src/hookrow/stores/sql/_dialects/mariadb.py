@@ -96,6 +96,9 @@ class MariaDB(TimesAsText):
     def as_text(self, expression: str) -> str:
         return f"CAST({expression} AS CHAR)"
 
+    def text_before(self, text: str, separator: str) -> str:
+        return f"substring_index({text}, '{separator}', 1)"
+
     def as_integer(self, expression: str) -> str:
         return f"CAST({expression} AS SIGNED)"
 

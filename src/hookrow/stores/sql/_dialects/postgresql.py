@@ -56,6 +56,9 @@ class PostgreSQL(Dialect):
     def as_text(self, expression: str) -> str:
         return f"CAST({expression} AS text)"
 
+    def text_before(self, text: str, separator: str) -> str:
+        return f"split_part({text}, '{separator}', 1)"
+
     def as_integer(self, expression: str) -> str:
         return f"CAST({expression} AS bigint)"
 

@@ -51,6 +51,9 @@ class SQLite(TimesAsText):
     def as_integer(self, expression: str) -> str:
         return f"CAST({expression} AS bigint)"
 
+    def text_before(self, text: str, separator: str) -> str:
+        return f"substr({text}, 1, instr({text}, '{separator}') - 1)"
+
     def fold(self, kind: Fold, email: str) -> str:
         """Return the expression, which folds only ASCII letters."""
         match kind:

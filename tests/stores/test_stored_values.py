@@ -1,0 +1,157 @@
+"""Stored message ids and emails that no notification can match, and the statements for them."""
+
+from collections.abc import Sequence
+
+import pytest
+from homes import Home
+from host_tables import HOST, make
+from locations import ON_SQLITE, PLACES, empty_engine, own_home
+from sqlalchemy import Engine
+from test_tenants import make_teams, schema_of
+
+from databases import kind_of
+from engines import run
+from hookrow._diagnostics import CheckResult, stored_values
+from hookrow._diagnostics.stored_values import check_message_ids, wrong_emails
+from hookrow._receiver.entries import Entries, Entry, Parsers
+from hookrow.stores.sql._urls import open_database
+from hookrow.stores.sql._verify import verify
+from senders import SENDERS
+
+home = pytest.fixture(own_home, params=PLACES)
+engine = pytest.fixture(empty_engine)
+
+UUID = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
+DIGITS = UUID.replace("-", "")
+SES_ID = "0100018f2b1c5d7e-8a9b0c1d-2e3f-4a5b-8c6d-7e8f9a0b1c2d-000000"
+SENDGRID_ID = "IrP0gZOPSROWz4mQjYIhFA"
+
+# What the host stores in the right and in the wrong form, and words of the warning.
+FORMS: dict[tuple[str, str], tuple[str, str]] = {
+    ("postmark", UUID.upper()): (UUID, "in capitals"),
+    ("postmark", DIGITS.upper()): (UUID, "without hyphens"),
+    ("postmark", f" {UUID}"): (UUID, "with spaces around them"),
+    ("amazon_ses", f"<{SES_ID}>"): (SES_ID, "with angle brackets"),
+    ("amazon_ses", f"<{SES_ID}@email.amazonses.com>"): (SES_ID, "with a domain"),
+    ("amazon_ses", f"{SES_ID}@eu-west-1.amazonses.com"): (SES_ID, "with a domain"),
+    ("sendgrid", f"{SENDGRID_ID}.filter0001.16648.5515.0"): (SENDGRID_ID, "with a suffix"),
+    ("mailgun", "x@mg.example.com"): ("<x@mg.example.com>", "without angle brackets"),
+    ("mandrill", UUID): (DIGITS, "with hyphens"),
+}
+
+
+def readers(*names: str) -> Parsers:
+    if len(names) == 1:
+        return Entries(Entry(None, SENDERS[names[0]].construct()))
+    return Entries(*(Entry(each, SENDERS[each].construct()) for each in names))
+
+
+def send(home: Home, *message_ids: str | None) -> None:
+    """Replace all rows by a dispatch with each of these message ids, oldest first."""
+    home.fill(
+        subscribers=[{"id": 1, "email": "ada@example.com"}],
+        dispatches=[
+            {"id": number, "provider_message_id": each, "subscriber_id": 1}
+            for number, each in enumerate(message_ids, 1)
+        ],
+    )
+
+
+def check(home: Home, *providers: str) -> Sequence[CheckResult]:
+    return [*check_message_ids(home.store.database, home.store.role_tables, readers(*providers))]
+
+
+def test_forms_of_message_ids(home: Home) -> None:
+    """The warning has the count and an example, and the statement in it corrects the rows."""
+    for (provider, wrong), (right, words) in FORMS.items():
+        send(home, right, None, wrong)
+        [warning] = check(home, provider)
+        expected = f"Of the newest 2 message IDs in 'hookrow_dispatches', 1 is stored {words}"
+        assert warning.text.startswith(f"{expected}, such as '{wrong}' instead of '{right}': no ")
+        advice, _, update = warning.remedy.partition(" To correct the rows, run: ")
+        assert advice == f"Store {SENDERS[provider].construct().message_id_source}."
+        send(home, wrong)
+        run(home.url, update)
+        assert not check(home, provider)
+        assert run(home.url, "SELECT provider_message_id FROM hookrow_dispatches") == [(right,)]
+
+
+def test_emails(home: Home) -> None:
+    emails = ["Ada@example.com", " bob@example.com ", "Eve <eve@example.com>"]
+    home.fill(subscribers=[{"id": id_, "email": each} for id_, each in enumerate(emails, 1)])
+    database, tables = home.store.database, home.store.role_tables
+    spaced, named = wrong_emails(database, tables)
+    newest = "Of the newest 3 emails in 'hookrow_subscribers', 1 is stored with"
+    assert spaced.startswith(f"{newest} spaces around, such as that of b***@example.com: no ")
+    assert named.startswith(f"{newest} a name or angle brackets, such as that of e***@example.com")
+    run(home.url, spaced.partition("run: ")[2])
+    assert [*wrong_emails(database, tables)] == [named]
+
+
+@ON_SQLITE
+class TestMessageIds:
+    def test_that_no_provider_has(self, home: Home) -> None:
+        send(home, "m-1", UUID, "m-2")
+        [warning] = check(home, "postmark")
+        assert "2 are not of the form of those of postmark, such as 'm-2': no" in warning.text
+        assert warning.remedy.startswith("Store `MessageID` of the response of its API. Nothing ")
+
+    def test_several_providers(self, home: Home) -> None:
+        """An id is wrong if it is that of no provider; no statement could correct only some."""
+        send(home, UUID, SENDGRID_ID, DIGITS, "<x@mg.example.com>", "x@mg.example.com")
+        assert "with a suffix" not in "".join(each.text for each in check(home, "sendgrid"))
+        [warning] = check(home, "postmark", "sendgrid", "mailgun")
+        assert "1 is stored without angle brackets, such as 'x@mg.example.com'" in warning.text
+        assert "UPDATE" not in warning.remedy
+
+    def test_in_several_wrong_forms_at_once(self, home: Home) -> None:
+        """The remedy has no statement."""
+        send(home, f"<{UUID.upper()}>")
+        [warning] = check(home, "postmark")
+        assert "1 is stored in another form, such as" in warning.text
+        assert "UPDATE" not in warning.remedy
+
+    def test_only_the_newest(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The number of rows that are read is limited, whether or not they have an id."""
+        monkeypatch.setattr(stored_values, "SAMPLE", 2)
+        send(home, "m-1", None, UUID)
+        assert not check(home, "postmark")
+        send(home, UUID, "m-1", None)
+        [warning] = check(home, "postmark")
+        assert warning.text.startswith("Of the newest 1 message ID in")
+
+    def test_an_error(self, home: Home) -> None:
+        tables = home.store.role_tables
+        run(home.url, "DROP TABLE hookrow_dispatches")
+        [warning] = check_message_ids(home.store.database, tables, readers("postmark"))
+        assert warning.text.startswith("They cannot be checked: OperationalError: no such table")
+
+
+def test_a_column_of_uuids(engine: Engine) -> None:
+    """It matches a UUID in any form, but no other id, so the remedy is another column."""
+    make(engine, {"sends.provider_message_id": kind_of(engine).types["uuid"]})
+    stored = UUID if kind_of(engine).has_uuids else DIGITS
+    run(engine, f"INSERT INTO sends (id, provider_message_id) VALUES (1, '{stored}')")
+    database = open_database(engine)
+    tables = verify(database, HOST).tables
+    assert not [*check_message_ids(database, tables, readers("postmark"))]
+    [warning] = check_message_ids(database, tables, readers("mandrill"))
+    assert warning.remedy.startswith("Map `provider_message_id` to a text column, and store `_id`")
+
+
+@pytest.mark.parametrize("roles", [("subscribers",), ("subscribers", "dispatches")])
+def test_tenants(engine: Engine, roles: tuple[str, ...]) -> None:
+    """The ids of a tenant are compared with its own providers', and named by its entries.
+
+    Those of a tenant without an entry are not checked.
+    """
+    make_teams(engine, "integer", 1, 2)
+    database = open_database(engine)
+    tables = verify(database, schema_of(*roles)).tables
+    run(engine, f"UPDATE sends SET provider_message_id = '{UUID}'")
+    first, second = (SENDERS[each].construct() for each in ("postmark", "mailjet"))
+    parsers = Entries(Entry("acme", first, 1), Entry("globex", second, 2))
+    [warning] = check_message_ids(database, tables, parsers)
+    assert "1 is not of the form of those of mailjet, such as" in warning.text
+    assert f"'{UUID}', for 'globex': no" in warning.text
+    assert not [*check_message_ids(database, tables, Entries(Entry("acme", first, 1)))]
