@@ -207,6 +207,16 @@ class TestShow:
         assert hint in command.call("log", "show", 1, *options).stdout
         assert "Hint" not in command.call("log", "show", 2, *options).stdout
 
+    def test_a_near_miss(self, command: Command, url: str) -> None:
+        """A dispatch whose message id has another form is named, with the id to store."""
+        keep(url, UNKNOWN, NO_DISPATCH)
+        assert "Near miss" not in show(command)
+        run(url, "UPDATE hookrow_dispatches SET provider_message_id = '<m-1>' WHERE id = 1")
+        assert show(command)["Near miss"] == (
+            'A dispatch has the message ID "<m-1>", which is not equal. Store `MessageID` of the '
+            "response of its API."
+        )
+
     def test_replay_that_the_database_rejects(self, command: Command, url: str) -> None:
         keep(url, DELIVERY, FAILED)
         run(

@@ -432,6 +432,13 @@ def test_replay(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
     assert tables.dispatch("m-1").delivered_at == AT
 
 
+def test_a_near_miss(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
+    tables.add_dispatch("<m-near>", tables.add_subscriber("near@example.com"))
+    receive(store, testing.delivery(ADA, "m-near", at=AT))
+    text = "A dispatch has the message ID &#34;&lt;m-near&gt;&#34;, which is not equal."
+    assert text in visitor.shows("/notification", id=1)
+
+
 def test_a_failed_replay_of_a_stored_body(store: SQLStore) -> None:
     """The notification stays parked, even if the receiver stores no bodies any more."""
     receive(store, testing.delivery(ADA, "m-1", at=AT))

@@ -31,6 +31,7 @@ from hookrow._describe import (
     printable,
     superseding,
 )
+from hookrow._near_misses import near_misses
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.entries import Parsers
 from hookrow._receiver.replay import arrivals_of, dry_run
@@ -346,6 +347,8 @@ def _details(
     yield "Explanation", describe_outcome(entry, store, parsers)
     if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
         yield "Hint", _NO_UUID
+    with suppress(StoreError):  # the tables do not fit, or cannot be read now
+        yield from (("Near miss", text) for text in near_misses(store, entry, parsers))
     if problem := find_problem(entry, parsers, store.recorded):
         yield "Problem", problem
     if newer:

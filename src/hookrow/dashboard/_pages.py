@@ -13,6 +13,7 @@ from hookrow._core.log_entry import StoredEntry
 from hookrow._core.notification import KNOWN_REASONS
 from hookrow._core.result import Result
 from hookrow._describe import describe_change, describe_outcome, find_problem
+from hookrow._near_misses import near_misses
 from hookrow._receiver.replay import parse_entry
 from hookrow._statistics import Period, count
 from hookrow.dashboard import _queries
@@ -128,6 +129,7 @@ def notification(context: Context, fields: Fields) -> View:
         "title": f"Notification {entry.id}",
         "entry": entry,
         "outcome": describe_outcome(entry, context.store, context.parsers),
+        "near_misses": near_misses(context.store, entry, context.parsers),
         "supported": event is None or bool(mask(event, recorded)[0].notifications),
         "provider": None if context.parsers.have_names else context.parsers.default.provider.name,
         "problem": find_problem(entry, context.parsers, recorded),
