@@ -167,19 +167,19 @@ def wrong_emails(database: Database, tables: RoleTables) -> Iterator[str]:
         emails = [email for email, _ in connection.fetch(_newest(tables, "subscribers", "email"))]
     spaced = [each for each in emails if each != each.strip()]
     named = [each for each in emails if each == each.strip() and {*"<>"} & {*each}]
-    found = "no notification finds these subscribers. Save the result of"
+    found = ": no notification finds these subscribers. Save the result of"
     if spaced:
         count = _count(tables, "subscribers", "email", len(spaced), len(emails))
         example = mask_email(spaced[0].strip())
         yield (
-            f"{count} stored with spaces around, such as that of {example}: {found} "
+            f"{count} stored with spaces around, such as that of {example}{found} "
             f"`email.strip()`. {_update(tables, 'subscribers', 'email', _SPACES)}"
         )
     if named:
         count = _count(tables, "subscribers", "email", len(named), len(emails))
         example = mask_email(parseaddr(named[0])[1])
         yield (
-            f"{count} stored with a name or angle brackets, such as that of {example}: {found} "
+            f"{count} stored with a name or angle brackets, such as that of {example}{found} "
             "`email.utils.parseaddr(email)[1]`."
         )
 
