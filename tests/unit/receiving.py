@@ -16,6 +16,8 @@ from engines import MEMORY
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, Schema, testing
 from hookrow._core.log_entry import LogEntry, StoredEntry
 from hookrow._core.notification import Change, LookupKeys, RowId, Rows, Suppressible
+from hookrow._core.rules import PROBE
+from hookrow._http import PROBE_AGENT
 from hookrow.stores._errors import Locked, Rejected, StoreError, Unavailable
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
@@ -165,7 +167,9 @@ def encode(payload: bytes | Mapping[str, Any]) -> bytes:
 
 
 def request(payload: bytes | Mapping[str, Any], **headers: str) -> Request:
-    """Return an admitted request."""
+    """Return an admitted request, which is a probe if the recipient is that of probes."""
+    if isinstance(payload, Mapping) and payload.get("Recipient") == PROBE:
+        headers |= {"user-agent": PROBE_AGENT.decode()}
     return Request(head(**headers), encode(payload))
 
 

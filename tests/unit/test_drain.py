@@ -28,7 +28,6 @@ from hookrow import Arrival, Outcome, Role, Schema, testing
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import Change, SetTime
 from hookrow._core.result import Result
-from hookrow._core.rules import PROBE
 from hookrow._receiver.clock import Clock
 from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.receiver import ArrivalReader
@@ -43,7 +42,6 @@ BROKEN = Unavailable("InternalError_ XX000")
 ADA = encode(delivery("ada"))
 BEA = encode(testing.opening("bea@example.com", "m-bea", at=NOON))
 STRANGER = encode(delivery("eve"))
-PROBED = encode(testing.reactivation(PROBE, None, at=NOON))
 CLICK = encode({"RecordType": "Click", "Recipient": "ada@example.com"})
 
 UNDATED = Schema(
@@ -188,9 +186,8 @@ def test_notifications_of_an_outage_are_recorded_by_the_next_process(site: Site)
 
 
 def test_refusal_without_a_log_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A probe of `hookrow check` is not: its refusal is its purpose."""
     site = Site(tmp_path / "spool.db", log=False)
-    site.put(STRANGER, PROBED, ADA)
+    site.put(STRANGER, ADA)
     site.drain()()
     assert not site.waiting()
     assert site.tables.dispatch("m-ada").delivered_at == NOON

@@ -37,7 +37,8 @@ from hookrow import (
 )
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME
 from hookrow._core.notification import SetTime
-from hookrow._http import MAX_BODY
+from hookrow._core.rules import PROBE
+from hookrow._http import MAX_BODY, PROBE_AGENT
 from hookrow._receiver import hourly
 from hookrow._receiver.entries import Parsers, read_entries
 from hookrow._receiver.replay import arrivals_of
@@ -244,9 +245,9 @@ def test_a_receiver_without_names_has_one_path() -> None:
 Post = Callable[[Receiver, RequestHead, bytes], Response]
 
 
-def send(receiver: Receiver, path: str, body: bytes) -> Response:
+def send(receiver: Receiver, path: str, body: bytes, **headers: str) -> Response:
     """Post an authentic request as a host does."""
-    sent = head(path)
+    sent = head(path, **headers)
     return receiver.admit(sent) or receiver(Request(sent, body))
 
 
@@ -589,3 +590,19 @@ def test_spooled_notifications_of_an_entry_that_was_removed(
     assert recorded(database) == {("mail", "m-ada", "recorded")}
     [message] = caplog.messages
     assert message.endswith("it arrived at parcels, which is not an entry of this receiver.")
+
+
+# -- probes ----------------------------------------------------------------------------
+
+
+def test_a_person_with_the_address_of_probes_delays_no_batch() -> None:
+    """Only a request of `hookrow check` is a probe; the log has the events of all others."""
+    database = people("ada")
+    check = {"user-agent": PROBE_AGENT.decode()}
+    batch = [event("ada"), event("ada", to=PROBE, id="p-1")]
+    with closing(Receiver(both(), database, sweep=True)) as receiver:
+        for sent, headers in [(batch, {}), (batch, check), (batch[1:], {})]:
+            assert send(receiver, f"{ENDPOINT}/parcels", signed(*sent), **headers).status == 200
+        assert send(receiver, f"{ENDPOINT}/parcels", signed(batch[1]), **check).status == 404
+    logged = {each.recipient: each.attempts for each in database.logged()}
+    assert logged == {"ada@example.com": 2, PROBE: 3}

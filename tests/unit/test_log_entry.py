@@ -106,7 +106,8 @@ def test_notifications_without_a_possible_row_are_not_retried(
 
 
 def test_a_probe_has_no_entry() -> None:
-    group = [arrival(Reactivated(PROBE, None, None)), arrival(Reactivated(PROBE, "m", NOON))]
+    probes = Reactivated(PROBE, None, None), Reactivated(PROBE, "m", NOON)
+    group = [replace(arrival(each), is_probe=True) for each in probes]
     refusals = [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED]
     assert log_entries(group, [each.refused() for each in refusals], NOON) == []
 

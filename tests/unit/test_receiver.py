@@ -138,6 +138,17 @@ def test_the_queue_is_limited_in_number_and_bytes(
     assert len(caplog.messages) == 1
 
 
+def test_probes_are_not_spooled(tmp_path: Path) -> None:
+    """Their refusal, which `hookrow check` expects, is of no use later."""
+    database, path = people("ada"), tmp_path / "spool.db"
+    database.away = True
+    with closing(receive(database, spool=path)) as receiver:
+        receiver._tasks.clear()
+        sent = delivery("ada", Recipient=PROBE), delivery("ada")
+        assert [post(receiver, each).status for each in sent] == [503, 503]
+    assert [each.body for each in Spool(path).after(0, limit=9)] == [encode(sent[1])]
+
+
 def test_close_spools_the_notifications_that_are_not_recorded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

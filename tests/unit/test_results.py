@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from receiving import Database, delivery, fill_transaction, people, post, receive
 
+from copying import replace
 from hookrow import Arrival, Delivered, Recorded, Refusal
 from hookrow._core.notification import Outcome
-from hookrow._core.rules import PROBE
 from hookrow._receiver import results
 from hookrow._receiver.results import RecentResults
 from hookrow.stores._errors import Locked, Rejected, StoreError, Unavailable
@@ -38,8 +38,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def arrival(*, is_test: bool = False, recipient: str = ADA) -> Arrival:
-    return Arrival((Delivered(recipient, "m-1", AT),), b"", AT, is_test=is_test)
+def arrival(*, is_test: bool = False) -> Arrival:
+    return Arrival((Delivered(ADA, "m-1", AT),), b"", AT, is_test=is_test)
 
 
 def add(recent: RecentResults, *groups: str) -> RecentResults:
@@ -92,7 +92,7 @@ def test_without_a_log_only_a_recorded_notification_was_written() -> None:
 def test_probes_do_not_count() -> None:
     """Neither if the database is unavailable, nor because none of them is written."""
     recent = RecentResults(has_log=True)
-    probe = arrival(recipient=PROBE)
+    probe = replace(arrival(), is_probe=True)
     recent.add([probe], [OUTCOMES["L"]], FULL)
     recent.add_late(probe, FULL)
     assert recent.fault() is None

@@ -123,12 +123,10 @@ def test_texts_that_a_row_can_contain(possible: Callable[[str | None], bool], lo
     ("recipient", "probe"),
     [(PROBE, True), (PROBE.upper(), True), ("a@b.c", False), ("zz@zz", False), (None, False)],
 )
-def test_a_probe_is_a_notification_with_its_recipient(
-    recipient: str | None, *, probe: bool
-) -> None:
-    assert rules.is_probe(_arrival(Reactivated(recipient, "m-1", None))) is probe
+def test_probes_have_a_recipient_of_their_own(recipient: str | None, *, probe: bool) -> None:
+    assert rules.is_for_probes(_arrival(Reactivated(recipient, "m-1", None))) is probe
     unsupported = Unsupported("Bounce", PROBE)
-    assert not rules.is_probe(Arrival((), b"", NOW, unsupported=unsupported))
+    assert not rules.is_for_probes(Arrival((), b"", NOW, unsupported=unsupported))
 
 
 # -- lookup keys -----------------------------------------------------------------------

@@ -39,7 +39,6 @@ from hookrow._core.rules import (
     fold,
     is_email,
     is_message_id,
-    is_probe,
 )
 from hookrow._core.sizes import WIDEST_CHARACTER
 
@@ -152,7 +151,7 @@ def log_entries(
     """
     merged: dict[bytes, LogEntry] = {}
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
-        if isinstance(outcome, Refused) and is_probe(arrival):
+        if isinstance(outcome, Refused) and arrival.is_probe:
             continue
         entry = _entry(arrival, outcome, ended_at, bodies=bodies)
         earlier = merged.get(entry.fingerprint)

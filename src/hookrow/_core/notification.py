@@ -144,7 +144,8 @@ class Arrival(msgspec.Struct, frozen=True):
     the mapping has no column of tenants. `record_type` is that of the log if the first notification
     does not have it. `request_id` identifies the request in log lines, and is empty if there is no
     request; `context` holds the observers' contexts, for the receiver only. `is_test` is True for a
-    test of the provider's that is acknowledged. The other fields are those of `Event`.
+    test of the provider's that is acknowledged, and `is_probe` for one by `hookrow check URL`,
+    whose refusal is neither logged nor reported to a hook. The other fields are those of `Event`.
     """
 
     notifications: Sequence[Notification]
@@ -165,6 +166,7 @@ class Arrival(msgspec.Struct, frozen=True):
     record_type: str | None = None
     trace_id: str | None = None
     is_test: bool = False
+    is_probe: bool = False
 
 
 class LookupKeys(msgspec.Struct, frozen=True):

@@ -110,11 +110,10 @@ def _why_no_key(text: str, longest: int) -> str | None:
     return "contains NUL or an unpaired surrogate" if UNSTORABLE.search(text) else None
 
 
-def is_probe(arrival: Arrival) -> bool:
-    """Return whether `hookrow check URL` posted the arrival.
+def is_for_probes(arrival: Arrival) -> bool:
+    """Return whether the recipient of an arrival is that of the probes of `hookrow check URL`.
 
-    A probe finds no subscriber, even if one has its address, so it changes nothing. Its refusal is
-    neither logged nor reported to a hook.
+    It finds no subscriber, even if one has the address, so it changes nothing.
     """
     notification = first_of(arrival.notifications)
     recipient = notification.recipient if notification else None

@@ -17,8 +17,17 @@ from hookrow._arguments import reject, several
 from hookrow._concurrency import PeriodicTask, reset_after_fork
 from hookrow._core.notification import Arrival, Outcome, Refusal
 from hookrow._core.optional import ALWAYS, Kinds
+from hookrow._core.rules import is_for_probes
 from hookrow._faults import describe_bug, describe_fault, log_fault
-from hookrow._http import Request, RequestHead, Response, endpoint_path, refuse, reject_call
+from hookrow._http import (
+    PROBE_AGENT,
+    Request,
+    RequestHead,
+    Response,
+    endpoint_path,
+    refuse,
+    reject_call,
+)
 from hookrow._observability.logging import log_refusal, log_unauthentic
 from hookrow._observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
 from hookrow._receiver.batch import QueueFull
@@ -425,6 +434,9 @@ class Receiver:
         try:
             events = check_events(entry.provider, entry.provider.read(request))
             arrivals = self._reader.arrivals(entry, events, now, head.request_id, context)
+            if len(arrivals) == 1 and is_for_probes(arrivals[0]):
+                is_probe = head.header("User-Agent") == PROBE_AGENT
+                arrivals = [msgspec.structs.replace(arrivals[0], is_probe=is_probe)]
         except Unauthentic as error:
             return self._refuse_unauthentic(head, entry, error.challenge)
         except NotReady:

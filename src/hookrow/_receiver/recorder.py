@@ -37,7 +37,6 @@ from hookrow._core.rules import (
     decide,
     fail,
     fill,
-    is_probe,
     leave_locked,
     lookup_keys,
     merge,
@@ -702,7 +701,7 @@ class Responses:
         ]
 
     def _is_acknowledged(self, arrival: Arrival, outcome: Refused) -> bool:
-        if outcome == UNAVAILABLE or is_probe(arrival):  # the log has neither
+        if outcome == UNAVAILABLE or arrival.is_probe:  # the log has neither
             return False
         if arrival.entry in self._accepting:
             is_unsupported = outcome.refusal is Refusal.UNSUPPORTED
@@ -901,16 +900,17 @@ class Responder:
             self._keep(failed)
 
     def _keep(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
-        """Spool arrivals, if there is a spool; return their outcomes."""
+        """Spool arrivals except probes, if there is a spool; return the outcomes of all."""
         outcomes = self._responses.unkept(arrivals)
         if self._spool is None:
             return outcomes
-        kept = self._spool(arrivals)
+        kept = iter(self._spool([each for each in arrivals if not each.is_probe]))
+        are_kept = [not each.is_probe and next(kept) for each in arrivals]
         if not self._options.acknowledge_spooled:
             return outcomes
         return [
             SPOOLED if is_kept and outcome == UNAVAILABLE else outcome
-            for is_kept, outcome in zip(kept, outcomes, strict=True)
+            for is_kept, outcome in zip(are_kept, outcomes, strict=True)
         ]
 
     def notify(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
@@ -925,7 +925,7 @@ class Responder:
             match outcome:
                 case Refused(Refusal.FAILED | Refusal.UNAVAILABLE | Refusal.SPOOLED | Refusal.TEST):
                     continue
-                case Refused() if is_probe(arrival):
+                case Refused() if arrival.is_probe:
                     continue  # `hookrow check URL` expects the refusal
             if isinstance(outcome, Refused) and outcome.recorded:
                 recorded = replace(arrival, notifications=outcome.recorded)

@@ -12,7 +12,7 @@ from time import monotonic
 
 from hookrow._core.notification import Arrival, Outcome, Recorded
 from hookrow._core.result import PARKED, RESULTS
-from hookrow._core.rules import UNKEPT, is_probe
+from hookrow._core.rules import UNKEPT
 
 MAX_RESULTS = 100
 """How many results are kept."""
@@ -96,4 +96,4 @@ class RecentResults:
 
 
 def _is_excluded(arrival: Arrival) -> bool:
-    return arrival.is_test or is_probe(arrival)
+    return arrival.is_test or arrival.is_probe

@@ -31,7 +31,7 @@ from hookrow._core.notification import (
     Suppressed,
 )
 from hookrow._core.result import retry_at
-from hookrow._core.rules import UNAVAILABLE, effective_time, is_probe
+from hookrow._core.rules import UNAVAILABLE, effective_time
 from hookrow._core.sizes import leading, text_size
 from hookrow._core.times import as_utc
 from hookrow._faults import describe_bug, without_values
@@ -645,7 +645,7 @@ class Drain:
             case Refusal.FAILED | Refusal.UNAVAILABLE:
                 if retry_at(arrival.received_at, self._clock()) is not None:
                     return False
-            case _ if self._store.log is not None or is_probe(arrival):
+            case _ if self._store.log is not None:
                 return True
         logger.warning(
             "Dropped from the spool: %s: %s",
