@@ -7,9 +7,11 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import ANY, Mock
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 from receiving import NOON, Database, encode, head, people
 
 from courier import BAD, Courier, event, signed
@@ -18,9 +20,13 @@ from effects import body_of as body_of_effects
 from engines import MEMORY
 from hookrow import (
     Arrival,
+    Bounced,
+    Clicked,
+    Complained,
     ConfigurationError,
     Delivered,
     Event,
+    Opened,
     Outcome,
     Postmark,
     Reactivated,
@@ -29,8 +35,10 @@ from hookrow import (
     Refused,
     Request,
     Response,
+    Suppressed,
+    Unsupported,
 )
-from hookrow._core.log_entry import body_of, fingerprint
+from hookrow._core.log_entry import RECORD_TYPES, body_of, fingerprint
 from hookrow._core.result import Result
 from hookrow._http import plain
 from hookrow._receiver.clock import Clock, utc_now
@@ -39,6 +47,7 @@ from hookrow._receiver.recorder import Responses, combine, record
 from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.spool import Spool
 from hookrow.providers import Provider
+from hookrow.providers._base import _FIELDS
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, SECRET, eventually, post_together
 
@@ -140,6 +149,7 @@ def test_a_signature_that_is_not_valid(post: Post) -> None:
 
 
 DELIVERED: Any = Delivered("ada@example.com", "m-ada", NOON)
+NAIVE = NOON.replace(tzinfo=None)
 
 
 @every_host
@@ -150,7 +160,6 @@ DELIVERED: Any = Delivered("ada@example.com", "m-ada", NOON)
         (Event((), b""), "Courier.read returned Event, but must return a sequence of events"),
         (iter(()), "Courier.read returned tuple_iterator, but must"),
         ([b"{}"], "Courier.read returned a sequence with bytes, but must"),
-        ([Event(DELIVERED, b"")], "Courier.read raised TypeError at "),
         (KeyError("x"), "Courier.read raised KeyError at "),
     ],
 )
@@ -166,6 +175,60 @@ def test_a_mistake_in_a_provider(
     assert (response.status, response.body) == (503, b"Try again later")
     [record] = [each for each in caplog.records if each.levelname == "ERROR"]
     assert record.getMessage().startswith(f"Returned 503: {message}")
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"body": "{}"}, "Event.body is str, but must be bytes"),
+        ({"event_id": 1}, "Event.event_id is int, but must be a string or None"),
+        ({"trace_id": b"1"}, "Event.trace_id is bytes, but must be a string or None"),
+        ({"notifications": DELIVERED}, "Event.notifications is Delivered, but must be a sequence"),
+        ({"notifications": [{}]}, "Event.notifications contains dict, but must contain notifi"),
+        ({"notifications": (), "unsupported": None}, "Event.unsupported is NoneType, but must be"),
+        (
+            {"notifications": (), "unsupported": Unsupported(ANY)},
+            "Unsupported.record_type is _ANY, but must be a string or None",
+        ),
+        *(
+            ({"notifications": [DELIVERED, notification]}, fault)
+            for notification, fault in (
+                (Delivered(ANY, None, NOON), "Delivered.recipient is _ANY, but must be a string"),
+                (Opened(None, ANY, NOON), "Opened.message_id is _ANY, but must be a string or N"),
+                (Clicked(None, None, ANY), "Clicked.at is _ANY, but must be a datetime"),
+                (Complained(None, None, NAIVE), "Complained.at has no time zone, but must be in"),
+                (Bounced(None, None, NOON, ANY), "Bounced.type is _ANY, but must be a string or"),
+                (Suppressed(None, None, None, ANY), "Suppressed.reason is _ANY, but must be a st"),
+                (Reactivated(None, None, ANY), "Reactivated.at is _ANY, but must be a datetime o"),
+            )
+        ),
+    ],
+)
+def test_a_field_of_the_wrong_type_fails_only_its_request(
+    caplog: pytest.LogCaptureFixture, changed: dict[str, Any], fault: str
+) -> None:
+    """The notifications of others, with which it would share a group, are recorded."""
+    courier, database = Courier(), people("ada")
+    wrong = replace(Event((DELIVERED,), b"{}"), **changed)
+    read = Courier.read
+    courier.read = lambda request: (  # type: ignore[method-assign]
+        [wrong] * 6 if request.body == b"wrong" else read(courier, request)
+    )
+    with closing(Receiver(courier, database)) as receiver:
+        good = [Request(head(), signed(event("ada", type_))) for type_ in ("delivered", "opened")]
+        responses = post_together(receiver, [good[0], Request(head(), b"wrong"), good[1]])
+    assert [each.status for each in responses] == [200, 503, 200]
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage().startswith(
+        f"Returned 503: Courier.read returned an event in which {fault}"
+    )
+
+
+def test_the_types_of_all_fields_are_known() -> None:
+    """In the order of each struct, in which their values are checked."""
+    checked = {kind: (*fields,) for kind, fields in _FIELDS.items()}
+    kinds: list[type[msgspec.Struct]] = [Event, Unsupported, *RECORD_TYPES]  # type: ignore[list-item] # all are structs
+    assert checked == {kind: kind.__struct_fields__ for kind in kinds}
 
 
 @every_host

@@ -5,14 +5,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import Any, Protocol
+from types import MappingProxyType, NoneType
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import msgspec
 
 from hookrow._arguments import check_counts, kind_of, reject_secret
 from hookrow._core.log_entry import LONGEST_PROVIDER, RECORD_TYPES
-from hookrow._core.notification import Notification, Unsupported
+from hookrow._core.notification import (
+    Bounced,
+    Clicked,
+    Complained,
+    Delivered,
+    Notification,
+    Opened,
+    Reactivated,
+    Suppressed,
+    Unsupported,
+)
 from hookrow._core.optional import OPTIONAL_KINDS, RECORDS, Kinds
 from hookrow._core.times import as_utc
 from hookrow._http import MAX_BODY, Request, RequestHead, Response
@@ -206,7 +216,9 @@ def check_provider(provider: object, line: str = "Receiver(Postmark(secret), sto
 def check_events(provider: Provider, events: object) -> Sequence[Event]:
     """Return what a provider has read. Raises `ConfigurationError` for anything but events.
 
-    A generator is refused, too, because it would verify the request only later.
+    A generator is refused, too, because it would verify the request only later. The types of all
+    fields are checked, because those of one request could otherwise fail the whole group in which
+    it is recorded.
     """
     if not isinstance(events, Sequence):
         raise ConfigurationError(
@@ -219,7 +231,69 @@ def check_events(provider: Provider, events: object) -> Sequence[Event]:
                 f"{type(provider).__name__}.read returned a sequence with {kind_of(event)}, but "
                 "must return a sequence of events: write `return [Event(...)]`."
             )
+        _check_fields(provider, event, Event)
+        if not event.notifications:  # otherwise, the log does not use these fields
+            _check_fields(provider, event.unsupported, Unsupported)
+        for each in event.notifications:
+            kind = type(each)
+            if kind not in RECORD_TYPES:
+                name = kind.__name__
+                expected = "must contain notifications, such as Delivered"
+                _reject_event(provider, f"Event.notifications contains {name}, but {expected}")
+            _check_fields(provider, each, kind)
+            if each.at is not None and each.at.tzinfo is None:
+                fault = f"{kind.__name__}.at has no time zone, but must be in UTC"
+                _reject_event(provider, fault)
     return events
+
+
+_FieldTypes: TypeAlias = tuple[tuple[type, ...], str]
+"""The types that a field may have, and their description."""
+
+_TEXT: _FieldTypes = (str,), "a string"
+_OPTIONAL_TEXT: _FieldTypes = (str, NoneType), "a string or None"
+_TIME: _FieldTypes = (datetime,), "a datetime"
+_OPTIONAL_TIME: _FieldTypes = (datetime, NoneType), "a datetime or None"
+
+_ADDRESSED = {"recipient": _OPTIONAL_TEXT, "message_id": _OPTIONAL_TEXT}
+
+_FIELDS: Mapping[type, Mapping[str, _FieldTypes]] = {
+    Event: {
+        # A tuple and a list are recognized much faster than other sequences.
+        "notifications": ((tuple, list, Sequence), "a sequence of notifications"),
+        "body": ((bytes,), "bytes"),
+        "unsupported": ((Unsupported,), "an Unsupported"),
+        "event_id": _OPTIONAL_TEXT,
+        "trace_id": _OPTIONAL_TEXT,
+    },
+    Unsupported: {"record_type": _OPTIONAL_TEXT, **_ADDRESSED},
+    Delivered: {**_ADDRESSED, "at": _TIME},
+    Opened: {**_ADDRESSED, "at": _TIME},
+    Clicked: {**_ADDRESSED, "at": _TIME},
+    Bounced: {**_ADDRESSED, "at": _TIME, "type": _OPTIONAL_TEXT},
+    Complained: {**_ADDRESSED, "at": _TIME},
+    Suppressed: {**_ADDRESSED, "at": _OPTIONAL_TIME, "reason": _TEXT},
+    Reactivated: {**_ADDRESSED, "at": _OPTIONAL_TIME},
+}
+"""The fields of each struct, in its order, because `astuple` returns them in that order."""
+
+_ALLOWED_TYPES = {kind: [types for types, _ in fields.values()] for kind, fields in _FIELDS.items()}
+
+
+def _check_fields(provider: Provider, value: msgspec.Struct, kind: type) -> None:
+    """Raise `ConfigurationError` if a field of a value of this kind has another type."""
+    values = msgspec.structs.astuple(value)
+    if all(map(isinstance, values, _ALLOWED_TYPES[kind])):  # without Python code for each field
+        return
+    for (name, (types, expected)), found in zip(_FIELDS[kind].items(), values, strict=False):
+        if not isinstance(found, types):
+            place, wrong = f"{kind.__name__}.{name}", type(found).__name__  # no value, for the log
+            _reject_event(provider, f"{place} is {wrong}, but must be {expected}")
+
+
+def _reject_event(provider: Provider, fault: str) -> NoReturn:
+    name = type(provider).__name__
+    raise ConfigurationError(f"{name}.read returned an event in which {fault}.")
 
 
 def check_secrets(provider: Provider, secrets: Sequence[object]) -> None:
