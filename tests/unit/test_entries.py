@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from receiving import NOON, Database, delivery, encode, head, people
 
-from courier import Courier, event, signed
+from courier import WELCOME, Courier, event, signed
 from engines import MEMORY
 from hookrow import (
     Arrival,
@@ -304,6 +304,43 @@ def test_probes(path: str, query: str, method: str, status: int, allow: str | No
         response = receiver.admit(RequestHead(method, ENDPOINT + path, (), query=query))
     assert response is not None
     assert (response.status, response.headers.get("Allow")) == (status, allow)
+
+
+def test_a_probe_is_asked_only_about_its_own_method() -> None:
+    """The header Allow, which needs the others, is only in a 405."""
+    courier = Courier()
+    courier.probe = Mock(return_value=WELCOME)  # type: ignore[method-assign]
+    asked = RequestHead("HEAD", ENDPOINT, ())
+    with closing(Receiver(courier, people())) as receiver:
+        assert receiver.admit(asked) is WELCOME
+    courier.probe.assert_called_once_with(asked)
+
+
+@pytest.mark.parametrize(
+    ("method", "sent", "status", "message"),
+    [
+        ("admit", "POST", 503, "Returned 503: Courier.admit raised KeyError at "),
+        ("probe", "GET", 503, "Returned 503: Courier.probe raised KeyError at "),
+        ("probe", "PUT", 503, "Returned 503: Courier.probe raised KeyError at "),
+        ("is_test", "POST", 503, "Returned 503: Courier.is_test raised KeyError at "),
+        ("describe_unauthentic", "POST", 401, "Courier.describe_unauthentic raised KeyError at "),
+    ],
+)
+def test_a_method_of_a_provider_that_raises(
+    caplog: pytest.LogCaptureFixture, method: str, sent: str, status: int, message: str
+) -> None:
+    """Hosts receive a response, and the log the name of the method."""
+    courier, head = Courier(), RequestHead(sent, ENDPOINT, (), request_id="r-1")
+    setattr(courier, method, Mock(side_effect=KeyError("ada@example.com")))
+    body = b"[]" if method == "describe_unauthentic" else signed(event("ada"))
+    with closing(Receiver(courier, people(), acknowledge_tests=True)) as receiver:
+        response = receiver.admit(head) or receiver(Request(head, body))
+    assert response.status == status
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage().startswith(message)
+    assert "ada@" not in caplog.text
+    refused = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert refused == (["Returned 401 to request r-1."] if status == 401 else [])
 
 
 @pytest.mark.parametrize("post", [Receiver.__call__, Receiver.record_directly])

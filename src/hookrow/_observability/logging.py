@@ -118,14 +118,16 @@ def log_refusal(head: RequestHead, refusal: Refusal) -> None:
     )
 
 
-def log_unauthentic(head: RequestHead, entry: str | None, reason: str) -> None:
+def log_unauthentic(head: RequestHead, entry: str | None, reason: str | None) -> None:
     """Log a 401 and its reason (see `Provider.describe_unauthentic`) as a warning.
 
-    `entry` is the name of the receiver's entry, if it has several.
+    `entry` is the name of the receiver's entry, if it has several. The reason is None if it is not
+    known.
     """
     place = f" at {entry}" if entry else ""
     # In the template, so that the rate limit shows each reason; it has few constant texts.
-    template = f"Returned 401 to request %s{place}: {reason.replace('%', '%%')}."
+    clause = f": {reason.replace('%', '%%')}" if reason else ""
+    template = f"Returned 401 to request %s{place}{clause}."
     logger.warning(template, head.request_id, extra={"request_id": head.request_id})
 
 

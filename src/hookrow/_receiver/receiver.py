@@ -200,7 +200,10 @@ class Receiver:
             return self.refuse(head, Refusal.NO_SUCH_PATH)
         if head.method != "POST":
             return self._respond_to_probe(head, entry.provider)
-        challenge = entry.provider.admit(head)
+        try:
+            challenge = entry.provider.admit(head)
+        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
+            return self._refuse_faulty(head, entry.provider, "admit", error)
         return None if challenge is None else self._refuse_unauthentic(head, entry, challenge)
 
     def max_body(self, head: RequestHead) -> int:
@@ -403,14 +406,18 @@ class Receiver:
 
     def _respond_to_probe(self, head: RequestHead, provider: Provider) -> Response:
         """Return the response to a request that is not a POST: the provider's, or a 405."""
-        responses = {
-            method: provider.probe(msgspec.structs.replace(head, method=method))
-            for method in PROBE_METHODS
-        }
-        if (response := responses.get(head.method)) is not None:
-            return response
+        try:
+            if head.method in PROBE_METHODS and (response := provider.probe(head)) is not None:
+                return response
+            allowed = [
+                method
+                for method in PROBE_METHODS
+                if method != head.method
+                and provider.probe(msgspec.structs.replace(head, method=method)) is not None
+            ]
+        except Exception as error:  # noqa: BLE001 - anyone may send this request
+            return self._refuse_faulty(head, provider, "probe", error)
         refused = self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
-        allowed = [method for method, response in responses.items() if response is not None]
         return replace(refused, headers={**refused.headers, "Allow": ", ".join([*allowed, "POST"])})
 
     def _refuse_unauthentic(
@@ -419,7 +426,7 @@ class Receiver:
         self.on_unauthentic()
         if self._observer is not None:
             self._observer.refused(head, Refusal.UNAUTHENTIC)
-        log_unauthentic(head, entry.name, entry.provider.describe_unauthentic(head))
+        log_unauthentic(head, entry.name, _describe_unauthentic(head, entry.provider))
         refused = refuse(Refusal.UNAUTHENTIC)
         return replace(refused, headers={**refused.headers, "WWW-Authenticate": challenge})
 
@@ -433,10 +440,6 @@ class Receiver:
         now = self.clock.uncorrected()
         try:
             events = check_events(entry.provider, entry.provider.read(request))
-            arrivals = self._reader.arrivals(entry, events, now, head.request_id, context)
-            if len(arrivals) == 1 and is_for_probes(arrivals[0]):
-                is_probe = head.header("User-Agent") == PROBE_AGENT
-                arrivals = [msgspec.structs.replace(arrivals[0], is_probe=is_probe)]
         except Unauthentic as error:
             return self._refuse_unauthentic(head, entry, error.challenge)
         except NotReady:
@@ -445,10 +448,23 @@ class Receiver:
             logger.error("Returned 503: %s", error)
             return self.refuse(head, Refusal.NOT_READY)
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
-            provider = type(entry.provider).__name__
-            log_fault(error, "Returned 503: %s.read raised %s", provider, describe_fault(error))
-            return self.refuse(head, Refusal.NOT_READY)
+            return self._refuse_faulty(head, entry.provider, "read", error)
+        try:
+            arrivals = self._reader.arrivals(entry, events, now, head.request_id, context)
+        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
+            return self._refuse_faulty(head, entry.provider, "is_test", error)
+        if len(arrivals) == 1 and is_for_probes(arrivals[0]):
+            is_probe = head.header("User-Agent") == PROBE_AGENT
+            arrivals = [msgspec.structs.replace(arrivals[0], is_probe=is_probe)]
         return arrivals or combine([])
+
+    def _refuse_faulty(
+        self, head: RequestHead, provider: Provider, method: str, error: Exception
+    ) -> Response:
+        """Return a 503, because a method of the provider raised an exception; log the exception."""
+        name, fault = type(provider).__name__, describe_fault(error)
+        log_fault(error, "Returned 503: %s.%s raised %s", name, method, fault)
+        return self.refuse(head, Refusal.NOT_READY)
 
     def _refuse_unlogged(
         self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]
@@ -480,6 +496,16 @@ class Receiver:
             with suppress(QueueFull):
                 return writer.wait(arrivals)
         return self._responder.refuse_overflow(arrivals)
+
+
+def _describe_unauthentic(head: RequestHead, provider: Provider) -> str | None:
+    """Return why a request got a 401, or None if the provider raises an exception; log it."""
+    try:
+        return provider.describe_unauthentic(head)
+    except Exception as error:  # noqa: BLE001 - the request is refused without a reason
+        name, fault = type(provider).__name__, describe_fault(error)
+        log_fault(error, "%s.describe_unauthentic raised %s", name, fault)
+        return None
 
 
 def _check_parts(entries: Entries[Provider], store: SQLStore) -> None:
