@@ -133,7 +133,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
             (
                 {"postmark": {"SECRET": SECRET, "TENANT": 1}, "resend": {"SECRET": SIGNING_SECRET}},
                 "E003",
-                r"\['resend'\] has no TENANT, but other entries have",
+                r"\['resend'\] has no TENANT, but other entries have one, so",
             ),
             (
                 {"postmark": {"SECRET": SECRET, "TENANT": 1.5}},
@@ -454,7 +454,10 @@ def test_each_provider_of_hookrow(name: str) -> None:
     entry = {newest: new, previous: old}
     if name == "mandrill":
         [error] = messages(SECRET=None, PROVIDERS={name: entry})
-        assert (error.id, "URL is missing: set it to a text" in error.msg) == ("hookrow.E001", True)
+        assert (error.id, "URL is missing: set it to a string" in error.msg) == (
+            "hookrow.E001",
+            True,
+        )
         entry["URL"] = "https://example.com/mail/provider/webhooks"
     assert ids(SECRET=None, PROVIDERS={name: entry}) == []
     with override_settings(HOOKROW={"PROVIDERS": {name: entry}}):

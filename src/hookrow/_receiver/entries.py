@@ -190,7 +190,7 @@ def read_parsers(providers: object) -> Parsers:
 
 
 def check_tenants(entries: Parsers, store: SQLStore) -> None:
-    """Let a store use the tenants of a receiver's entries, if it has tenants, too.
+    """Pass the tenants of the entries to the store, if the mapping has a tenant column.
 
     Raises an `OptionsError` if only one of the two has tenants.
     """

@@ -114,7 +114,7 @@ class ProjectEntry:
                 raise ConfigurationError(f"{key} must be text, not {kind}.")
         for name, is_required in provider.options.items():
             if is_required and name not in options:
-                raise ConfigurationError(f"{name.upper()} is missing: set it to a text.")
+                raise ConfigurationError(f"{name.upper()} is missing: set it to a string.")
         return provider(*self._credentials(), **options)
 
     def _options(self) -> Mapping[str, str]:
@@ -159,8 +159,8 @@ def read_entries(providers: object) -> Sequence[ProjectEntry]:
     without = [each.name for each in entries if each.tenant is None]
     if without and len(without) < len(entries):
         raise ConfigurationError(
-            f"HOOKROW['PROVIDERS'][{without[0]!r}] has no TENANT, but other entries have, so it "
-            "would change the rows of every tenant."
+            f"HOOKROW['PROVIDERS'][{without[0]!r}] has no TENANT, but other entries have one, "
+            "so it would change the rows of every tenant."
         )
     return entries
 

@@ -40,8 +40,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     has none. The first one determines its type in the log. If there is none, `unsupported` has the
     fields for the log. `body` has the bytes of the event, from which the provider can read it
     again: the whole body, unless the request has several events. `event_id` identifies the event if
-    its bytes do not, because the provider may change them between attempts. `trace_id` is the
-    provider's identification of all attempts to send the event.
+    its bytes do not, because the provider may change them between attempts. Events of different
+    kinds must have different ids: two events with the same id whose times are in the same second
+    are one entry of the log. `trace_id` is the provider's identification of all attempts to send
+    the event.
     """
 
     notifications: Sequence[Notification]
