@@ -156,15 +156,15 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
 
         app = context.obj
         chosen = choose_postmark(app.parsers, entry)
-        provider = chosen.provider
-        secrets = provider.secrets if isinstance(provider, Postmark) else ()
+        own = [each.provider for each in app.senders if each.name == chosen.name]
+        secrets = next((each.secrets for each in own if isinstance(each, Postmark)), ())
         file = None
         if not secrets:
             settings = entries_of(
                 context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
             )
-            own = next(each for each in settings if each.name == chosen.name)
-            secrets, file = own.given(), own.file
+            entry_settings = next(each for each in settings if each.name == chosen.name)
+            secrets, file = entry_settings.given(), entry_settings.file
         if secrets:
             Postmark(*secrets)  # raises ConfigurationError for a secret that no header can contain
         token = read_token(context, provider_token_file)

@@ -107,6 +107,10 @@ _FORMS = (
 )
 """The forms of message ids. Values in several wrong forms at once have none of them."""
 
+_SHORTEST_ID = 10
+"""The length in characters of the shortest id that a provider may have made. Shorter ones, such as
+`m-1`, are those of tests, and no mistake."""
+
 _Finding: TypeAlias = tuple[BodyParser | None, _Form | None]
 """The provider that corrects a message id, if one does, and its form, if it is one of the list."""
 
@@ -142,6 +146,8 @@ def check_message_ids(
             continue
         reader = next((each for each in corrected if corrected[each]), None)
         correct = corrected[reader] if reader else None
+        if reader is None and len(message_id) < _SHORTEST_ID:
+            continue
         wrong = _Wrong(message_id, correct, tenant)
         found[reader, _form_of(message_id, correct)].append(wrong)
     for (reader, form), ids in found.items():
