@@ -296,7 +296,9 @@ def test_a_deadlock_in_a_transaction_of_the_host(alias: str, url: str, mariadb: 
     with closing(connect(url)) as other, atomic(alias):
         other.begin()
         # The server rolls back the transaction that has changed less.
-        other.cursor().execute("UPDATE hookrow_subscribers SET created_at = created_at + 1")
+        other.cursor().execute(
+            "UPDATE hookrow_subscribers SET created_at = created_at + INTERVAL 1 SECOND"
+        )
         other.cursor().execute("UPDATE hookrow_notifications SET status = status + 1")
         connection.cursor().execute("UPDATE hookrow_lists SET name = 'new'")
         thread = Thread(target=change_lists)
