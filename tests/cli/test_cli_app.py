@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from subprocess import CompletedProcess
 from textwrap import dedent
 from typing import Any
 
@@ -12,10 +13,13 @@ import pytest
 
 from command import Command
 from engines import run
-from hookrow import Receiver, Schema, testing
+from hookrow import Arrival, Receiver, Schema, testing
+from hookrow._core.notification import Refusal
+from hookrow._receiver.spool import Spool
 from hookrow.migrations import upgrade
 from hookrow.wsgi import WSGI
 from loopback import loopback
+from received import keep
 from wire import ADA, ADAS, AT, SECRET
 
 Write = Callable[..., None]
@@ -63,7 +67,7 @@ TEAMS = f"""
 
     schema = Schema(subscribers=Role("hookrow_subscribers", tenant="team"))
     teams = {{"acme": Tenant(Postmark("{SECRET}"), 1), "globex": Tenant(Postmark("{SECRET}"), 2)}}
-    receiver = Receiver(teams, SQLStore("sqlite:///teams.db", schema))
+    receiver = Receiver(teams, SQLStore("sqlite:///teams.db", schema), spool="spool.db")
 """
 
 
@@ -134,6 +138,44 @@ def test_rows_of_a_tenant(command: Command, write: Write) -> None:
         done = command.call("--app", "shop.teams:receiver", "stats", "--json", *options)
         found = json.loads(done.stdout)
         assert (found["suppressed"], found["sent"]) == (reasons, 0)
+
+
+def test_forget_a_person_of_a_tenant(command: Command, write: Write) -> None:
+    """The same address stays in the notifications of other tenants, and is not counted in theirs.
+
+    Without a choice, nothing is erased, and the message names the entries.
+    """
+    write("teams", TEAMS)
+    url = f"sqlite:///{command.folder}/teams.db"
+    upgrade(url, Schema())
+    run(url, "ALTER TABLE hookrow_subscribers ADD COLUMN team INTEGER")
+    payload = testing.delivery(ADA, "m-late", at=AT)
+    for name in ("acme", "globex", "left"):
+        keep(url, payload, Refusal.DISPATCH_NOT_FOUND.refused(), entry=name)
+    spooled = Arrival((), json.dumps(payload).encode(), AT, entry="globex")
+    Spool(command.folder / "spool.db", "a mapping").put([spooled])
+
+    def forget(*options: str) -> CompletedProcess[str]:
+        return command.call("--app", "shop.teams:receiver", "log", "forget", ADA, *options)
+
+    def left() -> list[Any]:
+        return run(url, "SELECT entry FROM hookrow_notifications WHERE recipient IS NOT NULL")
+
+    refused = forget()
+    assert refused.returncode == 2
+    assert "Error: The entries of the receiver are tenants: 'acme', 'globex'. The" in refused.stderr
+    of_store = command.call("--app", "shop.teams:receiver.store", "log", "forget", ADA)
+    assert "Error: The entries of the receiver are tenants. The address" in of_store.stderr
+    assert forget("--entry", "acme", "--all-entries").returncode == 2
+    assert "has no entry 'globx'" in forget("--entry", "acme", "--entry", "globx").stderr
+    assert len(left()) == 3
+    done = forget("--entry", "acme")
+    assert (done.returncode, done.stdout) == (0, "Erased from 1 notification.\n")
+    assert left() == [("globex",), ("left",)]
+    done = forget("--entry", "left", "--entry", "globex")
+    assert done.returncode == 1
+    assert done.stdout.startswith("Erased from 2 notifications.\nThe spool has 1 notification with")
+    assert forget("--all-entries", "--json").stdout.endswith('"spooled":1}\n')
 
 
 def test_tables_of_an_application(command: Command) -> None:

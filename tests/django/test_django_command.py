@@ -117,6 +117,15 @@ def test_forget(sqlite_site: Site, run: Run, tmp_path: Path) -> None:
     assert last.startswith("The spool has 1 notification with the address.")
 
 
+def test_forget_in_an_entry(sqlite_site: Site, run: Run) -> None:
+    sqlite_site.receive(DELIVERY)  # without the name of an entry
+    entries = {"acme": {"PROVIDER": "postmark", "SECRET": SECRET}}
+    with override_settings(HOOKROW={"PROVIDERS": entries}):
+        assert run("log", "forget", ADA, "--entry", "acme").out == "Erased from 0 notifications.\n"
+        assert "has no entry 'acm'" in run("log", "forget", ADA, "--entry", "acm").err
+        assert run("log", "forget", ADA).out == "Erased from 1 notification.\n"
+
+
 class TestCheck:
     @pytest.mark.usefixtures("any_site")
     @override_settings(HOOKROW={"SECRET": SECRET, "SWEEP": True})

@@ -822,6 +822,30 @@ class ReadContract:
         assert home.logged() == before
         assert log.forget("S1@Example.com") == Forgotten()
 
+    def test_forget_in_some_entries(self, home: Home, log: SQLLog) -> None:
+        """The rest of the log, also without the name of an entry, is not searched or changed."""
+        of_ada = [
+            parked(n, minutes=1, recipient=ADA, entry=name)
+            for n, name in enumerate(("acme", "globex", None))
+        ]
+        mentions = {"recipient": "bob@x.com", "body": f'{{"Cc": "{ADA}"}}'}
+        of_others = [
+            entry(10, **mentions, entry="acme"),
+            entry(11, **mentions, entry="globex"),
+            entry(12, **mentions),
+            parked(13, minutes=1, **mentions, entry="globex"),
+        ]
+        keep(home, *of_ada, *of_others)
+        before = home.logged()
+        assert log.forget(ADA, entries=[]) == log.forget(ADA, entries=["acm"]) == Forgotten()
+        assert log.forget(ADA, entries=["acme"]) == Forgotten(entries=1, bodies=1)
+        before[0].update(recipient=None, body=None, retry_at=None)
+        before[3]["body"] = None
+        assert home.logged() == before
+        left = (before[6]["id"],)
+        assert log.forget(ADA, entries=["acme", "globex"]) == Forgotten(1, 1, waiting=left)
+        assert log.forget(ADA) == Forgotten(1, 1, waiting=left)
+
     def test_forget_in_unreadable_bodies(self, home: Home, log: SQLLog) -> None:
         """A body without a known recipient is erased if it contains the address, even escaped."""
         keep(home, *(entry(n, recipient=None, body=f'{{"To": "S{n}@x.com"') for n in (1, 2)))

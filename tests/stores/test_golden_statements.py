@@ -334,4 +334,5 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
         "prune bodies": lambda: list(prune(bodies_only=True)),
         "prune": lambda: list(prune(bodies_only=False)),
         "forget": lambda: log.forget("s3@example.com"),
+        "forget in an entry": lambda: log.forget("s4@example.com", entries=["postmark"]),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from inspect import iscoroutinefunction, isroutine
@@ -26,7 +26,7 @@ from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
 from hookrow._faults import host_line
 from hookrow._http import ENDPOINT
-from hookrow._receiver.entries import POSTMARK, Parsers, no_such_entry
+from hookrow._receiver.entries import POSTMARK, Parsers, listed, no_such_entry
 from hookrow._server.settings import check_tenants, parsers_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
@@ -269,6 +269,31 @@ def check_entry(name: str | None, app: App, reader: SQLLog | None) -> None:
             f"{no_such_entry(name, app.parsers.names)} The log has no notification of such an "
             "entry, either."
         )
+
+
+def choose_erased(
+    names: Sequence[str], app: App, store: SQLStore, *, everywhere: bool
+) -> Collection[str] | None:
+    """Return the names of the entries from which a person is erased, or None for the whole log.
+
+    An address may be that of a person of each tenant, so with tenants, the caller chooses. Raises
+    `UsageError` if they do not, or choose both, and `ConfigurationError` for an unknown name.
+    """
+    if names and everywhere:
+        raise click.UsageError("Use either --entry or --all-entries.")
+    if names:
+        for name in names:
+            check_entry(name, app, store.log)
+        return names
+    if everywhere or not store.schema.has_tenants:
+        return None
+    known = app.parsers.names
+    entries = f": {listed(known)}" if known else ""
+    raise click.UsageError(
+        f"The entries of the receiver are tenants{entries}. The address may be that of a person of "
+        "several of them, so select the entries of one with --entry NAME, which may be repeated, "
+        "or erase the people of all tenants with --all-entries."
+    )
 
 
 def _load(reference: str) -> object:

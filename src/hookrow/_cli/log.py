@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from hookrow._cli.app import App, check_entry, require_log
+from hookrow._cli.app import App, check_entry, choose_erased, require_log
 from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, F, entry_name, moment
 from hookrow._cli.output import INTERRUPTED, echo, echo_json
 from hookrow._core.log_entry import StoredEntry, stored_body
@@ -174,15 +174,37 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
 
 @log.command(short_help="Erase a person's address, and bodies with it, from the log.")
 @click.argument("email")
+@click.option(
+    "--entry",
+    "names",
+    type=entry_name,
+    metavar="NAME",
+    multiple=True,
+    help="Only from notifications of this entry of the receiver; may be repeated.",
+)
+@click.option(
+    "--all-entries", "everywhere", is_flag=True, help="From the whole log, of all tenants."
+)
 @JSON
 @DATABASE_URL
 @click.pass_context
-def forget(context: click.Context, *, email: str, as_json: bool, database_url: str) -> None:
+def forget(
+    context: click.Context,
+    *,
+    email: str,
+    names: Sequence[str],
+    everywhere: bool,
+    as_json: bool,
+    database_url: str,
+) -> None:
     """Erase a person's address, and the bodies that contain it, from the log.
 
     The notifications are still counted. Parked notifications for this person are no longer retried.
     The bodies of notifications for others are erased if they contain the address, also in JSON,
     URL or HTML escapes, unless a retry needs them.
+
+    If the receiver has tenants, --entry or --all-entries is required, because an address may be
+    that of a person of each. With --entry, notifications of other entries are not even searched.
 
     The command lists the IDs of the bodies that it leaves, and the exit status is then 1: bodies
     that a retry needs, bodies in which the address may be a part of another one, and binary bodies,
@@ -192,8 +214,10 @@ def forget(context: click.Context, *, email: str, as_json: bool, database_url: s
     if "@" not in email:
         raise click.UsageError(f"{email!r} is not an email address.")
     with app.open_store(database_url) as store:
-        forgotten = require_log(store).forget(email)
-    spooled = _count_spooled(app.spool, email)
+        reader = require_log(store)
+        entries = choose_erased(names, app, store, everywhere=everywhere)
+        forgotten = reader.forget(email, entries=entries)
+    spooled = _count_spooled(app.spool, email, entries)
     if as_json:
         fields = {
             "erased": forgotten.entries,
@@ -229,8 +253,13 @@ def recount(app: App, *, as_json: bool, database_url: str) -> None:
         echo(f"Added {pluralize(added, 'notification')} to the hourly counts.")
 
 
-def _count_spooled(path: str | PathLike[str] | None, email: str) -> int:
-    """Return the number of notifications in the spool that contain, or may contain, an address."""
+def _count_spooled(
+    path: str | PathLike[str] | None, email: str, entries: Collection[str] | None
+) -> int:
+    """Return the number of notifications in the spool that contain, or may contain, an address.
+
+    They are only those of some of the receiver's `entries`, given by name, or all with None.
+    """
     from hookrow._core.erasure import address_finder
     from hookrow._receiver.spool import SPOOL_ERRORS, Spool
 
@@ -238,7 +267,7 @@ def _count_spooled(path: str | PathLike[str] | None, email: str) -> int:
         return 0
     find = address_finder(email)
     try:
-        return Spool(path).count_bodies(lambda body: bool(find(stored_body(body))))
+        return Spool(path).count_bodies(lambda body: bool(find(stored_body(body))), entries=entries)
     except SPOOL_ERRORS as error:
         raise ConfigurationError(
             f"The log is erased, but the spool {path} cannot be searched: {error}"

@@ -102,7 +102,7 @@ FROM arrivals WHERE mapping IN (?, '') AND id > ? ORDER BY id LIMIT ?
 
 _SELECT_IDS = f"SELECT id, {FINGERPRINT} FROM arrivals WHERE mapping IN (?, '') ORDER BY id"  # noqa: S608 - constants
 
-_BODIES = f"SELECT id, {BODY} FROM arrivals WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
+_BODIES = f"SELECT id, {BODY}, entry FROM arrivals WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
 
 _PART = 64
 """The number of entries whose bodies are searched in one transaction."""
@@ -237,17 +237,21 @@ class Spool:
         )
         return int(count)
 
-    def count_bodies(self, matches: Callable[[bytes], bool]) -> int:
-        """Return the number of entries, of all mappings, whose readable body matches.
+    def count_bodies(
+        self, matches: Callable[[bytes], bool], *, entries: Collection[str] | None = None
+    ) -> int:
+        """Return the number of notifications, of all mappings, whose readable body matches.
 
+        They are only those of some of the receiver's `entries`, given by name, or all with None.
         They are read in parts, because no process can write to the file meanwhile.
         """
         last = count = 0
 
         def read(connection: sqlite3.Connection) -> tuple[int, int]:
             found, end = 0, 0
-            for id_, body in connection.execute(_BODIES, (last, _PART)):
-                found += isinstance(body, bytes) and matches(body)
+            for id_, body, name in connection.execute(_BODIES, (last, _PART)):
+                is_chosen = entries is None or name in entries
+                found += is_chosen and isinstance(body, bytes) and matches(body)
                 end = id_
             return found, end
 

@@ -364,12 +364,15 @@ class SQLLog:
             )
         return Prunable(entries, bodies)
 
-    def forget(self, email: str) -> Forgotten:
+    def forget(self, email: str, *, entries: Collection[str] | None = None) -> Forgotten:
         """Erase the address and the bodies of a person, and other bodies that contain the address.
 
         An entry whose recipient is not known is the person's if its body contains the address. The
         body of another person's entry is erased unless a retry needs it. A body in which the
         address may be a part of another one stays. See `_core.erasure.address_finder`.
+
+        `entries` are the names of entries of the receiver: what the log has of other ones, or
+        without the name of one, is neither searched nor changed. With None, the whole log is.
 
         Erases in batches, each in a separate transaction.
         """
@@ -377,16 +380,16 @@ class SQLLog:
         address = stored_recipient(email)
         if not address:
             return Forgotten()
-        find, entries, bodies = address_finder(address), 0, 0
+        find, erased, bodies = address_finder(address), 0, 0
+        of_entries, names = self._of_entries(entries)
+        change = f"UPDATE {self._table} SET {_ERASED} WHERE recipient = %s{of_entries}"
         waiting: list[int] = []
         unread: list[int] = []
         doubtful: list[int] = []
         for low, high in self._ranges():
-            own = partial(
-                self._change_batch, f"UPDATE {self._table} SET {_ERASED} WHERE recipient = %s"
-            )
-            entries += _retried(partial(own, [address, low, high]))
-            for group in self._candidates(address, low, high):
+            own = partial(self._change_batch, change, [address, *names, low, high])
+            erased += _retried(own)
+            for group in self._candidates(address, entries, low, high):
                 by_id = {each.id: each.body or "" for each in group}
                 found = {id_: find(body) for id_, body in by_id.items()}
                 certain = [id_ for id_, each in found.items() if each is Occurrence.CERTAIN]
@@ -394,23 +397,37 @@ class SQLLog:
                 others = [id_ for id_, each in found.items() if each is Occurrence.NONE]
                 unread += [id_ for id_ in others if not is_searchable(by_id[id_])]
                 if certain:
-                    erased, of_others, left = _retried(partial(self._erase_bodies, certain))
-                    entries, bodies = entries + erased, bodies + of_others
+                    own_bodies, of_others, left = _retried(partial(self._erase_bodies, certain))
+                    erased, bodies = erased + own_bodies, bodies + of_others
                     waiting += left
-        return Forgotten(entries, bodies, tuple(waiting), tuple(unread), tuple(doubtful))
+        return Forgotten(erased, bodies, tuple(waiting), tuple(unread), tuple(doubtful))
 
-    def _candidates(self, address: str, low: int, high: int) -> Iterator[Sequence[StoredEntry]]:
-        """Yield the entries, in groups, whose bodies may contain an address in any form."""
+    def _candidates(
+        self, address: str, entries: Collection[str] | None, low: int, high: int
+    ) -> Iterator[Sequence[StoredEntry]]:
+        """Yield the entries, in groups, whose bodies may contain an address in any form.
+
+        They are only those of some of the receiver's `entries`, or all with None.
+        """
         texts = [self._dialect.fold("ascii", "body"), *["body"] * len(ESCAPING)]
         contain = " OR ".join(f"{text} LIKE %s ESCAPE '!'" for text in texts)
         patterns = [f"%{each.translate(_LIKE)}%" for each in (address, *ESCAPING)]
         patterns[0] = patterns[0].replace("@", "_")  # `_` matches any character
+        of_entries, names = self._of_entries(entries)
         where = (
-            f"({contain} OR {self._dialect.is_not_ascii('body')}) AND {ID_IS_WITHIN} ORDER BY id"
+            f"({contain} OR {self._dialect.is_not_ascii('body')}){of_entries} "
+            f"AND {ID_IS_WITHIN} ORDER BY id"
         )
-        while group := self._read(where, [*patterns, low, high]):
+        while group := self._read(where, [*patterns, *names, low, high]):
             yield group
             low = group[-1].id + 1
+
+    def _of_entries(self, names: Collection[str] | None) -> tuple[str, Sequence[Any]]:
+        """Return the condition on the names of the receiver's entries, and its parameters."""
+        if names is None:
+            return "", []
+        is_any = self._dialect.any_of("entry", self._dialect.text_type)
+        return f" AND {is_any}", [self._dialect.encode([*names])]
 
     def _erase_bodies(self, ids: Sequence[int]) -> tuple[int, int, Sequence[int]]:
         """Erase entries without a recipient, and the bodies of others that no retry needs.

@@ -196,3 +196,9 @@ UPDATE `hookrow_notifications` SET recipient = NULL, body = NULL, reason = NULL,
 
 -- forget
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE (lower(body) LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR octet_length(body) <> char_length(body)) AND id BETWEEN %s AND %s ORDER BY id;
+
+-- forget in an entry
+UPDATE `hookrow_notifications` SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND entry IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND id BETWEEN %s AND %s;
+
+-- forget in an entry
+SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE (lower(body) LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR octet_length(body) <> char_length(body)) AND entry IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND id BETWEEN %s AND %s ORDER BY id;

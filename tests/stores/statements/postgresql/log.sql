@@ -213,3 +213,9 @@ UPDATE "hookrow_notifications" SET recipient = NULL, body = NULL, reason = NULL,
 
 -- forget
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE (lower(body COLLATE "C") LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body ~ '[^\x01-\x7F]') AND id BETWEEN %s AND %s ORDER BY id;
+
+-- forget in an entry
+UPDATE "hookrow_notifications" SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND entry = ANY(%s::text[]) AND id BETWEEN %s AND %s;
+
+-- forget in an entry
+SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE (lower(body COLLATE "C") LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body ~ '[^\x01-\x7F]') AND entry = ANY(%s::text[]) AND id BETWEEN %s AND %s ORDER BY id;

@@ -167,3 +167,9 @@ UPDATE "hookrow_notifications" SET recipient = NULL, body = NULL, reason = NULL,
 
 -- forget
 SELECT id, length(body) FROM "hookrow_notifications" WHERE (lower(body) LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body GLOB '*[^' || char(1) || '-' || char(127) || ']*') AND id BETWEEN %s AND %s ORDER BY id;
+
+-- forget in an entry
+UPDATE "hookrow_notifications" SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND entry IN (SELECT value FROM json_each(%s)) AND id BETWEEN %s AND %s;
+
+-- forget in an entry
+SELECT id, length(body) FROM "hookrow_notifications" WHERE (lower(body) LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body LIKE %s ESCAPE '!' OR body GLOB '*[^' || char(1) || '-' || char(127) || ']*') AND entry IN (SELECT value FROM json_each(%s)) AND id BETWEEN %s AND %s ORDER BY id;
