@@ -38,9 +38,12 @@ def test_the_page(host: Command) -> None:
         ]
         others = "SELECT count(*) FROM people WHERE team_id = 2 AND suppressed_at IS NULL"
         assert database.execute(others).fetchone() == (2,)
-    for line in read_blocks(PAGE, "sh")[0].splitlines():
+    reads, erases = read_blocks(PAGE, "sh")
+    for line in reads.splitlines():
         done = host.run(*shlex.split(line)[1:])
         assert (done.returncode, "acme" in done.stdout) == (0, True)
+    erased = host.run(*shlex.split(erases)[1:])
+    assert (erased.returncode, erased.stdout) == (0, "Erased from 1 notification.\n")
 
 
 def test_a_tenant_without_people(host: Command) -> None:
