@@ -38,7 +38,13 @@ if TYPE_CHECKING:
     from hookrow._observability.observer import Gauges, GroupEnd, Observer
     from hookrow._receiver.entries import Tenant
     from hookrow._receiver.receiver import Receiver
-    from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
+    from hookrow.errors import (
+        ConfigurationError,
+        Fault,
+        HookrowError,
+        MissingExtra,
+        SchemaMismatch,
+    )
     from hookrow.http import Handler, Request, RequestHead, Response
     from hookrow.providers import Event
     from hookrow.providers.postmark import Postmark
@@ -56,6 +62,7 @@ __all__ = [
     "DispatchEvent",
     "Event",
     "EventTime",
+    "Fault",
     "Fold",
     "Gauges",
     "GroupEnd",
@@ -116,7 +123,13 @@ _MODULES = {
             "Unsupported",
         ),
         "_core.schema": ("Fold", "Role", "Schema"),
-        "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),
+        "errors": (
+            "ConfigurationError",
+            "Fault",
+            "HookrowError",
+            "MissingExtra",
+            "SchemaMismatch",
+        ),
         "http": ("Handler", "Request", "RequestHead", "Response"),
         "_observability.observer": ("Gauges", "GroupEnd", "Observer"),
         "providers": ("Event",),

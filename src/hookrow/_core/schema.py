@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from inspect import isclass
@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from hookrow._arguments import reject
 from hookrow._core.changes import WRITES
+from hookrow._core.notation import Notation
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, check_records, requested
 from hookrow._models import Model, read_model
@@ -281,6 +282,10 @@ class Schema:
     reasons: Mapping[str, str | int] | None = None
     log: str | None = "hookrow_notifications"
     record: tuple[str, ...] = ()
+    notation: Notation | None = field(
+        default=Notation.PYTHON, init=False, compare=False, repr=False
+    )
+    """The form in which it is written, for messages; None if models determine its names."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -333,6 +338,12 @@ class Schema:
     def unguarded(self) -> Collection[Suppressible]:
         """The same kinds of row if there is no log, in which case nothing stores the date."""
         return () if self.log else self._without_date
+
+    def written_in(self, notation: Notation | None) -> Schema:
+        """Return the same schema, which messages show in another notation."""
+        schema = replace(self)
+        object.__setattr__(schema, "notation", notation)
+        return schema
 
     def side_table(self, table: str) -> str:
         """Return the name of a table that accompanies the log, in the log's database schema."""
@@ -405,9 +416,15 @@ class Schema:
 
 def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
     """Return a hint that contains the most similar name after the prefix, or an empty string."""
+    near = nearest_name(name, names, prefix=prefix)
+    return f" Did you mean {near!r}?" if near else ""
+
+
+def nearest_name(name: str, names: Iterable[str], *, prefix: str = "") -> str | None:
+    """Return the most similar name after the prefix, or None if none is similar."""
     lowered = {each.removeprefix(prefix).lower(): each for each in names if each != name}
     near = get_close_matches(name.removeprefix(prefix).lower(), lowered, n=1)
-    return f" Did you mean {lowered[near[0]]!r}?" if near else ""
+    return lowered[near[0]] if near else None
 
 
 def _column_of(model: Model, argument: str, given: object) -> str:

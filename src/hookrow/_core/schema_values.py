@@ -12,8 +12,8 @@ from hookrow._core.schema import ROLE_NAMES, Fold, Role, Schema, nearest
 from hookrow.errors import ConfigurationError
 
 
-def schema_of(tables: object) -> Schema:
-    """Build a schema from plain values, in which False stands for None.
+def schema_of(tables: object, notation: Notation = Notation.TOML) -> Schema:
+    """Build a schema from plain values in a notation, in which False stands for None.
 
     In `where`, False is kept, because its meaning depends on the column. Raises
     `ConfigurationError` for unknown names and invalid values.

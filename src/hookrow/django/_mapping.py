@@ -35,7 +35,7 @@ from hookrow.django._columns import (
 )
 from hookrow.django._vendors import vendor_of
 from hookrow.errors import SchemaMismatch
-from hookrow.stores.sql._column_rules import first_of_each, mistakes
+from hookrow.stores.sql._column_rules import faults_of_columns, first_of_each
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import effect, keys
 from hookrow.stores.sql._needs import REFERENCES, cannot_compare, role_needs
@@ -135,7 +135,7 @@ def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> Non
         for name, role in mapping.schema.roles.items()
     }
     schema = replace(mapping.schema, **roles)
-    found = [*mistakes(schema, mapping.columns)]
+    found = [*faults_of_columns(schema, mapping.columns)]
     fields = {
         (roles[name].table, column_name(field)): field
         for (name, _), field in mapping.fields.items()

@@ -9,11 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from hookrow._core.schema import NULLED, OTHERWISE, WRITTEN, Scalar, Schema
+from hookrow._core.schema import NULLED, OTHERWISE, TIMES, WRITTEN, Scalar, Schema
+from hookrow.errors import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import changed_keys
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
-from hookrow.stores.sql._needs import Columns, Mistake, never_equals
+from hookrow.stores.sql._needs import Columns, never_equals
 
 
 class _Rule(NamedTuple):
@@ -73,39 +74,54 @@ _OR_NO_REASON = (
 )
 
 
-def mistakes(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Mistake]:
+def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Fault]:
     """Yield the unsuitable columns, given the columns of each role's table."""
     changed = changed_keys(schema)
     for name, role in schema.roles.items():
         for field, column_name in schema.columns(name).items():
             column = tables[name][column_name]
             if field in changed.get(name, ()) and not column.finds_rows:
-                yield _mistake(role.table, column, _FINDS_NO_ROWS)
+                yield _fault(role.table, column, _FINDS_NO_ROWS)
             for rule in _RULES:
                 if field in rule.names and rule.is_broken(column, schema):
-                    yield _mistake(role.table, column, rule.text)
+                    yield _fault(role.table, column, rule.text)
             is_filled = field in _REASON and role.empty is not None
             if field in NULLED and not column.nullable and not is_filled:
                 or_none = _OR_NO_REASON if field in _REASON else ""
-                yield _mistake(role.table, column, _NOT_NULL.format(or_none=or_none))
+                yield _fault(role.table, column, _NOT_NULL.format(or_none=or_none))
         for column_name, value in role.where.items():
             column = tables[name][column_name]
             if _is_word(column, value):
                 text = never_equals(role.table, column, value)
-                yield Mistake(role.table, column.name, text)
+                yield Fault(text, role.table, column.name)
 
 
-def first_of_each(found: Iterable[Mistake]) -> Collection[Mistake]:
-    """Return the first mistake of each column, because the others may have the same cause."""
-    first: dict[tuple[str, str], Mistake] = {}
-    for mistake in found:
-        first.setdefault((mistake.table, mistake.column), mistake)
+def suits(name: str, column: Column) -> bool:
+    """Return whether a column may be suggested for one of hookrow's names, given what is known."""
+    if (name in WRITTEN and column.generated) or (name in NULLED and not column.nullable):
+        return False
+    if name in TIMES:
+        return column.kind in _KINDS_OF_TIMES or (column.kind == "text" and not column.type)
+    if name in {"email", "suppression_reason", "bounce_type"}:
+        return column.kind in _KINDS_OF_TEXTS
+    return name != "provider_message_id" or column.kind in {"uuid", *_KINDS_OF_TEXTS}
+
+
+_KINDS_OF_TIMES = ("datetime", "timestamptz", "")
+_KINDS_OF_TEXTS = ("text", "")
+
+
+def first_of_each(found: Iterable[Fault]) -> Collection[Fault]:
+    """Return the first fault of each column, because the others may have the same cause."""
+    first: dict[tuple[str, str], Fault] = {}
+    for fault in found:
+        first.setdefault((fault.table, fault.column), fault)
     return first.values()
 
 
-def _mistake(table: str, column: Column, text: str) -> Mistake:
+def _fault(table: str, column: Column, text: str) -> Fault:
     text = text.format(type_name=column.type_name)
-    return Mistake(table, column.name, f"The column {column.name!r} of {table!r} is {text}")
+    return Fault(f"The column {column.name!r} of {table!r} is {text}", table, column.name)
 
 
 def _is_word(column: Column, value: Scalar) -> bool:
@@ -136,7 +152,7 @@ _NULLABLE = {
 }
 
 
-def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
+def faults_of_log(log: str, columns: Columns) -> Iterator[Fault]:
     """Yield the unsuitable columns of the log."""
     for name in LOG_COLUMNS:
         column = columns[name]
@@ -145,13 +161,13 @@ def mistakes_of_log(log: str, columns: Columns) -> Iterator[Mistake]:
                 f"of the character set {column.charset}, which cannot represent every character: "
                 "CONVERT the table TO CHARACTER SET utf8mb4."
             )
-            yield _mistake(log, column, text)
+            yield _fault(log, column, text)
         if name in _NULLABLE and not column.nullable:
-            yield _mistake(log, column, "NOT NULL, but not every entry has such a value.")
+            yield _fault(log, column, "NOT NULL, but not every entry has such a value.")
         if name == "body" and column.length is not None:
-            yield _mistake(log, column, f"{_TYPE}, which is too short: a body may have any length.")
+            yield _fault(log, column, f"{_TYPE}, which is too short: a body may have any length.")
         if name == "id" and not column.default:
             text = "without a default, but the database must number the entries."
-            yield _mistake(log, column, text)
+            yield _fault(log, column, text)
         if name != "id" and column.generated:
-            yield _mistake(log, column, "generated, and cannot be written.")
+            yield _fault(log, column, "generated, and cannot be written.")

@@ -5,10 +5,11 @@ A key that several rows share would let one notification change all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hookrow._core.notification import Suppressible
 from hookrow._core.schema import KEYS, WRITTEN, Schema
+from hookrow.errors import Fault
 from hookrow.stores.sql._catalogues.base import Catalogue, Uniqueness
 from hookrow.stores.sql._role_tables import RoleTables
 
@@ -36,12 +37,15 @@ def changed_keys(schema: Schema) -> Mapping[str, Sequence[str]]:
     }
 
 
-def key_mistakes(catalogue: Catalogue, tables: RoleTables) -> Iterator[str]:
-    """Yield a sentence for each key that can be declared unique in the catalogue, but is not."""
+def faults_of_keys(
+    catalogue: Catalogue, tables: RoleTables, roles: Collection[str]
+) -> Iterator[Fault]:
+    """Yield those keys of these roles that can be declared unique in the catalogue, but are not."""
     for role, key in keys(tables.schema).items():
-        uniqueness, partial = _examine(catalogue, tables, role, key)
-        if uniqueness is Uniqueness.MISSING:
-            yield _mistake(catalogue, tables, role, key, partial)
+        if role in roles:
+            uniqueness, partial = _examine(catalogue, tables, role, key)
+            if uniqueness is Uniqueness.MISSING:
+                yield _fault(catalogue, tables, role, key, partial)
 
 
 def undeclarable_keys(catalogue: Catalogue, tables: RoleTables) -> Iterator[str]:
@@ -66,21 +70,22 @@ def described(tables: RoleTables, role: str, key: Sequence[str]) -> str:
     return f"{columns} {names} of {tables.schema.roles[role].table!r}"
 
 
-def _mistake(
+def _fault(
     catalogue: Catalogue,
     tables: RoleTables,
     role: str,
     key: Sequence[str],
     partial: str | None,
-) -> str:
+) -> Fault:
     is_not = "is not unique" if len(key) == 1 else "are not unique together"
     remedies = [f"run {catalogue.unique_advice(tables, role, key)}"]
     if len(key) == 1 and (primary := _primary_key(catalogue, tables, role)):
         remedies.insert(0, f'map the primary key, {{"{key[0]}": "{primary}"}}')
     if partial:
         remedies.insert(0, f"set `where` to the condition of the unique index {partial!r}")
-    return (
-        f"The {described(tables, role, key)} {is_not}, so {effect(role)}: {', or '.join(remedies)}"
+    return Fault(
+        f"The {described(tables, role, key)} {is_not}, so {effect(role)}: {', or '.join(remedies)}",
+        tables.schema.roles[role].table,
     )
 
 

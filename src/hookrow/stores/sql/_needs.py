@@ -25,20 +25,13 @@ from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.result import Result
 from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
 from hookrow._core.schema import TIMES, Scalar, Schema, nearest
+from hookrow.errors import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import guid, tenant_digits
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
 
 Columns: TypeAlias = Mapping[str, Column]
 """The columns of one table, by the table's own names."""
-
-
-class Mistake(NamedTuple):
-    """A sentence about an unsuitable column."""
-
-    table: str
-    column: str
-    text: str
 
 
 class Obstacle(NamedTuple):
@@ -75,9 +68,9 @@ class Need:
     describe: Callable[[Sequence[Any], Obstacle | None], str]
     unwritable: Sequence[Any] = ()
 
-    def refusal(self, values: Sequence[Any], obstacle: Obstacle | None = None) -> Mistake:
-        """Return the mistake if the column cannot hold some of the values."""
-        return Mistake(self.table, self.column.name, self.describe(values, obstacle))
+    def refusal(self, values: Sequence[Any], obstacle: Obstacle | None = None) -> Fault:
+        """Return the fault if the column cannot hold some of the values."""
+        return Fault(self.describe(values, obstacle), self.table, self.column.name)
 
 
 REFERENCES = (
@@ -238,13 +231,13 @@ def never_equals(table: str, column: Column, value: Scalar) -> str:
     return f"{_of_type(table, column)}, which never equals {value!r}: correct `where`.{near}"
 
 
-def cannot_compare(table: str, column: Column, other_table: str, key: Column) -> Mistake:
-    """Return the mistake for one of `REFERENCES`."""
+def cannot_compare(table: str, column: Column, other_table: str, key: Column) -> Fault:
+    """Return the fault for one of `REFERENCES`."""
     text = (
         f"{_of_type(table, column)}, and {key.name!r} of {other_table!r} is {key.type_name}: they "
         "cannot be compared, and must have the same type."
     )
-    return Mistake(table, column.name, text)
+    return Fault(text, table, column.name)
 
 
 def _of_type(table: str, column: Column) -> str:

@@ -6,27 +6,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hookrow._core.corrections import Table, correct, correction_of
 from hookrow._core.notification import EventTime, Key, Suppressible
-from hookrow._core.schema import OWN_ROLES, WRITTEN, Schema, nearest
-from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow._core.schema import OWN_ROLES, WRITTEN, Role, Schema, nearest_name
+from hookrow.errors import ConfigurationError, Fault, SchemaMismatch
 from hookrow.stores import _change_dates
 from hookrow.stores._driver_errors import message, store_error
 from hookrow.stores._errors import OWN_TABLES, UPGRADE, Rejected, SchemaChanged, StoreError
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue, Relation
-from hookrow.stores.sql._column_rules import first_of_each, mistakes, mistakes_of_log
+from hookrow.stores.sql._column_rules import (
+    faults_of_columns,
+    faults_of_log,
+    first_of_each,
+    suits,
+)
+from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
-from hookrow.stores.sql._keys import key_mistakes
+from hookrow.stores.sql._keys import faults_of_keys, keys
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
 from hookrow.stores.sql._needs import (
     Columns,
-    Mistake,
     Need,
     date_needs,
     log_needs,
@@ -34,7 +41,7 @@ from hookrow.stores.sql._needs import (
     tenant_needs,
 )
 from hookrow.stores.sql._rehearsals import REHEARSALS
-from hookrow.stores.sql._rehearsals.base import comparisons
+from hookrow.stores.sql._rehearsals.base import Comparison, comparisons
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE, LOG_TABLE, META_TABLE
 from hookrow.stores.sql._statements import STATEMENTS
@@ -48,8 +55,9 @@ def verify(
 
     The columns of tenants must hold the values of the `tenants`, which are named by their entries.
 
-    Raises `SchemaMismatch` for the first table or column that is missing, for all columns that are
-    unsuitable, or for the first other reason why the tables cannot work; `ConfigurationError` if
+    Raises `SchemaMismatch` with all faults of the tables and of the mapping: what a table is
+    verified for next, it is verified for although another table cannot be used, and although it
+    lacks columns, as if the mapping had already been corrected. Also raises `ConfigurationError` if
     the database's version is too old; and `Unavailable`.
     """
     dialect = database.dialect
@@ -57,30 +65,72 @@ def verify(
         catalogue = catalogue_of(connection, dialect)
         _check_version(catalogue, database)
         catalogue.check_server()
-        verification = _Verification(catalogue, schema)
+        found = {name: _examine_role(catalogue, schema, name) for name in schema.roles}
+        corrected = _corrected(schema, found)
+        own_tables = [*_own_tables(catalogue, corrected)]
+        faults = [fault for each in found.values() for fault in each.faults]
+        faults += [fault for each in own_tables for fault in each.faults]
         columns = {
-            name: _with_converters(role.table, verification.columns(name), database)
-            for name, role in schema.roles.items()
+            name: _with_converters(each.role.table, _completed(corrected, name, each), database)
+            for name, each in found.items()
         }
-        own_tables = [*verification.own_tables()]
-        views = [
-            name
-            for name, role in schema.roles.items()
-            if catalogue.relation(role.table) is Relation.VIEW
-        ]
-        tables = RoleTables(schema, columns, dialect, views=views)
-        statements = STATEMENTS[dialect.name](tables)
+        views = [name for name, each in found.items() if each.is_view]
+        statements = STATEMENTS[dialect.name](RoleTables(corrected, columns, dialect, views=views))
+        usable = _Usable(statements.tables, found)
+        faults += _faults_of_columns(connection, usable, columns, own_tables, tenants)
+        faults += faults_of_keys(catalogue, statements.tables, usable.roles)
+        if not faults and dialect.locks_rows:
+            faults += _compile(catalogue, statements)
+        if faults:
+            raise _mismatch(faults, schema, corrected, found)
         if not catalogue.columns(schema.side_table(META_TABLE)):
             statements.register_writer = None  # nothing is counted without this table
         changed = [schema.roles[kind.value].table for kind in statements.tables.written]
         if not catalogue.can_combine(changed):
             statements.combining = None
-        _check_columns(connection, statements.tables, columns, own_tables, tenants)
-        for mistake in key_mistakes(catalogue, statements.tables):
-            raise SchemaMismatch(mistake)
-        if dialect.locks_rows:
-            _compile(catalogue, statements)
     return statements
+
+
+def _mismatch(
+    faults: Iterable[Fault], schema: Schema, corrected: Schema, found: Mapping[str, _FoundRole]
+) -> SchemaMismatch:
+    """Return the error for faults, by table, with the lines that correct the mapping."""
+    distinct = [*dict.fromkeys(faults)]
+    tables = [*dict.fromkeys(each.table for each in distinct)]
+    distinct.sort(key=lambda each: tables.index(each.table))
+    changed = {
+        name: each.columns
+        for name, each in found.items()
+        if each.columns and (each.role != schema.roles[name] or _lacks_columns(each))
+    }
+    correction = ""
+    if len(distinct) > 1 and changed and schema.notation is not None:
+        correction = correction_of(schema.notation, corrected, changed)
+    return SchemaMismatch(*distinct, correction=correction)
+
+
+def _lacks_columns(found: _FoundRole) -> bool:
+    return any(each.column for each in found.faults)
+
+
+def _corrected(schema: Schema, found: Mapping[str, _FoundRole]) -> Schema:
+    """Return the schema with the roles as they should be."""
+    roles: dict[str, Any] = {name: each.role for name, each in found.items()}
+    return schema if roles == schema.roles else replace(schema, **roles)
+
+
+def _completed(schema: Schema, name: str, found: _FoundRole) -> Columns:
+    """Return the columns of a role's table, with a substitute for each that does not exist."""
+    role = schema.roles[name]
+    used = [*schema.columns(name).values(), *role.where]
+    if role.tenant is not None:
+        used.append(role.tenant)
+    absent = {
+        each: Column(each, "", "", "", nullable=True, generated=False, default=False)
+        for each in used
+        if each not in found.columns
+    }
+    return {**found.columns, **absent}
 
 
 def _with_converters(table: str, columns: Columns, database: Database) -> Columns:
@@ -91,70 +141,117 @@ def _with_converters(table: str, columns: Columns, database: Database) -> Column
     }
 
 
-def _check_columns(
+class _Usable:
+    """What of the roles' tables can be verified further, because it exists and can be read."""
+
+    def __init__(self, tables: RoleTables, found: Mapping[str, _FoundRole]) -> None:
+        self.tables = tables
+        self._existing = {each.role.table: each.columns for each in found.values()}
+        self._readable = {
+            tables.table(name): each.columns for name, each in found.items() if each.is_readable
+        }
+        self.roles = [
+            name
+            for name, key in keys(tables.schema).items()
+            if found[name].is_readable
+            and all(tables.columns(name)[each].name in found[name].columns for each in key)
+        ]
+        """The roles whose keys can be verified."""
+
+    def has(self, table: str, column: str) -> bool:
+        """Return whether a column exists; those of hookrow's own tables do."""
+        return column in self._existing.get(table, [column])
+
+    def can_compare(self, comparison: Comparison) -> bool:
+        """Return whether the database can compare the columns of a comparison."""
+        if not self.has(comparison.fault.table, comparison.fault.column):
+            return False
+        if any(each not in self._readable for each in comparison.tables):
+            return False
+        # Only a comparison of two columns names them.
+        both = zip(comparison.tables, comparison.columns, strict=False)
+        return all(column.name in self._readable[table] for table, column in both)
+
+
+def _faults_of_columns(
     connection: Connection,
-    tables: RoleTables,
+    usable: _Usable,
     columns_of_roles: Mapping[str, Columns],
     own_tables: Sequence[_FoundTable],
     tenants: Mapping[str, Key],
-) -> None:
-    """Raise `SchemaMismatch` for all unsuitable columns of the roles' tables and of hookrow's own.
+) -> Iterator[Fault]:
+    """Yield the unsuitable columns of the roles' tables and of hookrow's own.
 
     These are the ones that the catalogue shows, and those that the database itself rejects.
     """
+    tables = usable.tables
     schema, dialect = tables.schema, tables.dialect
-    found = [*mistakes(schema, columns_of_roles)]
+    found = [*faults_of_columns(schema, columns_of_roles)]
     needs = [*role_needs(schema, columns_of_roles)]
     for name, column in tables.tenants.items():
         needs += tenant_needs(schema.roles[name].table, column, tenants)
+    needs = [each for each in needs if usable.has(each.table, each.column.name)]
     columns = {role.table: columns_of_roles[name] for name, role in schema.roles.items()}
     for each in own_tables:
-        found += each.mistakes
+        found += each.unsuitable
         needs += each.needs
         columns[each.name] = each.columns
     rehearsal = REHEARSALS[dialect.name]
     found += rehearsal.rejected(connection, dialect, columns, needs)
     unsuitable = {(each.table, each.column) for each in found}
-    compared = [each for each in comparisons(tables) if each.mistake[:2] not in unsuitable]
+    compared = [
+        each
+        for each in comparisons(tables)
+        if usable.can_compare(each) and (each.fault.table, each.fault.column) not in unsuitable
+    ]
     found += rehearsal.incomparable(connection, compared)
     hints = {each.name: each.hint for each in own_tables}
-    texts: dict[str, list[str]] = {}
-    for mistake in first_of_each(found):
-        texts.setdefault(mistake.table, []).append(mistake.text)
-    if texts:
-        sentences = (
-            " ".join([*of_table, *([hints[table]] if table in hints else [])])
-            for table, of_table in texts.items()
-        )
-        raise SchemaMismatch(" ".join(sentences))
+    for fault in first_of_each(found):
+        if usable.has(fault.table, fault.column):
+            yield replace(fault, remedy=hints.get(fault.table, ""))
 
 
-def _compile(catalogue: Catalogue, statements: Statements) -> None:
-    """Let the server plan every statement, but run none. Raises `SchemaMismatch` if it cannot."""
+def _compile(catalogue: Catalogue, statements: Statements) -> Iterator[Fault]:
+    """Let the server plan every statement, but run none. Yield a fault if it cannot."""
     tables = statements.tables
     roles = ", ".join(repr(role.table) for role in tables.schema.roles.values())
     with savepoint(catalogue.connection):
-        for sql in _lookups(statements):
-            # Any other error, such as one of a foreign table's server, may be temporary.
-            with suppress(Rejected), undone(catalogue.connection):
-                _compile_one(catalogue, sql, f"The rows of {roles} cannot be found", SchemaChanged)
-    for kind in tables.written:
-        purpose = (
-            f"The rows of {tables.schema.roles[kind.value].table!r} cannot be locked and changed"
+        purpose = Fault(f"The rows of {roles} cannot be found")
+        faults = (
+            fault
+            for sql in _lookups(statements)
+            for fault in _compile_lookup(catalogue, sql, purpose)
         )
-        for sql in _writes(statements, kind):
-            _compile_one(catalogue, sql, purpose, SchemaChanged, Rejected)
+        yield from islice(faults, 1)
+        for kind in tables.written:
+            table = tables.schema.roles[kind.value].table
+            purpose = Fault(f"The rows of {table!r} cannot be locked and changed", table)
+            faults = (
+                fault
+                for sql in _writes(statements, kind)
+                for fault in _compile_one(catalogue, sql, purpose, SchemaChanged, Rejected)
+            )
+            yield from islice(faults, 1)
 
 
-def _compile_one(catalogue: Catalogue, sql: str, purpose: str, *mistakes: type[StoreError]) -> None:
+def _compile_lookup(catalogue: Catalogue, sql: str, purpose: Fault) -> Iterator[Fault]:
+    # Any other error, such as one of a foreign table's server, may be temporary.
+    with suppress(Rejected):
+        yield from _compile_one(catalogue, sql, purpose, SchemaChanged)
+
+
+def _compile_one(
+    catalogue: Catalogue, sql: str, purpose: Fault, *expected: type[StoreError]
+) -> Iterator[Fault]:
+    """Yield the purpose of a statement, with the error, if it is one of those expected."""
     try:
-        catalogue.compile(sql)
+        with undone(catalogue.connection):
+            catalogue.compile(sql)
     except Exception as error:
         cause = store_error(error)
-        if isinstance(cause, mistakes):
-            cause.__cause__ = error
-            raise SchemaMismatch(f"{purpose}: {message(cause)}") from error
-        raise cause from error
+        if not isinstance(cause, expected):
+            raise cause from error
+        yield replace(purpose, text=f"{purpose.text}: {message(cause)}")
 
 
 def _lookups(statements: Statements) -> Iterator[str]:
@@ -197,20 +294,40 @@ class _OwnTable(NamedTuple):
     purpose: str
     columns: Sequence[str]
     key: Sequence[str]
-    mistakes: Callable[[str, Columns], Iterable[Mistake]]
+    unsuitable: Callable[[str, Columns], Iterable[Fault]]
     needs: Callable[[str, Columns], Iterable[Need]]
     advice: str
     """The end of the error for a missing table."""
 
 
-class _FoundTable(NamedTuple):
-    """A table of hookrow's own in the database; `hint` is the remedy for unsuitable columns."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoundTable:
+    """A table of hookrow's own in the database; `hint` is the remedy for unsuitable columns.
+
+    `unsuitable` and `needs` are empty if it lacks columns.
+    """
 
     name: str
-    columns: Columns
-    mistakes: Iterable[Mistake]
-    needs: Iterable[Need]
-    hint: str
+    faults: Sequence[Fault] = ()
+    columns: Columns = field(default_factory=dict)
+    unsuitable: Iterable[Fault] = ()
+    needs: Iterable[Need] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoundRole:
+    """The table of a role in the database.
+
+    `role` has the corrections of the mapping. `columns` are those that exist: none if the table
+    does not.
+    """
+
+    role: Role
+    faults: Sequence[Fault]
+    columns: Columns = field(default_factory=dict)
+    is_readable: bool = False
+    is_view: bool = False
 
 
 _LOG = _OwnTable(
@@ -218,7 +335,7 @@ _LOG = _OwnTable(
     "log",
     LOG_COLUMNS,
     ["fingerprint"],
-    mistakes_of_log,
+    faults_of_log,
     log_needs,
     "To use no log, set Schema(log=None), or `log = false` in hookrow.toml.",
 )
@@ -233,92 +350,155 @@ _CHANGE_DATES = _OwnTable(
 )
 
 
-class _Verification:
-    """The tables of the schema in the database. The methods raise `SchemaMismatch`."""
+def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole:
+    """Look for the table of a role and its columns, with the privileges that they need."""
+    role, faults = schema.roles[name], list[Fault]()
+    with _collected(faults):
+        catalogue.check_namespace(role.table)
+    if faults:
+        return _FoundRole(role=role, faults=faults)
+    columns = catalogue.columns(role.table)
+    if not columns:
+        fault, near = _missing_table(catalogue, schema, name, role.table)
+        faults.append(fault)
+        if near is None or schema.notation is None:
+            return _FoundRole(role=role, faults=faults)
+        role, columns = replace(role, table=near), catalogue.columns(near)
+        schema = _with_role(schema, name, role)
+    with _collected(faults):
+        catalogue.check_storage(role.table)
+    key = catalogue.primary_key(role.table)
+    table = Table(
+        columns,
+        lambda field, column: suits(field, columns[column]),
+        key[0] if len(key) == 1 else None,
+    )
+    corrected, missing = correct(schema, name, table, schema.notation)
+    faults += missing
+    denied = [*_denied(catalogue, _with_role(schema, name, corrected), name, columns)]
+    return _FoundRole(
+        role=corrected,
+        faults=[*faults, *denied],
+        columns=columns,
+        is_readable=not denied,
+        is_view=catalogue.relation(role.table) is Relation.VIEW,
+    )
 
-    def __init__(self, catalogue: Catalogue, schema: Schema) -> None:
-        self._catalogue, self._schema = catalogue, schema
 
-    def columns(self, name: str) -> Columns:
-        """Verify the table of a role; return its columns."""
-        role, named = self._schema.roles[name], self._schema.columns(name)
-        columns = self._existing(name, role.table)
-        used = [*named.values(), *role.where]
-        if role.tenant is not None:
-            used.append(role.tenant)
-        for column in used:
-            if column not in columns:
-                raise SchemaMismatch(
-                    f"The table {role.table!r} has no column {column!r}.{nearest(column, columns)}"
-                )
-        written = {column_name for field, column_name in named.items() if field in WRITTEN}
-        needed = {("SELECT", each) for each in used} | {("UPDATE", each) for each in written}
-        if lacking := {right for right, each in needed if right in columns[each].denied}:
-            raise self._catalogue.denied_error(role.table, lacking)
-        if written and not self._catalogue.is_updatable(role.table, written):
-            raise SchemaMismatch(
+def _with_role(schema: Schema, name: str, role: Role) -> Schema:
+    roles: dict[str, Any] = {name: role}
+    return replace(schema, **roles).written_in(schema.notation)
+
+
+def _denied(catalogue: Catalogue, schema: Schema, name: str, columns: Columns) -> Iterator[Fault]:
+    """Yield what the user may not do with the existing columns of a role's table."""
+    role, named = schema.roles[name], schema.columns(name)
+    used = {*named.values(), *role.where, *filter(None, [role.tenant])} & columns.keys()
+    written = {column for field, column in named.items() if field in WRITTEN} & columns.keys()
+    needed = {("SELECT", each) for each in used} | {("UPDATE", each) for each in written}
+    if lacking := {right for right, each in needed if right in columns[each].denied}:
+        yield from catalogue.denied_error(role.table, lacking).faults
+        return
+    found = list[Fault]()
+    with _collected(found):
+        if written and not catalogue.is_updatable(role.table, written):
+            text = (
                 f"No row of {role.table!r} can be changed, because of a view or a rule: name the "
                 "table behind it."
             )
-        return columns
+            found.append(Fault(text, role.table))
+    yield from found
 
-    def own_tables(self) -> Iterator[_FoundTable]:
-        """Check the log, and the dates of changes if a role needs them, except their columns."""
-        schema = self._schema
-        if schema.log is not None:
-            dialect = self._catalogue.dialect
-            searched = (dialect.parked_message_id, dialect.changed_recipient, dialect.is_expired)
-            generated = [each for each in searched if each and each not in _LOG.columns]
-            columns = [*_LOG.columns, *generated]
-            yield self._own_table(schema.log, _LOG._replace(columns=columns))
-            record = schema.side_table(META_TABLE)
-            if self._catalogue.columns(record):  # a host's may lack it
-                self._catalogue.check_privileges(record, _WRITING)
-            self._catalogue.check_sequence(schema.log)
-        if schema.dated_in_side_table:
-            yield self._own_table(schema.side_table(_CHANGE_DATES.name), _CHANGE_DATES)
 
-    def _own_table(self, table: str, own: _OwnTable) -> _FoundTable:
-        hint = f"Create it like {own.name} in the output of `hookrow db sql`."
-        if self._schema.log == _LOG.name:
-            hint = f"Run {UPGRADE}. If your own migrations create it, run those."
-        columns = self._existing_own(table, own, hint)
-        if missing := [each for each in own.columns if each not in columns]:
-            raise SchemaMismatch(f"The table {table!r} lacks {', '.join(missing)}. {hint}")
-        if not self._catalogue.is_unique(table, *own.key):
-            key = " and ".join(map(repr, own.key))
-            raise SchemaMismatch(
-                f"The table {table!r} has no unique index on exactly {key}. {hint}"
-            )
-        self._catalogue.check_privileges(table, _WRITING)
-        return _FoundTable(
-            table, columns, own.mistakes(table, columns), own.needs(table, columns), hint
-        )
+@contextmanager
+def _collected(faults: list[Fault]) -> Iterator[None]:
+    """Add the faults of a `SchemaMismatch` that the block raises."""
+    try:
+        yield
+    except SchemaMismatch as error:
+        faults += error.faults
 
-    def _existing_own(self, table: str, own: _OwnTable, hint: str) -> Columns:
-        try:
-            return self._existing(own.purpose, table)
-        except SchemaMismatch as error:
-            kinds = [
-                kind.value for kind in Suppressible if kind in self._schema.dated_in_side_table
-            ]
-            advice = own.advice.format(unguarded=", ".join(kinds))
-            raise SchemaMismatch(f"{error} {hint} {advice}") from None
 
-    def _existing(self, name: str, table: str) -> Columns:
-        self._catalogue.check_namespace(table)
-        if columns := self._catalogue.columns(table):
-            self._catalogue.check_storage(table)
-            return columns
-        bare = table.rpartition(".")[2]
-        others = [each for each in self._catalogue.tables() if each != table]
-        elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
-        hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
-        if table in {role.table for role in OWN_ROLES.values()} and not elsewhere:
-            hint = f" Run {UPGRADE}. {OWN_TABLES}"
-        elif table == _LOG.name and not elsewhere:
-            hint = ""  # no other table of hookrow's is meant
-        raise SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
+def _missing_table(
+    catalogue: Catalogue, schema: Schema, name: str, table: str
+) -> tuple[Fault, str | None]:
+    """Return the fault for a table that does not exist, and another one that may be meant."""
+    text = f"The database has no table {table!r} for the {name}."
+    bare = table.rpartition(".")[2]
+    used = {role.table for role in schema.roles.values()}
+    others = [each for each in catalogue.tables() if each not in used]
+    elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
+    if not elsewhere and table in {role.table for role in OWN_ROLES.values()}:
+        return Fault(text, table, remedy=f"Run {UPGRADE}. {OWN_TABLES}"), None
+    if not elsewhere and table == _LOG.name:
+        return Fault(text, table), None  # no other table of hookrow's is meant
+    near = elsewhere[0] if elsewhere else nearest_name(table, others)
+    if near is None:
+        return Fault(text, table), None
+    text += f" Did you mean {near!r}?"
+    if name in schema.roles and schema.notation is not None:
+        text += f" Write {schema.notation.option('table', near)}."
+    return Fault(text, table), near
+
+
+def _own_tables(catalogue: Catalogue, schema: Schema) -> Iterator[_FoundTable]:
+    """Examine the log, and the dates of changes if a role needs them, except their columns."""
+    if schema.log is not None:
+        dialect = catalogue.dialect
+        searched = (dialect.parked_message_id, dialect.changed_recipient, dialect.is_expired)
+        generated = [each for each in searched if each and each not in _LOG.columns]
+        columns = [*_LOG.columns, *generated]
+        log = _own_table(catalogue, schema, schema.log, _LOG._replace(columns=columns))
+        faults = [*log.faults]
+        record = schema.side_table(META_TABLE)
+        if catalogue.columns(record):  # a host's may lack it
+            with _collected(faults):
+                catalogue.check_privileges(record, _WRITING)
+        if log.columns:
+            with _collected(faults):
+                catalogue.check_sequence(schema.log)
+        yield replace(log, faults=faults)
+    if schema.dated_in_side_table:
+        table = schema.side_table(_CHANGE_DATES.name)
+        yield _own_table(catalogue, schema, table, _CHANGE_DATES)
+
+
+def _own_table(catalogue: Catalogue, schema: Schema, table: str, own: _OwnTable) -> _FoundTable:
+    hint = f"Create it like {own.name} in the output of `hookrow db sql`."
+    if schema.log == _LOG.name:
+        hint = f"Run {UPGRADE}. If your own migrations create it, run those."
+    faults = list[Fault]()
+    with _collected(faults):
+        catalogue.check_namespace(table)
+    columns = {} if faults else catalogue.columns(table)
+    if not columns:
+        kinds = [kind.value for kind in Suppressible if kind in schema.dated_in_side_table]
+        advice = own.advice.format(unguarded=", ".join(kinds))
+        if not faults:
+            faults.append(_missing_table(catalogue, schema, own.purpose, table)[0])
+        remedy = f"{hint} {advice}"
+        return _FoundTable(name=table, faults=[replace(each, remedy=remedy) for each in faults])
+    with _collected(faults):
+        catalogue.check_storage(table)
+    if missing := [each for each in own.columns if each not in columns]:
+        text = f"The table {table!r} lacks {', '.join(missing)}."
+        faults.append(Fault(text, table, remedy=hint))
+    if not catalogue.is_unique(table, *own.key):
+        key = " and ".join(map(repr, own.key))
+        text = f"The table {table!r} has no unique index on exactly {key}."
+        faults.append(Fault(text, table, remedy=hint))
+    with _collected(faults):
+        catalogue.check_privileges(table, _WRITING)
+    if missing:
+        return _FoundTable(name=table, faults=faults, columns=columns)
+    return _FoundTable(
+        name=table,
+        faults=faults,
+        columns=columns,
+        unsuitable=own.unsuitable(table, columns),
+        needs=own.needs(table, columns),
+        hint=hint,
+    )
 
 
 _WRITING = ("SELECT", "INSERT", "UPDATE")

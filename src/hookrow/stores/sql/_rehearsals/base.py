@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from hookrow.errors import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._needs import (
     REFERENCES,
     Columns,
-    Mistake,
     Need,
     Obstacle,
     cannot_compare,
@@ -27,14 +27,14 @@ from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 
 class Comparison(NamedTuple):
-    """A condition of hookrow's statements, its tables as SQL text, and the mistake if it fails.
+    """A condition of hookrow's statements, its tables as SQL text, and the fault if it fails.
 
     `columns` are the two that it compares with each other, if it does.
     """
 
     tables: Sequence[str]
     condition: str
-    mistake: Mistake
+    fault: Fault
     columns: Sequence[Column] = ()
 
 
@@ -48,23 +48,21 @@ def comparisons(tables: RoleTables) -> Iterator[Comparison]:
     }
     for (name, field), condition in compared.items():
         table, column = roles[name].table, tables.columns(name)[field]
-        mistake = Mistake(table, column.name, unsuitable(table, column, field))
-        yield Comparison([tables.table(name)], condition, mistake)
+        fault = Fault(unsuitable(table, column, field), table, column.name)
+        yield Comparison([tables.table(name)], condition, fault)
     for name, role in roles.items():
         for column, value in tables.hiding[name]:
             text = never_equals(role.table, column, value)
             compared_column = f"{ALIASES[name]}.{tables.dialect.quote(column.name)}"
             condition = f"{compared_column} {tables.equals(column, value)}"
-            yield Comparison(
-                [tables.table(name)], condition, Mistake(role.table, column.name, text)
-            )
+            yield Comparison([tables.table(name)], condition, Fault(text, role.table, column.name))
     for (name, field), (other, key) in REFERENCES:
         if tables.has(name, field) and tables.has(other, key):
             columns = tables.columns(name)[field], tables.columns(other)[key]
-            mistake = cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
+            fault = cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
             condition = tables.refers(name, field, other, key)
             both = [tables.table(name), tables.table(other)]
-            yield Comparison(both, condition, mistake, columns)
+            yield Comparison(both, condition, fault, columns)
 
 
 class Rehearsal(ABC):
@@ -80,7 +78,7 @@ class Rehearsal(ABC):
         dialect: Dialect,
         tables: Mapping[str, Columns],
         needs: Sequence[Need],
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[Fault]:
         """Yield the columns that do not hold a value, or do not return it unchanged.
 
         `tables` are the columns of each table of the needs, by its name.
@@ -89,8 +87,8 @@ class Rehearsal(ABC):
     @abstractmethod
     def incomparable(
         self, connection: Connection, compared: Sequence[Comparison]
-    ) -> Iterator[Mistake]:
-        """Yield the mistakes of the comparisons for which the database has no operator."""
+    ) -> Iterator[Fault]:
+        """Yield the faults of the comparisons for which the database has no operator."""
 
 
 def missing_reference(table: str) -> Obstacle:

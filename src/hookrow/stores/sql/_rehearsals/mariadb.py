@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from hookrow._core.log_entry import FINGERPRINT_SIZE
+from hookrow.errors import Fault
 from hookrow.stores._driver_errors import store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues.mariadb import MariaDBCatalogue
@@ -17,7 +18,7 @@ from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._conversions import tenant_digits
 from hookrow.stores.sql._dialects.base import Dialect
-from hookrow.stores.sql._needs import Columns, Mistake, Need, Use
+from hookrow.stores.sql._needs import Columns, Need, Use
 from hookrow.stores.sql._rehearsals.base import (
     Comparison,
     Rehearsal,
@@ -40,7 +41,7 @@ class MariaDBRehearsal(Rehearsal):
         dialect: Dialect,
         tables: Mapping[str, Columns],  # noqa: ARG002 - for SQLite
         needs: Sequence[Need],
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[Fault]:
         changed = _changed(connection, needs)
         catalogue = MariaDBCatalogue(connection, dialect)
         for need, texts in zip(needs, changed, strict=True):
@@ -58,12 +59,12 @@ class MariaDBRehearsal(Rehearsal):
         self,
         connection: Connection,  # noqa: ARG002 - the server compares any values
         compared: Sequence[Comparison],
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[Fault]:
         # To compare a text with a number, it would convert the text to the number 0.
         for each in compared:
             kinds = {_COMPARABLE.get(column.kind, column.kind) for column in each.columns}
             if len(kinds) > 1:
-                yield each.mistake
+                yield each.fault
 
 
 _COMPARABLE = {
@@ -198,8 +199,8 @@ SELECT place FROM JSON_TABLE(%s, '$[*]' COLUMNS (
 WHERE value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {other} AS o WHERE o.{key} = given.value)"""
 
 
-def _broken_constraints(catalogue: MariaDBCatalogue, need: Need) -> Iterator[Mistake]:
-    """Yield the mistakes of constraints on a column of reasons alone, evaluated by the server."""
+def _broken_constraints(catalogue: MariaDBCatalogue, need: Need) -> Iterator[Fault]:
+    """Yield the faults of constraints on a column of reasons alone, evaluated by the server."""
     table, column, quote = need.table, need.column, catalogue.dialect.quote
     questions = [
         (

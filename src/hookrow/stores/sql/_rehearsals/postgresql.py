@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, TypeVar
 
+from hookrow.errors import Fault
 from hookrow.stores._driver_errors import lacks_operator, store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues import catalogue_of
@@ -17,7 +18,6 @@ from hookrow.stores.sql._dialects.base import Dialect, count_parameters
 from hookrow.stores.sql._needs import (
     MOST_NAMED,
     Columns,
-    Mistake,
     Need,
     Use,
 )
@@ -43,7 +43,7 @@ class PostgreSQLRehearsal(Rehearsal):
         dialect: Dialect,
         tables: Mapping[str, Columns],  # noqa: ARG002 - for SQLite
         needs: Sequence[Need],
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[Fault]:
         def hold(some: Sequence[Need]) -> bool | None:
             return self._hold(connection, some)
 
@@ -61,10 +61,10 @@ class PostgreSQLRehearsal(Rehearsal):
 
     def incomparable(
         self, connection: Connection, compared: Sequence[Comparison]
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[Fault]:
         with savepoint(connection):
             for each in _failing(compared, lambda some: self._can_compare(connection, some)):
-                yield each.mistake
+                yield each.fault
 
     def _refused(self, connection: Connection, need: Need) -> Sequence[Any]:
         """Return the values that a column does not hold, of which it has at least one."""
@@ -264,8 +264,8 @@ row moves to another one when a change of its time or reason requires it.
 """
 
 
-def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
-    """Yield the mistakes of constraints on a column of reasons alone, evaluated by the server."""
+def _broken_constraints(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Fault]:
+    """Yield the faults of constraints on a column of reasons alone, evaluated by the server."""
     column = need.column
     name = dialect.quote(column.name)
     named = [*catalogue_of(connection, dialect).named(need.table), column.name]

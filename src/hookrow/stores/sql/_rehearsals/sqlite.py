@@ -11,6 +11,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
+from hookrow.errors import Fault
 from hookrow.stores._driver_errors import UNWRITABLE
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Row
@@ -18,7 +19,6 @@ from hookrow.stores.sql._dialects.base import Dialect, question_marks
 from hookrow.stores.sql._dialects.sqlite import SQLITE
 from hookrow.stores.sql._needs import (
     Columns,
-    Mistake,
     Need,
     Use,
 )
@@ -43,7 +43,7 @@ class SQLiteRehearsal(Rehearsal):
         dialect: Dialect,
         tables: Mapping[str, Columns],
         needs: Sequence[Need],
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[Fault]:
         written: list[Need] = []
         for need in needs:
             refused = need.unwritable or [
@@ -63,7 +63,7 @@ class SQLiteRehearsal(Rehearsal):
         self,
         connection: Connection,  # noqa: ARG002 - for PostgreSQL
         compared: Sequence[Comparison],  # noqa: ARG002 - for PostgreSQL
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[Fault]:
         return iter(())  # it compares any values
 
 
@@ -117,8 +117,8 @@ def _objects(connection: Connection, dialect: Dialect, table: str, type_: str) -
     return connection.fetch(sql, [type_, bare])
 
 
-def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Mistake]:
-    """Yield the mistake of reasons that are missing in a table to which the column refers."""
+def _missing(connection: Connection, dialect: Dialect, need: Need) -> Iterator[Fault]:
+    """Yield the fault of reasons that are missing in a table to which the column refers."""
     bare, namespace = catalogue_of(connection, dialect).named(need.table)
     ((are_checked,),) = connection.fetch("PRAGMA foreign_keys")
     if not are_checked or _objects(connection, dialect, need.table, "trigger"):
@@ -149,8 +149,8 @@ GROUP BY reference.id HAVING count(*) = 1 AND max("from") = %s COLLATE NOCASE
 
 def _rejected_in_memory(
     connection: Connection, dialect: Dialect, columns: Columns, needs: Sequence[Need]
-) -> Iterator[Mistake]:
-    """Yield the mistakes of values that a table in memory, of the same definition, rejects.
+) -> Iterator[Fault]:
+    """Yield the faults of values that a table in memory, of the same definition, rejects.
 
     Of its constraints, only those on reasons are evaluated: the other values are examples. One on
     several columns cannot be evaluated, because their values are unknown. Neither can one on a

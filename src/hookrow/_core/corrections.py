@@ -1,0 +1,325 @@
+"""Corrections of a role whose columns its table lacks: what the mapping should say instead.
+
+The caller knows the columns of the table, whether they come from a database or from a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+
+from hookrow._core.notation import Notation
+from hookrow._core.optional import RECORDS
+from hookrow._core.schema import OPTIONAL, REQUIRED, WRITTEN, Role, Schema, nearest
+from hookrow.errors import Fault
+
+UNKNOWN = "..."
+"""What a user has to replace in the lines to write: no column is known to be meant."""
+
+_MEANINGS = {
+    "id": "the key of a row",
+    "email": "the addresses",
+    "provider_message_id": "the provider's message ids",
+    "subscriber_id": "the id of the subscriber",
+    "list_id": "the id of the list",
+    "message_id": "the id of the message",
+    "suppressed_at": "the time of a suppression",
+    "delivered_at": "the time of a delivery",
+    "opened_at": "the time of an open",
+}
+"""What the required columns contain."""
+
+_WORDS: Mapping[str, Collection[str]] = {
+    "id": {"uid", "uuid", "pk", "key"},
+    "email": {"email", "mail", "address"},
+    "provider_message_id": {
+        *("message", "provider", "external", "postmark", "sendgrid", "ses", "mailgun"),
+        *("mandrill", "mailjet", "brevo", "resend", "postal"),
+    },
+    "subscriber_id": {
+        *("subscriber", "person", "people", "user", "contact", "customer", "member"),
+        *("recipient", "reader", "account"),
+    },
+    "list_id": {"list", "audience", "group", "newsletter", "segment"},
+    "message_id": {"message", "campaign", "mailing", "mail", "broadcast", "newsletter"},
+    "suppressed_at": {"suppressed", "muted", "blocked", "unsubscribed"},
+    "suppression_reason": {"reason", "why"},
+    "delivered_at": {"delivered", "arrived"},
+    "opened_at": {"opened", "seen"},
+}
+"""Words in the names that hosts give to columns."""
+
+_OF_IDS = {"id", "uid", "uuid", "guid", "key"}
+_OF_TIMES = {"at", "on", "time", "date"}
+
+_BOOKKEEPING = {"created", "updated", "modified", "deleted"}
+"""Words in the names of times that the host sets itself, which nothing else should."""
+
+_SIMILAR = 0.7
+"""How similar a name must be to a required column, or to one that the mapping names wrongly."""
+
+_HAS_WORD = 0.8
+"""How similar a name is that contains one of `_WORDS`. An optional column that the mapping does not
+name is suggested only from here on, because to leave it out is the better guess."""
+
+_MOST_LISTED = 12
+"""How many columns a message lists."""
+
+Suits = Callable[[str, str], bool]
+"""Returns whether a column, the second argument, can stand for one of hookrow's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or a model, as far as it is needed to correct its role.
+
+    `columns` are all names that a mapping may use, and `key` is that of the primary key, if it has
+    one. The `nouns` are the words for it and for its columns in messages.
+    """
+
+    columns: Collection[str]
+    suits: Suits
+    key: str | None = None
+    nouns: tuple[str, str] = ("table", "column")
+
+
+def correct(
+    schema: Schema, name: str, table: Table, notation: Notation | None
+) -> tuple[Role, Sequence[Fault]]:
+    """Return a role with other columns in place of those that its table lacks, and the faults.
+
+    No other column is one that the mapping uses already, and none is used twice. A required column
+    for which there is none remains as it is. Without a `notation`, the mapping is right, and only
+    the table is wrong.
+    """
+    role, mapped = schema.roles[name], schema.columns(name)
+    others = dict.fromkeys([*role.where, *filter(None, [role.tenant])])
+    absent = {field: column for field, column in mapped.items() if column not in table.columns}
+    wrong = [each for each in others if each not in table.columns]
+    if notation is None:
+        missing = [*absent.values(), *wrong]
+        return role, [_fault(role, table, each, nearest(each, table.columns)) for each in missing]
+    unused = [each for each in table.columns if each not in {*mapped.values(), *others}]
+    suggested = _suggest(schema, name, table, absent, unused)
+    unused = [each for each in unused if each not in suggested.values()]
+    faults = [
+        _fault(role, table, column, _hint(schema, name, field, suggested, unused, table, notation))
+        for field, column in absent.items()
+    ]
+    corrected = _with_columns(schema, name, absent, suggested)
+    for column in wrong:
+        option = "tenant" if column == role.tenant else "where"
+        hint = f" Correct `{option}`."
+        if near := _nearest(column, unused):
+            unused.remove(near)
+            corrected = _renamed(corrected, column, near)
+            line = notation.option(option, getattr(corrected, option))
+            hint = f" Did you mean {near!r}? Write {line}."
+        faults.append(_fault(role, table, column, hint))
+    return corrected, faults
+
+
+def _with_columns(
+    schema: Schema, name: str, absent: Collection[str], suggested: Mapping[str, str]
+) -> Role:
+    """Return a role with the suggestions, and without the optional columns that have none."""
+    role = schema.roles[name]
+    columns = {**role.columns, **suggested}
+    needed = required(schema, name)
+    for field in absent:
+        if field not in suggested and field not in needed:
+            columns[field] = None
+    if columns.get("bounced_at", "") is None and "bounce_type" in columns:
+        columns["bounce_type"] = None  # which requires it
+    has_reason = columns.get("suppression_reason", "") is not None
+    return replace(role, columns=columns, empty=role.empty if has_reason else None)
+
+
+def _renamed(role: Role, column: str, other: str) -> Role:
+    """Return a role with another column in place of one in `where` or of the tenant."""
+    where = {other if each == column else each: value for each, value in role.where.items()}
+    return replace(role, where=where, tenant=other if role.tenant == column else role.tenant)
+
+
+def required(schema: Schema, name: str) -> Collection[str]:
+    """Return hookrow's names of the columns that a role of the schema cannot do without."""
+    names = {*REQUIRED[name]}
+    if name == "dispatches":
+        names |= {RECORDS[each][0] for each in schema.record}
+        if schema.messages is not None:
+            names.add("message_id")
+    return names
+
+
+def correction_of(notation: Notation, schema: Schema, tables: Mapping[str, Collection[str]]) -> str:
+    """Return the lines that define roles in a notation, given the columns of their tables."""
+    roles = [_written(notation, schema, name, columns) for name, columns in tables.items()]
+    lines = notation.separator.join(roles)
+    unknown = f", with your names in place of {UNKNOWN!r}" if UNKNOWN in lines else ""
+    return f"To correct the mapping, write {notation.place}{unknown}:\n\n{lines}"
+
+
+def _written(notation: Notation, schema: Schema, name: str, existing: Collection[str]) -> str:
+    role = schema.roles[name]
+    usual, mapped = Role(role.table), schema.columns(name)
+    columns = {
+        field: role.column(field)
+        for field in (*REQUIRED[name], *OPTIONAL[name])
+        if field in role.columns or role.column(field) != usual.column(field)
+    }
+    unknown = {field: UNKNOWN for field, column in mapped.items() if column not in existing}
+    options = {
+        option: value
+        for option in ("where", "fold", "empty", "tenant")
+        if (value := getattr(role, option)) != getattr(usual, option)
+    }
+    return notation.role(name, role.table, {**columns, **unknown}, options)
+
+
+def _fault(role: Role, table: Table, column: str, hint: str) -> Fault:
+    noun, part = table.nouns
+    return Fault(f"The {noun} {role.table!r} has no {part} {column!r}.{hint}", role.table, column)
+
+
+def _hint(
+    schema: Schema,
+    name: str,
+    field: str,
+    suggested: Mapping[str, str],
+    unused: Sequence[str],
+    table: Table,
+    notation: Notation,
+) -> str:
+    """Return the sentences about a column that follow the one that names it."""
+    hint = ""
+    if field in suggested:
+        near = suggested[field]
+        hint = f" Did you mean {near!r}? Write {notation.entry(field, near)}."
+    if field not in required(schema, name):
+        without = notation.entry(field, None)
+        return f"{hint} It is optional: with {without}, {_effect(schema, name, field)}."
+    if hint:
+        return hint
+    part = table.nouns[1]
+    meaning = _MEANINGS.get(field, "these times")
+    possible = [each for each in unused if table.suits(field, each)]
+    if not possible:
+        return f" No other {part} can hold {meaning}: add one, or name a view that has one."
+    listed = ", ".join(map(repr, possible[:_MOST_LISTED]))
+    more = ", and others" if len(possible) > _MOST_LISTED else ""
+    return (
+        f" Name the {part} with {meaning}: {notation.entry(field, UNKNOWN)}. It may be one of "
+        f"those that are not mapped: {listed}{more}."
+    )
+
+
+def _effect(schema: Schema, name: str, field: str) -> str:
+    """Return what leaving an optional column out means."""
+    if field == "suppression_changed_at" and schema.log is None:
+        return "the change that arrives last counts"
+    return _EFFECTS[field].format(role=name)
+
+
+_NO_LIST = "the list of a dispatch is not found, so no subscription is changed"
+
+_EFFECTS = {
+    "suppressed_at": "suppressions are not recorded on {role}",
+    "suppression_reason": "no reason is stored",
+    "suppression_changed_at": "hookrow keeps the time of the last change itself",
+    "list_id": _NO_LIST,
+    "message_id": _NO_LIST,
+    "sent_at": "there are no figures about how long deliveries take",
+    **{time: f"no {each.replace('_', ' ')} is recorded" for each, (time, *_) in RECORDS.items()},
+    "bounce_type": "the type of a bounce is not stored",
+}
+"""What leaving an optional column out means."""
+
+
+def _suggest(
+    schema: Schema,
+    name: str,
+    table: Table,
+    absent: Mapping[str, str],
+    unused: Sequence[str],
+) -> Mapping[str, str]:
+    """Return the columns that are probably meant, each for one of hookrow's names."""
+    found = sorted(
+        _scores(schema, name, table, absent, unused), key=lambda each: each[0], reverse=True
+    )
+    suggested: dict[str, str] = {}
+    for _, field, column in found:
+        if field not in suggested and column not in suggested.values():
+            suggested[field] = column
+    return suggested
+
+
+def _scores(
+    schema: Schema,
+    name: str,
+    table: Table,
+    absent: Mapping[str, str],
+    unused: Sequence[str],
+) -> Iterator[tuple[float, str, str]]:
+    """Yield the columns that may be meant, with their similarity and hookrow's names."""
+    for field, mapped in absent.items():
+        is_guess = field not in required(schema, name) and field not in schema.roles[name].columns
+        least = _HAS_WORD if is_guess else _SIMILAR
+        words = {*_WORDS.get(field, ()), *_words_of_table(schema, _REFERRED.get(field))}
+        for column in unused:
+            if not table.suits(field, column):
+                continue
+            score = max(
+                _similarity(mapped, column),
+                _share_of_words(field, words, column),
+                float(field == "id" and column == table.key),
+            )
+            if score >= least and not (field in WRITTEN and _BOOKKEEPING & {*_words(column)}):
+                yield score, field, column
+
+
+_REFERRED = {"subscriber_id": "subscribers", "message_id": "messages"}
+"""The roles to which columns refer."""
+
+
+def _words_of_table(schema: Schema, role: str | None) -> Collection[str]:
+    """Return the last word in the name of a role's table, in the plural and in the singular."""
+    if role is None or role not in schema.roles:
+        return ()
+    *_, word = _words(schema.roles[role].table) or [""]
+    return {word, word.removesuffix("s")}
+
+
+def _words(name: str) -> Sequence[str]:
+    """Return the words of a name in lower case: of `person_id`, `personId` and `crm.Person`."""
+    return [each.lower() for each in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
+
+
+def _nearest(name: str, names: Collection[str]) -> str | None:
+    """Return the most similar name, or None if none is similar."""
+    score, found = max(((_similarity(name, each), each) for each in names), default=(0.0, None))
+    return found if score >= _SIMILAR else None
+
+
+def _similarity(name: str, other: str) -> float:
+    """Return the similarity of two names, between 0 and 1, without words like `at` and `id`."""
+    one, two = ("".join(_stem(each)) or each.lower() for each in (name, other))
+    return SequenceMatcher(None, one, two).ratio()
+
+
+def _stem(name: str) -> Sequence[str]:
+    return [each for each in _words(name) if each not in _OF_IDS | _OF_TIMES]
+
+
+def _share_of_words(field: str, words: Collection[str], column: str) -> float:
+    """Return a similarity of at least `_HAS_WORD` if the name of a column has a word of a field."""
+    names = _words(column)
+    stem = names if field == "id" else _stem(column)
+    common = [each for each in stem if each in words]
+    if not common or (field.endswith("_id") and not _OF_IDS & {*names}):
+        return 0.0
+    share = len(common) / len(stem)
+    if field == "email" and share < 1 and not {"email", "mail"} & {*common}:
+        return 0.0  # a postal address
+    return _HAS_WORD + (1 - _HAS_WORD) / 2 * share
