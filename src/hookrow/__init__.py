@@ -35,12 +35,12 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from hookrow._core.schema import Fold, Role, Schema
+    from hookrow._fault import Fault
     from hookrow._observability.observer import Gauges, GroupEnd, Observer
     from hookrow._receiver.entries import Tenant
     from hookrow._receiver.receiver import Receiver
     from hookrow.errors import (
         ConfigurationError,
-        Fault,
         HookrowError,
         MissingExtra,
         SchemaMismatch,
@@ -122,10 +122,10 @@ _MODULES = {
             "Suppressible",
             "Unsupported",
         ),
+        "_fault": ("Fault",),
         "_core.schema": ("Fold", "Role", "Schema"),
         "errors": (
             "ConfigurationError",
-            "Fault",
             "HookrowError",
             "MissingExtra",
             "SchemaMismatch",

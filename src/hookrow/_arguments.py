@@ -65,8 +65,13 @@ def name_of(function: object) -> str:
 
 def reject(name: str, expected: str, value: object, line: str = "") -> NoReturn:
     """Raise `ConfigurationError` for an argument of the wrong type, with the line to write."""
+    raise ConfigurationError(rejection(name, expected, value, line))
+
+
+def rejection(name: str, expected: str, value: object, line: str = "") -> str:
+    """Return the sentence about an argument of the wrong type, with the line to write."""
     write = f": write {line}." if line else "."
-    raise ConfigurationError(f"{name} must be {expected}, not {kind_of(value)}{write}")
+    return f"{name} must be {expected}, not {kind_of(value)}{write}"
 
 
 def reject_secret(name: str, value: object, line: str) -> NoReturn:

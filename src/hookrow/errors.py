@@ -6,26 +6,16 @@ Each message contains the remedy. The result of a notification is not an excepti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from hookrow import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hookrow._fault import Fault
 
 
 class HookrowError(Exception):
     """The base class of all exceptions that hookrow raises intentionally."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One reason why a configuration or a table cannot be used."""
-
-    text: str
-    """A sentence about the fault, or several."""
-    table: str = ""
-    """The host's table or model; empty if the fault concerns no single one."""
-    column: str = ""
-    """The column of that table, or the field of that model; empty if it concerns no single one."""
-    remedy: str = ""
-    """What to do, unless the text contains it."""
 
 
 class ConfigurationError(HookrowError):
@@ -41,6 +31,8 @@ class ConfigurationError(HookrowError):
     empty if there are none."""
 
     def __init__(self, *faults: Fault | str, place: str = "", correction: str = "") -> None:
+        from hookrow._fault import Fault  # noqa: PLC0415 - a command starts without dataclasses
+
         self.faults = tuple(Fault(each) if isinstance(each, str) else each for each in faults)
         self.correction = correction
         lines = [*_texts(self.faults)]

@@ -91,7 +91,7 @@ def read_file(file: Path, command: click.Command) -> SettingsFile:
     try:
         schema = schema_of(values.pop("tables", {}))
     except ConfigurationError as error:
-        raise ConfigurationError(f"{file}: [tables]: {error}") from error
+        raise ConfigurationError(*error.faults, place=f"{file}: [tables]") from error
     providers = values.pop("providers", {})
     options = {each.name: each for each in _settings(command) if each.name}
     options.pop("config", None)  # which names the file

@@ -13,12 +13,12 @@ from difflib import SequenceMatcher
 from hookrow._core.notation import Notation
 from hookrow._core.optional import RECORDS
 from hookrow._core.schema import OPTIONAL, REQUIRED, WRITTEN, Role, Schema, nearest
-from hookrow.errors import Fault
+from hookrow._fault import Fault
 
-UNKNOWN = "..."
+YOUR_NAME = "..."
 """What a user has to replace in the lines to write: no column is known to be meant."""
 
-_MEANINGS = {
+_CONTENTS = {
     "id": "the key of a row",
     "email": "the addresses",
     "provider_message_id": "the provider's message ids",
@@ -157,7 +157,7 @@ def correction_of(notation: Notation, schema: Schema, tables: Mapping[str, Colle
     """Return the lines that define roles in a notation, given the columns of their tables."""
     roles = [_written(notation, schema, name, columns) for name, columns in tables.items()]
     lines = notation.separator.join(roles)
-    unknown = f", with your names in place of {UNKNOWN!r}" if UNKNOWN in lines else ""
+    unknown = f", with your names in place of {YOUR_NAME!r}" if YOUR_NAME in lines else ""
     return f"To correct the mapping, write {notation.place}{unknown}:\n\n{lines}"
 
 
@@ -169,7 +169,7 @@ def _written(notation: Notation, schema: Schema, name: str, existing: Collection
         for field in (*REQUIRED[name], *OPTIONAL[name])
         if field in role.columns or role.column(field) != usual.column(field)
     }
-    unknown = {field: UNKNOWN for field, column in mapped.items() if column not in existing}
+    unknown = {field: YOUR_NAME for field, column in mapped.items() if column not in existing}
     options = {
         option: value
         for option in ("where", "fold", "empty", "tenant")
@@ -203,14 +203,14 @@ def _hint(
     if hint:
         return hint
     part = table.nouns[1]
-    meaning = _MEANINGS.get(field, "these times")
+    meaning = _CONTENTS.get(field, "these times")
     possible = [each for each in unused if table.suits(field, each)]
     if not possible:
         return f" No other {part} can hold {meaning}: add one, or name a view that has one."
     listed = ", ".join(map(repr, possible[:_MOST_LISTED]))
     more = ", and others" if len(possible) > _MOST_LISTED else ""
     return (
-        f" Name the {part} with {meaning}: {notation.entry(field, UNKNOWN)}. It may be one of "
+        f" Name the {part} with {meaning}: {notation.entry(field, YOUR_NAME)}. It may be one of "
         f"those that are not mapped: {listed}{more}."
     )
 
@@ -219,12 +219,12 @@ def _effect(schema: Schema, name: str, field: str) -> str:
     """Return what leaving an optional column out means."""
     if field == "suppression_changed_at" and schema.log is None:
         return "the change that arrives last counts"
-    return _EFFECTS[field].format(role=name)
+    return _CONSEQUENCES[field].format(role=name)
 
 
 _NO_LIST = "the list of a dispatch is not found, so no subscription is changed"
 
-_EFFECTS = {
+_CONSEQUENCES = {
     "suppressed_at": "suppressions are not recorded on {role}",
     "suppression_reason": "no reason is stored",
     "suppression_changed_at": "hookrow keeps the time of the last change itself",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from hookrow._core.notification import (
@@ -15,7 +15,6 @@ from hookrow._core.notification import (
     Reactivated,
     Suppressed,
 )
-from hookrow.errors import ConfigurationError
 
 OWN_DISPATCHES = "hookrow_dispatches"
 """The name of the table of dispatches that hookrow creates."""
@@ -57,18 +56,18 @@ def requested(record: Collection[str], table: str) -> Mapping[str, str]:
     return {name: name for name in names} if table == OWN_DISPATCHES else {}
 
 
-def check_records(record: Collection[str], columns: Collection[str], table: str) -> None:
-    """Raise `ConfigurationError` if dispatches with these columns cannot have the records."""
+def faults_of_records(
+    record: Collection[str], columns: Collection[str], table: str
+) -> Iterator[str]:
+    """Yield the reasons why dispatches with these columns cannot have the records."""
     for each in record:
         if each not in RECORDS:
             known = ", ".join(map(repr, RECORDS))
-            raise ConfigurationError(f"`record` has {each!r}: use {known}.")
-        if (column := RECORDS[each][0]) not in columns:
-            raise ConfigurationError(
+            yield f"`record` has {each!r}: use {known}."
+        elif (column := RECORDS[each][0]) not in columns:
+            yield (
                 f"`record` has {each!r}, but {table!r} has no column {column!r}: map it in the "
                 f"role 'dispatches', or remove {each!r}."
             )
     if "bounce_type" in columns and "bounced_at" not in columns:
-        raise ConfigurationError(
-            "The role 'dispatches' has 'bounce_type' without 'bounced_at': map both."
-        )
+        yield "The role 'dispatches' has 'bounce_type' without 'bounced_at': map both."

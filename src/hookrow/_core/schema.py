@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from inspect import isclass
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
-from hookrow._arguments import reject
+from hookrow._arguments import reject, rejection
 from hookrow._core.changes import WRITES
 from hookrow._core.notation import Notation
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
-from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, check_records, requested
+from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, faults_of_records, requested
 from hookrow._models import Model, read_model
 from hookrow.errors import ConfigurationError
 
@@ -111,13 +111,21 @@ def _role_for(value: object) -> str:
     return f'Role("{table}")' if isinstance(table, str) else 'Role("people")'
 
 
-def _check_names(argument: str, names: object, example: str) -> None:
-    """Reject a mapping of columns that is not one, or whose keys are not names."""
+def _faults_of_names(argument: str, names: object, example: str) -> Iterator[str]:
+    """Yield why a mapping of columns is not one, or which of its keys are not names."""
     if not isinstance(names, Mapping):
-        reject(f"`{argument}` of a role", "a dict", names, example)
+        yield rejection(f"`{argument}` of a role", "a dict", names, example)
+        return
     for name in names:
         if not isinstance(name, str):
-            reject(f"A key in `{argument}` of a role", "the name of a column", name, example)
+            key = f"A key in `{argument}` of a role"
+            yield rejection(key, "the name of a column", name, example)
+
+
+def _refuse(faults: Iterable[str]) -> None:
+    """Raise `ConfigurationError` with all faults, if there are any."""
+    if found := [*faults]:
+        raise ConfigurationError(*found)
 
 
 def _plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,20 +173,27 @@ class Role:
     tenant: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        _refuse(self._faults())
+        object.__setattr__(self, "where", _plain(self.where))
+
+    def _faults(self) -> Iterator[str]:
         if not isinstance(self.table, str):
-            reject("The table of a role", "the name of a table", self.table, _role_for(self.table))
-        _check_names("columns", self.columns, '{"email": "address"}')
-        _check_names("where", self.where, '{"deleted_at": None}')
-        for name, column in self.columns.items():
+            line = _role_for(self.table)
+            yield rejection("The table of a role", "the name of a table", self.table, line)
+        yield from _faults_of_names("columns", self.columns, '{"email": "address"}')
+        yield from _faults_of_names("where", self.where, '{"deleted_at": None}')
+        columns: object = self.columns
+        for name, column in columns.items() if isinstance(columns, Mapping) else ():
             if not isinstance(column, str | None):
                 line = f'{{"{name}": "{getattr(column, "name", None) or name}"}}'
-                reject(f"The column for {name!r}", "the name of a column, or None", column, line)
+                subject = f"The column for {name!r}"
+                yield rejection(subject, "the name of a column, or None", column, line)
         if not isinstance(self.tenant, str | None):
-            line = (
-                f'Role("{self.table}", tenant="{getattr(self.tenant, "name", None) or "team_id"}")'
+            tenant = getattr(self.tenant, "name", None) or "team_id"
+            line = f'{_role_for(self.table)[:-1]}, tenant="{tenant}")'
+            yield rejection(
+                "The tenant of a role", "the name of a column, or None", self.tenant, line
             )
-            reject("The tenant of a role", "the name of a column, or None", self.tenant, line)
-        object.__setattr__(self, "where", _plain(self.where))
 
     @classmethod
     def of(
@@ -288,25 +303,29 @@ class Schema:
     """The form in which it is written, for messages; None if models determine its names."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        if self.log == "":
-            raise ConfigurationError(
-                "The log needs a table: set its name, or None (in TOML, false) for no log."
-            )
-        for name, role in self.roles.items():
-            _check(name, role)
-            _check_twice(name, self.columns(name))
-            _check_where(name, role)
-            _check_tenant(name, role, self.subscribers)
-        if self.messages is not None:
-            self._check_messages()
+        _refuse(_faults_of_types(self))
+        _refuse(self._faults())
         if self.reasons is not None:
-            _check_reasons(self.reasons)
             object.__setattr__(self, "reasons", _plain(self.reasons))
-        check_records(self.record, self.columns("dispatches"), self.dispatches.table)
+
+    def _faults(self) -> Iterator[str]:
+        """Yield all faults of a schema whose parts have the right types."""
+        if self.log == "":
+            yield "The log needs a table: set its name, or None for no log."
+        for name, role in self.roles.items():
+            yield from _faults_of_role(name, role)
+            yield from _faults_of_shared_columns(name, self.columns(name))
+            yield from _faults_of_where(name, role)
+            yield from _faults_of_tenant(name, role, self.subscribers)
+        if self.messages is not None:
+            yield from self._faults_of_messages()
+        if self.reasons is not None:
+            yield from _faults_of_reasons(self.reasons)
+        dispatches = self.columns("dispatches")
+        yield from faults_of_records(self.record, dispatches, self.dispatches.table)
         for name, role in self.roles.items():
             if role.empty is not None:
-                _check_empty(name, role, self.reasons or {})
+                yield from _faults_of_empty(name, role, self.reasons or {})
 
     @cached_property
     def roles(self) -> Mapping[str, Role]:
@@ -399,17 +418,13 @@ class Schema:
             return ("list_id", "message_id")
         return ("message_id",) if self.messages is None else ("list_id",)
 
-    def _check_messages(self) -> None:
+    def _faults_of_messages(self) -> Iterator[str]:
         if self.subscriptions is None:
-            raise ConfigurationError(
-                "`messages` needs `subscriptions`: map the subscriptions, or omit the messages."
-            )
+            yield "`messages` needs `subscriptions`: map the subscriptions, or omit the messages."
         if self.dispatches.column("message_id") is None:
-            raise ConfigurationError(
-                "With `messages`, the dispatches need the column 'message_id': map it."
-            )
+            yield "With `messages`, the dispatches need the column 'message_id': map it."
         if self.dispatches.columns.get("list_id") is not None:
-            raise ConfigurationError(
+            yield (
                 "The list is mapped in both the dispatches and the messages: omit one of the two."
             )
 
@@ -448,59 +463,67 @@ def _column_of(model: Model, argument: str, given: object) -> str:
     )
 
 
-def _check_types(schema: Schema) -> None:
+def _faults_of_types(schema: Schema) -> Iterator[str]:
     for name in REQUIRED:
         given = getattr(schema, name)
         if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
-            reject(f"The role {name!r}", "a Role", given, f"{name}={_role_for(given)}")
+            line = f"{name}={_role_for(given)}"
+            yield rejection(f"The role {name!r}", "a Role", given, line)
     if not isinstance(schema.log, str | None):
-        reject("log", "the name of a table, or None", schema.log, "log=None for no log")
+        yield rejection("log", "the name of a table, or None", schema.log, "log=None for no log")
     record: object = schema.record
     if not isinstance(record, list | tuple):
-        reject("record", "a tuple of names", record, 'record=("click", "bounce")')
-    for each in record:
+        yield rejection("record", "a tuple of names", record, 'record=("click", "bounce")')
+    for each in record if isinstance(record, list | tuple) else ():
         if not isinstance(each, str):
-            reject("Each item of record", "a string", each, 'record=("click", "bounce")')
+            yield rejection("Each item of record", "a string", each, 'record=("click", "bounce")')
     if not isinstance(schema.reasons, Mapping | None):
-        reject("reasons", "a dict", schema.reasons, 'reasons={"HardBounce": "bounced"}')
+        yield rejection("reasons", "a dict", schema.reasons, 'reasons={"HardBounce": "bounced"}')
 
 
-def _check(name: str, role: Role) -> None:
+def _faults_of_role(name: str, role: Role) -> Iterator[str]:
     known = (*REQUIRED[name], *OPTIONAL[name])
     if not role.table:
-        raise ConfigurationError(f"The role {name!r} needs a table: set its name.")
+        yield f"The role {name!r} needs a table: set its name."
+    free = [each for each in known if each not in role.columns]
     for column in role.columns:
         if column not in known:
-            raise ConfigurationError(
-                f"The role {name!r} has no column {column!r}.{nearest(column, known)}"
-            )
-    if isinstance(role, ModelRole):
-        _check_model(name, role)
+            near = nearest_name(column, free)
+            hint = f" Did you mean {near!r}?" if near else ""
+            free = [each for each in free if each != near]
+            yield f"The role {name!r} has no column {column!r}.{hint}"
+    missing: Collection[str] = ()
+    if isinstance(role, ModelRole) and (missing := _missing(name, role)):
+        yield _fault_of_model(name, role, missing)
     for column in known:
+        if column in missing:
+            continue
         column_name = role.column(column)
         if not column_name and (column in REQUIRED[name] or column_name is not None):
-            raise ConfigurationError(f"The role {name!r} needs the column {column!r}: map it.")
+            yield f"The role {name!r} needs the column {column!r}: map it."
     if role.fold not in get_args(Fold):
-        raise ConfigurationError(
+        yield (
             f"The role {name!r} has fold={role.fold!r}: "
             f"use {', '.join(get_args(Fold)[:-1])} or {get_args(Fold)[-1]}."
         )
-    if role.fold != "ascii" and name != "subscribers":
-        raise ConfigurationError(f"The role {name!r} has no email: omit `fold`.")
+    elif role.fold != "ascii" and name != "subscribers":
+        yield f"The role {name!r} has no email: omit `fold`."
 
 
-def _check_model(name: str, role: ModelRole) -> None:
-    """Reject a model that lacks required columns: one error for all of them."""
-    missing = [
+def _missing(name: str, role: ModelRole) -> Sequence[str]:
+    """Return the required columns that a model lacks and that are not mapped."""
+    return [
         each for each in REQUIRED[name] if each not in role.columns and role.column(each) is None
     ]
-    if not missing:
-        return
+
+
+def _fault_of_model(name: str, role: ModelRole, missing: Sequence[str]) -> str:
+    """Return one sentence for all required columns that a model lacks."""
     model = role.model.name
     line = ", ".join(f"{each}={model}.<attribute>" for each in missing)
     used = {role.column(each) for each in REQUIRED[name]}
     others = [each for each, column in role.model.columns.items() if column not in used]
-    raise ConfigurationError(
+    return (
         f"The role {name!r} needs {_listed(missing)}, and {model} has no attributes with these "
         f"names: write Role.of({model}, {line}, ...). Its other attributes are {_listed(others)}."
     )
@@ -511,36 +534,36 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _check_twice(name: str, columns: Mapping[str, str]) -> None:
-    """Reject two uses of one column; `columns` are those that the host uses."""
+def _faults_of_shared_columns(name: str, columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield two uses of one column; `columns` are those that the host uses."""
     users: dict[str, str] = {}
     for each, column in columns.items():
-        if column in users:
-            raise ConfigurationError(
+        if column and column in users:
+            yield (
                 f"The role {name!r} uses the column {column!r} for both {users[column]} and "
                 f"{each}: map one of the two to another column."
             )
         users[column] = each
 
 
-def _check_where(name: str, role: Role) -> None:
-    """Reject conditions on columns that notifications set, and values that are not plain."""
+def _faults_of_where(name: str, role: Role) -> Iterator[str]:
+    """Yield conditions on columns that notifications set, and values that are not plain."""
     for column in (*REQUIRED[name], *OPTIONAL[name]):
         if column in WRITTEN and role.column(column) in role.where:
-            raise ConfigurationError(
+            yield (
                 f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
                 "set: use another column in `where`."
             )
     for column_name, value in role.where.items():
         if not isinstance(value, str | int | None):
-            raise ConfigurationError(
+            yield (
                 f"The role {name!r} has {value!r} for {column_name!r} in `where`: use a string, an "
                 "integer, True, False or None."
             )
 
 
-def _check_tenant(name: str, role: Role, subscribers: Role) -> None:
-    """Reject a column of tenants in a wrong role, or with another use."""
+def _faults_of_tenant(name: str, role: Role, subscribers: Role) -> Iterator[str]:
+    """Yield the fault of a column of tenants in a wrong role, or with another use."""
     column = role.tenant
     if column is None:
         return
@@ -556,42 +579,36 @@ def _check_tenant(name: str, role: Role, subscribers: Role) -> None:
     elif column in {role.column(each) for each in (*WRITTEN, "email", "provider_message_id")}:
         mistake = "which notifications set or search: name another column."
     if mistake:
-        raise ConfigurationError(f"The role {name!r} has tenant={column!r}, {mistake}")
+        yield f"The role {name!r} has tenant={column!r}, {mistake}"
 
 
-def _check_reasons(reasons: Mapping[str, str | int]) -> None:
+def _faults_of_reasons(reasons: Mapping[str, str | int]) -> Iterator[str]:
     if not reasons:
-        raise ConfigurationError(
+        yield (
             f"`reasons` is {reasons!r}: map reasons, for example {{'HardBounce': 'bounced'}}, or "
             "omit it to store them unchanged."
         )
     for word, value in reasons.items():
-        _check_reason(word, value)
+        yield from _faults_of_reason(word, value)
     numbers = [value for value in reasons.values() if isinstance(value, int)]
     if numbers and OTHERWISE not in reasons:
-        raise ConfigurationError(
-            "`reasons` has integers: add one for all others, for example {'*': 9}."
-        )
+        yield "`reasons` has integers: add one for all others, for example {'*': 9}."
     if len(numbers) not in {0, len(reasons)}:
-        raise ConfigurationError("`reasons` has strings and integers: use only one of the two.")
+        yield "`reasons` has strings and integers: use only one of the two."
 
 
-def _check_reason(word: object, value: object) -> None:
+def _faults_of_reason(word: object, value: object) -> Iterator[str]:
     if not isinstance(word, str) or not word:
-        raise ConfigurationError(
+        yield (
             f"`reasons` has the key {word!r}: use a reason of the provider, or '*' for all others."
         )
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ConfigurationError(
-            f"`reasons` has {value!r} for {word!r}: use a string or an integer."
-        )
+        yield f"`reasons` has {value!r} for {word!r}: use a string or an integer."
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ConfigurationError(
-            f"`reasons` has {value} for {word!r}: use an integer that fits 64 bits."
-        )
+        yield f"`reasons` has {value} for {word!r}: use an integer that fits 64 bits."
 
 
-def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:
+def _faults_of_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> Iterator[str]:
     mistake = ""
     if role.empty != "":
         mistake = "which is not an empty string: use empty='', or omit it for null."
@@ -602,7 +619,7 @@ def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> Non
     elif "" in reasons.values():
         mistake = "which is also a value in `reasons`: use another value there."
     if mistake:
-        raise ConfigurationError(f"The role {name!r} has empty={role.empty!r}, {mistake}")
+        yield f"The role {name!r} has empty={role.empty!r}, {mistake}"
 
 
 OWN_ROLES = Schema().roles

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from hookrow._arguments import check_seconds, kind_of
+from hookrow._core.notation import Notation
 from hookrow._core.schema import Schema, nearest
 from hookrow._core.schema_values import schema_of
 from hookrow._observability.observer import Observer, check_observers
@@ -82,7 +83,7 @@ class ProjectSettings:
                 f"HOOKROW['TABLES']: the log cannot use the table {schema.log!r}, because Django "
                 "creates the log's table: remove 'log', or set it to None to disable the log."
             )
-        return schema if self.log else replace(schema, log=None)
+        return schema if self.log else replace(schema, log=None).written_in(schema.notation)
 
     @property
     def log(self) -> bool:
@@ -225,6 +226,6 @@ def _imported(path: str) -> Schema:
 
 def _schema(tables: object) -> Schema:
     try:
-        return schema_of(tables)
+        return schema_of(tables, Notation.DJANGO)
     except ConfigurationError as error:
-        raise ConfigurationError(f"HOOKROW['TABLES']: {error}") from error
+        raise ConfigurationError(*error.faults, place="HOOKROW['TABLES']") from error

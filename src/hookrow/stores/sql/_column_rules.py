@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from hookrow._core.schema import NULLED, OTHERWISE, TIMES, WRITTEN, Scalar, Schema
-from hookrow.errors import Fault
+from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import changed_keys
 from hookrow.stores.sql._log_rows import LOG_COLUMNS

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hookrow._core.notification import Suppressible
 from hookrow._core.schema import KEYS, WRITTEN, Schema
-from hookrow.errors import Fault
+from hookrow._fault import Fault
 from hookrow.stores.sql._catalogues.base import Catalogue, Uniqueness
 from hookrow.stores.sql._role_tables import RoleTables
 

@@ -25,7 +25,7 @@ from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.result import Result
 from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
 from hookrow._core.schema import TIMES, Scalar, Schema, nearest
-from hookrow.errors import Fault
+from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import guid, tenant_digits
 from hookrow.stores.sql._log_rows import LOG_COLUMNS

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from hookrow._core.corrections import Table, correct, correction_of
 from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.schema import OWN_ROLES, WRITTEN, Role, Schema, nearest_name
-from hookrow.errors import ConfigurationError, Fault, SchemaMismatch
+from hookrow._fault import Fault
+from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import _change_dates
 from hookrow.stores._driver_errors import message, store_error
 from hookrow.stores._errors import OWN_TABLES, UPGRADE, Rejected, SchemaChanged, StoreError

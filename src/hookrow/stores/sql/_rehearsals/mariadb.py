@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from hookrow._core.log_entry import FINGERPRINT_SIZE
-from hookrow.errors import Fault
+from hookrow._fault import Fault
 from hookrow.stores._driver_errors import store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues.mariadb import MariaDBCatalogue

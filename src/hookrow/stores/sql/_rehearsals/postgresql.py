@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, TypeVar
 
-from hookrow.errors import Fault
+from hookrow._fault import Fault
 from hookrow.stores._driver_errors import lacks_operator, store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues import catalogue_of

@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
-from hookrow.errors import Fault
+from hookrow._fault import Fault
 from hookrow.stores._driver_errors import UNWRITABLE
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Row
